@@ -1,0 +1,205 @@
+/* cohort logits: decodes ids as one sequence and writes the logits of every position as raw float32. */
+#include "cmd.h"
+#include "common.h"
+#include "opt.h"
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/pool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char prog[] = "cohort logits";
+
+/* Whitespace-separated decimal ids. */
+static int read_ids(const char *file, cohort_token **out, size_t *n_out)
+{
+	struct cohort_err err;
+	char *text = NULL;
+	size_t n_bytes, n = 0, room = 0;
+	cohort_token *ids = NULL;
+
+	if (file_read(file, (size_t)1 << 30, &text, &n_bytes, &err)) {
+		fail(prog, &err);
+		return EXIT_FILE;
+	}
+	for (char *p = text;;) {
+		p += strspn(p, " \t\r\n\v\f");
+		if (p == text + n_bytes)
+			break;
+		char *end;
+		errno = 0;
+		long v = strtol(p, &end, 10);
+		if (end == p || (*end && !strchr(" \t\r\n\v\f", *end)) || errno || v < INT32_MIN || v > INT32_MAX ||
+				(*end == '\0' && end != text + n_bytes)) {
+			fprintf(stderr, "%s: %s: not a token id at byte %td\n", prog, file, p - text);
+			goto fail;
+		}
+		if (!mem_grow((void **)&ids, &room, n + 1, sizeof *ids)) {
+			fprintf(stderr, "%s: out of memory\n", prog);
+			goto fail;
+		}
+		ids[n++] = (cohort_token)v;
+		p = end;
+	}
+	if (n == 0) {
+		fprintf(stderr, "%s: %s holds no token ids\n", prog, file);
+		goto fail;
+	}
+	mem_free(text);
+	*out = ids;
+	*n_out = n;
+	return 0;
+fail:
+	mem_free(text);
+	mem_free(ids);
+	return EXIT_FILE;
+}
+
+static int decode(const struct cohort_model *m, struct cohort_context *ctx, const cohort_token *ids, size_t n, size_t n_batch, FILE *out,
+		const char *name)
+{
+	struct cohort_model_info info;
+	struct cohort_batch b = {0};
+	struct cohort_err err;
+	const cohort_seq seq = 0;
+	double started = clock_now();
+	int rc = 0;
+
+	cohort_model_info_get(m, &info);
+	if (cohort_batch_init(&b, (int32_t)n_batch, 1, &err))
+		return fail(prog, &err);
+	for (size_t at = 0; at < n && !rc; at += n_batch) {
+		size_t len = n - at < n_batch ? n - at : n_batch;
+		cohort_batch_reset(&b);
+		for (size_t i = 0; i < len && !rc; i++)
+			if (cohort_batch_add(&b, ids[at + i], (cohort_pos)(at + i), &seq, 1, true, &err))
+				rc = fail(prog, &err);
+		if (!rc && cohort_decode(ctx, &b, &err))
+			rc = fail(prog, &err);
+		for (size_t i = 0; i < len && !rc; i++) {
+			const float *row = cohort_logits_get(ctx, (int32_t)i, &err);
+			if (!row)
+				rc = fail(prog, &err);
+			else if (fwrite(row, sizeof *row, (size_t)info.n_vocab, out) != (size_t)info.n_vocab) {
+				fprintf(stderr, "%s: cannot write %s: %s\n", prog, name, strerror(errno));
+				rc = EXIT_FILE;
+			}
+		}
+		progress_line(started, "%zu of %zu tokens", at + len, n);
+	}
+	progress_end();
+	cohort_batch_release(&b);
+	return rc;
+}
+
+/* A regular file is written under a temporary name and renamed, so that OUT is never half a result; a pipe or device as it is. */
+static int decode_to(const struct cohort_model *m, struct cohort_context *ctx, const cohort_token *ids, size_t n, size_t n_batch,
+		const char *path)
+{
+	struct stat st;
+	char tmp[4096];
+	bool direct = strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
+	FILE *out = stdout;
+	int rc;
+
+	if (direct && strcmp(path, "-") != 0)
+		out = fopen(path, "wb");
+	if (!direct) {
+		if (snprintf(tmp, sizeof tmp, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof tmp) {
+			fprintf(stderr, "%s: the name %s is too long\n", prog, path);
+			return EXIT_FILE;
+		}
+		out = fopen(tmp, "wbx");
+	}
+	if (!out) {
+		fprintf(stderr, "%s: cannot create %s: %s\n", prog, path, strerror(errno));
+		return EXIT_FILE;
+	}
+	rc = decode(m, ctx, ids, n, n_batch, out, path);
+	if (out == stdout)
+		return rc ? rc : close_stdout(prog);
+	if ((fclose(out) != 0 || (!direct && !rc && rename(tmp, path) != 0)) && !rc) {
+		fprintf(stderr, "%s: cannot write %s: %s\n", prog, path, strerror(errno));
+		rc = EXIT_FILE;
+	}
+	if (!direct && rc)
+		unlink(tmp);
+	return rc;
+}
+
+int cmd_logits(int argc, char **argv)
+{
+	const char *model = NULL, *tokens = NULL, *output = NULL, *kv = "f16", *isa = NULL;
+	int64_t threads = 4, n_batch = 512, n_ubatch = 128;
+	bool threads_given = false, file_layout = false;
+	const struct opt opts[] = {
+		{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+		{"tokens", NULL, OPT_STR, &tokens, 0, 0, "FILE", "token ids, separated by white space; - is standard input", NULL},
+		{"output", "o", OPT_STR, &output, 0, 0, "FILE", "where to write n_tokens x n_vocab float32; - is standard output", NULL},
+		{"kv-type", NULL, OPT_STR, &kv, 0, 0, "TYPE", "cache type: f16 (default) or f32", NULL},
+		{"threads", "t", OPT_INT, &threads, 1, 1024, "N", "compute threads (default: 4, or the CPUs there are)", &threads_given},
+		{"batch", "b", OPT_INT, &n_batch, 1, 1 << 20, "N", "rows of one decode (default: 512)", NULL},
+		{"ubatch", "ub", OPT_INT, &n_ubatch, 1, 1 << 20, "N", "rows computed together (default: 128)", NULL},
+		{"isa", NULL, OPT_STR, &isa, 0, 0, "LEVEL", "instruction set level: ref, avx2 (default: the best there is)", NULL},
+		{"file-layout", NULL, OPT_FLAG, &file_layout, 0, 0, NULL, "keep the weights in the file's layout (slower)", NULL},
+	};
+	const struct opt_prog p = {
+		prog, "[-m FILE] --tokens FILE -o FILE [options]",
+		"Decodes token ids as one sequence and writes the logits of every position as raw\nlittle-endian float32. The bytes are the same whatever -threads, -batch, -ubatch and -isa.",
+		"  cohort tokenize \"Once upon a time\" > ids && cohort logits --tokens ids -o logits.f32\n",
+		opts, sizeof opts / sizeof *opts,
+	};
+	int rc = opt_parse(&p, argc, argv, 2, NULL, 0, NULL);
+	if (rc)
+		return rc - 1;
+	struct cohort_model_params mp;
+	struct cohort_context_params cp;
+	struct cohort_model *m = NULL;
+	struct cohort_context *ctx = NULL;
+	struct cohort_err err;
+	cohort_token *ids = NULL;
+	size_t n = 0;
+
+	cohort_model_params_init(&mp);
+	cohort_context_params_init(&cp);
+	if (!tokens || !output) {
+		fprintf(stderr, "%s: %s is missing\nTry '%s --help'.\n", prog, tokens ? "-o FILE" : "--tokens FILE", prog);
+		return EXIT_USAGE;
+	}
+	if (strcmp(kv, "f32") == 0) {
+		cp.kv_type = COHORT_KV_F32;
+	} else if (strcmp(kv, "f16") != 0) {
+		fprintf(stderr, "%s: cache type '%s' is not known; known: f16, f32\nTry '%s --help'.\n", prog, kv, prog);
+		return EXIT_USAGE;
+	}
+	mp.isa = isa;
+	mp.file_layout = file_layout;
+	rc = load_model(prog, model, &mp, &m);
+	if (!rc)
+		rc = read_ids(tokens, &ids, &n);
+	if (!rc && n > (size_t)1 << 30) {
+		fprintf(stderr, "%s: %zu tokens are too many\n", prog, n);
+		rc = EXIT_FILE;
+	}
+	if (!rc) {
+		cp.n_ctx = (int32_t)n;
+		cp.n_batch = (int32_t)n_batch;
+		cp.n_ubatch = (int32_t)n_ubatch;
+		cp.n_seq_max = 1;
+		cp.n_threads = thread_count(threads_given, threads);
+		if (cohort_context_open(m, &cp, &ctx, &err))
+			rc = fail(prog, &err);
+	}
+	if (!rc)
+		rc = decode_to(m, ctx, ids, n, (size_t)n_batch, output);
+	cohort_context_free(ctx);
+	cohort_model_free(m);
+	mem_free(ids);
+	return rc;
+}

@@ -1,0 +1,154 @@
+/* Shared by the programs. */
+#include "common.h"
+
+#include "base/pool.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef COHORT_DATADIR
+#define COHORT_DATADIR "/usr/local/share/cohort"
+#endif
+
+#define MODEL "cohort-tiny.gguf"
+
+static volatile sig_atomic_t stop;
+static bool line_shown;
+
+const char *builtin_model(const char *prog)
+{
+	/* From the program's own place: the build tree, an installation that was moved; then the configured directory. */
+	static const char *const places[] = {"../models/" MODEL, "../share/cohort/" MODEL};
+	static char path[4096 + 64];
+	char exe[4096];
+	struct stat st;
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+
+	if (n > 0) {
+		exe[n] = '\0';
+		char *slash = strrchr(exe, '/');
+		if (slash)
+			*slash = '\0';
+		for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
+			snprintf(path, sizeof path, "%s/%s", exe, places[i]);
+			if (stat(path, &st) == 0)
+				return path;
+		}
+	}
+	snprintf(path, sizeof path, "%s/%s", COHORT_DATADIR, MODEL);
+	if (stat(path, &st) == 0)
+		return path;
+	fprintf(stderr, "%s: the built-in model was not found; looked for %s%s../models/%s, ../share/cohort/%s and %s. Give one with -model FILE.\n",
+			prog, n > 0 ? exe : "", n > 0 ? "/" : "", MODEL, MODEL, path);
+	return NULL;
+}
+
+void progress_line(double started, const char *fmt, ...)
+{
+	va_list ap;
+	if (!isatty(STDERR_FILENO) || clock_now() - started < 2.0)
+		return;
+	fputs("\r\033[K", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fflush(stderr);
+	line_shown = true;
+}
+
+void progress_end(void)
+{
+	if (line_shown)
+		fputs("\r\033[K", stderr);
+	line_shown = false;
+}
+
+static bool loading(float done, void *user)
+{
+	progress_line(*(const double *)user, "loading: %3.0f %%", 100.0 * (double)done);
+	return !stop;
+}
+
+int fail(const char *prog, const struct cohort_err *err)
+{
+	progress_end();
+	fprintf(stderr, "%s: %s\n", prog, err->text);
+	switch (err->status) {
+	case COHORT_ABORTED: return EXIT_INTERRUPTED;
+	case COHORT_E_ARG: return EXIT_USAGE;
+	default: return EXIT_RUN;
+	}
+}
+
+int load_model(const char *prog, const char *path, const struct cohort_model_params *params, struct cohort_model **out)
+{
+	struct cohort_model_params p = *params;
+	struct cohort_model_info info;
+	struct cohort_err err;
+	double started = clock_now();
+
+	if (!path)
+		path = builtin_model(prog);
+	if (!path)
+		return EXIT_MODEL;
+	p.progress = loading;
+	p.progress_user = &started;
+	enum cohort_status st = cohort_model_open(path, &p, out, &err);
+	progress_end();
+	if (st == COHORT_ABORTED)
+		return EXIT_INTERRUPTED;
+	if (st) {
+		fprintf(stderr, "%s: cannot use the model %s\n", prog, err.text);
+		return st == COHORT_E_ARG ? EXIT_USAGE : EXIT_MODEL;
+	}
+	cohort_model_info_get(*out, &info);
+	if (*info.note)
+		fprintf(stderr, "%s: note: %s\n", prog, info.note);
+	return 0;
+}
+
+static void on_signal(int sig)
+{
+	if (stop) {
+		signal(sig, SIG_DFL);
+		raise(sig);
+	}
+	stop = 1;
+}
+
+void catch_signals(void)
+{
+	struct sigaction sa = {.sa_handler = on_signal};
+	sigemptyset(&sa.sa_mask);
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+bool interrupted(void)
+{
+	return stop != 0;
+}
+
+int close_stdout(const char *prog)
+{
+	int bad = ferror(stdout);
+	errno = 0;
+	if (fflush(stdout) == 0 && !bad)
+		return 0;
+	if (errno != EPIPE)
+		fprintf(stderr, "%s: cannot write to standard output: %s\n", prog, errno ? strerror(errno) : "write error");
+	return EXIT_FILE;
+}
+
+int32_t thread_count(bool given, int64_t n)
+{
+	int64_t cpus = (int64_t)pool_cpu_count();
+	return (int32_t)(given || n <= cpus ? n : cpus);
+}

@@ -1,0 +1,37 @@
+/* What the programs share: exit codes, the built-in model, loading with progress, interruption. */
+#ifndef PROG_COMMON_H
+#define PROG_COMMON_H
+
+#include "cohort.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { EXIT_OK = 0, EXIT_RUN = 1, EXIT_USAGE = 2, EXIT_MODEL = 3, EXIT_FILE = 4, EXIT_INTERRUPTED = 130 };
+
+/* Path of the built-in model: beside the build tree, or installed. NULL, with the places that were tried on stderr, if it is not
+ * there. Static storage. */
+const char *builtin_model(const char *prog);
+
+/* Opens path, or the built-in model when path is NULL; says on stderr what went wrong. Returns 0 or an exit code. Progress
+ * is shown on a terminal when loading takes longer than two seconds. */
+int load_model(const char *prog, const char *path, const struct cohort_model_params *params, struct cohort_model **out);
+
+/* "prog: text" on stderr; returns the exit code that fits the status. */
+int fail(const char *prog, const struct cohort_err *err);
+
+/* Ctrl-C: the first sets the flag, the second ends at once. SIGPIPE is left to write errors. */
+void catch_signals(void);
+bool interrupted(void);
+
+/* Flushes stdout; a failure (full disk, closed pipe) is said on stderr and gives EXIT_FILE. */
+int close_stdout(const char *prog);
+
+/* A line on the terminal that is overwritten; shown only on a terminal and only after two seconds. */
+void progress_line(double started, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void progress_end(void);
+
+/* Threads to use: as given, or 4 but not more than there are CPUs. */
+int32_t thread_count(bool given, int64_t n);
+
+#endif

@@ -1,0 +1,88 @@
+/* The operation table: what a model is written in terms of. Buffers are opaque; rows are float vectors.
+ *
+ * A backend's weights belong to a model and are shared; a backend instance belongs to a context. Operations cannot fail: everything
+ * is allocated by open and buf_open. */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include "base/err.h"
+#include "model/model.h"
+
+struct be_weights; /* prepared weights of a model, immutable */
+struct be;         /* an instance: threads, scratch, cache */
+struct be_buf;     /* float rows on the backend's side */
+
+/* Where one row's K and V go: the block and the place in it. A row shared by diverging sequences has several. */
+struct be_store {
+	int32_t row, block, slot;
+};
+
+/* The rows of one ubatch; arrays belong to the caller and stay until the last operation on them. */
+struct be_rows {
+	size_t n;
+	const cohort_token *tokens;        /* [n] */
+	const cohort_pos *pos;             /* [n] */
+	const cohort_pos *first;           /* [n]: first position the row's sequence holds */
+	const int32_t *const *tables;      /* [n]: block ids of the row's sequence, by position / block size */
+	const struct be_store *stores;     /* [n_stores] */
+	size_t n_stores;
+};
+
+struct be_limits {
+	size_t n_rows_max;   /* rows of a ubatch */
+	size_t n_blocks;     /* of the cache */
+	enum cohort_kv_type kv_type;
+	size_t n_threads;
+};
+
+struct be_ops {
+	const char *name;
+	struct be *(*open)(const struct be_weights *w, const struct model *m, const struct be_limits *lim);
+	void (*free)(struct be *be);
+	size_t (*block_bytes)(const struct be *be);
+
+	struct be_buf *(*buf_open)(struct be *be, size_t n_rows, size_t n_cols);
+	void (*buf_free)(struct be *be, struct be_buf *b);
+	/* Row i as the host sees it, valid until the buffer is written again. */
+	const float *(*buf_row)(struct be *be, const struct be_buf *b, size_t i);
+
+	/* Announces the rows that the following operations work on. */
+	void (*begin)(struct be *be, const struct be_rows *rows);
+	void (*embed)(struct be *be, struct be_buf *out);
+	/* out = rms norm of x, n rows */
+	void (*norm)(struct be *be, struct be_buf *out, const struct be_buf *x, const struct model_weight *w, size_t n);
+	/* out[i] = x w[i]^T for up to 3 matrices that share x; rows from out_row on */
+	void (*matmul)(struct be *be, struct be_buf *const *out, const struct model_weight *const *w, size_t n_w,
+			const struct be_buf *x, size_t n, size_t out_row);
+	/* Rotates q and k, scales q, stores k and v in the cache. */
+	void (*rope_store)(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer);
+	void (*attention)(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer);
+	/* gate = silu(gate) * up */
+	void (*glu)(struct be *be, struct be_buf *gate, const struct be_buf *up, size_t n);
+	void (*add)(struct be *be, struct be_buf *x, const struct be_buf *y, size_t n);
+	/* out[i] = x[rows[i]]; out may be x when rows rise */
+	void (*gather)(struct be *be, struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n);
+	void (*kv_copy)(struct be *be, int32_t from, int32_t to);
+	/* First of n rows from `row` on with a non-finite number, or -1. */
+	int64_t (*find_bad)(struct be *be, const struct be_buf *x, size_t row, size_t n);
+};
+
+/* ---- The CPU backend ---- */
+
+/* level: of the kernel table. Repacks weights unless file_layout. */
+enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct model *m, size_t level, bool file_layout,
+		size_t n_threads, bool (*progress)(float, void *), void *user, struct cohort_err *err);
+void be_cpu_weights_free(struct be_weights *w);
+uint64_t be_cpu_packed_bytes(const struct be_weights *w);
+extern const struct be_ops be_cpu;
+
+/* Positions per cache block. */
+size_t be_kv_block(void);
+
+/* Levels of the kernel table, for rooms that may not see it. */
+size_t be_cpu_level_count(void);
+const char *be_cpu_level_name(size_t level);
+bool be_cpu_level_usable(size_t level);
+size_t be_cpu_level_best(void);
+
+#endif

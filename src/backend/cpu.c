@@ -1,0 +1,412 @@
+/* The CPU backend: each operation is a parallel-for over kernels.
+ *
+ * Invariants
+ *  1. Every output number is computed by exactly one thread, whole: the number of threads cannot change a bit.
+ *  2. Nothing is allocated after open and buf_open.
+ *  3. K and V reach attention only through the cache, rounded to its type, for rows of the same ubatch too.
+ * The cache is one area of blocks; a block holds, per layer and KV head, K [head_k, 32] and then V [32, head_v padded to 8]. */
+#include "backend/cpu.h"
+
+#include "base/fmath.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+struct be_buf {
+	float *f; /* [n_rows, n_cols] */
+	size_t n_rows, n_cols;
+};
+
+struct be {
+	const struct be_weights *w;
+	const struct model *m;
+	const struct kern *kern;
+	struct pool *pool;
+	enum kern_kv kv_type;
+	uint8_t *kv;
+	size_t block_bytes, head_bytes_k, head_bytes;
+	uint8_t *act;       /* [n_rows_max] rounded rows of one product's input */
+	size_t act_bytes;   /* room per row */
+	float *rope;        /* [n_rows_max, 2, n_rot / 2]: cos, sin */
+	uint8_t *scratch;   /* [n_threads, scratch_bytes] */
+	size_t scratch_bytes;
+	const struct be_rows *rows;
+};
+
+static size_t max_size(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+static void cpu_free(struct be *be)
+{
+	if (be) {
+		pool_free(be->pool);
+		mem_free_aligned(be->kv);
+		mem_free_aligned(be->act);
+		mem_free_aligned(be->rope);
+		mem_free_aligned(be->scratch);
+		mem_free(be);
+	}
+}
+
+static struct be *cpu_open(const struct be_weights *w, const struct model *m, const struct be_limits *lim)
+{
+	const struct model_hparams *h = &m->hp;
+	size_t k_max = 0, kv_bytes, act_bytes, scratch_bytes, elem;
+	struct be *be = mem_zalloc(1, sizeof *be);
+
+	if (!be)
+		return NULL;
+	be->w = w;
+	be->m = m;
+	be->kern = w->kern;
+	be->kv_type = lim->kv_type == COHORT_KV_F32 ? KERN_KV_F32 : KERN_KV_F16;
+	elem = kern_kv_elem_bytes(be->kv_type);
+	be->head_bytes_k = (size_t)KERN_KV_BLOCK * h->head_k * elem;
+	be->head_bytes = be->head_bytes_k + KERN_KV_BLOCK * kern_pad8(h->head_v) * elem;
+	for (size_t i = 0; i < m->n_weights; i++)
+		k_max = max_size(k_max, m->weights[i].k);
+	be->act_bytes = k_max * sizeof(float); /* the widest kind */
+	be->scratch_bytes = max_size(kern_mm_scratch_bytes(k_max), kern_attn_scratch_bytes(h->n_head / h->n_head_kv, h->head_v));
+	be->scratch_bytes = (be->scratch_bytes + 4095) & ~(size_t)4095;
+	if (!size_mul(be->head_bytes, (size_t)h->n_layer * h->n_head_kv, &be->block_bytes) ||
+			!size_mul(be->block_bytes, lim->n_blocks, &kv_bytes) || !size_mul(be->act_bytes, lim->n_rows_max, &act_bytes) ||
+			!size_mul(be->scratch_bytes, lim->n_threads, &scratch_bytes))
+		goto fail;
+	be->kv = mem_zalloc_aligned(kv_bytes, 1);
+	be->act = mem_zalloc_aligned(act_bytes, 1);
+	be->rope = mem_zalloc_aligned(lim->n_rows_max * (size_t)h->n_rot, sizeof(float));
+	be->scratch = mem_zalloc_aligned(scratch_bytes, 1);
+	be->pool = pool_open(lim->n_threads);
+	if (!be->kv || !be->act || !be->rope || !be->scratch || !be->pool)
+		goto fail;
+	return be;
+fail:
+	cpu_free(be);
+	return NULL;
+}
+
+static size_t cpu_block_bytes(const struct be *be)
+{
+	return be->block_bytes;
+}
+
+static struct be_buf *cpu_buf_open(struct be *be, size_t n_rows, size_t n_cols)
+{
+	size_t n;
+	struct be_buf *b = mem_zalloc(1, sizeof *b);
+	(void)be;
+	if (!b || !size_mul(n_rows, n_cols, &n) || !(b->f = mem_zalloc_aligned(n, sizeof *b->f))) {
+		mem_free(b);
+		return NULL;
+	}
+	b->n_rows = n_rows;
+	b->n_cols = n_cols;
+	return b;
+}
+
+static void cpu_buf_free(struct be *be, struct be_buf *b)
+{
+	(void)be;
+	if (b) {
+		mem_free_aligned(b->f);
+		mem_free(b);
+	}
+}
+
+static const float *cpu_buf_row(struct be *be, const struct be_buf *b, size_t i)
+{
+	(void)be;
+	return b->f + i * b->n_cols;
+}
+
+/* ---- Row-wise operations: each thread takes a run of rows ---- */
+
+struct row_job {
+	struct be *be;
+	struct be_buf *out;
+	const struct be_buf *x;
+	const struct model_weight *w;
+	enum quant_act act;
+	size_t n, k;
+	void (*run)(const struct row_job *j, size_t row);
+};
+
+static void row_share(void *arg, size_t i, size_t n)
+{
+	const struct row_job *j = arg;
+	size_t from, to;
+	pool_share(j->n, 1, i, n, &from, &to);
+	for (size_t r = from; r < to; r++)
+		j->run(j, r);
+}
+
+/* A fork costs about as much as 4,096 numbers; below that one thread is faster. */
+static void run_rows(const struct row_job *j)
+{
+	if (j->n * j->k <= 4096)
+		for (size_t r = 0; r < j->n; r++)
+			j->run(j, r);
+	else
+		pool_run(j->be->pool, row_share, (void *)j);
+}
+
+static void rope_row(const struct row_job *j, size_t r)
+{
+	size_t n = j->be->m->hp.n_rot / 2;
+	float *cosv = j->be->rope + r * 2 * n, *sinv = cosv + n;
+	for (size_t i = 0; i < n; i++) {
+		double s, c;
+		fm_sincos((double)j->be->rows->pos[r] * j->be->m->rope_freqs[i], &s, &c);
+		cosv[i] = (float)c;
+		sinv[i] = (float)s;
+	}
+}
+
+static void cpu_begin(struct be *be, const struct be_rows *rows)
+{
+	be->rows = rows;
+	run_rows(&(struct row_job){.be = be, .n = rows->n, .k = (size_t)be->m->hp.n_rot * 16, .run = rope_row});
+}
+
+static void embed_row(const struct row_job *j, size_t r)
+{
+	const struct model_weight *w = j->w;
+	const struct quant_format *f = quant_format_get(w->type);
+	size_t row_bytes = w->k / f->block * f->block_bytes;
+	f->to_f32((const uint8_t *)w->data + (size_t)j->be->rows->tokens[r] * row_bytes, j->out->f + r * j->out->n_cols, w->k);
+}
+
+static void cpu_embed(struct be *be, struct be_buf *out)
+{
+	const struct model_weight *w = be->m->token_embd;
+	run_rows(&(struct row_job){.be = be, .out = out, .w = w, .n = be->rows->n, .k = w->k, .run = embed_row});
+}
+
+static void norm_row(const struct row_job *j, size_t r)
+{
+	j->be->kern->rms_norm(j->x->f + r * j->k, (const float *)j->w->data, j->k, j->be->m->hp.norm_eps, j->out->f + r * j->k);
+}
+
+static void cpu_norm(struct be *be, struct be_buf *out, const struct be_buf *x, const struct model_weight *w, size_t n)
+{
+	run_rows(&(struct row_job){.be = be, .out = out, .x = x, .w = w, .n = n, .k = x->n_cols, .run = norm_row});
+}
+
+static void glu_row(const struct row_job *j, size_t r)
+{
+	float *g = j->out->f + r * j->k;
+	j->be->kern->silu_mul(g, j->x->f + r * j->k, j->k, g);
+}
+
+static void cpu_glu(struct be *be, struct be_buf *gate, const struct be_buf *up, size_t n)
+{
+	run_rows(&(struct row_job){.be = be, .out = gate, .x = up, .n = n, .k = gate->n_cols, .run = glu_row});
+}
+
+static void add_row(const struct row_job *j, size_t r)
+{
+	j->be->kern->add(j->out->f + r * j->k, j->x->f + r * j->k, j->k);
+}
+
+static void cpu_add(struct be *be, struct be_buf *x, const struct be_buf *y, size_t n)
+{
+	run_rows(&(struct row_job){.be = be, .out = x, .x = y, .n = n, .k = x->n_cols, .run = add_row});
+}
+
+static void cpu_gather(struct be *be, struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n)
+{
+	(void)be;
+	for (size_t i = 0; i < n; i++)
+		memmove(out->f + i * out->n_cols, x->f + (size_t)rows[i] * x->n_cols, x->n_cols * sizeof *x->f);
+}
+
+static int64_t cpu_find_bad(struct be *be, const struct be_buf *x, size_t row, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!be->kern->all_finite(x->f + (row + i) * x->n_cols, x->n_cols))
+			return (int64_t)i;
+	return -1;
+}
+
+/* ---- Matrix products ---- */
+
+struct mm_job {
+	struct be *be;
+	struct kern_mm mm[3];
+	const struct kern_mat *mat[3];
+	size_t n_w;
+};
+
+/* The rows of all matrices are laid end to end and shared out in units, so that small ones do not leave a thread idle. */
+static void mm_share(void *arg, size_t i, size_t n)
+{
+	const struct mm_job *j = arg;
+	size_t n_units = 0, from, to, at = 0;
+
+	for (size_t w = 0; w < j->n_w; w++)
+		n_units += (j->mm[w].n_rows + 7) / 8;
+	pool_share(n_units, 1, i, n, &from, &to);
+	for (size_t w = 0; w < j->n_w; w++) {
+		size_t units = (j->mm[w].n_rows + 7) / 8;
+		size_t a = from > at ? from - at : 0, b = to > at ? to - at : 0;
+		a = a < units ? a : units;
+		b = b < units ? b : units;
+		if (a < b) {
+			struct kern_mm mm = j->mm[w];
+			mm.scratch = j->be->scratch + i * j->be->scratch_bytes;
+			j->mat[w]->mm(&mm, a * 8, b * 8 < mm.n_rows ? b * 8 : mm.n_rows);
+		}
+		at += units;
+	}
+}
+
+static void act_row(const struct row_job *j, size_t r)
+{
+	j->be->kern->act[j->act](j->x->f + r * j->k, j->k, j->be->act + r * j->be->act_bytes);
+}
+
+static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct model_weight *const *w, size_t n_w,
+		const struct be_buf *x, size_t n, size_t out_row)
+{
+	for (size_t done = 0; done < n_w;) {
+		/* Matrices next to each other whose formats round the input alike share the rounding and the fork. */
+		enum quant_act act = quant_format_get(w[done]->type)->act;
+		struct mm_job j = {.be = be};
+		size_t i = done;
+		for (; i < n_w && quant_format_get(w[i]->type)->act == act; i++) {
+			const struct be_weight *bw = &be->w->w[w[i]->index];
+			j.mat[j.n_w] = bw->mat;
+			j.mm[j.n_w++] = (struct kern_mm){
+				.w = bw->data, .n_rows = w[i]->n_rows, .k = w[i]->k, .n_cols = n,
+				.act = act == QUANT_ACT_F32 ? (const void *)x->f : be->act,
+				.act_bytes = act == QUANT_ACT_F32 ? x->n_cols * sizeof(float) : be->act_bytes,
+				.out = out[i]->f + out_row * out[i]->n_cols, .out_ld = out[i]->n_cols,
+			};
+		}
+		if (act != QUANT_ACT_F32)
+			run_rows(&(struct row_job){.be = be, .x = x, .n = n, .k = x->n_cols, .act = act, .run = act_row});
+		pool_run(be->pool, mm_share, &j);
+		done = i;
+	}
+}
+
+/* ---- Rotation, cache, attention ---- */
+
+struct attn_job {
+	struct be *be;
+	struct be_buf *q, *k;
+	const struct be_buf *v;
+	struct be_buf *out;
+	size_t layer;
+};
+
+static size_t head_offset(const struct be *be, size_t layer, size_t head)
+{
+	return (layer * be->m->hp.n_head_kv + head) * be->head_bytes;
+}
+
+static void rope_share(void *arg, size_t i, size_t n)
+{
+	const struct attn_job *j = arg;
+	struct be *be = j->be;
+	const struct model_hparams *h = &be->m->hp;
+	size_t from, to, half = h->n_rot / 2;
+
+	pool_share(be->rows->n, 1, i, n, &from, &to);
+	for (size_t r = from; r < to; r++) {
+		const float *cosv = be->rope + r * 2 * half, *sinv = cosv + half;
+		float *q = j->q->f + r * j->q->n_cols, *k = j->k->f + r * j->k->n_cols;
+		for (size_t hd = 0; hd < h->n_head; hd++)
+			be->kern->rope(q + hd * h->head_k, h->n_rot, cosv, sinv, h->rope_halves);
+		for (size_t hd = 0; hd < h->n_head_kv; hd++)
+			be->kern->rope(k + hd * h->head_k, h->n_rot, cosv, sinv, h->rope_halves);
+		be->kern->scale(q, h->attn_scale, j->q->n_cols);
+	}
+}
+
+static void store_share(void *arg, size_t i, size_t n)
+{
+	const struct attn_job *j = arg;
+	struct be *be = j->be;
+	const struct model_hparams *h = &be->m->hp;
+	size_t from, to;
+
+	pool_share(be->rows->n_stores, 1, i, n, &from, &to);
+	for (size_t s = from; s < to; s++) {
+		const struct be_store *st = &be->rows->stores[s];
+		const float *k = j->k->f + (size_t)st->row * j->k->n_cols, *v = j->v->f + (size_t)st->row * j->v->n_cols;
+		for (size_t hd = 0; hd < h->n_head_kv; hd++) {
+			uint8_t *area = be->kv + (size_t)st->block * be->block_bytes + head_offset(be, j->layer, hd);
+			be->kern->kv_put[be->kv_type](k + hd * h->head_k, v + hd * h->head_v, h->head_k, h->head_v, (size_t)st->slot,
+					area, area + be->head_bytes_k);
+		}
+	}
+}
+
+static void cpu_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer)
+{
+	struct attn_job j = {.be = be, .q = q, .k = k, .v = v, .layer = layer};
+	if (be->rows->n * q->n_cols <= 4096) {
+		rope_share(&j, 0, 1);
+		store_share(&j, 0, 1);
+	} else {
+		pool_run(be->pool, rope_share, &j);
+		pool_run(be->pool, store_share, &j);
+	}
+}
+
+/* Tasks are (row, KV head) pairs, dealt out in turn: neighbouring rows of a prompt cost about the same. */
+static void attn_share(void *arg, size_t i, size_t n)
+{
+	const struct attn_job *j = arg;
+	struct be *be = j->be;
+	const struct model_hparams *h = &be->m->hp;
+	size_t group = h->n_head / h->n_head_kv;
+
+	for (size_t t = i; t < be->rows->n * h->n_head_kv; t += n) {
+		size_t r = t / h->n_head_kv, hd = t % h->n_head_kv, at = head_offset(be, j->layer, hd);
+		be->kern->attn[be->kv_type](&(struct kern_attn){
+			.q = j->q->f + r * j->q->n_cols + hd * group * h->head_k,
+			.n_q = group, .head_k = h->head_k, .head_v = h->head_v,
+			.kv = be->kv, .block_bytes = be->block_bytes, .table = be->rows->tables[r],
+			.k_offset = at, .v_offset = at + be->head_bytes_k,
+			.pos0 = (size_t)be->rows->first[r], .pos1 = (size_t)be->rows->pos[r] + 1,
+			.out = j->out->f + r * j->out->n_cols + hd * group * h->head_v,
+			.scratch = be->scratch + i * be->scratch_bytes,
+		});
+	}
+}
+
+static void cpu_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer)
+{
+	struct attn_job j = {.be = be, .q = (struct be_buf *)q, .out = out, .layer = layer};
+	pool_run(be->pool, attn_share, &j);
+}
+
+static void cpu_kv_copy(struct be *be, int32_t from, int32_t to)
+{
+	memcpy(be->kv + (size_t)to * be->block_bytes, be->kv + (size_t)from * be->block_bytes, be->block_bytes);
+}
+
+const struct be_ops be_cpu = {
+	.name = "cpu",
+	.open = cpu_open,
+	.free = cpu_free,
+	.block_bytes = cpu_block_bytes,
+	.buf_open = cpu_buf_open,
+	.buf_free = cpu_buf_free,
+	.buf_row = cpu_buf_row,
+	.begin = cpu_begin,
+	.embed = cpu_embed,
+	.norm = cpu_norm,
+	.matmul = cpu_matmul,
+	.rope_store = cpu_rope_store,
+	.attention = cpu_attention,
+	.glu = cpu_glu,
+	.add = cpu_add,
+	.gather = cpu_gather,
+	.kv_copy = cpu_kv_copy,
+	.find_bad = cpu_find_bad,
+};

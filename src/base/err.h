@@ -1,0 +1,23 @@
+/* Filling struct cohort_err. Every function returns the status it was given, so that
+ * `return err_set(...)` reads as one step, and accepts err == NULL. */
+#ifndef BASE_ERR_H
+#define BASE_ERR_H
+
+#include "cohort.h"
+
+enum cohort_status err_set(struct cohort_err *err, enum cohort_status status, const char *fmt, ...)
+		__attribute__((format(printf, 3, 4)));
+
+/* The same with a byte offset in a file. */
+enum cohort_status err_at(struct cohort_err *err, enum cohort_status status, uint64_t offset,
+		const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* A broken batch or sequence rule, as data and as text. */
+enum cohort_status err_rule(struct cohort_err *err, enum cohort_status status, const char *rule,
+		int64_t row, int64_t seq, int64_t expected, int64_t got, const char *fmt, ...)
+		__attribute__((format(printf, 8, 9)));
+
+/* Puts "prefix: " in front of the text, keeping the rest. */
+void err_prefix(struct cohort_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,224 @@
+/* cohort.h's models and tokens: opening in the order file, vocabulary, weights, and taking apart in reverse. */
+#include "context/impl.h"
+
+#include "base/mem.h"
+#include "quant/quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void cohort_model_params_init(struct cohort_model_params *params)
+{
+	*params = (struct cohort_model_params){.struct_size = sizeof *params};
+}
+
+size_t cohort_isa_count(void)
+{
+	return be_cpu_level_count();
+}
+const char *cohort_isa_name(size_t i)
+{
+	return be_cpu_level_name(i);
+}
+bool cohort_isa_usable(size_t i)
+{
+	return be_cpu_level_usable(i);
+}
+
+static enum cohort_status find_level(const char *isa, size_t *level, struct cohort_err *err)
+{
+	char known[120] = "";
+
+	*level = be_cpu_level_best();
+	if (!isa)
+		return COHORT_OK;
+	for (size_t i = 0; i < be_cpu_level_count(); i++) {
+		if (strcmp(be_cpu_level_name(i), isa) == 0) {
+			*level = i;
+			return be_cpu_level_usable(i) ? COHORT_OK
+					: err_set(err, COHORT_E_UNSUPPORTED, "this CPU cannot run instruction set level '%s'", isa);
+		}
+		snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", be_cpu_level_name(i));
+	}
+	return err_set(err, COHORT_E_ARG, "instruction set level '%.40s' is not known; known: %s", isa, known);
+}
+
+static char *copy_meta(const struct gguf *g, const char *key)
+{
+	const struct gguf_kv *kv = gguf_find(g, key);
+	return kv && kv->type == GGUF_STRING ? mem_strndup(kv->str.s, kv->str.n) : mem_strndup("", 0);
+}
+
+static enum cohort_status open_parts(struct cohort_model *m, const char *path, const struct cohort_model_params *p,
+		struct cohort_err *err)
+{
+	enum cohort_status st = gguf_open(&m->gguf, path, quant_size, err);
+	if (st)
+		return st;
+	m->arch = copy_meta(&m->gguf, "general.architecture");
+	m->name = copy_meta(&m->gguf, "general.name");
+	if (!m->arch || !m->name)
+		return err_set(err, COHORT_E_MEMORY, "%s: out of memory", path);
+
+	struct gguf_str tok = {"no_vocab", 8};
+	st = gguf_get_str(&m->gguf, "tokenizer.ggml.model", false, &tok, err);
+	if (!st && !(tok.n == 8 && memcmp(tok.s, "no_vocab", 8) == 0))
+		st = tok_open(&m->tok, &m->gguf, err);
+	if (!st && !p->vocab_only)
+		st = model_init(&m->model, &m->gguf, m->tok ? (uint32_t)tok_n_vocab(m->tok) : 0, err);
+	if (!st && !p->vocab_only)
+		st = be_cpu_weights_open(&m->weights, &m->model, m->level, p->file_layout, (size_t)p->n_threads,
+				p->progress, p->progress_user, err);
+	if (st)
+		err_prefix(err, "%s", path);
+	return st;
+}
+
+enum cohort_status cohort_model_open(const char *path, const struct cohort_model_params *params, struct cohort_model **out,
+		struct cohort_err *err)
+{
+	struct cohort_model_params p;
+	enum cohort_status st;
+	size_t level;
+
+	cohort_model_params_init(&p);
+	if (!path || !out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", path ? "out" : "path");
+	if (params) {
+		if (params->struct_size < offsetof(struct cohort_model_params, progress) || params->struct_size > sizeof p)
+			return err_set(err, COHORT_E_ARG, "model parameters were not initialised by cohort_model_params_init");
+		memcpy(&p, params, params->struct_size);
+	}
+	if (p.n_threads < 0 || p.n_threads > 1024)
+		return err_set(err, COHORT_E_ARG, "n_threads is %d, expected 0 to 1024", p.n_threads);
+	st = find_level(p.isa, &level, err);
+	if (st)
+		return st;
+
+	struct cohort_model *m = mem_zalloc(1, sizeof *m);
+	if (!m)
+		return err_set(err, COHORT_E_MEMORY, "out of memory");
+	m->level = level;
+	m->vocab_only = p.vocab_only;
+	st = open_parts(m, path, &p, err);
+	if (st) {
+		cohort_model_free(m);
+		return st;
+	}
+	*out = m;
+	return COHORT_OK;
+}
+
+void cohort_model_free(struct cohort_model *m)
+{
+	if (m) {
+		be_cpu_weights_free(m->weights);
+		model_release(&m->model);
+		tok_free(m->tok);
+		mem_free(m->arch);
+		mem_free(m->name);
+		gguf_release(&m->gguf);
+		mem_free(m);
+	}
+}
+
+void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_info *info)
+{
+	const struct model_hparams *h = &m->model.hp;
+
+	*info = (struct cohort_model_info){
+		.struct_size = sizeof *info,
+		.arch = m->arch,
+		.name = m->name,
+		.isa = be_cpu_level_name(m->level),
+		.tokenizer = !m->tok ? "" : tok_get_kind(m->tok) == TOK_SPM ? "spm" : "bpe",
+		.pretokenizer = m->tok ? tok_pre(m->tok) : "",
+		.note = m->tok ? tok_note(m->tok) : "",
+		.n_vocab = m->tok ? tok_n_vocab(m->tok) : (int32_t)h->n_vocab,
+		.n_embd = (int32_t)h->n_embd,
+		.n_layer = (int32_t)h->n_layer,
+		.n_head = (int32_t)h->n_head,
+		.n_head_kv = (int32_t)h->n_head_kv,
+		.n_ff = (int32_t)h->n_ff,
+		.head_k = (int32_t)h->head_k,
+		.head_v = (int32_t)h->head_v,
+		.n_ctx_train = (int32_t)h->n_ctx_train,
+		.n_params = m->model.n_params,
+		.weight_bytes = m->model.weight_bytes,
+		.packed_bytes = m->weights ? be_cpu_packed_bytes(m->weights) : 0,
+	};
+}
+
+/* ---- Tokens ---- */
+
+enum cohort_status cohort_tokenize(const struct cohort_model *m, const char *text, size_t n_bytes, unsigned flags, cohort_token *out,
+		size_t n_max, size_t *n_out, struct cohort_err *err)
+{
+	cohort_token *ids = NULL;
+	size_t n = 0;
+
+	if (!m || !n_out || (n_bytes && !text) || (n_max && !out))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !m ? "model" : !n_out ? "n_out" : n_bytes && !text ? "text" : "out");
+	if (!m->tok)
+		return err_set(err, COHORT_E_UNSUPPORTED, "the model has no tokeniser");
+	enum cohort_status st = tok_encode(m->tok, text, n_bytes, flags, &ids, &n, err);
+	if (st)
+		return st;
+	*n_out = n;
+	if (n > n_max)
+		st = err_set(err, COHORT_E_LIMIT, "%zu tokens, but room for %zu", n, n_max);
+	else if (n)
+		memcpy(out, ids, n * sizeof *ids);
+	mem_free(ids);
+	return st;
+}
+
+/* A byte gives at most one token, and SPM adds a space in front of the text and after each special token, whose own text takes at least two
+ * bytes; BOS and EOS are the rest. */
+size_t cohort_tokenize_bound(size_t n_bytes)
+{
+	size_t n;
+	return size_add(n_bytes, n_bytes / 2 + 8, &n) ? n : SIZE_MAX;
+}
+
+const char *cohort_token_bytes(const struct cohort_model *m, cohort_token token, bool special, size_t *n_bytes)
+{
+	return m->tok ? tok_bytes(m->tok, token, special, n_bytes) : NULL;
+}
+
+bool cohort_token_is_eog(const struct cohort_model *m, cohort_token token)
+{
+	return m->tok && tok_is_eog(m->tok, token);
+}
+bool cohort_token_is_control(const struct cohort_model *m, cohort_token token)
+{
+	return m->tok && tok_is_control(m->tok, token);
+}
+cohort_token cohort_token_bos(const struct cohort_model *m)
+{
+	return m->tok ? tok_bos(m->tok) : -1;
+}
+cohort_token cohort_token_eos(const struct cohort_model *m)
+{
+	return m->tok ? tok_eos(m->tok) : -1;
+}
+
+void cohort_detok_init(struct cohort_detok *d, const struct cohort_model *m, bool special, bool at_start)
+{
+	*d = (struct cohort_detok){.model = m, .special = special, .at_start = at_start};
+}
+
+enum cohort_status cohort_detok_push(struct cohort_detok *d, cohort_token token, char *out, size_t n_max, size_t *n_out,
+		struct cohort_err *err)
+{
+	if (!d || !d->model || !n_out || (n_max && !out))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !d || !d->model ? "decoder" : !n_out ? "n_out" : "out");
+	if (!d->model->tok)
+		return err_set(err, COHORT_E_UNSUPPORTED, "the model has no tokeniser");
+	return tok_detok_push(d->model->tok, d, token, out, n_max, n_out, err);
+}
+
+size_t cohort_detok_flush(struct cohort_detok *d, char out[4])
+{
+	return tok_detok_flush(d, out);
+}

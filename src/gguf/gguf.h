@@ -1,0 +1,114 @@
+/* GGUF files: bytes -> checked key/values and tensor directory.
+ *
+ * Everything handed out points into the mapped file and is valid until gguf_release.
+ * Strings are not NUL-terminated. Data in the file may be unaligned: read arrays through gguf_array_*. */
+#ifndef GGUF_GGUF_H
+#define GGUF_GGUF_H
+
+#include "base/err.h"
+#include "base/map.h"
+#include "base/strmap.h"
+
+enum gguf_type {
+	GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
+	GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64,
+	GGUF_N_TYPES
+};
+
+struct gguf_str {
+	const char *s;
+	size_t n;
+};
+
+struct gguf_array {
+	enum gguf_type type;   /* of the elements; an array of arrays is GGUF_ARRAY */
+	uint64_t n;
+	const uint8_t *data;   /* first element, as in the file */
+	size_t n_bytes;
+};
+
+struct gguf_kv {
+	struct gguf_str key;
+	enum gguf_type type;
+	uint64_t offset;       /* of the entry in the file, which begins with the key */
+	union {
+		uint64_t u;    /* U8..U64, BOOL */
+		int64_t i;     /* I8..I64 */
+		double f;      /* F32, F64 */
+		struct gguf_str str;
+		struct gguf_array arr;
+	};
+};
+
+#define GGUF_DIMS 4
+
+struct gguf_tensor {
+	struct gguf_str name;
+	uint32_t type;             /* the file's number; known to src/quant or not */
+	uint32_t n_dims;
+	uint64_t ne[GGUF_DIMS];    /* ne[0] is the fastest; unused ones are 1 */
+	uint64_t offset;           /* of the data, from the start of the file */
+	uint64_t n_bytes;          /* 0 when the type is unknown */
+	const uint8_t *data;       /* NULL when the type is unknown */
+	uint64_t entry_offset;     /* of its line in the directory, for messages */
+};
+
+struct gguf {
+	struct map map;
+	bool mapped;               /* by gguf_open; otherwise the bytes are the caller's */
+	uint32_t version;
+	uint32_t alignment;
+	uint64_t data_offset;      /* multiple of alignment; without tensors at most the file's size */
+	struct gguf_kv *kv;
+	size_t n_kv;
+	struct gguf_tensor *tensors;
+	size_t n_tensors;
+	struct strmap by_key, by_name;
+};
+
+/* How many bytes n elements in rows of ne0 take; false when the type is unknown to the caller. Handed in, so that this
+ * room need not know a block format. ne0 not a multiple of the block: sets *bad_row and returns true. A size that does
+ * not fit 64 bits: *n_bytes is UINT64_MAX. */
+typedef bool gguf_size_fn(uint32_t type, uint64_t ne0, uint64_t n_rows, uint64_t *n_bytes, bool *bad_row);
+
+/* Everything is checked here, before it is used: what a successful open hands out needs no further check of bounds.
+ * On failure *g is zeroed. Malformed bytes: E_FORMAT with the offset; a version or byte order this reader does not
+ * know: E_UNSUPPORTED. A tensor whose type `size` does not know is kept, without data. */
+enum cohort_status gguf_open(struct gguf *g, const char *path, gguf_size_fn *size, struct cohort_err *err);
+/* The same over bytes the caller keeps (fuzzing, tests). */
+enum cohort_status gguf_parse(struct gguf *g, const uint8_t *data, size_t n_bytes, gguf_size_fn *size,
+		struct cohort_err *err);
+void gguf_release(struct gguf *g); /* accepts NULL and a zeroed struct */
+
+/* "u8", "string", ...; "unknown" for a number outside the enum. */
+const char *gguf_type_name(enum gguf_type type);
+/* Bytes of one value; 0 for strings and arrays, whose size varies. */
+size_t gguf_type_bytes(enum gguf_type type);
+
+/* NULL if absent. */
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
+
+/* Typed reads. A missing key leaves *out alone and is OK unless `need`; a wrong type or a value that does not
+ * fit is E_FORMAT with key and offset. Any integer type may serve where it fits; f32 takes F32 or F64, and passes
+ * infinities and NaN that are in the file. */
+enum cohort_status gguf_get_u32(const struct gguf *g, const char *key, bool need, uint32_t *out,
+		struct cohort_err *err);
+enum cohort_status gguf_get_f32(const struct gguf *g, const char *key, bool need, float *out,
+		struct cohort_err *err);
+enum cohort_status gguf_get_bool(const struct gguf *g, const char *key, bool need, bool *out, struct cohort_err *err);
+enum cohort_status gguf_get_str(const struct gguf *g, const char *key, bool need, struct gguf_str *out,
+		struct cohort_err *err);
+/* An array with elements of the given type. */
+enum cohort_status gguf_get_array(const struct gguf *g, const char *key, bool need, enum gguf_type type,
+		struct gguf_array *out, struct cohort_err *err);
+
+/* Walks a string array (already checked at open): start with *at = 0, n times. */
+struct gguf_str gguf_array_next_str(const struct gguf_array *a, size_t *at);
+float gguf_array_f32(const struct gguf_array *a, uint64_t i);    /* element type F32 */
+int32_t gguf_array_i32(const struct gguf_array *a, uint64_t i);  /* element type I32 or U32 */
+/* Walks an array of any type, nested ones included: start with *at = 0, n times. The value goes to *out, whose key is
+ * empty. Where gguf_type_bytes is not 0, *at = i * gguf_type_bytes is element i. */
+void gguf_array_next(const struct gguf_array *a, size_t *at, struct gguf_kv *out);
+
+#endif

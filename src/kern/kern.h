@@ -1,0 +1,116 @@
+/* The kernel table: arithmetic on rows of numbers, one table per instruction-set level.
+ *
+ * docs/numerics.md gives every operation's order and rounding. The reference level (kern_ref.c) is that page in plain
+ * C; every other level gives the same bits. All pointers may be unaligned unless said otherwise. Kernels never fail,
+ * never allocate and know nothing of threads: the caller hands out ranges of rows. */
+#ifndef KERN_KERN_H
+#define KERN_KERN_H
+
+#include "quant/quant.h"
+
+/* Positions per block of the KV cache, and per step of the softmax: part of the arithmetic. */
+#define KERN_KV_BLOCK 32
+
+/* Activations rounded to 8 bits, in blocks of 32 (with _0, _1 and IQ4_NL weights) ... */
+struct kern_act_q8_32 {
+	float d;        /* x is about d * qs */
+	float s;        /* d * (float)sum, rounded once */
+	int32_t sum8;   /* 8 times the sum of qs */
+	int8_t qs[32];
+};
+/* ... and of 256 (with K, IQ4_XS and TQ weights). */
+struct kern_act_q8_256 {
+	float d;
+	int16_t s16[16]; /* sums of 16 */
+	int16_t s32[8];  /* sums of 32 */
+	int8_t qs[256];
+};
+
+/* out[c][r] = sum over k of w[r][k] * act[c][k] */
+struct kern_mm {
+	const void *w;     /* [n_rows, k] in the layout of the kern_mat it is given to */
+	size_t n_rows, k;
+	const void *act;   /* [n_cols] rows of act_bytes, as made by kern->act */
+	size_t act_bytes;
+	size_t n_cols;
+	float *out;        /* [n_cols, out_ld] */
+	size_t out_ld;
+	void *scratch;     /* kern_mm_scratch_bytes(k), 64-byte aligned, one per thread */
+};
+
+struct kern_mat {
+	size_t unit;       /* row0 is a multiple of it; row1 too, or n_rows */
+	void (*mm)(const struct kern_mm *m, size_t row0, size_t row1);
+	/* Repacking from the file's layout; NULL: this is the file's layout. */
+	size_t (*packed_bytes)(size_t n_rows, size_t k);
+	void (*pack)(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1);
+};
+
+/* Attention of one row over one KV head: n_q query heads share it. */
+struct kern_attn {
+	const float *q;         /* [n_q, head_k], scaled already */
+	size_t n_q, head_k, head_v;
+	const uint8_t *kv;      /* the pool of blocks */
+	size_t block_bytes;
+	const int32_t *table;   /* block id of each 32 positions */
+	size_t k_offset;        /* within a block: K [head_k, 32] of this layer and head */
+	size_t v_offset;        /* V [32, kern_pad8(head_v)] */
+	size_t pos0, pos1;      /* positions attended to: [pos0, pos1), not empty */
+	float *out;             /* [n_q, head_v] */
+	void *scratch;          /* kern_attn_scratch_bytes, 64-byte aligned */
+};
+
+enum kern_kv { KERN_KV_F16, KERN_KV_F32, KERN_KV_N };
+
+struct kern {
+	const char *name;
+	struct kern_mat file[QUANT_N_TYPES];   /* mm NULL: unknown format */
+	struct kern_mat packed[QUANT_N_TYPES]; /* mm NULL: no better layout at this level */
+
+	/* One row of k floats to kern_act_bytes(kind, k) bytes. k is a multiple of the block. */
+	void (*act[3])(const float *x, size_t k, void *out);
+
+	/* out = x / rms(x) * w; out may be x. */
+	void (*rms_norm)(const float *x, const float *w, size_t n, float eps, float *out);
+	/* x += y */
+	void (*add)(float *x, const float *y, size_t n);
+	/* out = silu(gate) * up; out may be gate. */
+	void (*silu_mul)(const float *gate, const float *up, size_t n, float *out);
+	/* Rotates pairs (2i, 2i+1), or (i, i + n_rot/2) when halves, of one head in place. */
+	void (*rope)(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves);
+	/* x *= f */
+	void (*scale)(float *x, float f, size_t n);
+	/* Puts one head's K [head_k] and V [head_v] into place `slot` of its block's K and V areas. */
+	void (*kv_put[KERN_KV_N])(const float *k, const float *v, size_t head_k, size_t head_v, size_t slot,
+			void *k_area, void *v_area);
+	void (*attn[KERN_KV_N])(const struct kern_attn *a);
+	bool (*all_finite)(const float *x, size_t n);
+};
+
+static inline size_t kern_pad8(size_t n)
+{
+	return (n + 7) & ~(size_t)7;
+}
+
+static inline size_t kern_kv_elem_bytes(enum kern_kv t)
+{
+	return t == KERN_KV_F16 ? 2 : 4;
+}
+
+size_t kern_act_bytes(enum quant_act kind, size_t k);
+size_t kern_mm_scratch_bytes(size_t k);
+size_t kern_attn_scratch_bytes(size_t n_q, size_t head_v);
+
+/* Levels, worst to best; 0 is the reference. */
+size_t kern_count(void);
+const char *kern_name(size_t level);
+bool kern_usable(size_t level);
+/* NULL when the level is unknown or this CPU cannot run it. The table is filled once, on first use. */
+const struct kern *kern_get(size_t level);
+size_t kern_best(void);
+
+/* Each level: starts from a copy of the level below and overwrites what it improves. */
+void kern_init_ref(struct kern *k);
+void kern_init_avx2(struct kern *k);
+
+#endif

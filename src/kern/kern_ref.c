@@ -1,0 +1,453 @@
+/* The reference level: docs/numerics.md in plain C, complete and never optimised.
+ *
+ * Invariants
+ *  1. Every float result is a fixed sequence of IEEE single operations; fmaf is written where one rounding is meant.
+ *  2. Integer sums are exact (bounds in docs/numerics.md), so their order is free; float sums have one order.
+ *  3. "Lanes" are eight partial sums, element i in lane i mod 8, folded by tree8. */
+#include "kern/kern.h"
+#include "kern/kern_math.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Activations ---- */
+
+/* The largest magnitude, taken on bit patterns: NaN counts as larger than Inf and the order is irrelevant. */
+static uint32_t max_bits(const float *x, size_t n)
+{
+	uint32_t m = 0;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t b = kern_bits(x[i]) & 0x7fffffffu;
+		m = b > m ? b : m;
+	}
+	return m;
+}
+
+static void round_block(const float *x, size_t n, float *d, int8_t *qs)
+{
+	struct kern_act_scale s = kern_act_scale(max_bits(x, n));
+	*d = s.d;
+	for (size_t i = 0; i < n; i++) {
+		/* Zero and non-finite blocks have inv 0; their elements are selected to 0, as 0 * Inf would be NaN. */
+		float v = s.inv == 0.0f ? 0.0f : x[i] * s.inv;
+		qs[i] = (int8_t)kern_round(v);
+	}
+}
+
+static void act_f32(const float *x, size_t k, void *out)
+{
+	memcpy(out, x, k * sizeof *x);
+}
+
+static void act_q8_32(const float *x, size_t k, void *out)
+{
+	struct kern_act_q8_32 *o = out;
+	for (size_t b = 0; b < k / 32; b++) {
+		int32_t sum = 0;
+		round_block(x + 32 * b, 32, &o[b].d, o[b].qs);
+		for (int i = 0; i < 32; i++)
+			sum += o[b].qs[i];
+		o[b].sum8 = 8 * sum;
+		o[b].s = o[b].d * (float)sum;
+	}
+}
+
+static void act_q8_256(const float *x, size_t k, void *out)
+{
+	struct kern_act_q8_256 *o = out;
+	for (size_t b = 0; b < k / 256; b++) {
+		round_block(x + 256 * b, 256, &o[b].d, o[b].qs);
+		for (int j = 0; j < 16; j++) {
+			int32_t sum = 0;
+			for (int i = 0; i < 16; i++)
+				sum += o[b].qs[16 * j + i];
+			o[b].s16[j] = (int16_t)sum;
+		}
+		for (int j = 0; j < 8; j++)
+			o[b].s32[j] = (int16_t)(o[b].s16[2 * j] + o[b].s16[2 * j + 1]);
+	}
+}
+
+/* ---- Matrix products ---- */
+
+static void clear(const struct kern_mm *m, size_t row)
+{
+	for (size_t c = 0; c < m->n_cols; c++)
+		m->out[c * m->out_ld + row] = 0.0f;
+}
+
+/* Blocks of 32: out = fma(d_w * d_a, sum q_w q_a, out), then, for formats with an offset, out = fma(m_w, s_a, out). */
+struct block_32 {
+	float d, m;
+	int8_t q[32];
+};
+
+static inline void mm_32(const struct kern_mm *m, size_t row0, size_t row1, size_t block_bytes, bool offset,
+		void (*unpack)(const uint8_t *, struct block_32 *))
+{
+	for (size_t r = row0; r < row1; r++) {
+		const uint8_t *w = (const uint8_t *)m->w + r * (m->k / 32) * block_bytes;
+		clear(m, r);
+		for (size_t b = 0; b < m->k / 32; b++) {
+			struct block_32 u;
+			unpack(w + b * block_bytes, &u);
+			for (size_t c = 0; c < m->n_cols; c++) {
+				const struct kern_act_q8_32 *a =
+						(const void *)((const uint8_t *)m->act + c * m->act_bytes);
+				float *out = &m->out[c * m->out_ld + r];
+				int32_t sum = 0;
+				for (int i = 0; i < 32; i++)
+					sum += u.q[i] * a[b].qs[i];
+				*out = fmaf(u.d * a[b].d, (float)sum, *out);
+				if (offset)
+					*out = fmaf(u.m, a[b].s, *out);
+			}
+		}
+	}
+}
+
+#define MM_32(fmt, offset, set_m)                                                             \
+	static void unpack_##fmt(const uint8_t *p, struct block_32 *u)                        \
+	{                                                                                     \
+		const struct fmt *b = (const void *)p;                                        \
+		u->d = quant_f16_to_f32(b->d);                                                \
+		u->m = set_m;                                                                 \
+		ints_##fmt(b, u->q);                                                          \
+	}                                                                                     \
+	static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)               \
+	{                                                                                     \
+		mm_32(m, row0, row1, sizeof(struct fmt), offset, unpack_##fmt);               \
+	}
+
+#define ints_q4_0 quant_ints_q4_0
+#define ints_q4_1 quant_ints_q4_1
+#define ints_q5_0 quant_ints_q5_0
+#define ints_q5_1 quant_ints_q5_1
+#define ints_iq4_nl quant_ints_iq4_nl
+#define ints_q8_0(b, q) memcpy(q, (b)->qs, 32)
+MM_32(q4_0, false, 0.0f)
+MM_32(q4_1, true, quant_f16_to_f32(b->m))
+MM_32(q5_0, false, 0.0f)
+MM_32(q5_1, true, quant_f16_to_f32(b->m))
+MM_32(q8_0, false, 0.0f)
+MM_32(iq4_nl, false, 0.0f)
+
+/* Blocks of 256 with 16 sub-blocks of 16 (formats with 8 of 32 name each scale twice):
+ * out = fma(d_w * d_a, sum_j scale_j sum q_w q_a, out), then, for formats with minimums,
+ * out = fma(-(dmin_w * d_a), sum_j min_j s16_j, out). */
+struct block_256 {
+	float d, dmin;
+	int16_t scale[16], min[16];
+	int8_t q[256];
+};
+
+static inline void mm_256(const struct kern_mm *m, size_t row0, size_t row1, size_t block_bytes, bool mins,
+		void (*unpack)(const uint8_t *, struct block_256 *))
+{
+	for (size_t r = row0; r < row1; r++) {
+		const uint8_t *w = (const uint8_t *)m->w + r * (m->k / 256) * block_bytes;
+		clear(m, r);
+		for (size_t b = 0; b < m->k / 256; b++) {
+			struct block_256 u;
+			unpack(w + b * block_bytes, &u);
+			for (size_t c = 0; c < m->n_cols; c++) {
+				const struct kern_act_q8_256 *a =
+						(const void *)((const uint8_t *)m->act + c * m->act_bytes);
+				float *out = &m->out[c * m->out_ld + r];
+				int32_t sum = 0, msum = 0;
+				for (int j = 0; j < 16; j++) {
+					int32_t s = 0;
+					for (int i = 0; i < 16; i++)
+						s += u.q[16 * j + i] * a[b].qs[16 * j + i];
+					sum += u.scale[j] * s;
+				}
+				*out = fmaf(u.d * a[b].d, (float)sum, *out);
+				if (mins) {
+					for (int j = 0; j < 16; j++)
+						msum += u.min[j] * a[b].s16[j];
+					*out = fmaf(-(u.dmin * a[b].d), (float)msum, *out);
+				}
+			}
+		}
+	}
+}
+
+static void unpack_q2_k(const uint8_t *p, struct block_256 *u)
+{
+	const struct q2_k *b = (const void *)p;
+	u->d = quant_f16_to_f32(b->d);
+	u->dmin = quant_f16_to_f32(b->dmin);
+	for (int j = 0; j < 16; j++) {
+		u->scale[j] = b->scales[j] & 15;
+		u->min[j] = b->scales[j] >> 4;
+	}
+	quant_ints_q2_k(b, u->q);
+}
+
+static void unpack_q3_k(const uint8_t *p, struct block_256 *u)
+{
+	const struct q3_k *b = (const void *)p;
+	int8_t s[16];
+	u->d = quant_f16_to_f32(b->d);
+	quant_q3_k_scales(b->scales, s);
+	for (int j = 0; j < 16; j++)
+		u->scale[j] = s[j];
+	quant_ints_q3_k(b, u->q);
+}
+
+static void scales_k(const uint8_t scales[12], struct block_256 *u)
+{
+	for (int j = 0; j < 8; j++) {
+		uint8_t s, m;
+		quant_k_scale_min(scales, j, &s, &m);
+		u->scale[2 * j] = u->scale[2 * j + 1] = s;
+		u->min[2 * j] = u->min[2 * j + 1] = m;
+	}
+}
+
+static void unpack_q4_k(const uint8_t *p, struct block_256 *u)
+{
+	const struct q4_k *b = (const void *)p;
+	u->d = quant_f16_to_f32(b->d);
+	u->dmin = quant_f16_to_f32(b->dmin);
+	scales_k(b->scales, u);
+	quant_ints_q4_k(b, u->q);
+}
+
+static void unpack_q5_k(const uint8_t *p, struct block_256 *u)
+{
+	const struct q5_k *b = (const void *)p;
+	u->d = quant_f16_to_f32(b->d);
+	u->dmin = quant_f16_to_f32(b->dmin);
+	scales_k(b->scales, u);
+	quant_ints_q5_k(b, u->q);
+}
+
+static void unpack_q6_k(const uint8_t *p, struct block_256 *u)
+{
+	const struct q6_k *b = (const void *)p;
+	u->d = quant_f16_to_f32(b->d);
+	for (int j = 0; j < 16; j++)
+		u->scale[j] = b->scales[j];
+	quant_ints_q6_k(b, u->q);
+}
+
+static void unpack_iq4_xs(const uint8_t *p, struct block_256 *u)
+{
+	const struct iq4_xs *b = (const void *)p;
+	u->d = quant_f16_to_f32(b->d);
+	for (int j = 0; j < 8; j++) {
+		int lo = b->scales_l[j / 2] >> 4 * (j % 2) & 15, hi = b->scales_h >> 2 * j & 3;
+		u->scale[2 * j] = u->scale[2 * j + 1] = (int16_t)((lo | hi << 4) - 32);
+	}
+	quant_ints_iq4_xs(b, u->q);
+}
+
+static void unpack_tq2_0(const uint8_t *p, struct block_256 *u)
+{
+	const struct tq2_0 *b = (const void *)p;
+	u->d = quant_f16_to_f32(b->d);
+	for (int j = 0; j < 16; j++)
+		u->scale[j] = 1;
+	quant_ints_tq2_0(b, u->q);
+}
+
+#define MM_256(fmt, mins)                                                                     \
+	static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)               \
+	{                                                                                     \
+		mm_256(m, row0, row1, sizeof(struct fmt), mins, unpack_##fmt);                \
+	}
+MM_256(q2_k, true)
+MM_256(q3_k, false)
+MM_256(q4_k, true)
+MM_256(q5_k, true)
+MM_256(q6_k, false)
+MM_256(iq4_xs, false)
+MM_256(tq2_0, false)
+
+/* Floats: eight interleaved chains of fused multiply-adds over k, folded by tree8. */
+static float dot_f32(const float *w, const float *x, size_t n)
+{
+	float lane[8] = {0};
+	for (size_t i = 0; i < n; i++)
+		lane[i % 8] = fmaf(w[i], x[i], lane[i % 8]);
+	return kern_tree8(lane);
+}
+
+static inline void mm_float(const struct kern_mm *m, size_t row0, size_t row1, uint32_t type)
+{
+	const struct quant_format *f = quant_format_get(type);
+	float *row = m->scratch;
+
+	for (size_t r = row0; r < row1; r++) {
+		f->to_f32((const uint8_t *)m->w + r * m->k * f->block_bytes, row, m->k);
+		for (size_t c = 0; c < m->n_cols; c++)
+			m->out[c * m->out_ld + r] =
+					dot_f32(row, (const float *)((const uint8_t *)m->act + c * m->act_bytes), m->k);
+	}
+}
+
+static void mm_f32(const struct kern_mm *m, size_t row0, size_t row1)
+{
+	mm_float(m, row0, row1, QUANT_F32);
+}
+static void mm_f16(const struct kern_mm *m, size_t row0, size_t row1)
+{
+	mm_float(m, row0, row1, QUANT_F16);
+}
+static void mm_bf16(const struct kern_mm *m, size_t row0, size_t row1)
+{
+	mm_float(m, row0, row1, QUANT_BF16);
+}
+
+/* ---- Rows ---- */
+
+static void rms_norm(const float *x, const float *w, size_t n, float eps, float *out)
+{
+	float lane[8] = {0};
+	for (size_t i = 0; i < n; i++)
+		lane[i % 8] = fmaf(x[i], x[i], lane[i % 8]);
+	float r = 1.0f / sqrtf(kern_tree8(lane) / (float)n + eps);
+	for (size_t i = 0; i < n; i++)
+		out[i] = x[i] * r * w[i];
+}
+
+static void add(float *x, const float *y, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] = x[i] + y[i];
+}
+
+static void scale(float *x, float f, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] = x[i] * f;
+}
+
+static void silu_mul(const float *gate, const float *up, size_t n, float *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = gate[i] / (1.0f + kern_exp(-gate[i])) * up[i];
+}
+
+static void rope(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves)
+{
+	for (size_t i = 0; i < n_rot / 2; i++) {
+		size_t ia = halves ? i : 2 * i, ib = halves ? i + n_rot / 2 : 2 * i + 1;
+		float a = x[ia], b = x[ib];
+		x[ia] = fmaf(a, cosv[i], -(b * sinv[i]));
+		x[ib] = fmaf(a, sinv[i], b * cosv[i]);
+	}
+}
+
+static bool all_finite(const float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((kern_bits(x[i]) & 0x7f800000u) == 0x7f800000u)
+			return false;
+	return true;
+}
+
+/* ---- The cache and attention ---- */
+
+static void kv_put_f16(const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
+{
+	uint16_t *ka = k_area, *va = (uint16_t *)v_area + slot * kern_pad8(head_v);
+	for (size_t i = 0; i < head_k; i++)
+		ka[i * KERN_KV_BLOCK + slot] = quant_f32_to_f16(k[i]);
+	for (size_t i = 0; i < head_v; i++)
+		va[i] = quant_f32_to_f16(v[i]);
+}
+
+static void kv_put_f32(const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
+{
+	float *ka = k_area, *va = (float *)v_area + slot * kern_pad8(head_v);
+	for (size_t i = 0; i < head_k; i++)
+		ka[i * KERN_KV_BLOCK + slot] = k[i];
+	memcpy(va, v, head_v * sizeof *v);
+}
+
+static float kv_at(const void *area, size_t i, enum kern_kv type)
+{
+	return type == KERN_KV_F16 ? quant_f16_to_f32(((const uint16_t *)area)[i]) : ((const float *)area)[i];
+}
+
+/* Online softmax, block by block in position order; one query head at a time. */
+static inline void attn(const struct kern_attn *a, enum kern_kv type)
+{
+	float *acc = a->scratch; /* [head_v] */
+
+	for (size_t h = 0; h < a->n_q; h++) {
+		const float *q = a->q + h * a->head_k;
+		float top = KERN_ATTN_FLOOR, sum = 0.0f;
+		memset(acc, 0, a->head_v * sizeof *acc);
+		for (size_t b = a->pos0 / KERN_KV_BLOCK; b * KERN_KV_BLOCK < a->pos1; b++) {
+			const uint8_t *block = a->kv + (size_t)a->table[b] * a->block_bytes;
+			const void *k = block + a->k_offset, *v = block + a->v_offset;
+			size_t first = b * KERN_KV_BLOCK;
+			size_t lo = a->pos0 > first ? a->pos0 - first : 0;
+			size_t hi = a->pos1 - first < KERN_KV_BLOCK ? a->pos1 - first : KERN_KV_BLOCK;
+			float p[KERN_KV_BLOCK] = {0}, lane[8], old = top;
+
+			for (size_t j = lo; j < hi; j++) {
+				float s = 0.0f;
+				for (size_t i = 0; i < a->head_k; i++)
+					s = fmaf(q[i], kv_at(k, i * KERN_KV_BLOCK + j, type), s);
+				p[j] = s;
+				top = s > top ? s : top;
+			}
+			for (size_t j = lo; j < hi; j++)
+				p[j] = kern_exp(p[j] - top);
+			for (size_t i = 0; i < 8; i++)
+				lane[i] = p[i] + p[8 + i] + p[16 + i] + p[24 + i];
+			float c = kern_exp(old - top);
+			sum = fmaf(sum, c, kern_tree8(lane));
+			for (size_t i = 0; i < a->head_v; i++) {
+				float o = acc[i] * c;
+				for (size_t j = lo; j < hi; j++)
+					o = fmaf(p[j], kv_at(v, j * kern_pad8(a->head_v) + i, type), o);
+				acc[i] = o;
+			}
+		}
+		float inv = 1.0f / sum;
+		for (size_t i = 0; i < a->head_v; i++)
+			a->out[h * a->head_v + i] = acc[i] * inv;
+	}
+}
+
+static void attn_f16(const struct kern_attn *a)
+{
+	attn(a, KERN_KV_F16);
+}
+static void attn_f32(const struct kern_attn *a)
+{
+	attn(a, KERN_KV_F32);
+}
+
+void kern_init_ref(struct kern *k)
+{
+	static void (*const mm[QUANT_N_TYPES])(const struct kern_mm *, size_t, size_t) = {
+		[QUANT_F32] = mm_f32, [QUANT_F16] = mm_f16, [QUANT_BF16] = mm_bf16,
+		[QUANT_Q4_0] = mm_q4_0, [QUANT_Q4_1] = mm_q4_1, [QUANT_Q5_0] = mm_q5_0, [QUANT_Q5_1] = mm_q5_1,
+		[QUANT_Q8_0] = mm_q8_0, [QUANT_IQ4_NL] = mm_iq4_nl, [QUANT_Q2_K] = mm_q2_k, [QUANT_Q3_K] = mm_q3_k,
+		[QUANT_Q4_K] = mm_q4_k, [QUANT_Q5_K] = mm_q5_k, [QUANT_Q6_K] = mm_q6_k, [QUANT_IQ4_XS] = mm_iq4_xs,
+		[QUANT_TQ2_0] = mm_tq2_0,
+	};
+
+	*k = (struct kern){.name = "ref"};
+	for (int t = 0; t < QUANT_N_TYPES; t++)
+		k->file[t] = (struct kern_mat){.unit = 1, .mm = mm[t]};
+	k->act[QUANT_ACT_F32] = act_f32;
+	k->act[QUANT_ACT_Q8_32] = act_q8_32;
+	k->act[QUANT_ACT_Q8_256] = act_q8_256;
+	k->rms_norm = rms_norm;
+	k->add = add;
+	k->scale = scale;
+	k->silu_mul = silu_mul;
+	k->rope = rope;
+	k->kv_put[KERN_KV_F16] = kv_put_f16;
+	k->kv_put[KERN_KV_F32] = kv_put_f32;
+	k->attn[KERN_KV_F16] = attn_f16;
+	k->attn[KERN_KV_F32] = attn_f32;
+	k->all_finite = all_finite;
+}

@@ -1,0 +1,246 @@
+/* AVX2: products with weights in blocks of 256 (Q4_K, Q6_K), eight rows interleaved as in avx2_mm_32.c. The scales multiply in
+ * integers, so the conversion to float happens once per 256.
+ *
+ * Invariants
+ *  1. int16 sums: eight nibble pairs 30,480 (Q4_K); two pairs of 6-bit values 2 * 2 * 63 * 127 = 32,004 (Q6_K).
+ *  2. int32 sums: 256 * 63 * 15 * 127 (Q4_K) and 256 * 128 * 63 * 127 (Q6_K, before the offset is taken off) < 2^28.
+ *  3. Rows past n_rows are packed as zeros and never stored. */
+#include "kern/x86/avx2.h"
+
+#include <string.h>
+
+struct q4_kx8 {
+	uint16_t d[8], dmin[8];
+	uint8_t scales[8][8];  /* [sub-block][row] */
+	uint8_t mins[4][16];   /* [pair of sub-blocks][row][2] */
+	uint8_t qs[32][32];    /* register i: bytes 4i..4i+3 of each row */
+};
+
+struct q6_kx8 {
+	uint16_t d[8];
+	int8_t scales[8][16];  /* [pair of sub-blocks][row][2] */
+	uint8_t ql[32][32];    /* register i: bytes 4i..4i+3 of each row */
+	uint8_t qh[16][32];
+};
+
+_Static_assert(sizeof(struct q4_kx8) == 8 * 148, "4 bytes a block more than in the file: unpacked scales");
+_Static_assert(sizeof(struct q6_kx8) == 8 * 210, "same size as in the file");
+
+AVX2_INLINE __m256i bcast4(const void *p)
+{
+	int32_t v;
+	memcpy(&v, p, sizeof v);
+	return _mm256_set1_epi32(v);
+}
+
+AVX2_INLINE __m256i load(const void *p)
+{
+	return _mm256_loadu_si256(p);
+}
+
+AVX2_INLINE void store_8(const struct kern_mm *m, size_t row, size_t col, __m256 v)
+{
+	float *out = m->out + col * m->out_ld + row;
+	if (row + 8 <= m->n_rows)
+		_mm256_storeu_ps(out, v);
+	else
+		_mm256_maskstore_ps(out, avx2_mask((long)(m->n_rows - row)), v);
+}
+
+AVX2_INLINE void tile_q4_k(const struct kern_mm *m, size_t row, size_t col, const int n)
+{
+	const size_t nb = m->k / 256, step = m->act_bytes;
+	const struct q4_kx8 *w = (const struct q4_kx8 *)m->w + row / 8 * nb;
+	const uint8_t *act = (const uint8_t *)m->act + col * step;
+	const __m256i low = _mm256_set1_epi8(15);
+	__m256 acc[4];
+
+	for (int c = 0; c < n; c++)
+		acc[c] = _mm256_setzero_ps();
+	for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {
+		__m256i sum[4], msum[4];
+		for (int c = 0; c < n; c++)
+			sum[c] = msum[c] = _mm256_setzero_si256();
+		for (int j = 0; j < 8; j++) {
+			const uint8_t *q = w->qs[8 * (j / 2)];
+			const int shift = 4 * (j % 2);
+			__m256i v[8];
+#pragma GCC unroll 8
+			for (int i = 0; i < 8; i++)
+				v[i] = _mm256_and_si256(_mm256_srli_epi16(load(q + 32 * i), shift), low);
+			__m256i sc = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)w->scales[j]));
+			sc = _mm256_or_si256(sc, _mm256_slli_epi32(sc, 16));
+#pragma GCC unroll 4
+			for (int c = 0; c < n; c++) {
+				const int8_t *p = ((const struct kern_act_q8_256 *)(const void *)(act + (size_t)c * step))->qs + 32 * j;
+				__m256i s = _mm256_maddubs_epi16(v[0], bcast4(p));
+				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[1], bcast4(p + 4)));
+				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[2], bcast4(p + 8)));
+				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[3], bcast4(p + 12)));
+				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[4], bcast4(p + 16)));
+				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[5], bcast4(p + 20)));
+				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[6], bcast4(p + 24)));
+				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[7], bcast4(p + 28)));
+				sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, sc));
+			}
+		}
+		for (int j = 0; j < 4; j++) {
+			__m256i mn = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->mins[j]));
+			for (int c = 0; c < n; c++) {
+				const struct kern_act_q8_256 *x = (const void *)(act + (size_t)c * step);
+				msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mn, bcast4(&x->s32[2 * j])));
+			}
+		}
+		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
+		__m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
+		for (int c = 0; c < n; c++) {
+			__m256 da = _mm256_set1_ps(((const struct kern_act_q8_256 *)(const void *)(act + (size_t)c * step))->d);
+			acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
+			acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
+		}
+	}
+	for (int c = 0; c < n; c++)
+		store_8(m, row, col + (size_t)c, acc[c]);
+}
+
+/* Registers r = 0..7 of group g (0..3) of half h: elements 128 h + 32 g + 4 r. */
+AVX2_INLINE __m256i q6_k_reg(const struct q6_kx8 *w, int h, const int g, int r)
+{
+	__m256i l = load(w->ql[16 * h + (g & 1) * 8 + r]), hi = load(w->qh[8 * h + r]);
+	const __m256i low = _mm256_set1_epi8(15), two = _mm256_set1_epi8(0x30);
+	l = _mm256_and_si256(g & 2 ? _mm256_srli_epi16(l, 4) : l, low);
+	switch (g) {
+	case 0: hi = _mm256_slli_epi16(hi, 4); break;
+	case 1: hi = _mm256_slli_epi16(hi, 2); break;
+	case 3: hi = _mm256_srli_epi16(hi, 2); break;
+	default: break;
+	}
+	return _mm256_or_si256(l, _mm256_and_si256(hi, two));
+}
+
+AVX2_INLINE void tile_q6_k(const struct kern_mm *m, size_t row, size_t col, const int n)
+{
+	const size_t nb = m->k / 256, step = m->act_bytes;
+	const struct q6_kx8 *w = (const struct q6_kx8 *)m->w + row / 8 * nb;
+	const uint8_t *act = (const uint8_t *)m->act + col * step;
+	/* One scale of each pair, twice. */
+	const __m256i first = _mm256_set1_epi32(0x01000100), second = _mm256_set1_epi32(0x03020302);
+	const __m256i lanes = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+	const __m256i dup0 = _mm256_add_epi8(first, lanes), dup1 = _mm256_add_epi8(second, lanes);
+	__m256 acc[4];
+
+	for (int c = 0; c < n; c++)
+		acc[c] = _mm256_setzero_ps();
+	for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {
+		__m256i sum[4];
+		for (int c = 0; c < n; c++)
+			sum[c] = _mm256_setzero_si256();
+		for (int h = 0; h < 2; h++) {
+#pragma GCC unroll 4
+			for (int g = 0; g < 4; g++) {
+				__m256i v[8];
+#pragma GCC unroll 8
+				for (int r = 0; r < 8; r++)
+					v[r] = q6_k_reg(w, h, g, r);
+				__m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[4 * h + g]));
+				__m256i sc0 = _mm256_shuffle_epi8(sc, dup0), sc1 = _mm256_shuffle_epi8(sc, dup1);
+				__m256i sc32 = _mm256_slli_epi16(sc, 5);
+#pragma GCC unroll 4
+				for (int c = 0; c < n; c++) {
+					const struct kern_act_q8_256 *x = (const void *)(act + (size_t)c * step);
+					const int8_t *p = x->qs + 128 * h + 32 * g;
+					__m256i s0 = _mm256_add_epi16(_mm256_maddubs_epi16(v[0], bcast4(p)), _mm256_maddubs_epi16(v[1], bcast4(p + 4)));
+					__m256i s1 = _mm256_add_epi16(_mm256_maddubs_epi16(v[2], bcast4(p + 8)), _mm256_maddubs_epi16(v[3], bcast4(p + 12)));
+					__m256i s2 = _mm256_add_epi16(_mm256_maddubs_epi16(v[4], bcast4(p + 16)), _mm256_maddubs_epi16(v[5], bcast4(p + 20)));
+					__m256i s3 = _mm256_add_epi16(_mm256_maddubs_epi16(v[6], bcast4(p + 24)), _mm256_maddubs_epi16(v[7], bcast4(p + 28)));
+					__m256i t = _mm256_add_epi32(_mm256_madd_epi16(s0, sc0), _mm256_madd_epi16(s1, sc0));
+					t = _mm256_add_epi32(t, _mm256_madd_epi16(s2, sc1));
+					t = _mm256_add_epi32(t, _mm256_madd_epi16(s3, sc1));
+					/* The offset of 32: 32 * scale fits int16, 32 * the sum would not. */
+					t = _mm256_sub_epi32(t, _mm256_madd_epi16(sc32, bcast4(&x->s16[8 * h + 2 * g])));
+					sum[c] = _mm256_add_epi32(sum[c], t);
+				}
+			}
+		}
+		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
+		for (int c = 0; c < n; c++) {
+			__m256 da = _mm256_set1_ps(((const struct kern_act_q8_256 *)(const void *)(act + (size_t)c * step))->d);
+			acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
+		}
+	}
+	for (int c = 0; c < n; c++)
+		store_8(m, row, col + (size_t)c, acc[c]);
+}
+
+#define MM(fmt)                                                                          \
+	AVX2 static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)     \
+	{                                                                                \
+		for (size_t r = row0; r < row1; r += 8) {                                \
+			size_t c = 0;                                                    \
+			for (; c + 4 <= m->n_cols; c += 4)                               \
+				tile_##fmt(m, r, c, 4);                                  \
+			switch (m->n_cols - c) {                                         \
+			case 3: tile_##fmt(m, r, c, 3); break;                           \
+			case 2: tile_##fmt(m, r, c, 2); break;                           \
+			case 1: tile_##fmt(m, r, c, 1); break;                           \
+			default: break;                                                  \
+			}                                                                \
+		}                                                                        \
+	}
+MM(q4_k)
+MM(q6_k)
+
+static size_t packed_bytes_q4_k(size_t n_rows, size_t k)
+{
+	return (n_rows + 7) / 8 * (k / 256) * sizeof(struct q4_kx8);
+}
+
+static size_t packed_bytes_q6_k(size_t n_rows, size_t k)
+{
+	return (n_rows + 7) / 8 * (k / 256) * sizeof(struct q6_kx8);
+}
+
+static void pack_q4_k(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)
+{
+	size_t nb = k / 256;
+	for (size_t r = row0; r < row1; r += 8)
+		for (size_t b = 0; b < nb; b++) {
+			struct q4_kx8 *o = (struct q4_kx8 *)dst + r / 8 * nb + b;
+			memset(o, 0, sizeof *o);
+			for (size_t j = 0; j < 8 && r + j < n_rows; j++) {
+				const struct q4_k *s = (const struct q4_k *)src + (r + j) * nb + b;
+				o->d[j] = s->d;
+				o->dmin[j] = s->dmin;
+				for (int i = 0; i < 8; i++)
+					quant_k_scale_min(s->scales, i, &o->scales[i][j], &o->mins[i / 2][2 * j + (size_t)(i % 2)]);
+				for (int i = 0; i < 32; i++)
+					memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);
+			}
+		}
+}
+
+static void pack_q6_k(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)
+{
+	size_t nb = k / 256;
+	for (size_t r = row0; r < row1; r += 8)
+		for (size_t b = 0; b < nb; b++) {
+			struct q6_kx8 *o = (struct q6_kx8 *)dst + r / 8 * nb + b;
+			memset(o, 0, sizeof *o);
+			for (size_t j = 0; j < 8 && r + j < n_rows; j++) {
+				const struct q6_k *s = (const struct q6_k *)src + (r + j) * nb + b;
+				o->d[j] = s->d;
+				for (int i = 0; i < 16; i++)
+					o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
+				for (int i = 0; i < 32; i++)
+					memcpy(o->ql[i] + 4 * j, s->ql + 4 * i, 4);
+				for (int i = 0; i < 16; i++)
+					memcpy(o->qh[i] + 4 * j, s->qh + 4 * i, 4);
+			}
+		}
+}
+
+void kern_avx2_init_mm_256(struct kern *k)
+{
+	k->packed[QUANT_Q4_K] = (struct kern_mat){8, mm_q4_k, packed_bytes_q4_k, pack_q4_k};
+	k->packed[QUANT_Q6_K] = (struct kern_mat){8, mm_q6_k, packed_bytes_q6_k, pack_q6_k};
+}

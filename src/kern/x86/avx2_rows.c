@@ -1,0 +1,199 @@
+/* AVX2: row operations and the rounding of activations. Same operations as kern_ref.c, eight lanes at a time. */
+#include "kern/x86/avx2.h"
+
+/* Largest magnitude as bits: NaN > Inf > finite, whatever the order. */
+AVX2_INLINE uint32_t hmax_bits(__m256i v)
+{
+	__m128i a = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+	a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0x4e));
+	a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0xb1));
+	return (uint32_t)_mm_cvtsi128_si32(a);
+}
+
+AVX2_INLINE __m256i abs_bits(const float *x)
+{
+	return _mm256_and_si256(_mm256_loadu_si256((const void *)x), _mm256_set1_epi32(0x7fffffff));
+}
+
+AVX2_INLINE int32_t hsum_epi32(__m256i v)
+{
+	__m128i a = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+	a = _mm_add_epi32(a, _mm_shuffle_epi32(a, 0x4e));
+	a = _mm_add_epi32(a, _mm_shuffle_epi32(a, 0xb1));
+	return _mm_cvtsi128_si32(a);
+}
+
+/* 32 floats to 32 bytes; returns the bytes. inv == 0 selects zeros. */
+AVX2_INLINE __m256i round_32(const float *x, float inv, int8_t *qs)
+{
+	__m256 f = _mm256_set1_ps(inv);
+	__m256i keep = _mm256_set1_epi32(inv == 0.0f ? 0 : -1), q[4];
+	for (int i = 0; i < 4; i++)
+		q[i] = _mm256_and_si256(keep, _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), f)));
+	__m256i v = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+	v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+	_mm256_storeu_si256((void *)qs, v);
+	return v;
+}
+
+AVX2 static void act_q8_32(const float *x, size_t k, void *out)
+{
+	struct kern_act_q8_32 *o = out;
+	for (size_t b = 0; b < k / 32; b++, x += 32) {
+		__m256i m = _mm256_max_epi32(_mm256_max_epi32(abs_bits(x), abs_bits(x + 8)),
+				_mm256_max_epi32(abs_bits(x + 16), abs_bits(x + 24)));
+		struct kern_act_scale s = kern_act_scale(hmax_bits(m));
+		__m256i q = round_32(x, s.inv, o[b].qs);
+		__m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
+		int32_t sum = hsum_epi32(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+		o[b].d = s.d;
+		o[b].sum8 = 8 * sum;
+		o[b].s = s.d * (float)sum;
+	}
+}
+
+AVX2 static void act_q8_256(const float *x, size_t k, void *out)
+{
+	struct kern_act_q8_256 *o = out;
+	for (size_t b = 0; b < k / 256; b++, x += 256) {
+		__m256i m = abs_bits(x);
+		for (int i = 1; i < 32; i++)
+			m = _mm256_max_epi32(m, abs_bits(x + 8 * i));
+		struct kern_act_scale s = kern_act_scale(hmax_bits(m));
+		o[b].d = s.d;
+		for (int i = 0; i < 8; i++) {
+			__m256i q = round_32(x + 32 * i, s.inv, o[b].qs + 32 * i);
+			__m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
+			__m256i fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+			__m256i eights = _mm256_add_epi32(fours, _mm256_shuffle_epi32(fours, 0xb1));
+			__m256i all = _mm256_add_epi32(eights, _mm256_shuffle_epi32(eights, 0x4e));
+			int32_t lo = _mm256_extract_epi32(all, 0), hi = _mm256_extract_epi32(all, 4);
+			o[b].s16[2 * i] = (int16_t)lo;
+			o[b].s16[2 * i + 1] = (int16_t)hi;
+			o[b].s32[i] = (int16_t)(lo + hi);
+		}
+	}
+}
+
+AVX2 static void rms_norm(const float *x, const float *w, size_t n, float eps, float *out)
+{
+	__m256 acc = _mm256_setzero_ps();
+	size_t i = 0;
+	for (; i + 8 <= n; i += 8) {
+		__m256 v = _mm256_loadu_ps(x + i);
+		acc = _mm256_fmadd_ps(v, v, acc);
+	}
+	if (i < n) {
+		__m256 v = _mm256_maskload_ps(x + i, avx2_mask((long)(n - i)));
+		acc = _mm256_fmadd_ps(v, v, acc); /* the squares are not negative, so adding 0 changes nothing */
+	}
+	float r = 1.0f / sqrtf(avx2_tree8(acc) / (float)n + eps);
+	__m256 rv = _mm256_set1_ps(r);
+	for (i = 0; i + 8 <= n; i += 8)
+		_mm256_storeu_ps(out + i,
+				_mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), rv), _mm256_loadu_ps(w + i)));
+	for (; i < n; i++)
+		out[i] = x[i] * r * w[i];
+}
+
+AVX2 static void add(float *x, const float *y, size_t n)
+{
+	size_t i = 0;
+	for (; i + 8 <= n; i += 8)
+		_mm256_storeu_ps(x + i, _mm256_add_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)));
+	for (; i < n; i++)
+		x[i] = x[i] + y[i];
+}
+
+AVX2 static void scale(float *x, float f, size_t n)
+{
+	size_t i = 0;
+	for (; i + 8 <= n; i += 8)
+		_mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(f)));
+	for (; i < n; i++)
+		x[i] = x[i] * f;
+}
+
+AVX2_INLINE __m256 silu_mul_8(__m256 g, __m256 u)
+{
+	__m256 e = avx2_exp(_mm256_xor_ps(g, _mm256_set1_ps(-0.0f)));
+	return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(_mm256_set1_ps(1.0f), e)), u);
+}
+
+AVX2 static void silu_mul(const float *gate, const float *up, size_t n, float *out)
+{
+	size_t i = 0;
+	for (; i + 8 <= n; i += 8)
+		_mm256_storeu_ps(out + i, silu_mul_8(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
+	if (i < n) {
+		__m256i m = avx2_mask((long)(n - i));
+		_mm256_maskstore_ps(out + i, m,
+				silu_mul_8(_mm256_maskload_ps(gate + i, m), _mm256_maskload_ps(up + i, m)));
+	}
+}
+
+AVX2 static void rope(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves)
+{
+	size_t n = n_rot / 2, i = 0;
+	if (halves) {
+		for (; i + 8 <= n; i += 8) {
+			__m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + n + i);
+			__m256 c = _mm256_loadu_ps(cosv + i), s = _mm256_loadu_ps(sinv + i);
+			_mm256_storeu_ps(x + i, _mm256_fmsub_ps(a, c, _mm256_mul_ps(b, s)));
+			_mm256_storeu_ps(x + n + i, _mm256_fmadd_ps(a, s, _mm256_mul_ps(b, c)));
+		}
+	} else {
+		for (; i + 8 <= n; i += 8) {
+			__m256 lo = _mm256_loadu_ps(x + 2 * i), hi = _mm256_loadu_ps(x + 2 * i + 8);
+			/* Even and odd elements, in the lane order 0 1 4 5 2 3 6 7; cos and sin take the same order. */
+			__m256 a = _mm256_shuffle_ps(lo, hi, 0x88), b = _mm256_shuffle_ps(lo, hi, 0xdd);
+			__m256 c = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_loadu_ps(cosv + i)), 0xd8));
+			__m256 s = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_loadu_ps(sinv + i)), 0xd8));
+			__m256 ra = _mm256_fmsub_ps(a, c, _mm256_mul_ps(b, s));
+			__m256 rb = _mm256_fmadd_ps(a, s, _mm256_mul_ps(b, c));
+			_mm256_storeu_ps(x + 2 * i, _mm256_unpacklo_ps(ra, rb));
+			_mm256_storeu_ps(x + 2 * i + 8, _mm256_unpackhi_ps(ra, rb));
+		}
+	}
+	for (; i < n; i++) {
+		size_t ia = halves ? i : 2 * i, ib = halves ? i + n : 2 * i + 1;
+		float a = x[ia], b = x[ib];
+		x[ia] = fmaf(a, cosv[i], -(b * sinv[i]));
+		x[ib] = fmaf(a, sinv[i], b * cosv[i]);
+	}
+}
+
+AVX2 static bool all_finite(const float *x, size_t n)
+{
+	__m256i top = _mm256_set1_epi32(0x7f800000), bad = _mm256_setzero_si256();
+	size_t i = 0;
+	for (; i + 8 <= n; i += 8)
+		bad = _mm256_or_si256(bad,
+				_mm256_cmpeq_epi32(_mm256_and_si256(_mm256_loadu_si256((const void *)(x + i)), top), top));
+	for (; i < n; i++)
+		if ((kern_bits(x[i]) & 0x7f800000u) == 0x7f800000u)
+			return false;
+	return _mm256_testz_si256(bad, bad);
+}
+
+void kern_avx2_init_rows(struct kern *k)
+{
+	k->act[QUANT_ACT_Q8_32] = act_q8_32;
+	k->act[QUANT_ACT_Q8_256] = act_q8_256;
+	k->rms_norm = rms_norm;
+	k->add = add;
+	k->scale = scale;
+	k->silu_mul = silu_mul;
+	k->rope = rope;
+	k->all_finite = all_finite;
+}
+
+void kern_init_avx2(struct kern *k)
+{
+	k->name = "avx2";
+	kern_avx2_init_rows(k);
+	kern_avx2_init_attn(k);
+	kern_avx2_init_mm_float(k);
+	kern_avx2_init_mm_32(k);
+	kern_avx2_init_mm_256(k);
+}

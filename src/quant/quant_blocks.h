@@ -1,0 +1,22 @@
+/* Inside src/quant: the whole-row conversions that the format table points to. Each takes n elements, a multiple of its
+ * block, from src as in the file (aligned to 2, F32 to 4) to dst. */
+#ifndef QUANT_QUANT_BLOCKS_H
+#define QUANT_QUANT_BLOCKS_H
+
+#include "quant/quant.h"
+
+void quant_to_f32_q4_0(const void *src, float *dst, size_t n);
+void quant_to_f32_q4_1(const void *src, float *dst, size_t n);
+void quant_to_f32_q5_0(const void *src, float *dst, size_t n);
+void quant_to_f32_q5_1(const void *src, float *dst, size_t n);
+void quant_to_f32_q8_0(const void *src, float *dst, size_t n);
+void quant_to_f32_iq4_nl(const void *src, float *dst, size_t n);
+void quant_to_f32_q2_k(const void *src, float *dst, size_t n);
+void quant_to_f32_q3_k(const void *src, float *dst, size_t n);
+void quant_to_f32_q4_k(const void *src, float *dst, size_t n);
+void quant_to_f32_q5_k(const void *src, float *dst, size_t n);
+void quant_to_f32_q6_k(const void *src, float *dst, size_t n);
+void quant_to_f32_iq4_xs(const void *src, float *dst, size_t n);
+void quant_to_f32_tq2_0(const void *src, float *dst, size_t n);
+
+#endif

@@ -1,0 +1,258 @@
+/* A first chain: top-k, top-p, min-p, temperature, then a draw; or greedy.
+ *
+ * Invariants
+ *  1. Candidates are ordered by logit, high to low, ties by token id: a total order, so any selection algorithm gives the same list.
+ *  2. Probabilities are doubles from our own exp, summed in that order (in id order when nothing is cut): the same on every machine.
+ *  3. One draw of the generator per sampled token, none when greedy; nothing is allocated after open.
+ * Each stage sees the distribution the stages before it left, renormalised. */
+#include "base/err.h"
+#include "base/fmath.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+struct cand {
+	float logit;
+	cohort_token id;
+};
+
+struct cohort_sampler {
+	struct cohort_sampler_params p;
+	int32_t n_vocab;
+	struct rng rng;
+	struct cand *cands; /* [n_vocab] */
+	double *probs;      /* [n_vocab] */
+};
+
+void cohort_sampler_params_init(struct cohort_sampler_params *params)
+{
+	*params = (struct cohort_sampler_params){
+		.struct_size = sizeof *params,
+		.temperature = 0.8f,
+		.top_k = 40,
+		.top_p = 0.95f,
+		.min_p = 0.05f,
+		.min_keep = 1,
+	};
+}
+
+enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *params, int32_t n_vocab, struct cohort_sampler **out,
+		struct cohort_err *err)
+{
+	struct cohort_sampler_params p;
+
+	cohort_sampler_params_init(&p);
+	if (!out)
+		return err_set(err, COHORT_E_ARG, "out is NULL");
+	if (params) {
+		if (params->struct_size != sizeof p)
+			return err_set(err, COHORT_E_ARG, "sampler parameters were not initialised by cohort_sampler_params_init");
+		p = *params;
+	}
+	if (n_vocab < 1)
+		return err_set(err, COHORT_E_ARG, "n_vocab is %d, expected at least 1", n_vocab);
+	if (!isfinite(p.temperature))
+		return err_set(err, COHORT_E_ARG, "temperature is %g, expected a finite number", (double)p.temperature);
+	if (!(p.top_p >= 0.0f))
+		return err_set(err, COHORT_E_ARG, "top_p is %g, expected 0 to 1", (double)p.top_p);
+	if (!(p.min_p <= 1.0f))
+		return err_set(err, COHORT_E_ARG, "min_p is %g, expected 0 to 1", (double)p.min_p);
+	if (p.min_keep < 1)
+		return err_set(err, COHORT_E_ARG, "min_keep is %d, expected at least 1", p.min_keep);
+
+	struct cohort_sampler *s = mem_zalloc(1, sizeof *s);
+	if (s) {
+		s->cands = mem_alloc((size_t)n_vocab, sizeof *s->cands);
+		s->probs = mem_alloc((size_t)n_vocab, sizeof *s->probs);
+	}
+	if (!s || !s->cands || !s->probs) {
+		cohort_sampler_free(s);
+		return err_set(err, COHORT_E_MEMORY, "out of memory for a sampler over %d tokens", n_vocab);
+	}
+	s->p = p;
+	s->n_vocab = n_vocab;
+	rng_init(&s->rng, p.seed, p.stream);
+	*out = s;
+	return COHORT_OK;
+}
+
+void cohort_sampler_free(struct cohort_sampler *s)
+{
+	if (s) {
+		mem_free(s->cands);
+		mem_free(s->probs);
+		mem_free(s);
+	}
+}
+
+/* ---- Selection ---- */
+
+/* a comes after b in the order */
+static bool after(struct cand a, struct cand b)
+{
+	return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
+}
+
+/* Heap whose root is the candidate that comes last (worst) or first (best). */
+static void sift(struct cand *h, size_t i, size_t n, bool worst_on_top)
+{
+	struct cand x = h[i];
+	for (;;) {
+		size_t c = 2 * i + 1;
+		if (c >= n)
+			break;
+		if (c + 1 < n && after(h[c + 1], h[c]) == worst_on_top)
+			c++;
+		if (after(h[c], x) != worst_on_top)
+			break;
+		h[i] = h[c];
+		i = c;
+	}
+	h[i] = x;
+}
+
+static void heapify(struct cand *h, size_t n, bool worst_on_top)
+{
+	for (size_t i = n / 2; i-- > 0;)
+		sift(h, i, n, worst_on_top);
+}
+
+/* The best k of the logits, in order. */
+static size_t select_top(struct cohort_sampler *s, const float *logits, size_t k)
+{
+	struct cand *h = s->cands;
+	for (size_t i = 0; i < k; i++)
+		h[i] = (struct cand){logits[i], (cohort_token)i};
+	heapify(h, k, true);
+	for (size_t i = k; i < (size_t)s->n_vocab; i++)
+		if (logits[i] > h[0].logit) { /* an equal one has a higher id and comes after */
+			h[0] = (struct cand){logits[i], (cohort_token)i};
+			sift(h, 0, k, true);
+		}
+	for (size_t n = k; n-- > 1;) {
+		struct cand t = h[0];
+		h[0] = h[n];
+		h[n] = t;
+		sift(h, 0, n, true);
+	}
+	return k;
+}
+
+/* All candidates with the first n in order, found one by one from a heap, until `enough` of the mass is there. The rest is
+ * cut off. Only the heap's area beyond the popped ones shrinks, so the popped are kept at its end and moved to the front. */
+static size_t select_mass(struct cohort_sampler *s, const float *logits, double enough)
+{
+	struct cand *h = s->cands;
+	size_t n = (size_t)s->n_vocab, left = n, keep = (size_t)s->p.min_keep;
+	double total = 0.0, sum = 0.0;
+	float top = logits[0];
+
+	for (size_t i = 0; i < n; i++) {
+		h[i] = (struct cand){logits[i], (cohort_token)i};
+		top = logits[i] > top ? logits[i] : top;
+	}
+	for (size_t i = 0; i < n; i++)
+		total += fm_exp((double)logits[i] - (double)top);
+	heapify(h, n, false);
+	while (left > 0) {
+		struct cand t = h[0];
+		left--;
+		h[0] = h[left];
+		h[left] = t;
+		sift(h, 0, left, false);
+		sum += fm_exp((double)t.logit - (double)top);
+		if (sum >= enough * total && n - left >= keep)
+			break;
+	}
+	size_t got = n - left;
+	for (size_t i = 0; i < got / 2; i++) { /* popped ones lie last to first */
+		struct cand t = h[left + i];
+		h[left + i] = h[n - 1 - i];
+		h[n - 1 - i] = t;
+	}
+	memmove(h, h + left, got * sizeof *h);
+	return got;
+}
+
+/* ---- Stages over the ordered list ---- */
+
+static size_t cut_top_p(struct cohort_sampler *s, size_t n, double top_p)
+{
+	double total = 0.0, sum = 0.0;
+	for (size_t i = 0; i < n; i++) {
+		s->probs[i] = fm_exp((double)s->cands[i].logit - (double)s->cands[0].logit);
+		total += s->probs[i];
+	}
+	for (size_t i = 0; i < n; i++) {
+		sum += s->probs[i];
+		if (sum >= top_p * total && i + 1 >= (size_t)s->p.min_keep)
+			return i + 1;
+	}
+	return n;
+}
+
+static size_t cut_min_p(struct cohort_sampler *s, size_t n, double min_p)
+{
+	double floor = (double)s->cands[0].logit + fm_log(min_p);
+	size_t i = 0;
+	while (i < n && (i < (size_t)s->p.min_keep || (double)s->cands[i].logit >= floor))
+		i++;
+	return i;
+}
+
+static size_t draw(struct cohort_sampler *s, size_t n, float top)
+{
+	double total = 0.0, sum = 0.0;
+	for (size_t i = 0; i < n; i++) {
+		s->probs[i] = fm_exp(((double)s->cands[i].logit - (double)top) / (double)s->p.temperature);
+		total += s->probs[i];
+	}
+	double x = rng_f64(&s->rng) * total;
+	for (size_t i = 0; i < n; i++) {
+		sum += s->probs[i];
+		if (x < sum)
+			return i;
+	}
+	/* Rounding may leave x at the very end: the last candidate with any mass. */
+	while (n > 1 && s->probs[n - 1] == 0.0)
+		n--;
+	return n - 1;
+}
+
+enum cohort_status cohort_sampler_sample(struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
+{
+	if (!s || !logits || !out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : !logits ? "logits" : "out");
+	size_t n = (size_t)s->n_vocab, best = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (!(logits[i] < INFINITY))
+			return err_rule(err, COHORT_E_NUMERIC, "finite", -1, -1, 0, (int64_t)i, "logit of token %zu is %s", i,
+					isnan(logits[i]) ? "not a number" : "infinite");
+		if (logits[i] > logits[best])
+			best = i;
+	}
+	if (!(logits[best] > -INFINITY))
+		return err_set(err, COHORT_E_NUMERIC, "every token is excluded");
+	if (s->p.temperature <= 0.0f) {
+		*out = (cohort_token)best;
+		return COHORT_OK;
+	}
+	const bool k_on = s->p.top_k > 0 && (size_t)s->p.top_k < n, p_on = s->p.top_p < 1.0f, m_on = s->p.min_p > 0.0f;
+	if (k_on) {
+		n = select_top(s, logits, (size_t)s->p.top_k);
+		if (p_on)
+			n = cut_top_p(s, n, (double)s->p.top_p);
+	} else if (p_on || m_on) {
+		n = select_mass(s, logits, p_on ? (double)s->p.top_p : 2.0);
+	} else {
+		for (size_t i = 0; i < n; i++)
+			s->cands[i] = (struct cand){logits[i], (cohort_token)i};
+	}
+	if (m_on)
+		n = cut_min_p(s, n, (double)s->p.min_p);
+	*out = s->cands[draw(s, n, logits[best])].id;
+	return COHORT_OK;
+}

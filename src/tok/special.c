@@ -1,0 +1,145 @@
+/* Special tokens inside a text: where the next one is.
+ *
+ * Invariants
+ *  1. t->specials is sorted by bytes and then by id, and holds user-defined and control tokens only, none empty and
+ *     none longer than TOK_SPECIAL_MAX.
+ *  2. At each place the longest special token counts, of equal texts the one with the lowest id that is asked for.
+ *     Each text is in the list at most twice: its first token, and its first user-defined one.
+ *  3. The work at a place is bounded by the longest special token, not by their number: the candidates that share the
+ *     text so far are one range of the sorted list, which only narrows.
+ *
+ * Refuses to know what becomes of the text between them. */
+#include "tok/tok_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int by_bytes(const void *pa, const void *pb)
+{
+	const struct tok_special *a = pa, *b = pb;
+	int c = memcmp(a->s, b->s, a->n < b->n ? a->n : b->n);
+
+	if (c)
+		return c;
+	if (a->n != b->n)
+		return a->n < b->n ? -1 : 1;
+	return a->id < b->id ? -1 : a->id > b->id;
+}
+
+/* Of equal texts the first is enough, and the first user-defined one, which counts when control tokens do not. */
+static void drop_doubles(struct tok *t)
+{
+	struct tok_special *sp = t->specials;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->n_specials;) {
+		uint32_t start = i;
+		bool user = false;
+		for (; i < t->n_specials && sp[i].n == sp[start].n && !memcmp(sp[i].s, sp[start].s, sp[i].n); i++) {
+			bool is_user = tok_type(t, sp[i].id) == TOK_USER;
+			if (i == start || (is_user && !user)) {
+				struct tok_special keep = sp[i];
+				if (i == start)
+					start = n;
+				sp[n++] = keep;
+			}
+			user |= is_user;
+		}
+	}
+	t->n_specials = n;
+}
+
+static bool is_special(const struct tok *t, cohort_token id)
+{
+	unsigned type = tok_type(t, id);
+	return (type == TOK_CONTROL || type == TOK_USER) && t->at[id + 1] > t->at[id];
+}
+
+/* Special tokens are looked for by their bytes. User-defined ones of SPM have spaces there where the vocabulary writes
+ * U+2581, so "  " in a text is the token of two spaces, as SentencePiece has it. */
+enum cohort_status special_init(struct tok *t, struct cohort_err *err)
+{
+	size_t n = 0;
+
+	for (int32_t i = 0; i < t->n_vocab; i++)
+		n += is_special(t, i);
+	t->specials = mem_alloc(n, sizeof *t->specials);
+	if (!t->specials)
+		return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
+	for (int32_t i = 0; i < t->n_vocab; i++) {
+		if (!is_special(t, i))
+			continue;
+		size_t len = t->at[i + 1] - t->at[i];
+		if (len > TOK_SPECIAL_MAX)
+			return err_set(err, COHORT_E_LIMIT, "token %d: a special token of %zu bytes; the limit is %d",
+					(int)i, len, TOK_SPECIAL_MAX);
+		t->specials[t->n_specials++] = (struct tok_special){t->bytes + t->at[i], (uint32_t)len, i};
+	}
+	if (n > 1)
+		qsort(t->specials, n, sizeof *t->specials, by_bytes);
+	drop_doubles(t);
+	for (uint32_t i = 0, c = 0; c < 257; c++) {
+		while (i < t->n_specials && (uint8_t)t->specials[i].s[0] < c)
+			i++;
+		t->first[c] = i;
+	}
+	return COHORT_OK;
+}
+
+/* First of [lo, hi) whose byte at `depth` is at least c; all are longer than depth. */
+static uint32_t lower(const struct tok_special *sp, uint32_t lo, uint32_t hi, size_t depth, unsigned c)
+{
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		if ((uint8_t)sp[mid].s[depth] < c)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static cohort_token longest_at(const struct tok *t, const char *s, size_t n, bool control)
+{
+	const struct tok_special *sp = t->specials;
+	uint32_t lo = t->first[(uint8_t)s[0]], hi = t->first[(uint8_t)s[0] + 1];
+	cohort_token best = -1;
+
+	for (size_t depth = 1; lo < hi; depth++) {
+		/* Those that end here come first in the range; the rest goes on. */
+		bool found = false;
+		for (; lo < hi && sp[lo].n == depth; lo++) {
+			if (!found && (control || tok_type(t, sp[lo].id) == TOK_USER)) {
+				best = sp[lo].id;
+				found = true;
+			}
+		}
+		if (depth >= n)
+			break;
+		unsigned c = (uint8_t)s[depth];
+		if (lo == hi || (uint8_t)sp[lo].s[depth] > c || (uint8_t)sp[hi - 1].s[depth] < c)
+			break;
+		lo = lower(sp, lo, hi, depth, c);
+		hi = lower(sp, lo, hi, depth, c + 1);
+	}
+	return best;
+}
+
+bool special_next(const struct tok *t, const char *s, size_t n, size_t from, bool control,
+		size_t *at, cohort_token *id)
+{
+	if (!t->n_specials)
+		return false;
+	for (size_t i = from; i < n; i++) {
+		uint8_t c = (uint8_t)s[i];
+		if (t->first[c] == t->first[c + 1])
+			continue;
+		cohort_token got = longest_at(t, s + i, n - i, control);
+		if (got >= 0) {
+			*at = i;
+			*id = got;
+			return true;
+		}
+	}
+	return false;
+}

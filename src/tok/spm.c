@@ -1,0 +1,208 @@
+/* SentencePiece BPE: characters merge into the token with the highest score, what is no token falls to bytes.
+ *
+ * Invariants
+ *  1. Texts and tokens are compared with plain spaces: a token's U+2581 is a space since tok_open, and U+2581 in a
+ *     text is one as well (SentencePiece cannot tell them apart either). A token with a space of its own, which no text
+ *     could reach in SentencePiece, is not in ids.
+ *  2. Only normal, user-defined and unused tokens come out of plain text: never a control token, whatever it spells.
+ *  3. A byte that is not part of a valid character is a symbol of its own.
+ *  4. Unless some token has a space behind another character, no merge crosses into a following space, so the text is
+ *     cut there; each part costs O(n log n) of its own length.
+ *
+ * Refuses to know special tokens and the beginning of the text: the caller says whether to put a space in front. */
+#include "tok/tok_impl.h"
+
+#include "base/utf8.h"
+
+#include <string.h>
+
+#define MARK "\xe2\x96\x81" /* U+2581 */
+
+static int hex(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* "<0x0A>" -> 10, or -1. */
+static int byte_text(const char *s, size_t n)
+{
+	if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || hex(s[3]) < 0 || hex(s[4]) < 0)
+		return -1;
+	return hex(s[3]) * 16 + hex(s[4]);
+}
+
+static size_t unmark(const char *s, size_t n, char *out)
+{
+	size_t o = 0;
+
+	for (size_t i = 0; i < n;) {
+		if (n - i >= 3 && memcmp(s + i, MARK, 3) == 0) {
+			out[o++] = ' ';
+			i += 3;
+		} else {
+			out[o++] = s[i++];
+		}
+	}
+	return o;
+}
+
+size_t spm_text_bytes(unsigned type, const char *s, size_t n, char *out)
+{
+	if (type == TOK_BYTE && byte_text(s, n) >= 0) {
+		out[0] = (char)byte_text(s, n);
+		return 1;
+	}
+	if (type == TOK_NORMAL || type == TOK_USER || type == TOK_UNUSED)
+		return unmark(s, n, out);
+	if (n)
+		memcpy(out, s, n);
+	return n;
+}
+
+/* A space behind another character. */
+static bool inner_space(const char *s, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && s[i] == ' ')
+		i++;
+	return i < n && memchr(s + i, ' ', n - i);
+}
+
+enum cohort_status spm_init(struct tok *t, const struct gguf *g, struct cohort_err *err)
+{
+	struct gguf_array tokens, scores;
+	size_t walk = 0;
+	enum cohort_status st = gguf_get_array(g, "tokenizer.ggml.tokens", true, GGUF_STRING, &tokens, err);
+
+	if (!st)
+		st = gguf_get_array(g, "tokenizer.ggml.scores", true, GGUF_F32, &scores, err);
+	if (st)
+		return st;
+	t->scores = mem_alloc((size_t)t->n_vocab, sizeof *t->scores);
+	if (!t->scores)
+		return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
+	for (int32_t i = 0; i < t->n_vocab; i++) {
+		struct gguf_str text = gguf_array_next_str(&tokens, &walk);
+		const char *s = t->bytes + t->at[i];
+		size_t n = t->at[i + 1] - t->at[i];
+		unsigned type = tok_type(t, i);
+
+		t->scores[i] = gguf_array_f32(&scores, (uint64_t)i);
+		if (type == TOK_BYTE) {
+			int b = byte_text(text.s, text.n);
+			if (b < 0)
+				return err_set(err, COHORT_E_FORMAT,
+						"tokenizer.ggml.tokens: token %d has type byte but not the form <0xNN>",
+						(int)i);
+			if (t->byte_id[b] < 0)
+				t->byte_id[b] = i;
+		}
+		if (type != TOK_NORMAL && type != TOK_USER && type != TOK_UNUSED)
+			continue;
+		if (n == 0 || memchr(text.s, ' ', text.n))
+			continue;
+		if (!strmap_add(&t->ids, s, n, i, NULL))
+			return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
+		if (n > t->n_longest)
+			t->n_longest = n;
+		t->inner_space |= inner_space(s, n);
+	}
+	return COHORT_OK;
+}
+
+/* Orders floats as integers, the highest first; what is not a number comes last. */
+static uint32_t urgency(float score)
+{
+	uint32_t u;
+
+	if (score != score)
+		return UINT32_MAX;
+	score += 0.0f; /* -0 is 0 */
+	memcpy(&u, &score, sizeof u);
+	return u >> 31 ? u : 0x7fffffff - u;
+}
+
+static bool pair(const struct tok *t, const char *text, const struct tok_sym *l, const struct tok_sym *r,
+		uint32_t *priority, cohort_token *id)
+{
+	size_t n = (size_t)l->n + r->n;
+
+	if (n > t->n_longest)
+		return false;
+	*id = strmap_find(&t->ids, text + l->at, n, -1);
+	if (*id < 0)
+		return false;
+	*priority = urgency(t->scores[*id]);
+	return true;
+}
+
+static enum cohort_status emit_bytes(const struct tok *t, struct tok_out *o, const char *s, size_t n,
+		struct cohort_err *err)
+{
+	enum cohort_status st = COHORT_OK;
+	bool all = true;
+
+	for (size_t i = 0; i < n; i++)
+		all &= t->byte_id[(uint8_t)s[i]] >= 0;
+	/* Half a character in bytes would read as something else: then the whole of it is unknown. */
+	if (!all && t->unk >= 0)
+		return tok_emit(o, t->unk, err);
+	for (size_t i = 0; i < n && !st; i++)
+		st = tok_emit_byte(t, o, (uint8_t)s[i], err);
+	return st;
+}
+
+static enum cohort_status part(const struct tok *t, struct tok_out *o, const char *s, size_t n, struct cohort_err *err)
+{
+	struct merge *m = &o->merge;
+	enum cohort_status st = COHORT_OK;
+	uint32_t cp;
+
+	m->n_syms = 0;
+	for (size_t i = 0; i < n;) {
+		size_t len = utf8_decode(s + i, n - i, &cp);
+		if (!len)
+			len = 1;
+		if (!merge_add(m, i, len, -1))
+			return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
+		i += len;
+	}
+	if (!merge_run(m, t, s, pair))
+		return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
+	for (int32_t i = 0; i >= 0 && !st; i = m->syms[i].next) {
+		const struct tok_sym *y = &m->syms[i];
+		cohort_token id = y->id >= 0 ? y->id : strmap_find(&t->ids, s + y->at, y->n, -1);
+		st = id >= 0 ? tok_emit(o, id, err) : emit_bytes(t, o, s + y->at, y->n, err);
+	}
+	return st;
+}
+
+enum cohort_status spm_encode(const struct tok *t, struct tok_out *o, const char *s, size_t n, bool prefix,
+		struct cohort_err *err)
+{
+	enum cohort_status st = COHORT_OK;
+	size_t len = 0;
+
+	if (!mem_grow((void **)&o->text, &o->text_max, n + 1, 1))
+		return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
+	if (prefix)
+		o->text[len++] = ' ';
+	len += unmark(s, n, o->text + len);
+	for (size_t from = 0, to; from < len && !st; from = to) {
+		const char *text = o->text;
+		to = len;
+		if (!t->inner_space) {
+			for (to = from; to < len && text[to] == ' ';)
+				to++;
+			while (to < len && text[to] != ' ')
+				to++;
+		}
+		st = part(t, o, text + from, to - from, err);
+	}
+	return st;
+}
