@@ -164,8 +164,10 @@ static enum cohort_status place(struct kv *kv, const struct kv_row *rows, size_t
 		block = kv->free[--kv->n_free];
 		if (have) {
 			bool older;
-			if (!redirect(kv, rows, n, cur, block, &older))
+			if (!redirect(kv, rows, n, cur, block, &older)) {
+				kv->free[kv->n_free++] = block; /* nobody holds it yet, so the journal does not know it */
 				return err_set(err, COHORT_E_MEMORY, "out of memory");
+			}
 			if (older)
 				kv->copies[kv->n_copies++] = (struct kv_copy){cur, block};
 		}

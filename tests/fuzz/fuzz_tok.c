@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf_writer.h"
+
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "gguf/gguf.h"
 #include "tok/tok.h"
 
 #define MARK "\xe2\x96\x81"
@@ -25,45 +26,6 @@ static void check(bool ok, const char *what)
 }
 
 /* ---- A vocabulary in memory ------------------------------------------------------ */
-
-struct w {
-	uint8_t *p;
-	size_t n, n_max;
-	uint64_t n_kv;
-};
-
-static void put(struct w *w, const void *p, size_t n)
-{
-	check(mem_grow((void **)&w->p, &w->n_max, w->n + n, 1), "out of memory");
-	memcpy(w->p + w->n, p, n);
-	w->n += n;
-}
-
-static void put_u32(struct w *w, uint32_t v)
-{
-	put(w, &v, 4);
-}
-
-static void put_str(struct w *w, const char *s)
-{
-	uint64_t n = strlen(s);
-	put(w, &n, 8);
-	put(w, s, n);
-}
-
-static void put_key(struct w *w, const char *key, enum gguf_type type)
-{
-	put_str(w, key);
-	put_u32(w, (uint32_t)type);
-	w->n_kv++;
-}
-
-static void put_array(struct w *w, const char *key, enum gguf_type type, uint64_t n)
-{
-	put_key(w, key, GGUF_ARRAY);
-	put_u32(w, (uint32_t)type);
-	put(w, &n, 8);
-}
 
 static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "starcoder", "deepseek-coder"};
 static const char *const spm_texts[] = {
@@ -96,15 +58,13 @@ static struct tok *make(bool spm, const char *pre)
 {
 	const char *const *texts = spm ? spm_texts : bpe_texts;
 	size_t n_texts = spm ? N_OF(spm_texts) : N_OF(bpe_texts), n = 256 + n_texts + N_OF(specials);
-	struct w w = {0};
+	struct file w = {0};
 	struct gguf g;
 	struct tok *t;
 	char text[8];
 
-	put(&w, "GGUF\3\0\0\0", 8);
-	put(&w, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16);
-	put_key(&w, "tokenizer.ggml.model", GGUF_STRING);
-	put_str(&w, spm ? "llama" : "gpt2");
+	put_header(&w, 3, 0, 0);
+	put_kv_str(&w, "tokenizer.ggml.model", spm ? "llama" : "gpt2");
 	put_array(&w, "tokenizer.ggml.tokens", GGUF_STRING, n);
 	for (unsigned b = 0; b < 256; b++) {
 		byte_text(spm, b, text);
@@ -120,22 +80,19 @@ static struct tok *make(bool spm, const char *pre)
 				: i < 256 + n_texts + N_CONTROL ? TOK_CONTROL : TOK_USER);
 	if (spm) {
 		put_array(&w, "tokenizer.ggml.scores", GGUF_F32, n);
-		for (size_t i = 0; i < n; i++) {
-			float score = -(float)(i % 7); /* ties included */
-			put(&w, &score, 4);
-		}
+		for (size_t i = 0; i < n; i++)
+			put_f32(&w, -(float)(i % 7)); /* ties included */
 	} else {
-		put_key(&w, "tokenizer.ggml.pre", GGUF_STRING);
-		put_str(&w, pre);
+		put_kv_str(&w, "tokenizer.ggml.pre", pre);
 		put_array(&w, "tokenizer.ggml.merges", GGUF_STRING, N_OF(bpe_merges));
 		for (size_t i = 0; i < N_OF(bpe_merges); i++)
 			put_str(&w, bpe_merges[i]);
 	}
-	memcpy(w.p + 16, &w.n_kv, 8);
-	check(gguf_parse(&g, w.p, w.n, NULL, NULL) == COHORT_OK, "the built-in GGUF was refused");
+	put_n_kv(&w);
+	check(gguf_parse(&g, w.d, w.n, no_tensor, NULL) == COHORT_OK, "the built-in GGUF was refused");
 	check(tok_open(&t, &g, NULL) == COHORT_OK, "the built-in vocabulary was refused");
 	gguf_release(&g);
-	mem_free(w.p);
+	file_release(&w);
 	return t;
 }
 

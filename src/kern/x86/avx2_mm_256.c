@@ -26,6 +26,8 @@ struct q6_kx8 {
 _Static_assert(sizeof(struct q4_kx8) == 8 * 148, "4 bytes a block more than in the file: unpacked scales");
 _Static_assert(sizeof(struct q6_kx8) == 8 * 210, "same size as in the file");
 
+enum { ACT_QS = offsetof(struct kern_act_q8_256, qs) };
+
 AVX2_INLINE __m256i bcast4(const void *p)
 {
 	int32_t v;
@@ -47,12 +49,35 @@ AVX2_INLINE void store_8(const struct kern_mm *m, size_t row, size_t col, __m256
 		_mm256_maskstore_ps(out, avx2_mask((long)(m->n_rows - row)), v);
 }
 
+/* Sub-block j of Q4_K: the low or the high nibbles of eight registers against n columns' bytes at p. */
+AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *p, size_t step, int j, const bool high, __m256i *sum, const int n)
+{
+	const __m256i low = _mm256_set1_epi8(15);
+	const uint8_t *q = w->qs[8 * (j / 2)];
+	__m256i v[8];
+#pragma GCC unroll 8
+	for (int i = 0; i < 8; i++)
+		v[i] = _mm256_and_si256(high ? _mm256_srli_epi16(load(q + 32 * i), 4) : load(q + 32 * i), low);
+	__m256i sc = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)w->scales[j]));
+	sc = _mm256_or_si256(sc, _mm256_slli_epi32(sc, 16));
+#pragma GCC unroll 4
+	for (int c = 0; c < n; c++, p += step) {
+		__m256i s = _mm256_maddubs_epi16(v[0], bcast4(p)), t = _mm256_maddubs_epi16(v[1], bcast4(p + 4));
+		s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[2], bcast4(p + 8)));
+		t = _mm256_add_epi16(t, _mm256_maddubs_epi16(v[3], bcast4(p + 12)));
+		s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[4], bcast4(p + 16)));
+		t = _mm256_add_epi16(t, _mm256_maddubs_epi16(v[5], bcast4(p + 20)));
+		s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[6], bcast4(p + 24)));
+		t = _mm256_add_epi16(t, _mm256_maddubs_epi16(v[7], bcast4(p + 28)));
+		sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(_mm256_add_epi16(s, t), sc));
+	}
+}
+
 AVX2_INLINE void tile_q4_k(const struct kern_mm *m, size_t row, size_t col, const int n)
 {
 	const size_t nb = m->k / 256, step = m->act_bytes;
 	const struct q4_kx8 *w = (const struct q4_kx8 *)m->w + row / 8 * nb;
 	const uint8_t *act = (const uint8_t *)m->act + col * step;
-	const __m256i low = _mm256_set1_epi8(15);
 	__m256 acc[4];
 
 	for (int c = 0; c < n; c++)
@@ -61,28 +86,9 @@ AVX2_INLINE void tile_q4_k(const struct kern_mm *m, size_t row, size_t col, cons
 		__m256i sum[4], msum[4];
 		for (int c = 0; c < n; c++)
 			sum[c] = msum[c] = _mm256_setzero_si256();
-		for (int j = 0; j < 8; j++) {
-			const uint8_t *q = w->qs[8 * (j / 2)];
-			const int shift = 4 * (j % 2);
-			__m256i v[8];
-#pragma GCC unroll 8
-			for (int i = 0; i < 8; i++)
-				v[i] = _mm256_and_si256(_mm256_srli_epi16(load(q + 32 * i), shift), low);
-			__m256i sc = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)w->scales[j]));
-			sc = _mm256_or_si256(sc, _mm256_slli_epi32(sc, 16));
-#pragma GCC unroll 4
-			for (int c = 0; c < n; c++) {
-				const int8_t *p = ((const struct kern_act_q8_256 *)(const void *)(act + (size_t)c * step))->qs + 32 * j;
-				__m256i s = _mm256_maddubs_epi16(v[0], bcast4(p));
-				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[1], bcast4(p + 4)));
-				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[2], bcast4(p + 8)));
-				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[3], bcast4(p + 12)));
-				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[4], bcast4(p + 16)));
-				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[5], bcast4(p + 20)));
-				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[6], bcast4(p + 24)));
-				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[7], bcast4(p + 28)));
-				sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, sc));
-			}
+		for (int j = 0; j < 8; j += 2) {
+			sub_q4_k(w, act + ACT_QS + 32 * j, step, j, false, sum, n);
+			sub_q4_k(w, act + ACT_QS + 32 * j + 32, step, j + 1, true, sum, n);
 		}
 		for (int j = 0; j < 4; j++) {
 			__m256i mn = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->mins[j]));

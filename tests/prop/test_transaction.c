@@ -1,0 +1,338 @@
+/* A failed decode changes nothing: whatever ends it (no room, the abort callback at every layer of every ubatch, a bad batch, a number that
+ * is not finite, no memory), lengths and blocks are as before and the next decode gives the bits it would have given.
+ *
+ * Shown red once by leaving out kv_rollback in cohort_decode: every case below fails. A warm decode is also shown to allocate nothing. */
+#include "model_case.h"
+
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+struct rig {
+	struct cohort_model *m;
+	struct cohort_context *c;
+	struct cohort_batch b;
+	size_t n_vocab;
+	int n_until_abort; /* < 0: never */
+};
+
+static bool abort_soon(void *user)
+{
+	struct rig *r = user;
+	return r->n_until_abort >= 0 && r->n_until_abort-- == 0;
+}
+
+static void rig_open(struct rig *r, int32_t n_ctx)
+{
+	struct cohort_context_params cp;
+	struct cohort_model_info info;
+	struct cohort_err err;
+	char path[1024];
+
+	*r = (struct rig){.n_until_abort = -1};
+	snprintf(path, sizeof path, "%s/tests/golden/data/llama.gguf", env_or("COHORT_SOURCE", "."));
+	if (cohort_model_open(path, NULL, &r->m, &err))
+		fail_msg("%s", err.text);
+	cohort_context_params_init(&cp);
+	cp.n_ctx = n_ctx;
+	cp.n_ubatch = 5;
+	cp.n_seq_max = 8;
+	cp.n_threads = 2;
+	cp.abort = abort_soon;
+	cp.abort_user = r;
+	if (cohort_context_open(r->m, &cp, &r->c, &err) || cohort_batch_init(&r->b, 512, 8, &err))
+		fail_msg("%s", err.text);
+	cohort_model_info_get(r->m, &info);
+	r->n_vocab = (size_t)info.n_vocab;
+}
+
+static void rig_close(struct rig *r)
+{
+	cohort_batch_release(&r->b);
+	cohort_context_free(r->c);
+	cohort_model_free(r->m);
+}
+
+static void add(struct rig *r, cohort_token t, int32_t pos, const cohort_seq *seqs, int32_t n)
+{
+	assert_int_equal(cohort_batch_add(&r->b, t, pos, seqs, n, true, NULL), COHORT_OK);
+}
+
+/* Sequence 0 of 40 tokens, forked to 1 and 2; 2 has a tail of its own. So blocks are shared, and tails are to be copied. */
+static void prepare(struct rig *r)
+{
+	const cohort_seq zero = 0, two = 2;
+	cohort_seq_clear(r->c);
+	cohort_batch_reset(&r->b);
+	for (int32_t i = 0; i < 40; i++)
+		add(r, 3 + i, i, &zero, 1);
+	assert_int_equal(cohort_decode(r->c, &r->b, NULL), COHORT_OK);
+	assert_int_equal(cohort_seq_cp(r->c, 0, 1, NULL), COHORT_OK);
+	assert_int_equal(cohort_seq_cp(r->c, 0, 2, NULL), COHORT_OK);
+	cohort_batch_reset(&r->b);
+	for (int32_t i = 40; i < 43; i++)
+		add(r, 200 + i, i, &two, 1);
+	assert_int_equal(cohort_decode(r->c, &r->b, NULL), COHORT_OK);
+}
+
+/* What a decode is about to do: 0 and 1 go on together for three rows and then apart, 2 alone, 3 is new. */
+static void fill(struct rig *r)
+{
+	const cohort_seq both[] = {0, 1}, one = 1, zero = 0, two = 2, three = 3;
+	cohort_batch_reset(&r->b);
+	for (int32_t i = 0; i < 3; i++)
+		add(r, 7 + i, 40 + i, both, 2);
+	add(r, 17, 43, &zero, 1);
+	add(r, 18, 43, &one, 1);
+	for (int32_t i = 0; i < 4; i++)
+		add(r, 27 + i, 43 + i, &two, 1);
+	for (int32_t i = 0; i < 5; i++)
+		add(r, 37 + i, i, &three, 1);
+	add(r, 19, 44, &zero, 1);
+}
+
+struct state {
+	cohort_pos min[8], max[8];
+	struct cohort_usage u;
+};
+
+static struct state look(const struct rig *r)
+{
+	struct state s;
+	memset(&s, 0, sizeof s);
+	for (cohort_seq i = 0; i < 8; i++) {
+		s.min[i] = cohort_seq_pos_min(r->c, i);
+		s.max[i] = cohort_seq_pos_max(r->c, i);
+	}
+	cohort_usage_get(r->c, &s.u);
+	return s;
+}
+
+/* The logits that fill()'s batch gives when nothing went wrong before. */
+static float *answer(struct rig *r, size_t *n)
+{
+	prepare(r);
+	fill(r);
+	assert_int_equal(cohort_decode(r->c, &r->b, NULL), COHORT_OK);
+	*n = (size_t)r->b.n_tokens * r->n_vocab;
+	float *all = malloc(*n * sizeof *all);
+	assert_non_null(all);
+	for (int32_t i = 0; i < r->b.n_tokens; i++)
+		memcpy(all + (size_t)i * r->n_vocab, cohort_logits_get(r->c, i, NULL), r->n_vocab * sizeof *all);
+	return all;
+}
+
+static void check_after(struct rig *r, const struct state *before, const float *want)
+{
+	struct state now = look(r);
+	assert_memory_equal(&now, before, sizeof now);
+	r->n_until_abort = -1;
+	fill(r);
+	assert_int_equal(cohort_decode(r->c, &r->b, NULL), COHORT_OK);
+	for (int32_t i = 0; i < r->b.n_tokens; i++)
+		assert_memory_equal(cohort_logits_get(r->c, i, NULL), want + (size_t)i * r->n_vocab, r->n_vocab * sizeof *want);
+}
+
+/* Coupled rows that part within the batch give what separate sequences give. */
+static void coupled_equals_alone(void **state)
+{
+	struct rig r;
+	const cohort_seq five = 5;
+	size_t n;
+	(void)state;
+	rig_open(&r, 1024);
+	float *want = answer(&r, &n);
+	cohort_seq_clear(r.c);
+	cohort_batch_reset(&r.b);
+	for (int32_t i = 0; i < 40; i++)
+		add(&r, 3 + i, i, &five, 1);
+	for (int32_t i = 0; i < 3; i++)
+		add(&r, 7 + i, 40 + i, &five, 1);
+	add(&r, 18, 43, &five, 1);
+	assert_int_equal(cohort_decode(r.c, &r.b, NULL), COHORT_OK);
+	for (int32_t i = 0; i < 3; i++)
+		assert_memory_equal(cohort_logits_get(r.c, 40 + i, NULL), want + (size_t)i * r.n_vocab, r.n_vocab * sizeof *want);
+	assert_memory_equal(cohort_logits_get(r.c, 43, NULL), want + 4 * r.n_vocab, r.n_vocab * sizeof *want);
+	free(want);
+	rig_close(&r);
+}
+
+static void abort_everywhere(void **state)
+{
+	struct rig r;
+	size_t n;
+	int n_tried = 0;
+	(void)state;
+	rig_open(&r, 1024);
+	float *want = answer(&r, &n);
+	for (int at = 0;; at++) {
+		struct cohort_err err;
+		prepare(&r);
+		struct state before = look(&r);
+		fill(&r);
+		r.n_until_abort = at;
+		enum cohort_status st = cohort_decode(r.c, &r.b, &err);
+		if (st == COHORT_OK)
+			break;
+		assert_int_equal(st, COHORT_ABORTED);
+		assert_int_equal(err.status, COHORT_ABORTED);
+		assert_null(cohort_logits_get(r.c, 0, &err));
+		check_after(&r, &before, want);
+		n_tried++;
+	}
+	assert_int_equal(n_tried, 3 * 2); /* 15 rows in ubatches of 5, two layers */
+	free(want);
+	rig_close(&r);
+}
+
+static void no_room(void **state)
+{
+	struct rig r;
+	const cohort_seq four = 4;
+	size_t n;
+	(void)state;
+	rig_open(&r, 9 * 32);
+	float *want = answer(&r, &n);
+	for (int32_t extra = 100; extra < 200; extra += 9) {
+		struct cohort_err err;
+		prepare(&r);
+		struct state before = look(&r);
+		fill(&r);
+		int32_t n_rows = r.b.n_tokens;
+		for (int32_t i = 0; i < extra; i++)
+			add(&r, 5, i, &four, 1);
+		enum cohort_status st = cohort_decode(r.c, &r.b, &err);
+		if (extra <= 96)
+			continue;
+		if (st == COHORT_OK)
+			continue; /* it did fit */
+		assert_int_equal(st, COHORT_NO_ROOM);
+		assert_int_equal(err.seq, 4);
+		assert_true(err.row >= n_rows && err.row % 32 == n_rows % 32);
+		check_after(&r, &before, want);
+	}
+	free(want);
+	rig_close(&r);
+}
+
+static void bad_batches(void **state)
+{
+	struct rig r;
+	const cohort_seq zero = 0, nine = 9;
+	size_t n;
+	(void)state;
+	rig_open(&r, 1024);
+	float *want = answer(&r, &n);
+	for (int fault = 0; fault < 5; fault++) {
+		struct cohort_err err;
+		prepare(&r);
+		struct state before = look(&r);
+		fill(&r);
+		switch (fault) {
+		case 0: add(&r, 1 << 20, 45, &zero, 1); break;
+		case 1: add(&r, 5, 45, &nine, 1); break;
+		case 2: add(&r, 5, 46, &zero, 1); break;
+		case 3: add(&r, 5, -1, &zero, 1); break;
+		default: cohort_batch_reset(&r.b); break;
+		}
+		assert_int_equal(cohort_decode(r.c, &r.b, &err), COHORT_E_BATCH);
+		assert_non_null(err.rule);
+		check_after(&r, &before, want);
+	}
+	free(want);
+	rig_close(&r);
+}
+
+static void no_memory(void **state)
+{
+	struct rig r;
+	size_t n;
+	(void)state;
+	for (int64_t at = 0;; at++) {
+		rig_open(&r, 1024);
+		float *want = answer(&r, &n);
+		rig_close(&r);
+		rig_open(&r, 1024); /* a cold context, so that the arrays still have to grow */
+		fill(&r);
+		r.b.n_tokens = 0;
+		const cohort_seq three = 3;
+		for (int32_t i = 0; i < 40; i++)
+			add(&r, 3 + i, i, &three, 1);
+		struct state before = look(&r);
+		mem_fail_after(at);
+		enum cohort_status st = cohort_decode(r.c, &r.b, NULL);
+		mem_fail_after(-1);
+		if (st != COHORT_OK) {
+			assert_int_equal(st, COHORT_E_MEMORY);
+			prepare(&r);
+			(void)before;
+			struct state full = look(&r);
+			check_after(&r, &full, want);
+		}
+		free(want);
+		rig_close(&r);
+		if (st == COHORT_OK) {
+			assert_true(at > 0);
+			break;
+		}
+	}
+}
+
+static void warm_decode_allocates_nothing(void **state)
+{
+	struct rig r;
+	(void)state;
+	rig_open(&r, 1024);
+	for (int i = 0; i < 2; i++) {
+		prepare(&r);
+		fill(&r);
+		mem_fail_all(i == 1);
+		enum cohort_status st = cohort_decode(r.c, &r.b, NULL);
+		mem_fail_all(false);
+		assert_int_equal(st, COHORT_OK);
+	}
+	rig_close(&r);
+}
+
+/* Opening runs out of memory at every allocation in turn: a status, and nothing leaks (the sanitizer build looks). */
+static void open_without_memory(void **state)
+{
+	char path[1024];
+	(void)state;
+	snprintf(path, sizeof path, "%s/tests/golden/data/quant-q4_k.gguf", env_or("COHORT_SOURCE", "."));
+	for (int64_t at = 0;; at++) {
+		struct cohort_model *m = NULL;
+		struct cohort_context *c = NULL;
+		struct cohort_err err;
+		mem_fail_after(at);
+		enum cohort_status st = cohort_model_open(path, NULL, &m, &err);
+		if (st == COHORT_OK)
+			st = cohort_context_open(m, NULL, &c, &err);
+		mem_fail_after(-1);
+		cohort_context_free(c);
+		cohort_model_free(m);
+		if (st == COHORT_OK) {
+			assert_true(at > 20);
+			break;
+		}
+		assert_int_equal(st, COHORT_E_MEMORY);
+		assert_int_equal(err.status, COHORT_E_MEMORY);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(coupled_equals_alone),
+		cmocka_unit_test(abort_everywhere),
+		cmocka_unit_test(no_room),
+		cmocka_unit_test(bad_batches),
+		cmocka_unit_test(no_memory),
+		cmocka_unit_test(warm_decode_allocates_nothing),
+		cmocka_unit_test(open_without_memory),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,397 @@
+/* The base room: errors, memory, files, and the sharing out of work. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/pool.h"
+
+/* ---- Errors ---- */
+
+static void err_fields(void **state)
+{
+	struct cohort_err e;
+	static const char rule[] = "a-rule";
+	(void)state;
+
+	memset(&e, 0x5a, sizeof e);
+	assert_int_equal(err_set(&e, COHORT_E_ARG, "n is %d", 7), COHORT_E_ARG);
+	assert_int_equal(e.status, COHORT_E_ARG);
+	assert_string_equal(e.text, "n is 7");
+	assert_null(e.rule);
+	assert_int_equal(e.row, -1);
+	assert_int_equal(e.seq, -1);
+	assert_int_equal(e.offset, -1);
+	assert_int_equal(e.expected, 0);
+	assert_int_equal(e.got, 0);
+
+	memset(&e, 0x5a, sizeof e);
+	assert_int_equal(err_at(&e, COHORT_E_FORMAT, 1234, "bad %s", "thing"), COHORT_E_FORMAT);
+	assert_string_equal(e.text, "bad thing (at byte 1234)");
+	assert_int_equal(e.offset, 1234);
+	assert_null(e.rule);
+	assert_int_equal(e.row, -1);
+	err_at(&e, COHORT_E_FORMAT, UINT64_MAX, "far");
+	assert_string_equal(e.text, "far (at byte 18446744073709551615)");
+	assert_true(e.offset == INT64_MAX);
+
+	assert_int_equal(err_rule(&e, COHORT_E_BATCH, rule, 3, 4, 5, -6, "row %d", 3), COHORT_E_BATCH);
+	assert_ptr_equal(e.rule, rule);
+	assert_int_equal(e.row, 3);
+	assert_int_equal(e.seq, 4);
+	assert_int_equal(e.expected, 5);
+	assert_int_equal(e.got, -6);
+	assert_int_equal(e.offset, -1);
+
+	assert_int_equal(err_set(NULL, COHORT_E_IO, "x"), COHORT_E_IO);
+	assert_int_equal(err_at(NULL, COHORT_E_FORMAT, 1, "x"), COHORT_E_FORMAT);
+	assert_int_equal(err_rule(NULL, COHORT_NO_ROOM, rule, 1, 2, 3, 4, "x"), COHORT_NO_ROOM);
+	err_prefix(NULL, "x");
+}
+
+static void err_long(void **state)
+{
+	struct cohort_err e;
+	char text[1000];
+	(void)state;
+
+	memset(text, 'x', sizeof text - 1);
+	text[sizeof text - 1] = '\0';
+	err_set(&e, COHORT_E_ARG, "%s", text);
+	assert_int_equal(strlen(e.text), sizeof e.text - 1);
+	err_at(&e, COHORT_E_ARG, 5, "%s", text);
+	assert_int_equal(strlen(e.text), sizeof e.text - 1);
+	assert_int_equal(e.offset, 5);
+	err_rule(&e, COHORT_E_ARG, "r", 1, 2, 3, 4, "%s", text);
+	assert_int_equal(strlen(e.text), sizeof e.text - 1);
+	assert_int_equal(e.got, 4);
+}
+
+/* A prefix of any length before a text of any length gives the beginning of "prefix: text". */
+static void err_prefixes(void **state)
+{
+	static const size_t lengths[] = {0, 1, 2, 100, 190, 191, 192, 379, 380, 381, 382, 383, 384, 500};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+		for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+			struct cohort_err e;
+			char a[501] = "", b[501] = "", old[sizeof e.text], want[1100];
+			memset(a, 'a', lengths[i]);
+			memset(b, 'b', lengths[k]);
+			err_rule(&e, COHORT_E_BATCH, "r", 1, 2, 3, 4, "%s", b);
+			memcpy(old, e.text, sizeof old);
+			err_prefix(&e, "%s", a);
+			snprintf(want, sizeof want, "%s: %s", a, old);
+			want[sizeof e.text - 1] = '\0';
+			assert_string_equal(e.text, want);
+			assert_int_equal(e.status, COHORT_E_BATCH);
+			assert_string_equal(e.rule, "r");
+			assert_int_equal(e.row + e.seq + e.expected + e.got, 10);
+		}
+}
+
+static void err_names(void **state)
+{
+	(void)state;
+	for (int a = COHORT_E_BUG; a <= COHORT_ABORTED; a++) {
+		const char *name = cohort_status_name((enum cohort_status)a);
+		assert_true(strlen(name) > 0);
+		assert_string_not_equal(name, "unknown status");
+		for (int b = COHORT_E_BUG; b < a; b++)
+			assert_string_not_equal(name, cohort_status_name((enum cohort_status)b));
+	}
+	assert_string_equal(cohort_status_name(COHORT_NO_ROOM), "no room");
+	assert_string_equal(cohort_status_name((enum cohort_status)77), "unknown status");
+	assert_string_equal(cohort_version(), "0.1.0");
+}
+
+/* ---- Memory ---- */
+
+static void mem_sizes(void **state)
+{
+	size_t out = 77;
+	void *p, *q;
+	char *s;
+	(void)state;
+
+	assert_false(size_mul(SIZE_MAX, 2, &out));
+	assert_false(size_mul((size_t)1 << 32, (size_t)1 << 32, &out));
+	assert_false(size_add(SIZE_MAX, 1, &out));
+	assert_int_equal(out, 77);
+	assert_true(size_mul(SIZE_MAX, 1, &out));
+	assert_true(out == SIZE_MAX);
+	assert_true(size_add(SIZE_MAX - 1, 1, &out));
+	assert_true(out == SIZE_MAX);
+	assert_true(size_mul(0, SIZE_MAX, &out));
+	assert_int_equal(out, 0);
+
+	assert_null(mem_alloc(SIZE_MAX, 2));
+	assert_null(mem_zalloc(SIZE_MAX / 2 + 1, 2));
+	assert_null(mem_strndup("x", SIZE_MAX));
+	assert_null(mem_zalloc_aligned(SIZE_MAX / 8, 16));
+	assert_null(mem_zalloc_aligned(SIZE_MAX - 10, 1)); /* the room for aligning wraps */
+	/* A size of zero is a pointer all the same. */
+	p = mem_alloc(0, 8);
+	q = mem_zalloc(8, 0);
+	assert_non_null(p);
+	assert_non_null(q);
+	assert_null(mem_realloc(p, SIZE_MAX, 4));
+	mem_free(p); /* still there after the refusal */
+	mem_free(q);
+	mem_free(NULL);
+	p = mem_dup("abc", 3);
+	assert_memory_equal(p, "abc", 3);
+	mem_free(p);
+	p = mem_dup(NULL, 0);
+	assert_non_null(p);
+	mem_free(p);
+	s = mem_strndup("abcdef", 3);
+	assert_string_equal(s, "abc");
+	mem_free(s);
+	s = mem_strndup(NULL, 0);
+	assert_string_equal(s, "");
+	mem_free(s);
+}
+
+static void mem_aligned(void **state)
+{
+	(void)state;
+	for (size_t n = 0; n < 300; n++) {
+		char *p = mem_zalloc_aligned(n, 3);
+		assert_non_null(p);
+		assert_int_equal((uintptr_t)p % 64, 0);
+		for (size_t i = 0; i < 3 * n; i++)
+			assert_int_equal(p[i], 0);
+		memset(p, 0x5a, 3 * n);
+		mem_free_aligned(p);
+	}
+	mem_free_aligned(NULL);
+}
+
+static void mem_growing(void **state)
+{
+	int *p = NULL;
+	size_t n_max = 0;
+	uint64_t before = mem_count();
+	(void)state;
+
+	assert_true(mem_grow((void **)&p, &n_max, 0, sizeof *p));
+	assert_null(p);
+	for (int i = 0; i < 100000; i++) {
+		assert_true(mem_grow((void **)&p, &n_max, (size_t)i + 1, sizeof *p));
+		assert_true(n_max > (size_t)i);
+		p[i] = i;
+	}
+	assert_true(mem_count() - before < 20); /* doubling */
+	for (int i = 0; i < 100000; i++)
+		assert_int_equal(p[i], i);
+	/* A refusal leaves everything as it was. */
+	int *old = p;
+	size_t old_max = n_max;
+	assert_false(mem_grow((void **)&p, &n_max, SIZE_MAX, sizeof *p));
+	assert_false(mem_grow((void **)&p, &n_max, SIZE_MAX / 2, sizeof *p));
+	mem_fail_after(0);
+	assert_false(mem_grow((void **)&p, &n_max, n_max + 1, sizeof *p));
+	mem_fail_after(-1);
+	assert_ptr_equal(p, old);
+	assert_int_equal(n_max, old_max);
+	assert_int_equal(p[99999], 99999);
+	mem_free(p);
+}
+
+static void mem_failing(void **state)
+{
+	uint64_t before = mem_count();
+	void *p[6];
+	(void)state;
+
+	for (int64_t at = 0; at < 6; at++) {
+		mem_fail_after(at);
+		for (int i = 0; i < 6; i++) {
+			p[i] = i % 2 ? mem_alloc(1, 1) : mem_zalloc(1, 1);
+			assert_int_equal(p[i] == NULL, i == at); /* that one, once */
+		}
+		for (int i = 0; i < 6; i++)
+			mem_free(p[i]);
+	}
+	mem_fail_after(-1);
+	assert_int_equal(mem_count() - before, 36);
+	p[0] = mem_alloc(8, 1);
+	mem_fail_all(true);
+	for (int i = 0; i < 5; i++) {
+		assert_null(mem_alloc(1, 1));
+		assert_null(mem_zalloc(1, 1));
+		assert_null(mem_realloc(p[0], 100, 1));
+		assert_null(mem_dup("a", 1));
+		assert_null(mem_strndup("a", 1));
+		assert_null(mem_zalloc_aligned(1, 1));
+	}
+	mem_fail_all(false);
+	mem_free(p[0]);
+	p[0] = mem_alloc(1, 1);
+	assert_non_null(p[0]);
+	mem_free(p[0]);
+}
+
+/* ---- Files ---- */
+
+static void temp_file(char path[32], const void *data, size_t n)
+{
+	strcpy(path, "/tmp/test_base.XXXXXX");
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, n), (ssize_t)n);
+	close(fd);
+}
+
+static char *sample(size_t n)
+{
+	char *s = malloc(n);
+	assert_non_null(s);
+	for (size_t i = 0; i < n; i++)
+		s[i] = (char)(i * 31 >> 3);
+	return s;
+}
+
+static void maps(void **state)
+{
+	enum { N = 100001 };
+	struct cohort_err err;
+	struct map m = {0};
+	char path[32], *data = sample(N);
+	(void)state;
+
+	assert_int_equal(map_open(&m, "/nonexistent/file", &err), COHORT_E_IO);
+	assert_string_equal(err.text, "/nonexistent/file: No such file or directory");
+	assert_int_equal(map_open(&m, "/tmp", &err), COHORT_E_IO);
+	assert_string_equal(err.text, "/tmp: is a directory");
+	assert_int_equal(map_open(&m, "/dev/null", &err), COHORT_E_IO);
+	assert_string_equal(err.text, "/dev/null: not a regular file");
+	temp_file(path, "", 0);
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0); /* without a writer: a plain open would wait for one */
+	assert_int_equal(map_open(&m, path, &err), COHORT_E_IO);
+	unlink(path);
+
+	temp_file(path, "", 0);
+	assert_int_equal(map_open(&m, path, &err), COHORT_OK);
+	assert_null(m.data);
+	assert_int_equal(m.n_bytes, 0);
+	map_release(&m);
+	unlink(path);
+
+	temp_file(path, data, N);
+	assert_int_equal(map_open(&m, path, &err), COHORT_OK);
+	unlink(path);
+	assert_int_equal(m.n_bytes, N);
+	assert_memory_equal(m.data, data, N);
+	map_drop(&m, 1, N - 1);
+	map_drop(&m, 0, N);
+	map_drop(&m, 5000, 1);
+	assert_memory_equal(m.data, data, N);
+	map_release(&m);
+	assert_null(m.data);
+	map_release(&m);
+	map_release(NULL);
+	free(data);
+}
+
+static void file_reads(void **state)
+{
+	enum { N = 100001 };
+	struct cohort_err err;
+	char path[32], *data = sample(N), *out = NULL;
+	size_t n = 77;
+	enum cohort_status st;
+	(void)state;
+
+	assert_int_equal(file_read("/nonexistent/file", 100, &out, &n, &err), COHORT_E_IO);
+	assert_string_equal(err.text, "/nonexistent/file: No such file or directory");
+	assert_int_equal(file_read("/tmp", 100, &out, &n, &err), COHORT_E_IO);
+	assert_memory_equal(err.text, "/tmp: ", 6);
+	temp_file(path, data, N);
+	assert_int_equal(file_read(path, N - 1, &out, &n, &err), COHORT_E_LIMIT);
+	assert_non_null(strstr(err.text, "larger than 100000 bytes"));
+	assert_int_equal(file_read(path, 0, &out, &n, &err), COHORT_E_LIMIT);
+	for (int64_t i = 0;; i++) {
+		mem_fail_after(i);
+		st = file_read(path, N, &out, &n, &err);
+		mem_fail_after(-1);
+		if (!st)
+			break;
+		assert_int_equal(st, COHORT_E_MEMORY);
+		assert_null(out);
+		assert_int_equal(n, 77);
+	}
+	assert_int_equal(n, N);
+	assert_memory_equal(out, data, N);
+	assert_int_equal(out[N], '\0');
+	mem_free(out);
+	unlink(path);
+	free(data);
+
+	temp_file(path, "", 0);
+	assert_int_equal(file_read(path, 0, &out, &n, &err), COHORT_OK);
+	assert_int_equal(n, 0);
+	assert_string_equal(out, "");
+	mem_free(out);
+	unlink(path);
+}
+
+/* ---- Shares ---- */
+
+static void shares(void **state)
+{
+	static const size_t items[] = {0, 1, 2, 3, 7, 8, 31, 32, 33, 100, 1000, 32000, 32001};
+	static const size_t units[] = {1, 2, 3, 8, 16, 64, 5000};
+	(void)state;
+
+	for (size_t a = 0; a < sizeof items / sizeof *items; a++)
+		for (size_t u = 0; u < sizeof units / sizeof *units; u++)
+			for (size_t n = 1; n < 20; n++) {
+				size_t end = 0, least = SIZE_MAX, most = 0;
+				for (size_t i = 0; i < n; i++) {
+					size_t from, to, n_units;
+					pool_share(items[a], units[u], i, n, &from, &to);
+					assert_int_equal(from, end);
+					assert_true(to >= from);
+					assert_true(from % units[u] == 0 || from == items[a]);
+					end = to;
+					n_units = (to - from + units[u] - 1) / units[u];
+					least = n_units < least ? n_units : least;
+					most = n_units > most ? n_units : most;
+				}
+				assert_int_equal(end, items[a]);
+				assert_true(most - least <= 1); /* as even as units allow */
+			}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(err_fields),
+		cmocka_unit_test(err_long),
+		cmocka_unit_test(err_prefixes),
+		cmocka_unit_test(err_names),
+		cmocka_unit_test(mem_sizes),
+		cmocka_unit_test(mem_aligned),
+		cmocka_unit_test(mem_growing),
+		cmocka_unit_test(mem_failing),
+		cmocka_unit_test(maps),
+		cmocka_unit_test(file_reads),
+		cmocka_unit_test(shares),
+	};
+
+	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

@@ -1,0 +1,161 @@
+/* The GGUF reader: every truncation, single-byte changes, allocations that fail, and files on disk. */
+#include "gguf_case.h"
+
+#include "base/mem.h"
+
+#include <unistd.h>
+
+static void test_truncation(void **state)
+{
+	struct file f = {0};
+	struct gguf g;
+
+	(void)state;
+	representative(&f, 3);
+	for (size_t n = 0; n < f.n; n++) {
+		struct cohort_err err = {0};
+		assert_int_equal(parse_n(&g, &f, n, &err), COHORT_E_FORMAT);
+		assert_true(err.offset >= 0 && err.offset <= (int64_t)n);
+		assert_zeroed(&g);
+	}
+	accept(&g, &f);
+	gguf_release(&g);
+	drop();
+	file_release(&f);
+}
+
+static void test_mutation(void **state)
+{
+	static const uint8_t flips[] = {0xff, 0x01, 0x80};
+	struct file f = {0};
+	uint64_t sum = 0;
+	size_t n_ok = 0, n_refused = 0;
+
+	(void)state;
+	representative(&f, 3);
+	for (size_t i = 0; i < f.n; i++) {
+		for (size_t k = 0; k < sizeof flips; k++) {
+			struct cohort_err err = {0};
+			struct gguf g;
+			f.d[i] ^= flips[k];
+			if (parse_n(&g, &f, f.n, &err)) {
+				assert_zeroed(&g);
+				assert_true(err.offset >= 0 && err.offset <= (int64_t)f.n);
+				n_refused++;
+			} else {
+				sum += walk(&g);
+				gguf_release(&g);
+				n_ok++;
+			}
+			f.d[i] ^= flips[k];
+		}
+	}
+	assert_true(n_ok > 0 && n_refused > 0 && sum > 0);
+	drop();
+	file_release(&f);
+}
+
+/* Frees f; returns how many allocations a parse makes. */
+static int64_t torture(struct file *f)
+{
+	struct gguf g;
+	int64_t n = 0;
+
+	for (;; n++) {
+		struct cohort_err err = {0};
+		enum cohort_status st;
+		mem_fail_after(n);
+		st = parse_n(&g, f, f->n, &err);
+		mem_fail_after(-1);
+		if (!st)
+			break;
+		assert_int_equal(st, COHORT_E_MEMORY);
+		assert_int_equal(err.status, COHORT_E_MEMORY);
+		assert_zeroed(&g);
+	}
+	gguf_release(&g);
+	drop();
+	file_release(f);
+	return n;
+}
+
+static void test_allocation_failures(void **state)
+{
+	struct file f = {0};
+
+	(void)state;
+	representative(&f, 3);
+	assert_true(torture(&f) >= 5); /* two maps, two tables and the sorted copy */
+	f = (struct file){0};
+	many(&f);
+	assert_true(torture(&f) >= 20); /* the same, each grown several times */
+}
+
+static void write_temp(char path[32], const void *data, size_t n)
+{
+	int fd;
+
+	strcpy(path, "/tmp/test_gguf.XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, n), (ssize_t)n);
+	close(fd);
+}
+
+static void test_open(void **state)
+{
+	struct file f = {0};
+	struct cohort_err err;
+	struct gguf g;
+	char path[32];
+	enum cohort_status st;
+
+	(void)state;
+	representative(&f, 3);
+	write_temp(path, f.d, f.n);
+	assert_int_equal(gguf_open(&g, path, test_size, &err), COHORT_OK);
+	assert_int_equal(g.n_kv, 18);
+	assert_int_equal(g.map.n_bytes, f.n);
+	assert_true(walk(&g) > 0);
+	gguf_release(&g);
+	assert_zeroed(&g);
+	for (int64_t n = 0;; n++) {
+		mem_fail_after(n);
+		st = gguf_open(&g, path, test_size, &err);
+		mem_fail_after(-1);
+		if (!st)
+			break;
+		assert_int_equal(st, COHORT_E_MEMORY);
+		assert_memory_equal(err.text, path, strlen(path));
+		assert_zeroed(&g);
+	}
+	gguf_release(&g);
+	unlink(path);
+
+	assert_int_equal(gguf_open(&g, path, test_size, &err), COHORT_E_IO);
+	assert_memory_equal(err.text, path, strlen(path));
+	assert_zeroed(&g);
+	assert_int_equal(gguf_open(&g, "/tmp", test_size, &err), COHORT_E_IO);
+	assert_zeroed(&g);
+
+	write_temp(path, "", 0);
+	assert_int_equal(gguf_open(&g, path, test_size, &err), COHORT_E_FORMAT);
+	assert_memory_equal(err.text, path, strlen(path));
+	assert_non_null(strstr(err.text, ": empty file"));
+	assert_int_equal(err.offset, 0);
+	assert_zeroed(&g);
+	unlink(path);
+	file_release(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_truncation),
+		cmocka_unit_test(test_mutation),
+		cmocka_unit_test(test_allocation_failures),
+		cmocka_unit_test(test_open),
+	};
+
+	return cmocka_run_group_tests_name("gguf_sweep", tests, NULL, NULL);
+}

@@ -1,0 +1,451 @@
+/* The KV cache's books: sharing, copies on write, all or nothing, removal. */
+#include "kv_world.h"
+
+static const cohort_seq ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+/* A row of the first n of the sequences from `from` on. */
+static struct kv_row row(cohort_pos pos, cohort_seq from, int32_t n)
+{
+	return (struct kv_row){pos, n, ids + from};
+}
+
+static void forks_share(void **state)
+{
+	enum { FORKS = 32, PROMPT = 900, SIZE = 32 };
+	struct world w;
+	struct kv_usage u;
+	(void)state;
+
+	world_init(&w, 100, SIZE, FORKS);
+	assert_int_equal(world_append(&w, 0, PROMPT, NULL), COHORT_OK);
+	assert_int_equal(world_used(&w), 29);
+	for (cohort_seq s = 1; s < FORKS; s++)
+		assert_int_equal(world_cp(&w, 0, s, NULL), COHORT_OK);
+	assert_int_equal(world_used(&w), 29);
+	kv_usage_get(w.kv, &u);
+	assert_int_equal(u.n_shared, 29);
+	/* One tail each; the last to come keeps the old one. */
+	for (cohort_seq s = 0; s < FORKS; s++) {
+		assert_true(kv_same(w.kv, s, FORKS - 1));
+		assert_int_equal(world_append(&w, s, 1, NULL), COHORT_OK);
+		assert_int_equal(w.plan.n_copies, s < FORKS - 1);
+		assert_int_equal(w.plan.n_extra, 0);
+		if (s < FORKS - 1)
+			assert_false(kv_same(w.kv, s, FORKS - 1));
+	}
+	assert_int_equal(world_used(&w), 28 + FORKS);
+	kv_usage_get(w.kv, &u);
+	assert_int_equal(u.n_shared, 28);
+	world_check(&w);
+	kv_clear(w.kv);
+	assert_int_equal(world_used(&w), 0);
+	assert_true(kv_consistent(w.kv));
+	world_release(&w);
+}
+
+/* The same in one batch of all the forks. */
+static void forks_share_in_a_batch(void **state)
+{
+	enum { FORKS = 32 };
+	cohort_seq seqs[FORKS];
+	struct kv_row rows[FORKS];
+	struct world w;
+	(void)state;
+
+	world_init(&w, 100, 32, FORKS);
+	assert_int_equal(world_append(&w, 0, 900, NULL), COHORT_OK);
+	for (cohort_seq s = 0; s < FORKS; s++) {
+		seqs[s] = s;
+		rows[s] = (struct kv_row){900, 1, &seqs[s]};
+		assert_int_equal(world_cp(&w, 0, s, NULL), COHORT_OK);
+	}
+	world_roll_back(&w, rows, FORKS);
+	assert_int_equal(world_decode(&w, rows, FORKS, NULL), COHORT_OK);
+	assert_int_equal(w.plan.n_copies, FORKS - 1);
+	assert_int_equal(world_used(&w), 28 + FORKS);
+	world_check(&w);
+	world_release(&w);
+}
+
+static void alone_in_place(void **state)
+{
+	struct world w;
+	(void)state;
+
+	world_init(&w, 4, 4, 3);
+	for (int i = 0; i < 16; i++) {
+		assert_int_equal(world_append(&w, 1, 1, NULL), COHORT_OK);
+		assert_int_equal(w.plan.n_copies + w.plan.n_extra, 0);
+		assert_int_equal(world_used(&w), i / 4 + 1);
+	}
+	world_check(&w);
+	/* Cut back, it writes over what it has given up. */
+	int32_t block = kv_table(w.kv, 1)[2];
+	assert_int_equal(world_rm(&w, 1, 9, -1, NULL), COHORT_OK);
+	assert_int_equal(world_used(&w), 3);
+	assert_int_equal(world_append(&w, 1, 1, NULL), COHORT_OK);
+	assert_int_equal(kv_table(w.kv, 1)[2], block);
+	assert_int_equal(w.plan.n_copies, 0);
+	world_check(&w);
+	world_release(&w);
+}
+
+static void copy_on_write(void **state)
+{
+	struct world w;
+	(void)state;
+
+	world_init(&w, 8, 4, 3);
+	world_append(&w, 0, 6, NULL);
+	world_cp(&w, 0, 1, NULL);
+	world_append(&w, 1, 1, NULL);
+	assert_int_equal(w.plan.n_copies, 1);
+	assert_int_equal(kv_table(w.kv, 0)[0], kv_table(w.kv, 1)[0]);
+	assert_int_not_equal(kv_table(w.kv, 0)[1], kv_table(w.kv, 1)[1]);
+	world_append(&w, 0, 1, NULL); /* alone with the old tail now */
+	assert_int_equal(w.plan.n_copies, 0);
+	world_check(&w);
+	/* A copy that was cut back shares its last block, and must not write into it. */
+	world_cp(&w, 0, 2, NULL);
+	world_rm(&w, 2, 5, -1, NULL);
+	world_append(&w, 2, 1, NULL);
+	assert_int_equal(w.plan.n_copies, 1);
+	world_check(&w);
+	/* At a block's end there is nothing to copy. */
+	world_rm(&w, 1, 0, -1, NULL);
+	world_rm(&w, 2, 0, -1, NULL);
+	world_append(&w, 0, 1, NULL);
+	world_cp(&w, 0, 1, NULL);
+	world_append(&w, 1, 1, NULL);
+	assert_int_equal(w.plan.n_copies, 0);
+	world_check(&w);
+	world_release(&w);
+}
+
+static void coupled_rows(void **state)
+{
+	const struct kv_row first[] = {row(0, 0, 4), row(1, 0, 4), row(2, 0, 4)}, all[] = {row(3, 0, 4)};
+	const struct kv_row pair[] = {row(3, 0, 2), row(4, 0, 2)};
+	struct world w;
+	(void)state;
+
+	world_init(&w, 8, 4, 8);
+	/* One row for four sequences: one block, one store. */
+	assert_int_equal(world_decode(&w, first, 3, NULL), COHORT_OK);
+	assert_int_equal(w.plan.n_copies + w.plan.n_extra, 0);
+	assert_int_equal(world_used(&w), 1);
+	assert_true(kv_same(w.kv, 0, 3));
+	world_check(&w);
+	/* All its holders may write a block in place; two of four need a copy of their own, once. */
+	world_roll_back(&w, all, 1);
+	assert_int_equal(world_decode(&w, pair, 2, NULL), COHORT_OK);
+	assert_int_equal(w.plan.n_copies, 1);
+	assert_int_equal(world_used(&w), 3);
+	assert_true(kv_same(w.kv, 0, 1));
+	assert_true(kv_same(w.kv, 2, 3));
+	assert_false(kv_same(w.kv, 1, 2));
+	world_check(&w);
+	world_release(&w);
+}
+
+static void diverging_in_a_batch(void **state)
+{
+	const struct kv_row fresh[] = {row(0, 0, 2), row(1, 0, 2), row(2, 0, 1), row(2, 1, 1)};
+	const struct kv_row older[] = {row(3, 2, 2), row(4, 2, 2), row(5, 2, 1), row(5, 3, 1)};
+	struct world w;
+	(void)state;
+
+	world_init(&w, 8, 4, 8);
+	/* Cells of the batch itself are not there to be copied: they are stored twice. */
+	world_roll_back(&w, fresh, 4);
+	assert_int_equal(world_decode(&w, fresh, 4, NULL), COHORT_OK);
+	assert_int_equal(w.plan.n_copies, 0);
+	assert_int_equal(w.plan.n_extra, 2);
+	assert_int_equal(world_used(&w), 2);
+	world_check(&w);
+	/* Some from before, some from the batch: copied and stored. */
+	world_append(&w, 2, 3, NULL);
+	world_cp(&w, 2, 3, NULL);
+	world_roll_back(&w, older, 4);
+	assert_int_equal(world_decode(&w, older, 4, NULL), COHORT_OK);
+	assert_int_equal(w.plan.n_extra, 1);
+	world_check(&w);
+	world_release(&w);
+}
+
+/* A set that shrinks twice within a batch: the second block of its own needs the first rows, too. */
+static void diverging_twice_in_a_batch(void **state)
+{
+	const struct kv_row rows[] = {row(0, 0, 4), row(1, 0, 2), row(2, 0, 1), row(2, 1, 1), row(1, 2, 1), row(1, 3, 1)};
+	const struct kv_row more[] = {row(5, 4, 4), row(6, 4, 3), row(7, 4, 2), row(8, 4, 1), row(8, 5, 1), row(7, 6, 1)};
+	struct world w;
+	(void)state;
+
+	world_init(&w, 16, 4, 8);
+	world_roll_back(&w, rows, 6);
+	assert_int_equal(world_decode(&w, rows, 6, NULL), COHORT_OK);
+	world_check(&w);
+	world_append(&w, 4, 5, NULL);
+	for (cohort_seq s = 5; s < 8; s++)
+		world_cp(&w, 4, s, NULL);
+	world_roll_back(&w, more, 6);
+	assert_int_equal(world_decode(&w, more, 6, NULL), COHORT_OK);
+	world_check(&w);
+	world_release(&w);
+}
+
+static void no_room(void **state)
+{
+	const struct kv_row rows[] = {row(7, 0, 1), row(0, 2, 1), row(8, 0, 1), row(9, 0, 1)};
+	struct cohort_err err = {0};
+	struct world w;
+	(void)state;
+
+	world_init(&w, 4, 4, 4);
+	world_append(&w, 0, 7, NULL);
+	world_append(&w, 1, 3, NULL);
+	/* Row 0 fits its block, row 1 takes the last, row 2 finds none. */
+	assert_int_equal(world_decode(&w, rows, 4, &err), COHORT_NO_ROOM);
+	assert_int_equal(err.status, COHORT_NO_ROOM);
+	assert_string_equal(err.rule, "kv-room");
+	assert_int_equal(err.row, 2);
+	assert_int_equal(err.seq, 0);
+	assert_non_null(strstr(err.text, "row 2 (sequence 0, position 8)"));
+	world_check(&w);
+	assert_int_equal(world_decode(&w, rows, 2, &err), COHORT_OK);
+	/* Full: even one's own copy is too much, appending in place is not. */
+	world_cp(&w, 1, 3, NULL);
+	assert_int_equal(world_append(&w, 3, 1, &err), COHORT_NO_ROOM);
+	assert_int_equal(err.row, 0);
+	assert_int_equal(err.seq, 3);
+	assert_int_equal(world_append(&w, 2, 1, &err), COHORT_OK);
+	/* Room that becomes free can be used. */
+	assert_int_equal(world_rm(&w, 0, 0, -1, &err), COHORT_OK);
+	assert_int_equal(world_append(&w, 3, 1, &err), COHORT_OK);
+	world_check(&w);
+	world_release(&w);
+}
+
+/* A head that was removed does not make the table longer than the cache. */
+static void no_room_behind_the_table(void **state)
+{
+	struct cohort_err err = {0};
+	struct world w;
+	(void)state;
+
+	world_init(&w, 4, 2, 2);
+	world_append(&w, 0, 8, NULL);
+	world_rm(&w, 0, 0, 4, NULL);
+	assert_int_equal(world_used(&w), 2);
+	assert_int_equal(world_append(&w, 0, 1, &err), COHORT_NO_ROOM);
+	assert_int_equal(err.row, 0);
+	world_check(&w);
+	world_release(&w);
+}
+
+static void rollback_restores(void **state)
+{
+	const struct kv_row in_place[] = {row(6, 0, 1)}, own_copy[] = {row(3, 1, 1), row(4, 1, 1)};
+	const struct kv_row fresh[] = {row(0, 5, 3), row(1, 5, 3)};
+	const struct kv_row mixed[] = {row(6, 0, 1), row(7, 0, 1), row(8, 0, 1), row(0, 5, 2), row(3, 1, 1), row(1, 5, 1),
+			row(1, 6, 1), row(4, 1, 1), row(3, 2, 1)};
+	struct world w;
+	(void)state;
+
+	world_init(&w, 16, 4, 8);
+	world_append(&w, 0, 6, NULL);
+	world_append(&w, 1, 3, NULL);
+	world_cp(&w, 1, 2, NULL);
+	/* Holes in the order of the free list. */
+	world_append(&w, 3, 9, NULL);
+	world_append(&w, 4, 9, NULL);
+	world_rm(&w, 3, 0, -1, NULL);
+	world_rm(&w, 4, 0, 5, NULL);
+	for (int i = 0; i < 3; i++) {
+		world_roll_back(&w, in_place, 1);
+		world_roll_back(&w, own_copy, 2);
+		world_roll_back(&w, fresh, 2);
+		for (size_t n = 1; n <= sizeof mixed / sizeof *mixed; n++)
+			world_roll_back(&w, mixed, n);
+		world_check(&w);
+	}
+	assert_int_equal(world_decode(&w, mixed, sizeof mixed / sizeof *mixed, NULL), COHORT_OK);
+	world_check(&w);
+	/* With nothing open there is nothing to undo. */
+	uint64_t before = kv_hash(w.kv);
+	kv_rollback(w.kv);
+	assert_true(kv_hash(w.kv) == before);
+	world_release(&w);
+}
+
+static void one_transaction(void **state)
+{
+	const struct kv_row r[] = {row(0, 0, 1)};
+	struct kv_plan plan;
+	struct world w;
+	(void)state;
+
+	world_init(&w, 2, 4, 8);
+	uint64_t before = kv_hash(w.kv);
+	assert_int_equal(kv_reserve(w.kv, r, 1, &plan, NULL), COHORT_OK);
+	assert_int_equal(kv_pos_max(w.kv, 0), 0); /* as it will be */
+	assert_int_equal(kv_reserve(w.kv, r, 1, &plan, NULL), COHORT_E_BUG);
+	kv_rollback(w.kv);
+	assert_true(kv_hash(w.kv) == before);
+	assert_int_equal(kv_pos_max(w.kv, 0), -1);
+	world_release(&w);
+}
+
+static void removing(void **state)
+{
+	struct cohort_err err = {0};
+	struct world w;
+	(void)state;
+
+	world_init(&w, 8, 4, 4);
+	world_append(&w, 0, 14, NULL);
+	world_cp(&w, 0, 1, NULL);
+	world_append(&w, 2, 5, NULL);
+	/* Tail */
+	assert_int_equal(world_rm(&w, 0, 10, -1, &err), COHORT_OK);
+	assert_int_equal(kv_pos_max(w.kv, 0), 9);
+	assert_int_equal(world_rm(&w, 0, 8, 10, &err), COHORT_OK);
+	assert_int_equal(kv_pos_max(w.kv, 0), 7);
+	assert_int_equal(world_rm(&w, 0, 6, 1000, &err), COHORT_OK);
+	assert_int_equal(kv_pos_max(w.kv, 0), 5);
+	world_check(&w);
+	assert_int_equal(world_used(&w), 6); /* the copy still holds them all */
+	/* Head */
+	assert_int_equal(world_rm(&w, 1, 0, 5, &err), COHORT_OK);
+	assert_int_equal(kv_pos_min(w.kv, 1), 5);
+	assert_int_equal(kv_pos_max(w.kv, 1), 13);
+	world_check(&w);
+	assert_int_equal(world_append(&w, 1, 3, &err), COHORT_OK);
+	world_check(&w);
+	/* The middle */
+	assert_int_equal(world_rm(&w, 1, 7, 9, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "rm-middle");
+	assert_int_equal(err.seq, 1);
+	assert_non_null(strstr(err.text, "positions 7 to 8 of sequence 1"));
+	assert_int_equal(world_rm(&w, 2, 1, 4, &err), COHORT_E_ARG);
+	/* Nothing: empty ranges, ranges outside, empty sequences */
+	uint64_t before = kv_hash(w.kv);
+	assert_int_equal(world_rm(&w, 1, 7, 7, &err), COHORT_OK);
+	assert_int_equal(world_rm(&w, 1, 9, 7, &err), COHORT_OK);
+	assert_int_equal(world_rm(&w, 1, 0, 5, &err), COHORT_OK);
+	assert_int_equal(world_rm(&w, 1, 17, -1, &err), COHORT_OK);
+	assert_int_equal(world_rm(&w, 3, 0, -1, &err), COHORT_OK);
+	assert_true(kv_hash(w.kv) == before);
+	/* All */
+	assert_int_equal(world_rm(&w, 1, 0, -1, &err), COHORT_OK);
+	assert_int_equal(kv_pos_min(w.kv, 1), -1);
+	assert_int_equal(kv_pos_max(w.kv, 1), -1);
+	assert_int_equal(world_rm(&w, 2, 0, 5, &err), COHORT_OK);
+	assert_int_equal(kv_pos_max(w.kv, 2), -1);
+	world_check(&w);
+	assert_int_equal(world_used(&w), 2);
+	assert_int_equal(world_append(&w, 1, 1, &err), COHORT_OK); /* begins anew */
+	world_check(&w);
+	world_release(&w);
+}
+
+static void bad_arguments(void **state)
+{
+	struct cohort_err err = {0};
+	struct world w;
+	(void)state;
+
+	world_init(&w, 4, 4, 3);
+	world_append(&w, 0, 3, NULL);
+	world_append(&w, 1, 2, NULL);
+	assert_int_equal(world_cp(&w, 0, 1, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "cp-occupied");
+	assert_int_equal(err.seq, 1);
+	assert_int_equal(err.got, 2);
+	assert_int_equal(world_cp(&w, 0, 0, &err), COHORT_OK); /* what it is already */
+	assert_int_equal(world_cp(&w, 2, 2, &err), COHORT_OK);
+	for (int i = 0; i < 2; i++) {
+		cohort_seq bad = i ? 3 : -1;
+		assert_int_equal(world_cp(&w, bad, 2, &err), COHORT_E_ARG);
+		assert_string_equal(err.rule, "seq-id");
+		assert_int_equal(err.got, bad);
+		assert_int_equal(world_cp(&w, 0, bad, &err), COHORT_E_ARG);
+		assert_int_equal(world_rm(&w, bad, 0, -1, &err), COHORT_E_ARG);
+		assert_int_equal(err.seq, bad);
+		assert_int_equal(kv_pos_min(w.kv, bad), -1);
+		assert_int_equal(kv_pos_max(w.kv, bad), -1);
+	}
+	assert_int_equal(world_rm(&w, 0, -1, 2, &err), COHORT_E_ARG);
+	assert_int_equal(world_rm(&w, 0, 0, -2, &err), COHORT_E_ARG);
+	/* An empty sequence copies to an empty one. */
+	assert_int_equal(world_rm(&w, 1, 0, -1, &err), COHORT_OK);
+	assert_int_equal(world_cp(&w, 1, 2, &err), COHORT_OK);
+	assert_int_equal(kv_pos_max(w.kv, 2), -1);
+	world_check(&w);
+	world_release(&w);
+}
+
+static void allocation_failures(void **state)
+{
+	const struct kv_row rows[] = {row(0, 0, 2), row(1, 0, 2), row(2, 0, 1), row(2, 1, 1)};
+	struct cohort_err err = {0};
+	struct world w;
+	struct kv *kv;
+	int64_t n = 0;
+	(void)state;
+
+	for (;; n++) {
+		mem_fail_after(n);
+		kv = kv_open(10, 4, 3);
+		mem_fail_after(-1);
+		if (kv)
+			break;
+	}
+	kv_free(kv);
+	kv_free(NULL);
+	assert_int_equal(n, 6);
+	assert_null(kv_open(SIZE_MAX / 2, 16, 3));
+	for (n = 0;; n++) { /* each time with fresh books: memory got before a failure is kept */
+		world_init(&w, 8, 4, 8);
+		mem_fail_after(n);
+		enum cohort_status st = world_decode(&w, rows, 4, &err);
+		mem_fail_after(-1);
+		if (!st)
+			break;
+		assert_int_equal(st, COHORT_E_MEMORY);
+		assert_int_equal(err.status, COHORT_E_MEMORY);
+		world_check(&w);
+		world_release(&w);
+	}
+	assert_int_equal(n, 5); /* the journal's two lists, stores, copies, extra stores */
+	world_check(&w);
+	/* Warm, it needs nothing more. */
+	mem_fail_all(true);
+	enum cohort_status st = world_append(&w, 0, 3, &err);
+	mem_fail_all(false);
+	assert_int_equal(st, COHORT_OK);
+	world_check(&w);
+	world_release(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(forks_share),
+		cmocka_unit_test(forks_share_in_a_batch),
+		cmocka_unit_test(alone_in_place),
+		cmocka_unit_test(copy_on_write),
+		cmocka_unit_test(coupled_rows),
+		cmocka_unit_test(diverging_in_a_batch),
+		cmocka_unit_test(diverging_twice_in_a_batch),
+		cmocka_unit_test(no_room),
+		cmocka_unit_test(no_room_behind_the_table),
+		cmocka_unit_test(rollback_restores),
+		cmocka_unit_test(one_transaction),
+		cmocka_unit_test(removing),
+		cmocka_unit_test(bad_arguments),
+		cmocka_unit_test(allocation_failures),
+	};
+
+	return cmocka_run_group_tests_name("kv", tests, NULL, NULL);
+}

@@ -1,0 +1,266 @@
+/* The vocabulary: special tokens and their roles, and every refusal of malformed metadata. */
+#include "tok_case.h"
+
+static void special_parsing(void **state)
+{
+	struct vocab v;
+	(void)state;
+
+	spm_open(&v);
+	/* User-defined ones always, the longest at each place; a space behind each. */
+	EXPECT(&v, "hi<x>hi", NO_BOS, M "hi", "<x>", M "hi");
+	EXPECT(&v, "<x>y<xx><x>", NO_BOS, "<x>y", "<xx>", "<x>");
+	EXPECT(&v, "<x<x>", NO_BOS, M, "<", "<0x78>", "<x>");
+	/* Control tokens when asked. */
+	EXPECT(&v, "<|user|>hi<s>", NO_BOS | SPECIAL, "<|user|>", M "hi", "<s>");
+	EXPECT(&v, "<|us<|user", NO_BOS | SPECIAL, "<|us", "<|us", M, "<0x65>", "<0x72>");
+	EXPECT(&v, "<|us", NO_BOS, M, "<", "<0x7C>", "<0x75>", "s");
+	/* Unknown and unused ones never. */
+	EXPECT(&v, "<never>", NO_BOS | SPECIAL, M, "<", "<0x6E>", "<0x65>", "<0x76>", "<0x65>", "<0x72>", ">");
+	done(&v);
+
+	bpe_open(&v, "gpt-2");
+	EXPECT(&v, "ab<x>ab", NO_BOS, "ab", "<x>", "ab");
+	EXPECT(&v, "<|bos|>ab", NO_BOS | SPECIAL, "<|bos|>", "ab");
+	EXPECT(&v, "<|bos|>", NO_BOS, "<", "|", "b", "o", "s", "|", ">");
+	/* One text, two tokens: the control token is first when asked for, else the user-defined one is found. */
+	cohort_token *ids;
+	size_t n;
+	for (int special = 0; special < 2; special++) {
+		unsigned flags = NO_BOS | (special ? SPECIAL : 0);
+		assert_int_equal(tok_encode(v.t, "<|im_end|>", 10, flags, &ids, &n, NULL), COHORT_OK);
+		assert_int_equal(n, 1);
+		assert_int_equal(ids[0], special ? 256 + 14 : 256 + 17);
+		mem_free(ids);
+	}
+	done(&v);
+}
+
+static void bos_eos(void **state)
+{
+	struct vocab v;
+	cohort_token *ids;
+	size_t n;
+	(void)state;
+
+	spm_open(&v);
+	EXPECT(&v, "hi", 0, "<s>", M "hi");
+	EXPECT(&v, "hi", COHORT_TOKENIZE_BOS, "<s>", M "hi");
+	EXPECT(&v, "hi", NO_BOS, M "hi");
+	EXPECT(&v, "", 0, "<s>");
+	assert_int_equal(tok_encode(v.t, "", 0, 3, &ids, &n, NULL), COHORT_E_ARG);
+	assert_int_equal(tok_encode(v.t, "", 0, 8, &ids, &n, NULL), COHORT_E_ARG);
+	assert_int_equal(tok_encode(v.t, NULL, 1, 0, &ids, &n, NULL), COHORT_E_ARG);
+	assert_int_equal(tok_encode(v.t, "a", TOK_TEXT_MAX + 1, 0, &ids, &n, NULL), COHORT_E_LIMIT);
+	assert_int_equal(tok_encode(v.t, NULL, 0, NO_BOS, &ids, &n, NULL), COHORT_OK);
+	assert_int_equal(n, 0);
+	mem_free(ids);
+	done(&v);
+
+	spm_vocab(&v, true);
+	w_vocab(&v, HAS_ALL);
+	kv_bool(&v.w, "add_bos_token", false);
+	kv_bool(&v.w, "add_eos_token", true);
+	open_ok(&v);
+	EXPECT(&v, "hi", 0, M "hi", "</s>");
+	EXPECT(&v, "hi", COHORT_TOKENIZE_BOS, "<s>", M "hi", "</s>");
+	EXPECT(&v, "hi", NO_BOS, M "hi");
+	done(&v);
+
+	bpe_open(&v, "gpt-2");
+	EXPECT(&v, "ab", 0, "ab");
+	EXPECT(&v, "ab", COHORT_TOKENIZE_BOS, "<|bos|>", "ab");
+	assert_int_equal(tok_bos(v.t), 256 + 13);
+	assert_int_equal(tok_eos(v.t), 256 + 13);
+	done(&v);
+
+	bpe_vocab(&v);
+	w_vocab(&v, HAS_ALL & ~(unsigned)HAS_IDS);
+	open_ok(&v);
+	EXPECT(&v, "ab", COHORT_TOKENIZE_BOS, "ab");
+	assert_int_equal(tok_bos(v.t), -1);
+	assert_int_equal(tok_eos(v.t), -1);
+	done(&v);
+}
+
+static void roles(void **state)
+{
+	struct vocab v;
+	size_t n;
+	(void)state;
+
+	spm_vocab(&v, true);
+	w_vocab(&v, HAS_ALL);
+	kv_u32(&v.w, "eot_token_id", (uint32_t)id_of(&v, "hi"));
+	kv_u32(&v.w, "eom_token_id", (uint32_t)id_of(&v, "aa"));
+	open_ok(&v);
+	assert_true(tok_is_eog(v.t, 2));
+	assert_true(tok_is_eog(v.t, id_of(&v, "hi")));
+	assert_true(tok_is_eog(v.t, id_of(&v, "aa")));
+	assert_true(tok_is_eog(v.t, id_of(&v, "<|end|>")));
+	assert_false(tok_is_eog(v.t, 1));
+	assert_false(tok_is_eog(v.t, -1));
+	assert_false(tok_is_eog(v.t, (cohort_token)v.n));
+	assert_true(tok_is_control(v.t, 1));
+	assert_false(tok_is_control(v.t, id_of(&v, "hi")));
+	assert_false(tok_is_control(v.t, (cohort_token)v.n));
+	assert_non_null(tok_bytes(v.t, 1, false, &n));
+	assert_int_equal(n, 0);
+	assert_memory_equal(tok_bytes(v.t, 1, true, &n), "<s>", 3);
+	assert_int_equal(n, 3);
+	tok_bytes(v.t, 0, false, &n);
+	assert_int_equal(n, 0);
+	assert_null(tok_bytes(v.t, -1, true, &n));
+	assert_null(tok_bytes(v.t, (cohort_token)v.n, true, &n));
+	done(&v);
+
+	/* Well-known texts count only when they are special. */
+	bpe_open(&v, "gpt-2");
+	assert_true(tok_is_eog(v.t, 256 + 14));
+	assert_true(tok_is_eog(v.t, 256 + 17));
+	assert_true(tok_is_eog(v.t, 256 + 13));
+	assert_false(tok_is_eog(v.t, id_of(&v, "hello")));
+	done(&v);
+}
+
+static void refused(struct vocab *v, enum cohort_status want, const char *part)
+{
+	struct cohort_err err = {0};
+
+	parse(v);
+	assert_int_equal(tok_open(&v->t, &v->g, &err), want);
+	if (!strstr(err.text, part))
+		fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+	assert_null(v->t);
+	done(v);
+}
+
+static void malformed_arrays(void **state)
+{
+	struct vocab v;
+	(void)state;
+
+	spm_vocab(&v, true);
+	w_vocab(&v, WITHOUT(HAS_MODEL));
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.model");
+	w_vocab(&v, WITHOUT(HAS_MODEL));
+	kv_str(&v.w, "model", "t5");
+	refused(&v, COHORT_E_UNSUPPORTED, "\"t5\" is not known (known: \"llama\"");
+	w_vocab(&v, WITHOUT(HAS_MODEL));
+	kv_u32(&v.w, "model", 1);
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.model");
+	w_vocab(&v, WITHOUT(HAS_TOKENS));
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.tokens");
+	w_vocab(&v, WITHOUT(HAS_TOKENS));
+	kv_array(&v.w, "tokens", GGUF_STRING, 0);
+	refused(&v, COHORT_E_FORMAT, "0 tokens");
+	w_vocab(&v, WITHOUT(HAS_SCORES));
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.scores");
+	w_vocab(&v, WITHOUT(HAS_SCORES));
+	kv_array(&v.w, "scores", GGUF_F32, v.n - 1);
+	put(&v.w, v.score, (v.n - 1) * sizeof *v.score);
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.scores");
+	w_vocab(&v, WITHOUT(HAS_TYPES));
+	kv_array(&v.w, "token_type", GGUF_I32, v.n - 1);
+	put(&v.w, v.type, (v.n - 1) * sizeof *v.type);
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.token_type");
+	w_vocab(&v, WITHOUT(HAS_TYPES));
+	kv_array(&v.w, "token_type", GGUF_F32, v.n);
+	put(&v.w, v.type, v.n * sizeof *v.type);
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.token_type");
+
+	v.type[7] = 9;
+	w_vocab(&v, HAS_ALL);
+	refused(&v, COHORT_E_FORMAT, "token 7 has type 9");
+	v.type[7] = -1;
+	w_vocab(&v, HAS_ALL);
+	refused(&v, COHORT_E_FORMAT, "token 7 has type -1");
+	v.type[7] = TOK_BYTE;
+	strcpy(v.text[7], "<0xZZ>");
+	w_vocab(&v, HAS_ALL);
+	refused(&v, COHORT_E_FORMAT, "token 7");
+}
+
+static void malformed_values(void **state)
+{
+	static const char *const keys[] = {
+		"bos_token_id", "eos_token_id", "unknown_token_id", "eot_token_id", "eom_token_id",
+	};
+	static const char *const bad_merges[] = {"ab", "a", "", " ", " b", "a "};
+	struct vocab v;
+	(void)state;
+
+	spm_vocab(&v, true);
+	for (size_t i = 0; i < N_OF(keys); i++) {
+		w_vocab(&v, WITHOUT(HAS_IDS));
+		kv_u32(&v.w, keys[i], (uint32_t)v.n);
+		refused(&v, COHORT_E_FORMAT, keys[i]);
+		w_vocab(&v, WITHOUT(HAS_IDS));
+		kv_u32(&v.w, keys[i], UINT32_MAX);
+		refused(&v, COHORT_E_FORMAT, keys[i]);
+		w_vocab(&v, WITHOUT(HAS_IDS));
+		kv_str(&v.w, keys[i], "1");
+		refused(&v, COHORT_E_FORMAT, keys[i]);
+	}
+	w_vocab(&v, HAS_ALL);
+	kv_str(&v.w, "add_bos_token", "yes");
+	refused(&v, COHORT_E_FORMAT, "add_bos_token");
+
+	bpe_vocab(&v);
+	w_vocab(&v, WITHOUT(HAS_MERGES));
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.merges");
+	for (size_t i = 0; i < N_OF(bad_merges); i++) {
+		v.merges = &bad_merges[i];
+		v.n_merges = 1;
+		w_vocab(&v, HAS_ALL);
+		refused(&v, COHORT_E_FORMAT, "merge 0");
+	}
+	v.n_merges = 0;
+	w_vocab(&v, HAS_ALL);
+	kv_u32(&v.w, "pre", 1);
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.pre");
+	/* Scores say nothing here, but must be as many. */
+	w_vocab(&v, HAS_ALL);
+	kv_array(&v.w, "scores", GGUF_F32, 1);
+	put_u32(&v.w, 0);
+	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.scores");
+
+	put_header(&v.w, 3, 0, 0);
+	kv_str(&v.w, "model", "gpt2");
+	kv_array(&v.w, "tokens", GGUF_STRING, 1);
+	char *longest = mem_zalloc(TOK_SPECIAL_MAX + 1, 1);
+	memset(longest, 'x', TOK_SPECIAL_MAX + 1);
+	put_strn(&v.w, longest, TOK_SPECIAL_MAX + 1);
+	mem_free(longest);
+	kv_array(&v.w, "token_type", GGUF_U32, 1);
+	put_u32(&v.w, TOK_CONTROL);
+	kv_array(&v.w, "merges", GGUF_STRING, 0);
+	refused(&v, COHORT_E_LIMIT, "token 0");
+}
+
+static void types_absent(void **state)
+{
+	struct vocab v;
+	(void)state;
+
+	spm_vocab(&v, true);
+	w_vocab(&v, WITHOUT(HAS_TYPES));
+	open_ok(&v);
+	EXPECT(&v, "hi<|user|>", NO_BOS | SPECIAL, M "hi", "<", "<unk>", "<unk>", "s", "<unk>", "<unk>", "<unk>", ">");
+	assert_false(tok_is_control(v.t, 1));
+	done(&v);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(special_parsing),
+		cmocka_unit_test(bos_eos),
+		cmocka_unit_test(roles),
+		cmocka_unit_test(malformed_arrays),
+		cmocka_unit_test(malformed_values),
+		cmocka_unit_test(types_absent),
+	};
+
+	return cmocka_run_group_tests_name("tok_vocab", tests, NULL, NULL);
+}
