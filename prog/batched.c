@@ -279,8 +279,11 @@ static void print_statistics(const struct run *r)
 	for (size_t i = 0; i < r->n_prompt; i++)
 		fprintf(stderr, " %d", r->prompt[i]);
 	fputc('\n', stderr);
-	for (int64_t i = 0; i < r->c.n_parallel; i++)
-		fprintf(stderr, "  Sequence %" PRId64 ": %d tokens, %s\n", i, r->seqs[i].n, r->seqs[i].ended ? "ended by the model" : "length reached");
+	for (int64_t i = 0; i < r->c.n_parallel; i++) {
+		const struct sequence *s = &r->seqs[i];
+		const char *why = s->ended ? "ended by the model" : s->n < r->n_predict ? "interrupted" : "length reached";
+		fprintf(stderr, "  Sequence %" PRId64 ": %d tokens, %s\n", i, s->n, why);
+	}
 }
 
 static int run(struct run *r)
@@ -362,6 +365,7 @@ int main(int argc, char **argv)
 		"  batched -model model.gguf -prompt \"Innovation means\" -temperature 1.2 -verbose\n",
 		opts, sizeof opts / sizeof *opts,
 	};
+	ignore_write_signals();
 	int rc = opt_parse(&p, argc, argv, 1, NULL, 0, NULL);
 	if (rc)
 		return rc - 1;

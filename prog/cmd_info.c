@@ -207,7 +207,11 @@ static int print_json(const struct cohort_gguf *g, const char *path, const char 
 	int bad = json_dumpf(o, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
 	json_decref(o);
 	putchar('\n');
-	return bad ? EXIT_FILE : 0;
+	if (bad && !ferror(stdout)) {
+		fprintf(stderr, "%s: out of memory\n", prog);
+		return EXIT_RUN;
+	}
+	return 0;
 }
 
 int cmd_info(int argc, char **argv)

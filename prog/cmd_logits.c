@@ -61,6 +61,30 @@ fail:
 	return EXIT_FILE;
 }
 
+static bool stop_asked(void *user)
+{
+	(void)user;
+	return interrupted();
+}
+
+/* Before anything is computed: the rows of a decode are counted from the start of its batch, these from the file's. */
+static int check_ids(const struct cohort_model *m, const cohort_token *ids, size_t n)
+{
+	struct cohort_model_info info;
+
+	cohort_model_info_get(m, &info);
+	if (n > (size_t)info.n_ctx_train) {
+		fprintf(stderr, "%s: %zu tokens are more than the %d the model was trained for\n", prog, n, info.n_ctx_train);
+		return EXIT_RUN;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (ids[i] < 0 || ids[i] >= info.n_vocab) {
+			fprintf(stderr, "%s: row %zu has token %d; the vocabulary ends at %d\n", prog, i, ids[i], info.n_vocab - 1);
+			return EXIT_RUN;
+		}
+	return 0;
+}
+
 static int decode(const struct cohort_model *m, struct cohort_context *ctx, const cohort_token *ids, size_t n, size_t n_batch, FILE *out,
 		const char *name)
 {
@@ -87,7 +111,8 @@ static int decode(const struct cohort_model *m, struct cohort_context *ctx, cons
 			if (!row)
 				rc = fail(prog, &err);
 			else if (fwrite(row, sizeof *row, (size_t)info.n_vocab, out) != (size_t)info.n_vocab) {
-				fprintf(stderr, "%s: cannot write %s: %s\n", prog, name, strerror(errno));
+				if (errno != EPIPE)
+					fprintf(stderr, "%s: cannot write %s: %s\n", prog, name, strerror(errno));
 				rc = EXIT_FILE;
 			}
 		}
@@ -183,16 +208,16 @@ int cmd_logits(int argc, char **argv)
 	rc = load_model(prog, model, &mp, &m);
 	if (!rc)
 		rc = read_ids(tokens, &ids, &n);
-	if (!rc && n > (size_t)1 << 30) {
-		fprintf(stderr, "%s: %zu tokens are too many\n", prog, n);
-		rc = EXIT_FILE;
-	}
+	if (!rc)
+		rc = check_ids(m, ids, n);
 	if (!rc) {
+		catch_signals(); /* only now: reading standard input ends with the signal */
 		cp.n_ctx = (int32_t)n;
 		cp.n_batch = (int32_t)n_batch;
 		cp.n_ubatch = (int32_t)n_ubatch;
 		cp.n_seq_max = 1;
 		cp.n_threads = thread_count(threads_given, threads);
+		cp.abort = stop_asked;
 		if (cohort_context_open(m, &cp, &ctx, &err))
 			rc = fail(prog, &err);
 	}

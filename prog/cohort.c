@@ -28,7 +28,7 @@ static void usage(FILE *out)
 
 int main(int argc, char **argv)
 {
-	catch_signals();
+	ignore_write_signals();
 	if (argc < 2) {
 		usage(stderr);
 		return EXIT_USAGE;

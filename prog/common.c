@@ -104,7 +104,7 @@ int load_model(const char *prog, const char *path, const struct cohort_model_par
 	if (st == COHORT_ABORTED)
 		return EXIT_INTERRUPTED;
 	if (st) {
-		fprintf(stderr, "%s: cannot use the model %s\n", prog, err.text);
+		fprintf(stderr, "%s: %s%s\n", prog, st == COHORT_E_ARG ? "" : "cannot use the model ", err.text);
 		return st == COHORT_E_ARG ? EXIT_USAGE : EXIT_MODEL;
 	}
 	cohort_model_info_get(*out, &info);
@@ -122,13 +122,18 @@ static void on_signal(int sig)
 	stop = 1;
 }
 
+void ignore_write_signals(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+}
+
 void catch_signals(void)
 {
 	struct sigaction sa = {.sa_handler = on_signal};
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	signal(SIGPIPE, SIG_IGN);
 }
 
 bool interrupted(void)

@@ -20,7 +20,9 @@ int load_model(const char *prog, const char *path, const struct cohort_model_par
 /* "prog: text" on stderr; returns the exit code that fits the status. */
 int fail(const char *prog, const struct cohort_err *err);
 
-/* Ctrl-C: the first sets the flag, the second ends at once. SIGPIPE is left to write errors. */
+/* A closed pipe and a file size limit are write errors, not deaths. */
+void ignore_write_signals(void);
+/* Ctrl-C: the first sets the flag, the second ends at once. */
 void catch_signals(void);
 bool interrupted(void);
 

@@ -1,6 +1,8 @@
 /* Option tables. Everything that can be wrong with an option is said with the option's name and what was expected. */
 #include "opt.h"
 
+#include "common.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +57,7 @@ static int unknown(const struct opt_prog *p, const char *name)
 	size_t n = 0;
 	for (size_t i = 0; i < p->n_opts && n < 127; i++)
 		names[n++] = p->opts[i].name;
+	names[n++] = "help";
 	const char *near = opt_nearest(name, names, n);
 	fprintf(stderr, "%s: unknown option '%s'", p->name, name);
 	if (near)
@@ -141,7 +144,7 @@ int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const c
 			return unknown(p, a);
 		if ((len == 4 && memcmp(name, "help", 4) == 0) || (len == 1 && *name == 'h')) {
 			opt_help(p, stdout);
-			return 1;
+			return close_stdout(p->name) + 1;
 		}
 		const struct opt *o = find(p, name, len);
 		if (!o)

@@ -29,7 +29,7 @@ struct opt_prog {
 };
 
 /* Parses argv[from..]. Operands go to operands[0..*n_operands), at most n_max. Returns 0 to go on, or an exit code plus 1:
- * 1 after help was printed (exit 0), 3 after an error with a hint on stderr (exit 2). */
+ * 1 after help was printed (exit 0; 5 if it could not be written), 3 after an error with a hint on stderr (exit 2). */
 int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max, size_t *n_operands);
 void opt_help(const struct opt_prog *p, FILE *out);
 /* Prints the name of the best match for a misspelt word, or nothing. */

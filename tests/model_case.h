@@ -30,8 +30,12 @@ static inline void put_random_rows(struct file *f, struct rng *r, uint32_t type,
 		for (size_t i = 0; i < q->block_bytes; i++)
 			block[i] = (uint8_t)rng_u32(r);
 		/* |weight| about 1 / 16: scale times the largest integer of the format. */
-		uint16_t d = quant_f32_to_f16(0.06f / (float)(type == QUANT_Q8_0 ? 128 : type == QUANT_Q6_K ? 32 * 128
-				: type == QUANT_Q4_K || type == QUANT_Q5_K ? 16 * 64 : type == QUANT_IQ4_XS ? 127 * 32 : 16));
+		uint16_t d = quant_f32_to_f16(0.06f /
+				(float)(type == QUANT_Q8_0                                                 ? 128
+								: type == QUANT_Q6_K                       ? 32 * 128
+								: type == QUANT_Q4_K || type == QUANT_Q5_K ? 16 * 64
+								: type == QUANT_IQ4_XS                     ? 127 * 32
+													   : 16));
 		float v = (float)(rng_f64(r) - 0.5) * 0.12f;
 		uint16_t h;
 		switch (type) {
@@ -83,12 +87,14 @@ static inline char *synth_write(const struct shape *s, uint64_t seed)
 	if (!s->tied)
 		PART("output.weight", s->n_embd, s->n_vocab, s->type_embd_rows);
 	for (uint32_t l = 0; l < s->n_layer; l++) {
-		const struct synth_part layer[] = {
-			{"attn_norm", s->n_embd, 0, QUANT_F32}, {"attn_q", s->n_embd, q, s->type_embd_rows},
-			{"attn_k", s->n_embd, k, s->type_embd_rows}, {"attn_v", s->n_embd, v, s->type_embd_rows},
-			{"attn_output", o, s->n_embd, s->type_o_rows}, {"ffn_norm", s->n_embd, 0, QUANT_F32},
-			{"ffn_gate", s->n_embd, s->n_ff, s->type_embd_rows}, {"ffn_up", s->n_embd, s->n_ff, s->type_embd_rows},
-			{"ffn_down", s->n_ff, s->n_embd, s->type_ff_rows}};
+		const struct synth_part layer[] = {{"attn_norm", s->n_embd, 0, QUANT_F32},
+				{"attn_q", s->n_embd, q, s->type_embd_rows},
+				{"attn_k", s->n_embd, k, s->type_embd_rows},
+				{"attn_v", s->n_embd, v, s->type_embd_rows},
+				{"attn_output", o, s->n_embd, s->type_o_rows}, {"ffn_norm", s->n_embd, 0, QUANT_F32},
+				{"ffn_gate", s->n_embd, s->n_ff, s->type_embd_rows},
+				{"ffn_up", s->n_embd, s->n_ff, s->type_embd_rows},
+				{"ffn_down", s->n_ff, s->n_embd, s->type_ff_rows}};
 		for (size_t i = 0; i < 9; i++) {
 			parts[n] = layer[i];
 			snprintf(parts[n++].name, sizeof parts->name, "blk.%u.%s.weight", l, layer[i].name);

@@ -1,7 +1,7 @@
 /* The operation table: what a model is written in terms of. Buffers are opaque; rows are float vectors.
  *
- * A backend's weights belong to a model and are shared; a backend instance belongs to a context. Operations cannot fail: everything
- * is allocated by open and buf_open. */
+ * A backend's weights belong to a model and are shared; a backend instance belongs to a context. Operations cannot
+ * fail: everything is allocated by open and buf_open. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 

@@ -4,7 +4,8 @@
  *  1. Every output number is computed by exactly one thread, whole: the number of threads cannot change a bit.
  *  2. Nothing is allocated after open and buf_open.
  *  3. K and V reach attention only through the cache, rounded to its type, for rows of the same ubatch too.
- * The cache is one area of blocks; a block holds, per layer and KV head, K [head_k, 32] and then V [32, head_v padded to 8]. */
+ * The cache is one area of blocks; a block holds, per layer and KV head, K [head_k, 32] and then V [32, head_v padded
+ * to 8]. */
 #include "backend/cpu.h"
 
 #include "base/fmath.h"
@@ -68,10 +69,12 @@ static struct be *cpu_open(const struct be_weights *w, const struct model *m, co
 	for (size_t i = 0; i < m->n_weights; i++)
 		k_max = max_size(k_max, m->weights[i].k);
 	be->act_bytes = k_max * sizeof(float); /* the widest kind */
-	be->scratch_bytes = max_size(kern_mm_scratch_bytes(k_max), kern_attn_scratch_bytes(h->n_head / h->n_head_kv, h->head_v));
+	be->scratch_bytes = max_size(
+			kern_mm_scratch_bytes(k_max), kern_attn_scratch_bytes(h->n_head / h->n_head_kv, h->head_v));
 	be->scratch_bytes = (be->scratch_bytes + 4095) & ~(size_t)4095;
 	if (!size_mul(be->head_bytes, (size_t)h->n_layer * h->n_head_kv, &be->block_bytes) ||
-			!size_mul(be->block_bytes, lim->n_blocks, &kv_bytes) || !size_mul(be->act_bytes, lim->n_rows_max, &act_bytes) ||
+			!size_mul(be->block_bytes, lim->n_blocks, &kv_bytes) ||
+			!size_mul(be->act_bytes, lim->n_rows_max, &act_bytes) ||
 			!size_mul(be->scratch_bytes, lim->n_threads, &scratch_bytes))
 		goto fail;
 	be->kv = mem_zalloc_aligned(kv_bytes, 1);
@@ -175,7 +178,8 @@ static void embed_row(const struct row_job *j, size_t r)
 	const struct model_weight *w = j->w;
 	const struct quant_format *f = quant_format_get(w->type);
 	size_t row_bytes = w->k / f->block * f->block_bytes;
-	f->to_f32((const uint8_t *)w->data + (size_t)j->be->rows->tokens[r] * row_bytes, j->out->f + r * j->out->n_cols, w->k);
+	f->to_f32((const uint8_t *)w->data + (size_t)j->be->rows->tokens[r] * row_bytes, j->out->f + r * j->out->n_cols,
+			w->k);
 }
 
 static void cpu_embed(struct be *be, struct be_buf *out)
@@ -186,7 +190,8 @@ static void cpu_embed(struct be *be, struct be_buf *out)
 
 static void norm_row(const struct row_job *j, size_t r)
 {
-	j->be->kern->rms_norm(j->x->f + r * j->k, (const float *)j->w->data, j->k, j->be->m->hp.norm_eps, j->out->f + r * j->k);
+	j->be->kern->rms_norm(j->x->f + r * j->k, (const float *)j->w->data, j->k, j->be->m->hp.norm_eps,
+			j->out->f + r * j->k);
 }
 
 static void cpu_norm(struct be *be, struct be_buf *out, const struct be_buf *x, const struct model_weight *w, size_t n)
@@ -239,7 +244,8 @@ struct mm_job {
 	size_t n_w;
 };
 
-/* The rows of all matrices are laid end to end and shared out in units, so that small ones do not leave a thread idle. */
+/* The rows of all matrices are laid end to end and shared out in units, so that small ones do not leave a thread idle.
+ */
 static void mm_share(void *arg, size_t i, size_t n)
 {
 	const struct mm_job *j = arg;
@@ -286,7 +292,8 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 			};
 		}
 		if (act != QUANT_ACT_F32)
-			run_rows(&(struct row_job){.be = be, .x = x, .n = n, .k = x->n_cols, .act = act, .run = act_row});
+			run_rows(&(struct row_job){
+					.be = be, .x = x, .n = n, .k = x->n_cols, .act = act, .run = act_row});
 		pool_run(be->pool, mm_share, &j);
 		done = i;
 	}
@@ -336,11 +343,12 @@ static void store_share(void *arg, size_t i, size_t n)
 	pool_share(be->rows->n_stores, 1, i, n, &from, &to);
 	for (size_t s = from; s < to; s++) {
 		const struct be_store *st = &be->rows->stores[s];
-		const float *k = j->k->f + (size_t)st->row * j->k->n_cols, *v = j->v->f + (size_t)st->row * j->v->n_cols;
+		const float *k = j->k->f + (size_t)st->row * j->k->n_cols,
+			    *v = j->v->f + (size_t)st->row * j->v->n_cols;
 		for (size_t hd = 0; hd < h->n_head_kv; hd++) {
 			uint8_t *area = be->kv + (size_t)st->block * be->block_bytes + head_offset(be, j->layer, hd);
-			be->kern->kv_put[be->kv_type](k + hd * h->head_k, v + hd * h->head_v, h->head_k, h->head_v, (size_t)st->slot,
-					area, area + be->head_bytes_k);
+			be->kern->kv_put[be->kv_type](k + hd * h->head_k, v + hd * h->head_v, h->head_k, h->head_v,
+					(size_t)st->slot, area, area + be->head_bytes_k);
 		}
 	}
 }

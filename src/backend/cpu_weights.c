@@ -1,7 +1,8 @@
 /* CPU weights: each matrix in the layout its level likes best, repacked once at load by all threads.
  *
  * Invariants
- *  1. A matrix is either read where the file has it or from one packed copy; after packing, the file's pages are given back.
+ *  1. A matrix is either read where the file has it or from one packed copy; after packing, the file's pages are given
+ *     back.
  *  2. The token embedding stays in the file's layout too, as rows are looked up in it. */
 #include "backend/cpu.h"
 

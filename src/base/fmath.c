@@ -1,5 +1,6 @@
-/* Elementary functions for rotary tables and sampling. Taylor series on reduced ranges: more terms than a minimax fit, but the
- * constants are self-evident and the speed does not matter here. fma() is exact by definition wherever it runs. */
+/* Elementary functions for rotary tables and sampling. Taylor series on reduced ranges: more terms than a minimax fit,
+ * but the constants are self-evident and the speed does not matter here. fma() is exact by definition wherever it runs.
+ */
 #include "base/fmath.h"
 
 #include <math.h>

@@ -2,7 +2,8 @@
  *
  * Invariants
  *  1. No size reaches malloc unchecked.
- *  2. The failure hooks are off unless a test turns them on; they are plain relaxed atomics, so threads may allocate. */
+ *  2. The failure hooks are off unless a test turns them on; they are plain relaxed atomics, so threads may allocate.
+ */
 #include "base/mem.h"
 
 #include <stdatomic.h>

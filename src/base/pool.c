@@ -15,8 +15,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* About 30 us of pauses: longer than the gap between two steps of a decode, far shorter than a time slice. With more threads than CPUs spinning
- * only keeps the others from working, so it is skipped. */
+/* About 30 us of pauses: longer than the gap between two steps of a decode, far shorter than a time slice. With more
+ * threads than CPUs spinning only keeps the others from working, so it is skipped. */
 enum { N_SPINS = 1500, N_YIELDS = 64 };
 
 struct worker {

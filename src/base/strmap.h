@@ -25,7 +25,8 @@ bool strmap_init(struct strmap *m, size_t n_keys);
 void strmap_release(struct strmap *m);
 /* Value of a key, or fallback. Keys above 4 GiB are never found. */
 int32_t strmap_find(const struct strmap *m, const char *key, size_t n, int32_t fallback);
-/* Adds a key; *was_there tells that it existed (and was left alone). False when out of memory or the key is too long. */
+/* Adds a key; *was_there tells that it existed (and was left alone). False when out of memory or the key is too long.
+ */
 bool strmap_add(struct strmap *m, const char *key, size_t n, int32_t value, bool *was_there);
 
 #endif

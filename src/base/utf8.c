@@ -1,7 +1,8 @@
 /* UTF-8 per RFC 3629. Pure functions over bytes. */
 #include "base/utf8.h"
 
-/* Expected length by first byte and the allowed range of the second byte; 0 for a byte that cannot start a character. */
+/* Expected length by first byte and the allowed range of the second byte; 0 for a byte that cannot start a character.
+ */
 static size_t lead(uint8_t c, uint8_t *lo, uint8_t *hi)
 {
 	*lo = 0x80;

@@ -11,14 +11,16 @@
 
 enum { STORAGE_NONE, STORAGE_FULL, STORAGE_TOKENS };
 
-enum cohort_status cohort_batch_init(struct cohort_batch *b, int32_t n_max, int32_t n_seq_row_max, struct cohort_err *err)
+enum cohort_status cohort_batch_init(
+		struct cohort_batch *b, int32_t n_max, int32_t n_seq_row_max, struct cohort_err *err)
 {
 	struct cohort_batch n = {0};
 	size_t n_ids;
 
 	if (!b || n_max < 1 || n_seq_row_max < 1)
-		return err_set(err, COHORT_E_ARG, "a batch needs room for at least one row and one sequence id (got %d and %d)",
-				n_max, n_seq_row_max);
+		return err_set(err, COHORT_E_ARG,
+				"a batch needs room for at least one row and one sequence id (got %d and %d)", n_max,
+				n_seq_row_max);
 	if (!size_mul((size_t)n_max, (size_t)n_seq_row_max, &n_ids))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a batch of %d rows", n_max);
 	n.n_max = n_max;
@@ -37,7 +39,8 @@ enum cohort_status cohort_batch_init(struct cohort_batch *b, int32_t n_max, int3
 	return COHORT_OK;
 }
 
-enum cohort_status cohort_batch_from_tokens(struct cohort_batch *b, const cohort_token *tokens, int32_t n_tokens, struct cohort_err *err)
+enum cohort_status cohort_batch_from_tokens(
+		struct cohort_batch *b, const cohort_token *tokens, int32_t n_tokens, struct cohort_err *err)
 {
 	struct cohort_batch n = {.storage = STORAGE_TOKENS, .n_tokens = n_tokens, .n_max = n_tokens};
 
@@ -64,7 +67,8 @@ enum cohort_status cohort_batch_add(struct cohort_batch *b, cohort_token token, 
 				"the batch is full: it has room for %d rows", b->n_max);
 	if (n_seqs < 1 || n_seqs > b->n_seq_row_max || !seqs)
 		return err_rule(err, COHORT_E_ARG, "seq-count", b->n_tokens, -1, b->n_seq_row_max, n_seqs,
-				"row %d has %d sequence ids; the batch has room for 1 to %d", b->n_tokens, n_seqs, b->n_seq_row_max);
+				"row %d has %d sequence ids; the batch has room for 1 to %d", b->n_tokens, n_seqs,
+				b->n_seq_row_max);
 	size_t i = (size_t)b->n_tokens++;
 	b->tokens[i] = token;
 	b->pos[i] = pos;

@@ -1,9 +1,10 @@
 /* Checking a batch and filling in what it leaves out.
  *
  * Invariants
- *  1. The cost depends on the rows, not on n_seq_max: per-sequence notes are valid only when their epoch is the current one.
- *  2. A row's ids either all appear for the first time (and share their history in memory) or all had the same last row: sets may shrink along
- *     a sequence, never mix. */
+ *  1. The cost depends on the rows, not on n_seq_max: per-sequence notes are valid only when their epoch is the current
+ *     one.
+ *  2. A row's ids either all appear for the first time (and share their history in memory) or all had the same last
+ *     row: sets may shrink along a sequence, never mix. */
 #include "batch/batch.h"
 
 #include "base/mem.h"
@@ -34,8 +35,8 @@ static struct batch_seq *note(struct batch_checked *c, cohort_seq id, const stru
 	return s;
 }
 
-static enum cohort_status check_ids(struct batch_checked *c, const struct batch_row *r, int32_t i, const struct batch_limits *lim,
-		const struct batch_memory *mem, struct cohort_err *err)
+static enum cohort_status check_ids(struct batch_checked *c, const struct batch_row *r, int32_t i,
+		const struct batch_limits *lim, const struct batch_memory *mem, struct cohort_err *err)
 {
 	if (r->n_seq < 1)
 		return err_rule(err, COHORT_E_BATCH, "seq-count", i, -1, 1, r->n_seq, "row %d has no sequence id", i);
@@ -46,7 +47,8 @@ static enum cohort_status check_ids(struct batch_checked *c, const struct batch_
 					"row %d names sequence %d; ids are 0 to %d", i, id, lim->n_seq_max - 1);
 		struct batch_seq *s = note(c, id, mem);
 		if (s->in_row == i)
-			return err_rule(err, COHORT_E_BATCH, "seq-repeat", i, id, 1, 2, "row %d names sequence %d twice", i, id);
+			return err_rule(err, COHORT_E_BATCH, "seq-repeat", i, id, 1, 2,
+					"row %d names sequence %d twice", i, id);
 		s->in_row = i;
 	}
 	const struct batch_seq *lead = note(c, r->seq[0], mem);
@@ -54,27 +56,31 @@ static enum cohort_status check_ids(struct batch_checked *c, const struct batch_
 		const struct batch_seq *s = note(c, r->seq[j], mem);
 		if (s->last_row != lead->last_row)
 			return err_rule(err, COHORT_E_BATCH, "seq-sets", i, r->seq[j], lead->last_row, s->last_row,
-					"row %d couples sequences %d and %d, which had different rows before in this batch", i, r->seq[0], r->seq[j]);
+					"row %d couples sequences %d and %d, which had different rows before",
+					i, r->seq[0], r->seq[j]);
 		if (s->last_row < 0 && mem && !mem->same(mem->user, r->seq[0], r->seq[j]))
 			return err_rule(err, COHORT_E_BATCH, "seq-history", i, r->seq[j], lead->next, s->next,
-					"row %d couples sequences %d and %d, which do not hold the same cells", i, r->seq[0], r->seq[j]);
+					"row %d couples sequences %d and %d, which do not hold the same cells", i,
+					r->seq[0], r->seq[j]);
 	}
 	return COHORT_OK;
 }
 
-static enum cohort_status check_pos(struct batch_checked *c, const struct batch_row *r, int32_t i, const struct batch_limits *lim,
-		const struct batch_memory *mem, struct cohort_err *err)
+static enum cohort_status check_pos(struct batch_checked *c, const struct batch_row *r, int32_t i,
+		const struct batch_limits *lim, const struct batch_memory *mem, struct cohort_err *err)
 {
 	if (r->pos < 0)
-		return err_rule(err, COHORT_E_BATCH, "pos-negative", i, r->seq[0], 0, r->pos, "row %d has position %d", i, r->pos);
+		return err_rule(err, COHORT_E_BATCH, "pos-negative", i, r->seq[0], 0, r->pos, "row %d has position %d",
+				i, r->pos);
 	if (r->pos >= lim->n_pos_max)
 		return err_rule(err, COHORT_E_BATCH, "pos-limit", i, r->seq[0], lim->n_pos_max, r->pos,
 				"row %d has position %d; a sequence ends before %d", i, r->pos, lim->n_pos_max);
 	for (int32_t j = 0; j < r->n_seq; j++) {
 		struct batch_seq *s = note(c, r->seq[j], mem);
 		if (r->pos != s->next)
-			return err_rule(err, COHORT_E_BATCH, s->last_row < 0 ? "pos-start" : "pos-step", i, r->seq[j], s->next, r->pos,
-					"row %d has position %d; sequence %d goes on at %d", i, r->pos, r->seq[j], s->next);
+			return err_rule(err, COHORT_E_BATCH, s->last_row < 0 ? "pos-start" : "pos-step", i, r->seq[j],
+					s->next, r->pos, "row %d has position %d; sequence %d goes on at %d", i, r->pos,
+					r->seq[j], s->next);
 		s->next = r->pos + 1;
 		s->last_row = i;
 		s->n_rows++;
@@ -82,8 +88,8 @@ static enum cohort_status check_pos(struct batch_checked *c, const struct batch_
 	return COHORT_OK;
 }
 
-static enum cohort_status check_rows(struct batch_checked *c, const struct cohort_batch *b, const struct batch_limits *lim,
-		const struct batch_memory *mem, struct cohort_err *err)
+static enum cohort_status check_rows(struct batch_checked *c, const struct cohort_batch *b,
+		const struct batch_limits *lim, const struct batch_memory *mem, struct cohort_err *err)
 {
 	static const cohort_seq zero = 0;
 	const cohort_token *tokens = b->tokens ? b->tokens : b->inline_tokens;
@@ -97,7 +103,8 @@ static enum cohort_status check_rows(struct batch_checked *c, const struct cohor
 		r->output = b->output ? b->output[i] : i == b->n_tokens - 1;
 		if (r->token < 0 || r->token >= lim->n_vocab)
 			return err_rule(err, COHORT_E_BATCH, "token", i, -1, lim->n_vocab, r->token,
-					"row %d has token %d; the vocabulary ends at %d", i, r->token, lim->n_vocab - 1);
+					"row %d has token %d; the vocabulary ends at %d", i, r->token,
+					lim->n_vocab - 1);
 		st = check_ids(c, r, i, lim, mem, err);
 		if (st)
 			return st;
@@ -121,7 +128,8 @@ enum cohort_status batch_check(struct batch_checked *c, const struct cohort_batc
 		return err_rule(err, COHORT_E_BATCH, "n-tokens", -1, -1, 1, b->n_tokens, "the batch has no rows");
 	if (b->n_tokens > lim->n_rows_max)
 		return err_rule(err, COHORT_E_LIMIT, "n-batch", -1, -1, lim->n_rows_max, b->n_tokens,
-				"the batch has %d rows; the context takes at most %d (n_batch)", b->n_tokens, lim->n_rows_max);
+				"the batch has %d rows; the context takes at most %d (n_batch)", b->n_tokens,
+				lim->n_rows_max);
 	if (!mem_grow((void **)&c->rows, &c->rows_max, (size_t)b->n_tokens, sizeof *c->rows))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a batch of %d rows", b->n_tokens);
 	if (c->seqs_max < (size_t)lim->n_seq_max) {

@@ -1,8 +1,9 @@
 /* cohort.h's contexts: argument checks, lifetimes, the decode transaction. No arithmetic.
  *
  * Invariants
- *  1. A decode reserves the cache for all its rows before it computes the first; whatever fails afterwards is rolled back, so every sequence
- *     is as before. Cells written meanwhile lie beyond every sequence's end or in blocks nobody holds.
+ *  1. A decode reserves the cache for all its rows before it computes the first; whatever fails afterwards is rolled
+ *     back, so every sequence is as before. Cells written meanwhile lie beyond every sequence's end or in blocks nobody
+ *     holds.
  *  2. A warm decode allocates nothing: every array is sized at open, or grown by a batch with more ids than any before.
  *  3. Logits row j belongs to the j-th row of the batch that asked for output. */
 #include "context/impl.h"
@@ -82,8 +83,10 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 	if (model->vocab_only)
 		return err_set(err, COHORT_E_ARG, "the model was opened with vocab_only: it has no weights");
 	if (params) {
-		if (params->struct_size < offsetof(struct cohort_context_params, abort) || params->struct_size > sizeof p)
-			return err_set(err, COHORT_E_ARG, "context parameters were not initialised by cohort_context_params_init");
+		if (params->struct_size < offsetof(struct cohort_context_params, abort) ||
+				params->struct_size > sizeof p)
+			return err_set(err, COHORT_E_ARG,
+					"context parameters were not initialised by cohort_context_params_init");
 		memcpy(&p, params, params->struct_size);
 	}
 	st = check_params(&p, err);
@@ -110,14 +113,19 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 	c->outputs = mem_zalloc(n, sizeof *c->outputs);
 	c->stores_max = (size_t)p.n_ubatch;
 	c->stores = mem_zalloc(c->stores_max, sizeof *c->stores);
-	if (!c->kv || !c->kv_rows || !c->tokens || !c->pos || !c->first || !c->tables || !c->output_of || !c->outputs || !c->stores) {
+	if (!c->kv || !c->kv_rows || !c->tokens || !c->pos || !c->first || !c->tables || !c->output_of || !c->outputs ||
+			!c->stores) {
 		cohort_context_free(c);
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a context of %d tokens", p.n_ctx);
 	}
-	struct be *be = be_cpu.open(model->weights, &model->model, &(struct be_limits){
-		.n_rows_max = (size_t)p.n_ubatch, .n_blocks = n_blocks, .kv_type = p.kv_type, .n_threads = (size_t)p.n_threads});
+	struct be *be = be_cpu.open(model->weights, &model->model,
+			&(struct be_limits){.n_rows_max = (size_t)p.n_ubatch,
+					.n_blocks = n_blocks,
+					.kv_type = p.kv_type,
+					.n_threads = (size_t)p.n_threads});
 	if (!be)
-		st = err_set(err, COHORT_E_MEMORY, "out of memory or threads for a context of %d tokens and %d threads", p.n_ctx, p.n_threads);
+		st = err_set(err, COHORT_E_MEMORY, "out of memory or threads for a context of %d tokens and %d threads",
+				p.n_ctx, p.n_threads);
 	else
 		st = forward_init(&c->forward, &be_cpu, be, &model->model, (size_t)p.n_ubatch, n, err);
 	if (st) {
@@ -157,8 +165,8 @@ static bool mem_same(void *kv, cohort_seq a, cohort_seq b)
 	return kv_same(kv, a, b);
 }
 
-static enum cohort_status gather_stores(struct cohort_context *c, const struct kv_plan *plan, size_t from, size_t n, size_t *n_stores,
-		struct cohort_err *err)
+static enum cohort_status gather_stores(struct cohort_context *c, const struct kv_plan *plan, size_t from, size_t n,
+		size_t *n_stores, struct cohort_err *err)
 {
 	if (!mem_grow((void **)&c->stores, &c->stores_max, n + plan->n_extra, sizeof *c->stores))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for %zu rows", n);
@@ -167,14 +175,15 @@ static enum cohort_status gather_stores(struct cohort_context *c, const struct k
 	for (size_t i = 0; i < plan->n_extra; i++) {
 		size_t row = (size_t)plan->extra[i].row;
 		if (row >= from && row < from + n)
-			c->stores[n++] = (struct be_store){(int32_t)(row - from), plan->extra[i].block, plan->extra[i].slot};
+			c->stores[n++] = (struct be_store){
+					(int32_t)(row - from), plan->extra[i].block, plan->extra[i].slot};
 	}
 	*n_stores = n;
 	return COHORT_OK;
 }
 
-static enum cohort_status run_ubatch(struct cohort_context *c, const struct kv_plan *plan, size_t from, size_t n, size_t out_row,
-		size_t *n_out, struct cohort_err *err)
+static enum cohort_status run_ubatch(struct cohort_context *c, const struct kv_plan *plan, size_t from, size_t n,
+		size_t out_row, size_t *n_out, struct cohort_err *err)
 {
 	size_t n_stores, n_outputs = 0;
 	int64_t bad = -1;
@@ -184,10 +193,17 @@ static enum cohort_status run_ubatch(struct cohort_context *c, const struct kv_p
 	for (size_t i = 0; i < n; i++)
 		if (c->output_of[from + i] >= 0)
 			c->outputs[n_outputs++] = (int32_t)i;
-	st = forward_run(&c->forward, &(struct be_rows){
-		.n = n, .tokens = c->tokens + from, .pos = c->pos + from, .first = c->first + from, .tables = c->tables + from,
-		.stores = c->stores, .n_stores = n_stores,
-	}, c->outputs, n_outputs, out_row, c->p.abort, c->p.abort_user, &bad);
+	st = forward_run(&c->forward,
+			&(struct be_rows){
+					.n = n,
+					.tokens = c->tokens + from,
+					.pos = c->pos + from,
+					.first = c->first + from,
+					.tables = c->tables + from,
+					.stores = c->stores,
+					.n_stores = n_stores,
+			},
+			c->outputs, n_outputs, out_row, c->p.abort, c->p.abort_user, &bad);
 	*n_out = n_outputs;
 	if (st == COHORT_ABORTED)
 		return err_set(err, st, "the abort callback ended the decode");
@@ -257,7 +273,8 @@ enum cohort_status cohort_decode(struct cohort_context *c, const struct cohort_b
 	if (st)
 		return st;
 	for (size_t i = 0; i < c->checked.n_rows; i++)
-		c->kv_rows[i] = (struct kv_row){c->checked.rows[i].pos, c->checked.rows[i].n_seq, c->checked.rows[i].seq};
+		c->kv_rows[i] = (struct kv_row){
+				c->checked.rows[i].pos, c->checked.rows[i].n_seq, c->checked.rows[i].seq};
 	st = kv_reserve(c->kv, c->kv_rows, c->checked.n_rows, &plan, err);
 	if (st)
 		return st;
@@ -286,9 +303,10 @@ const float *cohort_logits_get(const struct cohort_context *c, int32_t i, struct
 	else if ((size_t)i < c->n_rows)
 		row = c->output_of[i];
 	if (row < 0) {
-		err_rule(err, COHORT_E_ARG, "output-index", i, -1, (int64_t)c->n_outputs, i, i >= 0 && (size_t)i < c->n_rows
-				? "row %d of the last decode did not ask for output"
-				: "index %d is outside the last decode", i);
+		err_rule(err, COHORT_E_ARG, "output-index", i, -1, (int64_t)c->n_outputs, i,
+				i >= 0 && (size_t)i < c->n_rows ? "row %d of the last decode did not ask for output"
+								: "index %d is outside the last decode",
+				i);
 		return NULL;
 	}
 	return be_cpu.buf_row(c->forward.be, c->forward.logits, (size_t)row);
@@ -296,7 +314,8 @@ const float *cohort_logits_get(const struct cohort_context *c, int32_t i, struct
 
 /* ---- Sequences ---- */
 
-enum cohort_status cohort_seq_rm(struct cohort_context *c, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
+enum cohort_status cohort_seq_rm(
+		struct cohort_context *c, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
 {
 	return c ? kv_seq_rm(c->kv, seq, p0, p1, err) : err_set(err, COHORT_E_ARG, "context is NULL");
 }

@@ -35,10 +35,13 @@ static enum cohort_status find_level(const char *isa, size_t *level, struct coho
 	for (size_t i = 0; i < be_cpu_level_count(); i++) {
 		if (strcmp(be_cpu_level_name(i), isa) == 0) {
 			*level = i;
-			return be_cpu_level_usable(i) ? COHORT_OK
-					: err_set(err, COHORT_E_UNSUPPORTED, "this CPU cannot run instruction set level '%s'", isa);
+			return be_cpu_level_usable(i)
+					? COHORT_OK
+					: err_set(err, COHORT_E_UNSUPPORTED,
+							  "this CPU cannot run instruction set level '%s'", isa);
 		}
-		snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", be_cpu_level_name(i));
+		snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+				be_cpu_level_name(i));
 	}
 	return err_set(err, COHORT_E_ARG, "instruction set level '%.40s' is not known; known: %s", isa, known);
 }
@@ -74,8 +77,8 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 	return st;
 }
 
-enum cohort_status cohort_model_open(const char *path, const struct cohort_model_params *params, struct cohort_model **out,
-		struct cohort_err *err)
+enum cohort_status cohort_model_open(const char *path, const struct cohort_model_params *params,
+		struct cohort_model **out, struct cohort_err *err)
 {
 	struct cohort_model_params p;
 	enum cohort_status st;
@@ -85,8 +88,10 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 	if (!path || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", path ? "out" : "path");
 	if (params) {
-		if (params->struct_size < offsetof(struct cohort_model_params, progress) || params->struct_size > sizeof p)
-			return err_set(err, COHORT_E_ARG, "model parameters were not initialised by cohort_model_params_init");
+		if (params->struct_size < offsetof(struct cohort_model_params, progress) ||
+				params->struct_size > sizeof p)
+			return err_set(err, COHORT_E_ARG,
+					"model parameters were not initialised by cohort_model_params_init");
 		memcpy(&p, params, params->struct_size);
 	}
 	if (p.n_threads < 0 || p.n_threads > 1024)
@@ -151,14 +156,18 @@ void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_inf
 
 /* ---- Tokens ---- */
 
-enum cohort_status cohort_tokenize(const struct cohort_model *m, const char *text, size_t n_bytes, unsigned flags, cohort_token *out,
-		size_t n_max, size_t *n_out, struct cohort_err *err)
+enum cohort_status cohort_tokenize(const struct cohort_model *m, const char *text, size_t n_bytes, unsigned flags,
+		cohort_token *out, size_t n_max, size_t *n_out, struct cohort_err *err)
 {
 	cohort_token *ids = NULL;
 	size_t n = 0;
 
 	if (!m || !n_out || (n_bytes && !text) || (n_max && !out))
-		return err_set(err, COHORT_E_ARG, "%s is NULL", !m ? "model" : !n_out ? "n_out" : n_bytes && !text ? "text" : "out");
+		return err_set(err, COHORT_E_ARG, "%s is NULL",
+				!m                                 ? "model"
+						: !n_out           ? "n_out"
+						: n_bytes && !text ? "text"
+								   : "out");
 	if (!m->tok)
 		return err_set(err, COHORT_E_UNSUPPORTED, "the model has no tokeniser");
 	enum cohort_status st = tok_encode(m->tok, text, n_bytes, flags, &ids, &n, err);
@@ -173,8 +182,8 @@ enum cohort_status cohort_tokenize(const struct cohort_model *m, const char *tex
 	return st;
 }
 
-/* A byte gives at most one token, and SPM adds a space in front of the text and after each special token, whose own text takes at least two
- * bytes; BOS and EOS are the rest. */
+/* A byte gives at most one token, and SPM adds a space in front of the text and after each special token, whose own
+ * text takes at least two bytes; BOS and EOS are the rest. */
 size_t cohort_tokenize_bound(size_t n_bytes)
 {
 	size_t n;

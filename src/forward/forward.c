@@ -40,7 +40,8 @@ void forward_release(struct forward *f)
 	}
 }
 
-static void matmul(struct forward *f, struct be_buf *out, const struct model_weight *w, const struct be_buf *x, size_t n, size_t out_row)
+static void matmul(struct forward *f, struct be_buf *out, const struct model_weight *w, const struct be_buf *x,
+		size_t n, size_t out_row)
 {
 	f->ops->matmul(f->be, &out, &w, 1, x, n, out_row);
 }

@@ -19,8 +19,8 @@ enum cohort_status forward_init(struct forward *f, const struct be_ops *ops, str
 void forward_release(struct forward *f);
 
 /* Computes the rows; the logits of rows outputs[0..n_outputs), rising, go to logits rows out_row and on.
- * ABORTED when `abort` said so, E_NUMERIC when a logit is not finite (*bad is its place in outputs). The cache's cells of
- * these rows are written either way; whether they count is the caller's business. */
+ * ABORTED when `abort` said so, E_NUMERIC when a logit is not finite (*bad is its place in outputs). The cache's cells
+ * of these rows are written either way; whether they count is the caller's business. */
 enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, const int32_t *outputs, size_t n_outputs,
 		size_t out_row, bool (*abort)(void *), void *abort_user, int64_t *bad);
 

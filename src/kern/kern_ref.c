@@ -350,7 +350,8 @@ static bool all_finite(const float *x, size_t n)
 
 /* ---- The cache and attention ---- */
 
-static void kv_put_f16(const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
+static void kv_put_f16(
+		const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
 {
 	uint16_t *ka = k_area, *va = (uint16_t *)v_area + slot * kern_pad8(head_v);
 	for (size_t i = 0; i < head_k; i++)
@@ -359,7 +360,8 @@ static void kv_put_f16(const float *k, const float *v, size_t head_k, size_t hea
 		va[i] = quant_f32_to_f16(v[i]);
 }
 
-static void kv_put_f32(const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
+static void kv_put_f32(
+		const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
 {
 	float *ka = k_area, *va = (float *)v_area + slot * kern_pad8(head_v);
 	for (size_t i = 0; i < head_k; i++)

@@ -1,11 +1,12 @@
 /* Blocks, sequences, reserve / commit / roll back.
  *
  * Invariants
- *  1. ref[b] is the number of (sequence, index) entries that name block b; free blocks have ref 0 and are on the free list once.
+ *  1. ref[b] is the number of (sequence, index) entries that name block b; free blocks have ref 0 and are on the free
+ *     list once.
  *  2. A sequence holds positions [pos_min, pos_max] without gaps, and the blocks pos_min / size .. pos_max / size.
  *  3. A block is written in place only if every holder is in the row's set; otherwise the set gets a copy first.
- *  4. The journal holds every table entry and length as it was before the transaction; undoing it backwards restores the books exactly,
- *     the order of the free list included.
+ *  4. The journal holds every table entry and length as it was before the transaction; undoing it backwards restores
+ *     the books exactly, the order of the free list included.
  * Refuses to know: tensors, layers, what a token is. */
 #include "kv/kv.h"
 
@@ -101,6 +102,17 @@ static int32_t *entry(const struct kv *kv, cohort_seq seq, size_t index)
 	return &kv->tables[(size_t)seq * kv->n_blocks + index];
 }
 
+/* Of the blocks a sequence that is not empty holds. */
+static size_t first_index(const struct kv *kv, size_t seq)
+{
+	return (size_t)kv->seqs[seq].min / kv->size;
+}
+
+static size_t last_index(const struct kv *kv, size_t seq)
+{
+	return (size_t)kv->seqs[seq].max / kv->size;
+}
+
 static void drop(struct kv *kv, int32_t block)
 {
 	if (--kv->ref[block] == 0)
@@ -127,22 +139,36 @@ static void save_length(struct kv *kv, cohort_seq seq)
 	}
 }
 
-/* Rows of this batch that went to `from` must also go to `to`: their data is not there yet, so a copy would miss it. */
+static bool add_extra(struct kv *kv, int32_t row, int32_t block, int32_t slot)
+{
+	if (!mem_grow((void **)&kv->extra, &kv->extra_max, kv->n_extra + 1, sizeof *kv->extra))
+		return false;
+	kv->extra[kv->n_extra++] = (struct kv_store){row, block, slot};
+	return true;
+}
+
+/* Rows of this batch that went to `from`, at once or by an earlier redirection, must also go to `to`: their data is not
+ * there yet, so a copy would miss it. *older tells that cells from before the batch are to be copied as well. */
 static bool redirect(struct kv *kv, const struct kv_row *rows, size_t n, int32_t from, int32_t to, bool *older)
 {
-	*older = false;
-	cohort_pos first = rows[n].pos - rows[n].pos % (cohort_pos)kv->size;
+	const cohort_pos first = rows[n].pos - rows[n].pos % (cohort_pos)kv->size;
+	const size_t n_extra = kv->n_extra;
 	cohort_pos seen = rows[n].pos;
-	for (size_t i = n; i-- > 0 && seen > first;) {
-		if (kv->stores[i].block != from)
-			continue;
-		if (!mem_grow((void **)&kv->extra, &kv->extra_max, kv->n_extra + 1, sizeof *kv->extra))
-			return false;
-		kv->extra[kv->n_extra++] = (struct kv_store){(int32_t)i, to, kv->stores[i].slot};
-		if (rows[i].pos < seen)
-			seen = rows[i].pos;
-	}
-	*older = seen > first; /* some cells come from before the batch */
+
+	for (size_t i = n; i-- > 0 && seen > first;)
+		if (kv->stores[i].block == from) {
+			if (!add_extra(kv, (int32_t)i, to, kv->stores[i].slot))
+				return false;
+			seen = rows[i].pos < seen ? rows[i].pos : seen;
+		}
+	for (size_t i = 0; i < n_extra; i++)
+		if (kv->extra[i].block == from) {
+			const struct kv_store e = kv->extra[i];
+			if (!add_extra(kv, e.row, to, e.slot))
+				return false;
+			seen = rows[e.row].pos < seen ? rows[e.row].pos : seen;
+		}
+	*older = seen > first;
 	return true;
 }
 
@@ -159,13 +185,15 @@ static enum cohort_status place(struct kv *kv, const struct kv_row *rows, size_t
 	if (!have || kv->ref[cur] != r->n_seq) {
 		if (kv->n_free == 0 || index >= kv->n_blocks)
 			return err_rule(err, COHORT_NO_ROOM, "kv-room", (int64_t)n, lead, (int64_t)n, 0,
-					"no room in the KV cache for row %zu (sequence %d, position %d): all %zu blocks of %zu are in use; "
-					"the first %zu rows would fit", n, lead, r->pos, kv->n_blocks, kv->size, n);
+					"no room in the KV cache for row %zu (sequence %d, position %d): all %zu blocks "
+					"of %zu positions are in use; the first %zu rows would fit",
+					n, lead, r->pos, kv->n_blocks, kv->size, n);
 		block = kv->free[--kv->n_free];
 		if (have) {
 			bool older;
 			if (!redirect(kv, rows, n, cur, block, &older)) {
-				kv->free[kv->n_free++] = block; /* nobody holds it yet, so the journal does not know it */
+				/* Nobody holds the block yet, so the journal does not know it. */
+				kv->free[kv->n_free++] = block;
 				return err_set(err, COHORT_E_MEMORY, "out of memory");
 			}
 			if (older)
@@ -185,7 +213,8 @@ static enum cohort_status place(struct kv *kv, const struct kv_row *rows, size_t
 	return COHORT_OK;
 }
 
-enum cohort_status kv_reserve(struct kv *kv, const struct kv_row *rows, size_t n_rows, struct kv_plan *plan, struct cohort_err *err)
+enum cohort_status kv_reserve(
+		struct kv *kv, const struct kv_row *rows, size_t n_rows, struct kv_plan *plan, struct cohort_err *err)
 {
 	size_t n_ids = 0;
 	enum cohort_status st = COHORT_OK;
@@ -293,7 +322,7 @@ enum cohort_status kv_seq_rm(struct kv *kv, cohort_seq seq, cohort_pos p0, cohor
 		return COHORT_OK;
 	if (p0 > s->min && p1 <= s->max)
 		return err_rule(err, COHORT_E_ARG, "rm-middle", -1, seq, s->max + 1, p1,
-				"removing positions %d to %d of sequence %d would leave cells on both sides (it holds %d to %d)",
+				"removing %d to %d of sequence %d would leave cells on both sides (it holds %d to %d)",
 				p0, p1 - 1, seq, s->min, s->max);
 
 	struct seq left = {s->min, s->max};
@@ -303,7 +332,7 @@ enum cohort_status kv_seq_rm(struct kv *kv, cohort_seq seq, cohort_pos p0, cohor
 		left.min = p1;
 	else
 		left = (struct seq){-1, -1};
-	for (size_t i = (size_t)s->min / kv->size; i <= (size_t)s->max / kv->size; i++)
+	for (size_t i = first_index(kv, (size_t)seq); i <= last_index(kv, (size_t)seq); i++)
 		if (left.max < 0 || i < (size_t)left.min / kv->size || i > (size_t)left.max / kv->size)
 			drop(kv, *entry(kv, seq, i));
 	*s = left;
@@ -323,7 +352,7 @@ enum cohort_status kv_seq_cp(struct kv *kv, cohort_seq src, cohort_seq dst, stru
 				kv->seqs[dst].min, kv->seqs[dst].max, src);
 	struct seq *s = &kv->seqs[src];
 	if (s->max >= 0)
-		for (size_t i = (size_t)s->min / kv->size; i <= (size_t)s->max / kv->size; i++) {
+		for (size_t i = first_index(kv, (size_t)src); i <= last_index(kv, (size_t)src); i++) {
 			*entry(kv, dst, i) = *entry(kv, src, i);
 			kv->ref[*entry(kv, src, i)]++;
 		}
@@ -356,7 +385,7 @@ bool kv_consistent(const struct kv *kv)
 		return false;
 	for (size_t s = 0; s < kv->n_seq_max; s++)
 		if (kv->seqs[s].max >= 0)
-			for (size_t i = (size_t)kv->seqs[s].min / kv->size; i <= (size_t)kv->seqs[s].max / kv->size; i++)
+			for (size_t i = first_index(kv, s); i <= last_index(kv, s); i++)
 				n[*entry(kv, (cohort_seq)s, i)]++;
 	for (size_t i = 0; i < kv->n_blocks; i++) {
 		ok = ok && n[i] == kv->ref[i];
@@ -380,7 +409,7 @@ uint64_t kv_hash(const struct kv *kv)
 	for (size_t s = 0; s < kv->n_seq_max; s++) {
 		hash_add(&h, (uint64_t)(uint32_t)kv->seqs[s].min << 32 | (uint32_t)kv->seqs[s].max);
 		if (kv->seqs[s].max >= 0)
-			for (size_t i = (size_t)kv->seqs[s].min / kv->size; i <= (size_t)kv->seqs[s].max / kv->size; i++)
+			for (size_t i = first_index(kv, s); i <= last_index(kv, s); i++)
 				hash_add(&h, (uint64_t)*entry(kv, (cohort_seq)s, i));
 	}
 	for (size_t i = 0; i < kv->n_blocks; i++)

@@ -1,7 +1,7 @@
 /* The KV cache's books: fixed-size, position-aligned, reference-counted blocks and a table per sequence.
  *
- * No tensor data lives here. A decode is a transaction: kv_reserve plans every row's place (and the block copies this takes),
- * kv_commit makes it so, kv_rollback forgets it. Between calls at most one transaction is open. */
+ * No tensor data lives here. A decode is a transaction: kv_reserve plans every row's place (and the block copies this
+ * takes), kv_commit makes it so, kv_rollback forgets it. Between calls at most one transaction is open. */
 #ifndef KV_KV_H
 #define KV_KV_H
 
@@ -58,7 +58,8 @@ struct kv_usage {
 };
 void kv_usage_get(const struct kv *kv, struct kv_usage *u);
 
-/* Tests: whether every reference count equals the number of tables that name the block and the free list holds the rest. */
+/* Tests: whether every reference count equals the number of tables that name the block and the free list holds the
+ * rest. */
 bool kv_consistent(const struct kv *kv);
 /* Tests: a number that differs, as good as always, when any table, length or reference count differs. */
 uint64_t kv_hash(const struct kv *kv);

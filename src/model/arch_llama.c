@@ -19,7 +19,8 @@ static enum cohort_status load(struct model *m, struct cohort_err *err)
 	if (st)
 		return st;
 	if (n_expert)
-		return err_set(err, COHORT_E_UNSUPPORTED, "llama models with experts (%u here) are not known to this version", n_expert);
+		return err_set(err, COHORT_E_UNSUPPORTED,
+				"llama models with experts (%u here) are not known to this version", n_expert);
 
 	const struct model_hparams *h = &m->hp;
 	const size_t q = (size_t)h->n_head * h->head_k, k = (size_t)h->n_head_kv * h->head_k;

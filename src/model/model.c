@@ -3,8 +3,8 @@
  * Invariants
  *  1. Every number from the file is bounded before it sizes or indexes anything.
  *  2. Every bound tensor has exactly the shape the architecture expects and a known format.
- *  3. Every tensor of the file is bound: a file that holds more than we compute would give wrong numbers, so it is refused.
- * Refuses to know: kernels, layouts in memory, threads. */
+ *  3. Every tensor of the file is bound: a file that holds more than we compute would give wrong numbers, so it is
+ *     refused. Refuses to know: kernels, layouts in memory, threads. */
 #include "model/model.h"
 
 #include "base/fmath.h"
@@ -25,7 +25,8 @@ static enum cohort_status key_name(const struct model *m, const char *key, char 
 	return COHORT_OK;
 }
 
-enum cohort_status model_key_u32(const struct model *m, const char *key, bool need, uint32_t *out, struct cohort_err *err)
+enum cohort_status model_key_u32(
+		const struct model *m, const char *key, bool need, uint32_t *out, struct cohort_err *err)
 {
 	char name[96];
 	enum cohort_status st = key_name(m, key, name, err);
@@ -49,12 +50,13 @@ enum cohort_status model_bind(struct model *m, const char *name, bool need, size
 		return need ? err_set(err, COHORT_E_FORMAT, "tensor %s is missing", name) : COHORT_OK;
 	const struct quant_format *f = quant_format_get(t->type);
 	if (!f)
-		return err_set(err, COHORT_E_UNSUPPORTED, "tensor %s has format number %u, which this version does not know",
-				name, t->type);
+		return err_set(err, COHORT_E_UNSUPPORTED,
+				"tensor %s has format number %u, which this version does not know", name, t->type);
 	if (t->ne[0] != k || t->ne[1] != (vector ? 1 : n_rows) || t->ne[2] != 1 || t->ne[3] != 1)
-		return err_at(err, COHORT_E_FORMAT, t->offset, "tensor %s has shape [%llu, %llu, %llu, %llu], expected [%zu, %zu]",
-				name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1], (unsigned long long)t->ne[2],
-				(unsigned long long)t->ne[3], k, vector ? 1 : n_rows);
+		return err_at(err, COHORT_E_FORMAT, t->offset,
+				"tensor %s has shape [%llu, %llu, %llu, %llu], expected [%zu, %zu]", name,
+				(unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
+				(unsigned long long)t->ne[2], (unsigned long long)t->ne[3], k, vector ? 1 : n_rows);
 	if (vector && t->type != QUANT_F32)
 		return err_set(err, COHORT_E_UNSUPPORTED, "tensor %s is %s; vectors must be F32", name, f->name);
 	if (m->n_weights >= m->gguf->n_tensors)
@@ -69,7 +71,8 @@ enum cohort_status model_bind(struct model *m, const char *name, bool need, size
 	return COHORT_OK;
 }
 
-static enum cohort_status within(const struct model *m, const char *what, uint32_t v, uint32_t lo, uint32_t hi, struct cohort_err *err)
+static enum cohort_status within(
+		const struct model *m, const char *what, uint32_t v, uint32_t lo, uint32_t hi, struct cohort_err *err)
 {
 	if (v >= lo && v <= hi)
 		return COHORT_OK;
@@ -104,7 +107,8 @@ enum cohort_status model_load_common(struct model *m, struct cohort_err *err)
 	TRY(model_key_u32(m, "attention.head_count_kv", false, &h->n_head_kv, err));
 	TRY(within(m, "attention.head_count_kv", h->n_head_kv, 1, h->n_head, err));
 	if (h->n_head % h->n_head_kv)
-		return err_set(err, COHORT_E_FORMAT, "%u heads cannot share %u KV heads evenly", h->n_head, h->n_head_kv);
+		return err_set(err, COHORT_E_FORMAT, "%u heads cannot share %u KV heads evenly", h->n_head,
+				h->n_head_kv);
 	h->head_k = h->n_embd / h->n_head;
 	TRY(model_key_u32(m, "attention.key_length", false, &h->head_k, err));
 	TRY(within(m, "attention.key_length", h->head_k, 1, 4096, err));
@@ -115,14 +119,16 @@ enum cohort_status model_load_common(struct model *m, struct cohort_err *err)
 	TRY(model_key_u32(m, "rope.dimension_count", false, &h->n_rot, err));
 	TRY(within(m, "rope.dimension_count", h->n_rot, 0, h->head_k, err));
 	if (h->n_rot % 2)
-		return err_set(err, COHORT_E_FORMAT, "%s.rope.dimension_count is %u, expected an even number", m->arch->name, h->n_rot);
+		return err_set(err, COHORT_E_FORMAT, "%s.rope.dimension_count is %u, expected an even number",
+				m->arch->name, h->n_rot);
 	h->rope_base = 10000.0f;
 	TRY(model_key_f32(m, "rope.freq_base", false, &h->rope_base, err));
 	TRY(model_key_f32(m, "attention.layer_norm_rms_epsilon", true, &h->norm_eps, err));
 	if (!(h->rope_base > 0.0f && h->rope_base < 1e30f))
 		return err_set(err, COHORT_E_FORMAT, "%s.rope.freq_base is %g", m->arch->name, (double)h->rope_base);
 	if (!(h->norm_eps >= 0.0f && h->norm_eps < 1.0f))
-		return err_set(err, COHORT_E_FORMAT, "%s.attention.layer_norm_rms_epsilon is %g", m->arch->name, (double)h->norm_eps);
+		return err_set(err, COHORT_E_FORMAT, "%s.attention.layer_norm_rms_epsilon is %g", m->arch->name,
+				(double)h->norm_eps);
 
 	char key[96];
 	TRY(key_name(m, "rope.scaling.type", key, err));
@@ -131,7 +137,8 @@ enum cohort_status model_load_common(struct model *m, struct cohort_err *err)
 	h->rope_scale = 1.0f;
 	if (scaling.n == 6 && memcmp(scaling.s, "linear", 6) == 0) {
 		if (!(scale > 0.0f && scale < 1e6f))
-			return err_set(err, COHORT_E_FORMAT, "%s.rope.scaling.factor is %g", m->arch->name, (double)scale);
+			return err_set(err, COHORT_E_FORMAT, "%s.rope.scaling.factor is %g", m->arch->name,
+					(double)scale);
 		h->rope_scale = scale;
 	} else if (scaling.n && !(scaling.n == 4 && memcmp(scaling.s, "none", 4) == 0)) {
 		return err_set(err, COHORT_E_UNSUPPORTED, "rope scaling '%.*s' is not known; known: none, linear",
@@ -145,8 +152,8 @@ enum cohort_status model_load_common(struct model *m, struct cohort_err *err)
 		return err_at(err, COHORT_E_FORMAT, embd->offset, "token_embd.weight has too many rows");
 	n_vocab = (uint32_t)embd->ne[1];
 	if (h->n_vocab && h->n_vocab != n_vocab)
-		return err_at(err, COHORT_E_FORMAT, embd->offset, "token_embd.weight has %u rows, the vocabulary %u tokens", n_vocab,
-				h->n_vocab);
+		return err_at(err, COHORT_E_FORMAT, embd->offset,
+				"token_embd.weight has %u rows, the vocabulary %u tokens", n_vocab, h->n_vocab);
 	h->n_vocab = n_vocab;
 	TRY(model_bind(m, "token_embd.weight", true, h->n_embd, n_vocab, &m->token_embd, err));
 	TRY(model_bind(m, "output_norm.weight", true, h->n_embd, 0, &m->output_norm, err));
@@ -178,7 +185,8 @@ static enum cohort_status make_rope(struct model *m, struct cohort_err *err)
 			float by;
 			memcpy(&by, (const char *)m->rope_factors->data + i * sizeof by, sizeof by);
 			if (!(by > 0.0f && by < 1e30f))
-				return err_at(err, COHORT_E_FORMAT, m->rope_factors->tensor->offset, "rope_freqs.weight[%zu] is %g", i, (double)by);
+				return err_at(err, COHORT_E_FORMAT, m->rope_factors->tensor->offset,
+						"rope_freqs.weight[%zu] is %g", i, (double)by);
 			f /= (double)by;
 		}
 		m->rope_freqs[i] = f;
@@ -188,7 +196,8 @@ static enum cohort_status make_rope(struct model *m, struct cohort_err *err)
 
 static bool is_bound(const struct model *m, const struct gguf_tensor *t)
 {
-	static const char unused[] = "attn_rot_embd"; /* old files carry the rotary angles; they follow from the parameters */
+	static const char unused[] =
+			"attn_rot_embd"; /* old files carry the rotary angles; they follow from the parameters */
 	for (size_t i = 0; i < m->n_weights; i++)
 		if (m->weights[i].tensor == t)
 			return true;
@@ -228,7 +237,8 @@ enum cohort_status model_init(struct model *m, const struct gguf *g, uint32_t n_
 		st = make_rope(m, err);
 	for (size_t i = 0; !st && m->n_weights < g->n_tensors && i < g->n_tensors; i++)
 		if (!is_bound(m, &g->tensors[i]))
-			st = err_set(err, COHORT_E_UNSUPPORTED, "tensor %.*s is not part of a %s model this version can run",
+			st = err_set(err, COHORT_E_UNSUPPORTED,
+					"tensor %.*s is not part of a %s model this version can run",
 					(int)g->tensors[i].name.n, g->tensors[i].name.s, m->arch->name);
 	if (st)
 		model_release(m);

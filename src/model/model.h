@@ -55,9 +55,11 @@ void model_release(struct model *m);
 /* ---- For arch_*.c ---- */
 
 /* `<arch>.<key>` */
-enum cohort_status model_key_u32(const struct model *m, const char *key, bool need, uint32_t *out, struct cohort_err *err);
+enum cohort_status model_key_u32(
+		const struct model *m, const char *key, bool need, uint32_t *out, struct cohort_err *err);
 enum cohort_status model_key_f32(const struct model *m, const char *key, bool need, float *out, struct cohort_err *err);
-/* Binds a tensor of exactly this shape (n_rows 0: a vector of k floats); *out stays NULL if it is absent and not needed. */
+/* Binds a tensor of exactly this shape (n_rows 0: a vector of k floats); *out stays NULL if it is absent and not
+ * needed. */
 enum cohort_status model_bind(struct model *m, const char *name, bool need, size_t k, size_t n_rows,
 		const struct model_weight **out, struct cohort_err *err);
 /* The parameters and the embedding that every decoder has. */

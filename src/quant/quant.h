@@ -62,7 +62,8 @@ void quant_k_scale_min(const uint8_t scales[12], int j, uint8_t *scale, uint8_t 
 /* The 16 signed 6-bit scales of Q3_K, with 32 taken off: -32..31. */
 void quant_q3_k_scales(const uint8_t scales[12], int8_t out[16]);
 
-/* Unpacks one block to its integers before scaling, in element order: q as used in the product (Q4_0: q - 8; Q4_K: q; IQ4: table value). */
+/* Unpacks one block to its integers before scaling, in element order: q as used in the product (Q4_0: q - 8; Q4_K: q;
+ * IQ4: table value). */
 void quant_ints_q4_0(const struct q4_0 *b, int8_t q[32]);
 void quant_ints_q4_1(const struct q4_1 *b, int8_t q[32]);
 void quant_ints_q5_0(const struct q5_0 *b, int8_t q[32]);

@@ -1,8 +1,10 @@
 /* A first chain: top-k, top-p, min-p, temperature, then a draw; or greedy.
  *
  * Invariants
- *  1. Candidates are ordered by logit, high to low, ties by token id: a total order, so any selection algorithm gives the same list.
- *  2. Probabilities are doubles from our own exp, summed in that order (in id order when nothing is cut): the same on every machine.
+ *  1. Candidates are ordered by logit, high to low, ties by token id: a total order, so any selection algorithm gives
+ *     the same list.
+ *  2. Probabilities are doubles from our own exp, summed in that order (in id order when nothing is cut): the same on
+ *     every machine.
  *  3. One draw of the generator per sampled token, none when greedy; nothing is allocated after open.
  * Each stage sees the distribution the stages before it left, renormalised. */
 #include "base/err.h"
@@ -39,8 +41,8 @@ void cohort_sampler_params_init(struct cohort_sampler_params *params)
 	};
 }
 
-enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *params, int32_t n_vocab, struct cohort_sampler **out,
-		struct cohort_err *err)
+enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *params, int32_t n_vocab,
+		struct cohort_sampler **out, struct cohort_err *err)
 {
 	struct cohort_sampler_params p;
 
@@ -49,7 +51,8 @@ enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *param
 		return err_set(err, COHORT_E_ARG, "out is NULL");
 	if (params) {
 		if (params->struct_size != sizeof p)
-			return err_set(err, COHORT_E_ARG, "sampler parameters were not initialised by cohort_sampler_params_init");
+			return err_set(err, COHORT_E_ARG,
+					"sampler parameters were not initialised by cohort_sampler_params_init");
 		p = *params;
 	}
 	if (n_vocab < 1)
@@ -128,7 +131,8 @@ static size_t select_top(struct cohort_sampler *s, const float *logits, size_t k
 		h[i] = (struct cand){logits[i], (cohort_token)i};
 	heapify(h, k, true);
 	for (size_t i = k; i < (size_t)s->n_vocab;) {
-		/* Most of the vocabulary is below the bar: look at eight at once, in a form compilers turn into vector code. */
+		/* Most of the vocabulary is below the bar: look at eight at once, in a form compilers turn into vector
+		 * code. */
 		size_t end = i + 8 <= (size_t)s->n_vocab ? i + 8 : (size_t)s->n_vocab;
 		if (end - i == 8) {
 			float bar = h[0].logit;
@@ -155,8 +159,9 @@ static size_t select_top(struct cohort_sampler *s, const float *logits, size_t k
 	return k;
 }
 
-/* All candidates with the first n in order, found one by one from a heap, until `enough` of the mass is there. The rest is
- * cut off. Only the heap's area beyond the popped ones shrinks, so the popped are kept at its end and moved to the front. */
+/* All candidates with the first n in order, found one by one from a heap, until `enough` of the mass is there. The rest
+ * is cut off. Only the heap's area beyond the popped ones shrinks, so the popped are kept at its end and moved to the
+ * front. */
 static size_t select_mass(struct cohort_sampler *s, const float *logits, double enough)
 {
 	struct cand *h = s->cands;
@@ -265,7 +270,8 @@ static size_t find_best(const float *logits, size_t n)
 	return i;
 }
 
-enum cohort_status cohort_sampler_sample(struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
+enum cohort_status cohort_sampler_sample(
+		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
 {
 	if (!s || !logits || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : !logits ? "logits" : "out");

@@ -51,7 +51,8 @@ enum cohort_status tok_detok_push(const struct tok *t, struct cohort_detok *d, c
 		return err_set(err, COHORT_E_LIMIT, "detokenise: token %d gives %zu bytes, the buffer has %zu",
 				(int)token, give, n_max);
 	}
-	/* What is held is one beginning, and a tail that reaches into it begins with it: it goes or stays as a whole. */
+	/* What is held is one beginning, and a tail that reaches into it begins with it: it goes or stays as a whole.
+	 */
 	if (give) {
 		size_t from_s = give - d->n_held;
 		memcpy(out, d->held, d->n_held);

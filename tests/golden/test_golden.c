@@ -1,7 +1,9 @@
-/* Golden models: logits against an independent implementation's, through the public interface, at every instruction-set level.
+/* Golden models: logits against an independent implementation's, through the public interface, at every instruction-set
+ * level.
  *
- * The bounds are those of tests/golden/data/README.md. Models in the shared directory are tried too when it is there. Shown red once by using
- * the wrong pairing in rope (error 1e-1 on llama) and by leaving out the offset of Q4_0 (error 1). */
+ * The bounds are those of tests/golden/data/README.md. Models in the shared directory are tried too when it is there.
+ * Shown red once by using the wrong pairing in rope (error 1e-1 on llama) and by leaving out the offset of Q4_0 (error
+ * 1). */
 #include "model_case.h"
 
 #include <setjmp.h>
@@ -126,8 +128,8 @@ static double peer_limit(const char *name)
 int main(void)
 {
 	static const char *const here[] = {"llama", "llama3", "quant-q4_0", "quant-q4_k", "quant-q6_k", "quant-q8_0"};
-	static const char *const there[] = {"quant-f16", "quant-bf16", "quant-q4_1", "quant-q5_0", "quant-q5_1", "quant-q2_k",
-			"quant-q3_k", "quant-q5_k", "quant-iq4_nl", "quant-iq4_xs", "quant-tq2_0"};
+	static const char *const there[] = {"quant-f16", "quant-bf16", "quant-q4_1", "quant-q5_0", "quant-q5_1",
+			"quant-q2_k", "quant-q3_k", "quant-q5_k", "quant-iq4_nl", "quant-iq4_xs", "quant-tq2_0"};
 	enum { N_HERE = sizeof here / sizeof *here, N = N_HERE + sizeof there / sizeof *there };
 	static struct golden g[N];
 	static struct CMUnitTest tests[N];

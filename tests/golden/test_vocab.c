@@ -217,7 +217,8 @@ static void check_hf_row(const struct vocab *v, const char *name, size_t i_row, 
 			n_want = from + other[i].n;
 			exact = other[i].exact;
 		}
-		/* These answers come from a tokenizer without Llama 3's template; llama.cpp and the model itself want BOS. */
+		/* These answers come from a tokenizer without Llama 3's template; llama.cpp and the model itself want
+		 * BOS. */
 		if (k == 1 && strcmp(name, "llama-bpe") == 0) {
 			assert_true(n_want < 1024);
 			memmove(want + 1, want, n_want++ * sizeof *want);

@@ -1,12 +1,14 @@
-/* The contract: a row's logits are the same bits alone or in any batch, chunking, thread count, instruction-set level, fresh or reused prefix.
+/* The contract: a row's logits are the same bits alone or in any batch, chunking, thread count, instruction-set level,
+ * fresh or reused prefix.
  *
- * For each model four texts are decoded once in the plainest way (alone, one row at a time, one thread, the reference level or, for the
- * built-in model's long texts, the best) and every row's whole logits are kept. Then many separately scheduled runs are compared with them by
- * memcmp, one comparison per row: whole texts under every n_ubatch, thread count and level; random mixtures of up to 32 sequences in
- * random order and chunks; forks of a prefix, and tails removed and decoded again.
+ * For each model four texts are decoded once in the plainest way (alone, one row at a time, one thread, the reference
+ * level or, for the built-in model's long texts, the best) and every row's whole logits are kept. Then many separately
+ * scheduled runs are compared with them by memcmp, one comparison per row: whole texts under every n_ubatch, thread
+ * count and level; random mixtures of up to 32 sequences in random order and chunks; forks of a prefix, and tails
+ * removed and decoded again.
  *
- * Shown red by planted faults: mutation_* below swap in a matrix product that re-associates its sum when a tile has four columns or more, and
- * an activation rounding that depends on the row's neighbour; both must be caught. */
+ * Shown red by planted faults: mutation_* below swap in a matrix product that re-associates its sum when a tile has
+ * four columns or more, and an activation rounding that depends on the row's neighbour; both must be caught. */
 #include "model_case.h"
 
 #include "backend/cpu.h"
@@ -37,7 +39,8 @@ struct rig {
 	struct cohort_batch b;
 };
 
-static void rig_open(struct rig *r, const struct subject *s, const char *isa, int32_t n_threads, int32_t n_ubatch, bool file_layout)
+static void rig_open(struct rig *r, const struct subject *s, const char *isa, int32_t n_threads, int32_t n_ubatch,
+		bool file_layout)
 {
 	struct cohort_model_params mp;
 	struct cohort_context_params cp;
@@ -111,7 +114,8 @@ static void subject_open(struct subject *s, char *path, int32_t n, const char *i
 			cohort_batch_reset(&r.b);
 			add(&r, s, t, i, 0, true);
 			decode(&r);
-			memcpy(s->want[t] + (size_t)i * s->n_vocab, cohort_logits_get(r.c, 0, NULL), s->n_vocab * sizeof(float));
+			memcpy(s->want[t] + (size_t)i * s->n_vocab, cohort_logits_get(r.c, 0, NULL),
+					s->n_vocab * sizeof(float));
 		}
 	}
 	rig_close(&r);
@@ -163,7 +167,8 @@ static size_t mixture(struct rig *r, const struct subject *s, int32_t n_seq, int
 		uint32_t first = rng_u32(&g), stride = 2 * (rng_u32(&g) % 16) + 1;
 		cohort_batch_reset(&r->b);
 		for (uint32_t j = 0; j < SEQ_MAX; j++) {
-			uint32_t i = (first + j * stride) % SEQ_MAX; /* an odd stride visits every id, in an odd order */
+			uint32_t i = (first + j * stride) %
+					SEQ_MAX; /* an odd stride visits every id, in an odd order */
 			if (i >= (uint32_t)n_seq || at[i].pos >= n || rng_u32(&g) % 4 == 0)
 				continue;
 			int32_t len = rng_u32(&g) % 3 ? 1 : 1 + (int32_t)(rng_u32(&g) % 40);
@@ -194,7 +199,8 @@ static size_t forks(struct rig *r, const struct subject *s, int32_t n, uint64_t 
 
 	rng_init(&g, seed, 7);
 	for (int round = 0; round < 4; round++) {
-		int32_t prefix = 1 + (int32_t)(rng_u32(&g) % (uint32_t)(n - 1)), n_forks = 2 + (int32_t)(rng_u32(&g) % 6);
+		int32_t prefix = 1 + (int32_t)(rng_u32(&g) % (uint32_t)(n - 1)),
+			n_forks = 2 + (int32_t)(rng_u32(&g) % 6);
 		size_t text = rng_u32(&g) % N_TEXTS;
 		whole_text(r, s, text, prefix, 64);
 		for (cohort_seq f = 1; f <= n_forks; f++)
@@ -245,9 +251,10 @@ static void everything(struct subject *s)
 				struct rig r;
 				rig_open(&r, s, cohort_isa_name(level), threads, ubatches[u], threads == 3);
 				bad += whole_text(&r, s, (u + level) % N_TEXTS, s->n, 1 + (int32_t)(37 * u));
-				/* 1 to 32 sequences; the reference level is slow, so it goes less far into the texts. */
-				bad += mixture(&r, s, 1 + (int32_t)((11 * (uint32_t)threads + 7 * u) % SEQ_MAX), level ? s->n : s->n / 3,
-						100 * level + u);
+				/* 1 to 32 sequences; the reference level is slow, so it goes less far into the texts.
+				 */
+				bad += mixture(&r, s, 1 + (int32_t)((11 * (uint32_t)threads + 7 * u) % SEQ_MAX),
+						level ? s->n : s->n / 3, 100 * level + u);
 				if (threads == 2)
 					bad += forks(&r, s, s->n, u);
 				rig_close(&r);
@@ -271,7 +278,8 @@ static void golden_models(void **state)
 	}
 }
 
-/* Vocabulary not a multiple of anything, odd heads, rows that fill no tile, heads that fill no register; every format once. */
+/* Vocabulary not a multiple of anything, odd heads, rows that fill no tile, heads that fill no register; every format
+ * once. */
 static void awkward_shapes(void **state)
 {
 	const struct shape shapes[] = {

@@ -1,7 +1,9 @@
-/* A failed decode changes nothing: whatever ends it (no room, the abort callback at every layer of every ubatch, a bad batch, a number that
- * is not finite, no memory), lengths and blocks are as before and the next decode gives the bits it would have given.
+/* A failed decode changes nothing: whatever ends it (no room, the abort callback at every layer of every ubatch, a bad
+ * batch, a number that is not finite, no memory), lengths and blocks are as before and the next decode gives the bits
+ * it would have given.
  *
- * Shown red once by leaving out kv_rollback in cohort_decode: every case below fails. A warm decode is also shown to allocate nothing. */
+ * Shown red once by leaving out kv_rollback in cohort_decode: every case below fails. A warm decode is also shown to
+ * allocate nothing. */
 #include "model_case.h"
 
 #include "base/mem.h"
@@ -61,7 +63,8 @@ static void add(struct rig *r, cohort_token t, int32_t pos, const cohort_seq *se
 	assert_int_equal(cohort_batch_add(&r->b, t, pos, seqs, n, true, NULL), COHORT_OK);
 }
 
-/* Sequence 0 of 40 tokens, forked to 1 and 2; 2 has a tail of its own. So blocks are shared, and tails are to be copied. */
+/* Sequence 0 of 40 tokens, forked to 1 and 2; 2 has a tail of its own. So blocks are shared, and tails are to be
+ * copied. */
 static void prepare(struct rig *r)
 {
 	const cohort_seq zero = 0, two = 2;
@@ -133,7 +136,8 @@ static void check_after(struct rig *r, const struct state *before, const float *
 	fill(r);
 	assert_int_equal(cohort_decode(r->c, &r->b, NULL), COHORT_OK);
 	for (int32_t i = 0; i < r->b.n_tokens; i++)
-		assert_memory_equal(cohort_logits_get(r->c, i, NULL), want + (size_t)i * r->n_vocab, r->n_vocab * sizeof *want);
+		assert_memory_equal(cohort_logits_get(r->c, i, NULL), want + (size_t)i * r->n_vocab,
+				r->n_vocab * sizeof *want);
 }
 
 /* Coupled rows that part within the batch give what separate sequences give. */
@@ -154,7 +158,8 @@ static void coupled_equals_alone(void **state)
 	add(&r, 18, 43, &five, 1);
 	assert_int_equal(cohort_decode(r.c, &r.b, NULL), COHORT_OK);
 	for (int32_t i = 0; i < 3; i++)
-		assert_memory_equal(cohort_logits_get(r.c, 40 + i, NULL), want + (size_t)i * r.n_vocab, r.n_vocab * sizeof *want);
+		assert_memory_equal(cohort_logits_get(r.c, 40 + i, NULL), want + (size_t)i * r.n_vocab,
+				r.n_vocab * sizeof *want);
 	assert_memory_equal(cohort_logits_get(r.c, 43, NULL), want + 4 * r.n_vocab, r.n_vocab * sizeof *want);
 	free(want);
 	rig_close(&r);
