@@ -172,7 +172,7 @@ COHORT_API void cohort_detok_init(struct cohort_detok *d, const struct cohort_mo
  * *n_out. E_LIMIT with the needed size in *n_out, and nothing changed, if out is too small. */
 COHORT_API enum cohort_status cohort_detok_push(struct cohort_detok *d, cohort_token token,
 		char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
-/* Gives what was held back (0 to 3 bytes, an unfinished character) and starts anew. */
+/* Gives what was held back (0 to 3 bytes, an unfinished character). The decoder may be used on for what follows. */
 COHORT_API size_t cohort_detok_flush(struct cohort_detok *d, char out[4]);
 
 /* ---- Batch ---------------------------------------------------------------- */

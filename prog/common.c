@@ -130,7 +130,8 @@ void ignore_write_signals(void)
 
 void catch_signals(void)
 {
-	struct sigaction sa = {.sa_handler = on_signal};
+	/* A write to a slow reader goes on after the first signal: what was generated comes out whole. */
+	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);

@@ -263,7 +263,8 @@ static inline void expect_n(struct vocab *v, const char *text, size_t n, unsigne
 #define EXPECT_NONE(v, text, flags) \
 	expect_n(v, text, sizeof(text) - 1, flags, (const char *const[]){NULL})
 
-static inline char *decode(const struct tok *t, const cohort_token *ids, size_t n_ids, bool special, bool at_start, size_t *n)
+static inline char *decode(const struct tok *t, const cohort_token *ids, size_t n_ids, bool special, bool at_start,
+		size_t *n)
 {
 	struct cohort_detok d = {.special = special, .at_start = at_start};
 	char *out = NULL, tail[4];

@@ -79,10 +79,10 @@ size_t kern_act_bytes(enum quant_act kind, size_t k)
 	return k * sizeof(float);
 }
 
-/* Four rows as floats is the most any level asks for. */
+/* One row as floats is the most any level asks for. */
 size_t kern_mm_scratch_bytes(size_t k)
 {
-	return 4 * kern_pad8(k) * sizeof(float);
+	return kern_pad8(k) * sizeof(float);
 }
 
 /* Per query head: scores of one block, the accumulator, and two running numbers, padded to a line. */

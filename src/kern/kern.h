@@ -1,8 +1,8 @@
 /* The kernel table: arithmetic on rows of numbers, one table per instruction-set level.
  *
  * docs/numerics.md gives every operation's order and rounding. The reference level (kern_ref.c) is that page in plain
- * C; every other level gives the same bits. All pointers may be unaligned unless said otherwise. Kernels never fail,
- * never allocate and know nothing of threads: the caller hands out ranges of rows. */
+ * C; every other level gives the same bits. Pointers are aligned as their types need and no more, unless said
+ * otherwise. Kernels never fail, never allocate and know nothing of threads: the caller hands out ranges of rows. */
 #ifndef KERN_KERN_H
 #define KERN_KERN_H
 

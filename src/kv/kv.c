@@ -185,7 +185,7 @@ static enum cohort_status place(struct kv *kv, const struct kv_row *rows, size_t
 	if (!have || kv->ref[cur] != r->n_seq) {
 		if (kv->n_free == 0 || index >= kv->n_blocks)
 			return err_rule(err, COHORT_NO_ROOM, "kv-room", (int64_t)n, lead, (int64_t)n, 0,
-					"no room in the KV cache for row %zu (sequence %d, position %d): all %zu blocks "
+					"no room in the cache for row %zu (sequence %d, position %d): all %zu blocks "
 					"of %zu positions are in use; the first %zu rows would fit",
 					n, lead, r->pos, kv->n_blocks, kv->size, n);
 		block = kv->free[--kv->n_free];
@@ -322,7 +322,7 @@ enum cohort_status kv_seq_rm(struct kv *kv, cohort_seq seq, cohort_pos p0, cohor
 		return COHORT_OK;
 	if (p0 > s->min && p1 <= s->max)
 		return err_rule(err, COHORT_E_ARG, "rm-middle", -1, seq, s->max + 1, p1,
-				"removing %d to %d of sequence %d would leave cells on both sides (it holds %d to %d)",
+				"removing positions %d to %d of sequence %d would leave cells on both sides (%d to %d)",
 				p0, p1 - 1, seq, s->min, s->max);
 
 	struct seq left = {s->min, s->max};

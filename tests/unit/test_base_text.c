@@ -95,7 +95,8 @@ static void utf8_any_bytes(void **state)
 static void utf8_named_cases(void **state)
 {
 	static const char *const bad[] = {
-		"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf", /* overlong */
+		"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", /* overlong */
+		"\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf",             /* overlong */
 		"\xed\xa0\x80", "\xed\xbf\xbf",                         /* surrogates */
 		"\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xfe", /* above U+10FFFF */
 		"\x80", "\xbf", "\xc2\x41", "\xe2\x82\x41",             /* out of place */
@@ -113,7 +114,8 @@ static void utf8_named_cases(void **state)
 	assert_int_equal(utf8_valid_prefix("ab\xff" "cd", 5), 2);
 }
 
-/* The proper beginnings of valid characters, as bits: one byte in the lowest 2^8, two in the next 2^16, three in 2^24. */
+/* The proper beginnings of valid characters, as bits: of one byte in the lowest 2^8, of two in the next 2^16, of three
+ * in the last 2^24. */
 enum { TWO = 1 << 8, THREE = TWO + (1 << 16), ALL = THREE + (1 << 24) };
 
 static void mark(uint8_t *set, size_t i)
@@ -144,7 +146,11 @@ static void utf8_tails(void **state)
 	}
 	for (size_t v = 0; v < 1 << 24; v++) {
 		const char s[4] = {'a', (char)(v >> 16), (char)(v >> 8), (char)v};
-		size_t want = marked(begins, THREE + v) ? 3 : marked(begins, TWO + (v & 0xffff)) ? 2 : marked(begins, v & 0xff);
+		size_t want = marked(begins, v & 0xff);
+		if (marked(begins, TWO + (v & 0xffff)))
+			want = 2;
+		if (marked(begins, THREE + v))
+			want = 3;
 		if (utf8_unfinished_tail(s, 4) != want || utf8_unfinished_tail(s + 1, 3) != want)
 			fail_msg("%06zx", v);
 		if (v < 1 << 16 && utf8_unfinished_tail(s + 2, 2) != want)

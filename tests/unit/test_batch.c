@@ -206,11 +206,12 @@ static void given_rows(void **state)
 	struct cohort_batch b = new_batch(8, 2);
 	(void)state;
 
-	add2(&b, 5, 0, 1);                                                                               /* 0: both */
-	assert_int_equal(cohort_batch_add(&b, 7, 6, (cohort_seq[]){1}, 1, true, NULL), COHORT_OK);       /* 1: sets shrink */
-	add(&b, 9, 5, 2);                                                                                /* 2: alone */
-	assert_int_equal(cohort_batch_add(&b, 8, 6, (cohort_seq[]){0}, 1, true, NULL), COHORT_OK);       /* 3 */
-	add2(&b, 0, 6, 3);                                                                               /* 4: two empty */
+	/* Two together, which part; one alone; two empty ones. */
+	add2(&b, 5, 0, 1);
+	assert_int_equal(cohort_batch_add(&b, 7, 6, (cohort_seq[]){1}, 1, true, NULL), COHORT_OK);
+	add(&b, 9, 5, 2);
+	assert_int_equal(cohort_batch_add(&b, 8, 6, (cohort_seq[]){0}, 1, true, NULL), COHORT_OK);
+	add2(&b, 0, 6, 3);
 	assert_int_equal(batch_check(&c, &b, &limits, &mem, NULL), COHORT_OK);
 	assert_int_equal(c.n_rows, 5);
 	assert_int_equal(c.n_outputs, 2);
@@ -240,8 +241,8 @@ static void refuse(struct cohort_batch *b, enum cohort_status status, const char
 	if (st != status || !err.rule || strcmp(err.rule, rule) || err.row != row || err.seq != seq ||
 			err.expected != expected || err.got != got)
 		fail_msg("wanted %s: status %d, rule %s, row %d, sequence %d, expected %d, got %d: %s", rule, (int)st,
-				err.rule ? err.rule : "none", (int)err.row, (int)err.seq, (int)err.expected, (int)err.got,
-				err.text);
+				err.rule ? err.rule : "none", (int)err.row, (int)err.seq, (int)err.expected,
+				(int)err.got, err.text);
 	assert_int_equal(err.status, status);
 	assert_true(strlen(err.text) > 0);
 	assert_int_equal(c.n_rows, 0);

@@ -299,7 +299,8 @@ static void test_format(void **state)
 	formats_to(&v, 3, "[1, -2, 3]");
 	v = (struct cohort_gguf_value){.type = COHORT_GGUF_ARRAY, .elem_type = COHORT_GGUF_U8};
 	formats_to(&v, 0, "[]");
-	v = (struct cohort_gguf_value){.type = COHORT_GGUF_STRING, .str = "\"\\\t\r\n\x1b\x7f\xc3\xa9\xc3", .n_str = 10};
+	v = (struct cohort_gguf_value){.type = COHORT_GGUF_STRING, .n_str = 10};
+	v.str = "\"\\\t\r\n\x1b\x7f\xc3\xa9\xc3";
 	formats_to(&v, 0, "\"\\\"\\\\\\t\\r\\n\\x1b\\x7f\xc3\xa9\\xc3\"");
 	v = (struct cohort_gguf_value){.type = COHORT_GGUF_F32, .f = 0.1f};
 	formats_to(&v, 0, "0.1");
@@ -313,9 +314,12 @@ static void test_format(void **state)
 /* Whatever the room, the text is cut between units, and nothing is written behind the room. */
 static void test_format_cut(void **state)
 {
-	static const char *const units[] = {"\"", "a", "\xc3\xa9", "\\n", "\\x1b", "\\\"", "\xf0\x9f\xa6\x99", "b", "\""};
-	const struct cohort_gguf_value s = {.type = COHORT_GGUF_STRING, .str = "a\xc3\xa9\n\x1b\"\xf0\x9f\xa6\x99" "b",
-			.n_str = 11};
+	static const char *const units[] = {
+		"\"", "a", "\xc3\xa9", "\\n", "\\x1b", "\\\"", "\xf0\x9f\xa6\x99", "b", "\"",
+	};
+	const struct cohort_gguf_value s = {
+		.type = COHORT_GGUF_STRING, .str = "a\xc3\xa9\n\x1b\"\xf0\x9f\xa6\x99" "b", .n_str = 11,
+	};
 	char whole[64] = "", buf[72];
 	(void)state;
 

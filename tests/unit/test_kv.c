@@ -176,8 +176,12 @@ static void diverging_in_a_batch(void **state)
 /* A set that shrinks twice within a batch: the second block of its own needs the first rows, too. */
 static void diverging_twice_in_a_batch(void **state)
 {
-	const struct kv_row rows[] = {row(0, 0, 4), row(1, 0, 2), row(2, 0, 1), row(2, 1, 1), row(1, 2, 1), row(1, 3, 1)};
-	const struct kv_row more[] = {row(5, 4, 4), row(6, 4, 3), row(7, 4, 2), row(8, 4, 1), row(8, 5, 1), row(7, 6, 1)};
+	const struct kv_row rows[] = {
+		row(0, 0, 4), row(1, 0, 2), row(2, 0, 1), row(2, 1, 1), row(1, 2, 1), row(1, 3, 1),
+	};
+	const struct kv_row more[] = {
+		row(5, 4, 4), row(6, 4, 3), row(7, 4, 2), row(8, 4, 1), row(8, 5, 1), row(7, 6, 1),
+	};
 	struct world w;
 	(void)state;
 
@@ -247,8 +251,10 @@ static void rollback_restores(void **state)
 {
 	const struct kv_row in_place[] = {row(6, 0, 1)}, own_copy[] = {row(3, 1, 1), row(4, 1, 1)};
 	const struct kv_row fresh[] = {row(0, 5, 3), row(1, 5, 3)};
-	const struct kv_row mixed[] = {row(6, 0, 1), row(7, 0, 1), row(8, 0, 1), row(0, 5, 2), row(3, 1, 1), row(1, 5, 1),
-			row(1, 6, 1), row(4, 1, 1), row(3, 2, 1)};
+	const struct kv_row mixed[] = {
+		row(6, 0, 1), row(7, 0, 1), row(8, 0, 1), row(0, 5, 2), row(3, 1, 1), row(1, 5, 1),
+		row(1, 6, 1), row(4, 1, 1), row(3, 2, 1),
+	};
 	struct world w;
 	(void)state;
 

@@ -16,8 +16,8 @@ static uint32_t below(struct rng *r, size_t n)
 	return rng_u32(r) % (uint32_t)n;
 }
 
-/* Rows as the batch checks let them through: the sequences of a row either hold the same cells and had no row yet in this
- * batch, or had the same last row. */
+/* Rows as the batch checks let them through: the sequences of a row either hold the same cells and had no row yet in
+ * this batch, or had the same last row. */
 static void random_batch(struct batch *b, const struct world *w, struct rng *r)
 {
 	int last[SEQS_MAX];
@@ -65,7 +65,8 @@ static void check_no_room(struct world *w, const struct batch *b, const struct c
 static void random_rm(struct world *w, struct rng *r)
 {
 	size_t s = below(r, w->n_seq);
-	cohort_pos len = w->max[s] + 1, a = (cohort_pos)below(r, (size_t)len + 2), z = (cohort_pos)below(r, (size_t)len + 2);
+	size_t len = (size_t)(w->max[s] + 1);
+	cohort_pos a = (cohort_pos)below(r, len + 2), z = (cohort_pos)below(r, len + 2);
 	uint32_t kind = below(r, 8);
 	struct cohort_err err;
 
@@ -161,7 +162,8 @@ static void random_operations(void **state)
 		world_release(&w);
 	}
 	/* Everything happened often enough to count. */
-	assert_true(c.n_decode > 5000 && c.n_no_room > 500 && c.n_copies > 500 && c.n_extra > 500 && c.n_coupled > 5000);
+	assert_true(c.n_decode > 5000 && c.n_coupled > 5000);
+	assert_true(c.n_no_room > 500 && c.n_copies > 500 && c.n_extra > 500);
 }
 
 /* The comparison sees what it is there for. */

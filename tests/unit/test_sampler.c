@@ -330,9 +330,15 @@ static void plain_logits(float *logits, uint32_t n)
 /* A text a user got for a seed must not change. */
 static void known_answer(void **state)
 {
-	static const cohort_token want_default[16] = {385, 199, 317, 288, 207, 76, 377, 84, 29, 110, 76, 364, 296, 220, 165, 55};
-	static const cohort_token want_mass[16] = {71, 254, 231, 55, 291, 8, 377, 19, 388, 165, 385, 296, 181, 385, 186, 343};
-	static const cohort_token want_all[16] = {288, 66, 373, 37, 325, 176, 3, 380, 362, 97, 181, 197, 309, 182, 152, 55};
+	static const cohort_token want_default[16] = {
+		385, 199, 317, 288, 207, 76, 377, 84, 29, 110, 76, 364, 296, 220, 165, 55,
+	};
+	static const cohort_token want_mass[16] = {
+		71, 254, 231, 55, 291, 8, 377, 19, 388, 165, 385, 296, 181, 385, 186, 343,
+	};
+	static const cohort_token want_all[16] = {
+		288, 66, 373, 37, 325, 176, 3, 380, 362, 97, 181, 197, 309, 182, 152, 55,
+	};
 	static const cohort_token *const want[] = {want_default, want_mass, want_all};
 	float logits[400];
 	(void)state;

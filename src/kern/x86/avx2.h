@@ -1,5 +1,5 @@
-/* Shared by the files of the AVX2 level. Every function carries the target attribute, so that no file needs -m flags and
- * nothing of this level leaks into code that an older CPU runs. */
+/* Shared by the files of the AVX2 level. Every function carries the target attribute, so that no file needs -m flags
+ * and nothing of this level leaks into code that an older CPU runs. */
 #ifndef KERN_X86_AVX2_H
 #define KERN_X86_AVX2_H
 
@@ -7,9 +7,18 @@
 #include "kern/kern_math.h"
 
 #include <immintrin.h>
+#include <string.h>
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
 #define AVX2_INLINE AVX2 __attribute__((always_inline)) static inline
+
+/* Small loops over registers must vanish, or the arrays stay in memory. clang takes a count above the loop's own as a
+ * partial unroll, so each compiler is asked in its own words. */
+#if defined(__clang__)
+#define AVX2_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define AVX2_UNROLL _Pragma("GCC unroll 8")
+#endif
 
 /* Each fills in its part of the table. */
 void kern_avx2_init_rows(struct kern *k);
@@ -32,6 +41,42 @@ AVX2_INLINE __m256i avx2_mask(long n)
 	return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n > 8 ? 8 : n < 0 ? 0 : n)),
 			_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
+
+/* Four bytes in every lane. */
+AVX2_INLINE __m256i avx2_bcast4(const void *p)
+{
+	int32_t v;
+	memcpy(&v, p, sizeof v);
+	return _mm256_set1_epi32(v);
+}
+
+/* Eight outputs of column col from row on; rows past the end are not stored. */
+AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col, __m256 v)
+{
+	float *out = m->out + col * m->out_ld + row;
+	if (row + 8 <= m->n_rows)
+		_mm256_storeu_ps(out, v);
+	else
+		_mm256_maskstore_ps(out, avx2_mask((long)(m->n_rows - row)), v);
+}
+
+/* mm_FMT from tile_FMT: columns in fours, then one tile of what is left, so that every weight byte is unpacked once per
+ * four columns and read again from L1 only. */
+#define AVX2_MM(fmt)                                                                     \
+	AVX2 static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)     \
+	{                                                                                \
+		for (size_t r = row0; r < row1; r += 8) {                                \
+			size_t c = 0;                                                    \
+			for (; c + 4 <= m->n_cols; c += 4)                               \
+				tile_##fmt(m, r, c, 4);                                  \
+			switch (m->n_cols - c) {                                         \
+			case 3: tile_##fmt(m, r, c, 3); break;                           \
+			case 2: tile_##fmt(m, r, c, 2); break;                           \
+			case 1: tile_##fmt(m, r, c, 1); break;                           \
+			default: break;                                                  \
+			}                                                                \
+		}                                                                        \
+	}
 
 /* kern_exp in eight lanes. */
 AVX2_INLINE __m256 avx2_exp(__m256 x)

@@ -1,12 +1,14 @@
-/* AVX2: the cache and attention. In a block, K has positions in its lanes and V has dimensions, so neither product needs a horizontal
- * sum. The query heads of a KV head go together, so that each cell is widened once per four heads. */
+/* AVX2: the cache and attention. In a block, K has positions in its lanes and V has dimensions, so neither product
+ * needs a horizontal sum. The query heads of a KV head go together, so that each cell is widened once per four heads.
+ */
 #include "kern/x86/avx2.h"
 
 #include <string.h>
 
 enum { B = KERN_KV_BLOCK };
 
-AVX2 static void kv_put_f16(const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
+AVX2 static void kv_put_f16(
+		const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
 {
 	uint16_t *ka = k_area, *va = (uint16_t *)v_area + slot * kern_pad8(head_v);
 	size_t i = 0;
@@ -32,14 +34,15 @@ AVX2_INLINE __m256 load_kv(const void *area, size_t i, const enum kern_kv type)
 }
 
 /* Scores of nh heads for 16 positions from p: one chain over the head's dimensions per position. */
-AVX2_INLINE void scores(const float *q, size_t head_k, const void *k, size_t p, const int nh, const enum kern_kv type, float *out)
+AVX2_INLINE void scores(const float *q, size_t head_k, const void *k, size_t p, const int nh, const enum kern_kv type,
+		float *out)
 {
 	__m256 s[4][2];
 	for (int h = 0; h < nh; h++)
 		s[h][0] = s[h][1] = _mm256_setzero_ps();
 	for (size_t i = 0; i < head_k; i++) {
 		__m256 k0 = load_kv(k, i * B + p, type), k1 = load_kv(k, i * B + p + 8, type);
-#pragma GCC unroll 4
+		AVX2_UNROLL
 		for (int h = 0; h < nh; h++) {
 			__m256 x = _mm256_set1_ps(q[(size_t)h * head_k + i]);
 			s[h][0] = _mm256_fmadd_ps(x, k0, s[h][0]);
@@ -64,7 +67,8 @@ AVX2_INLINE float soften(float *s, size_t lo, size_t hi, float *top, float *sum)
 {
 	__m256 v[4], in[4], m = _mm256_set1_ps(*top), lane = _mm256_setzero_ps();
 	for (int i = 0; i < 4; i++) {
-		in[i] = _mm256_castsi256_ps(_mm256_andnot_si256(avx2_mask((long)lo - 8 * i), avx2_mask((long)hi - 8 * i)));
+		in[i] = _mm256_castsi256_ps(
+				_mm256_andnot_si256(avx2_mask((long)lo - 8 * i), avx2_mask((long)hi - 8 * i)));
 		v[i] = _mm256_loadu_ps(s + 8 * i);
 		m = _mm256_max_ps(_mm256_blendv_ps(m, v[i], in[i]), m); /* a > b ? a : b: NaN is passed over */
 	}
@@ -81,22 +85,23 @@ AVX2_INLINE float soften(float *s, size_t lo, size_t hi, float *top, float *sum)
 }
 
 /* acc += p V for nh heads and 8 nd dimensions from d, positions in order. */
-AVX2_INLINE void mix(float *acc, size_t ld, const float *p, const float *c, const void *v, size_t d, size_t lo, size_t hi,
-		const int nh, const int nd, const enum kern_kv type)
+AVX2_INLINE void mix(float *acc, size_t ld, const float *p, const float *c, const void *v, size_t d, size_t lo,
+		size_t hi, const int nh, const int nd, const enum kern_kv type)
 {
 	__m256 o[4][2];
 	for (int h = 0; h < nh; h++)
 		for (int e = 0; e < nd; e++)
-			o[h][e] = _mm256_mul_ps(_mm256_loadu_ps(acc + (size_t)h * ld + d + 8 * (size_t)e), _mm256_set1_ps(c[h]));
+			o[h][e] = _mm256_mul_ps(_mm256_loadu_ps(acc + (size_t)h * ld + d + 8 * (size_t)e),
+					_mm256_set1_ps(c[h]));
 	for (size_t j = lo; j < hi; j++) {
 		__m256 x[2];
-#pragma GCC unroll 2
+		AVX2_UNROLL
 		for (int e = 0; e < nd; e++)
 			x[e] = load_kv(v, j * ld + d + 8 * (size_t)e, type);
-#pragma GCC unroll 4
+		AVX2_UNROLL
 		for (int h = 0; h < nh; h++) {
 			__m256 w = _mm256_set1_ps(p[h * B + (int)j]);
-#pragma GCC unroll 2
+			AVX2_UNROLL
 			for (int e = 0; e < nd; e++)
 				o[h][e] = _mm256_fmadd_ps(w, x[e], o[h][e]);
 		}

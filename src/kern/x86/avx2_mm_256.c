@@ -1,5 +1,5 @@
-/* AVX2: products with weights in blocks of 256 (Q4_K, Q6_K), eight rows interleaved as in avx2_mm_32.c. The scales multiply in
- * integers, so the conversion to float happens once per 256.
+/* AVX2: products with weights in blocks of 256 (Q4_K, Q6_K), eight rows interleaved as in avx2_mm_32.c. The scales
+ * multiply in integers, so the conversion to float happens once per 256.
  *
  * Invariants
  *  1. int16 sums: eight nibble pairs 30,480 (Q4_K); two pairs of 6-bit values 2 * 2 * 63 * 127 = 32,004 (Q6_K).
@@ -26,13 +26,17 @@ struct q6_kx8 {
 _Static_assert(sizeof(struct q4_kx8) == 8 * 148, "4 bytes a block more than in the file: unpacked scales");
 _Static_assert(sizeof(struct q6_kx8) == 8 * 210, "same size as in the file");
 
-enum { ACT_QS = offsetof(struct kern_act_q8_256, qs) };
-
-AVX2_INLINE __m256i bcast4(const void *p)
+/* Block of column c, where `act` is the block of column 0. */
+AVX2_INLINE const struct kern_act_q8_256 *act_block(const uint8_t *act, int c, size_t step)
 {
-	int32_t v;
-	memcpy(&v, p, sizeof v);
-	return _mm256_set1_epi32(v);
+	return (const void *)(act + (size_t)c * step);
+}
+
+/* Two registers of weights against eight bytes: fits int16 for values up to 6 bits. */
+AVX2_INLINE __m256i two(__m256i v0, __m256i v1, const int8_t *p)
+{
+	return _mm256_add_epi16(
+			_mm256_maddubs_epi16(v0, avx2_bcast4(p)), _mm256_maddubs_epi16(v1, avx2_bcast4(p + 4)));
 }
 
 AVX2_INLINE __m256i load(const void *p)
@@ -40,36 +44,25 @@ AVX2_INLINE __m256i load(const void *p)
 	return _mm256_loadu_si256(p);
 }
 
-AVX2_INLINE void store_8(const struct kern_mm *m, size_t row, size_t col, __m256 v)
-{
-	float *out = m->out + col * m->out_ld + row;
-	if (row + 8 <= m->n_rows)
-		_mm256_storeu_ps(out, v);
-	else
-		_mm256_maskstore_ps(out, avx2_mask((long)(m->n_rows - row)), v);
-}
-
-/* Sub-block j of Q4_K: the low or the high nibbles of eight registers against n columns' bytes at p. */
-AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *p, size_t step, int j, const bool high, __m256i *sum, const int n)
+/* Sub-block j of Q4_K: the low or the high nibbles of eight registers against n columns. */
+AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *act, size_t step, int j, const bool high,
+		__m256i *sum, const int n)
 {
 	const __m256i low = _mm256_set1_epi8(15);
 	const uint8_t *q = w->qs[8 * (j / 2)];
 	__m256i v[8];
-#pragma GCC unroll 8
+
+	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
 		v[i] = _mm256_and_si256(high ? _mm256_srli_epi16(load(q + 32 * i), 4) : load(q + 32 * i), low);
 	__m256i sc = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)w->scales[j]));
 	sc = _mm256_or_si256(sc, _mm256_slli_epi32(sc, 16));
-#pragma GCC unroll 4
-	for (int c = 0; c < n; c++, p += step) {
-		__m256i s = _mm256_maddubs_epi16(v[0], bcast4(p)), t = _mm256_maddubs_epi16(v[1], bcast4(p + 4));
-		s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[2], bcast4(p + 8)));
-		t = _mm256_add_epi16(t, _mm256_maddubs_epi16(v[3], bcast4(p + 12)));
-		s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[4], bcast4(p + 16)));
-		t = _mm256_add_epi16(t, _mm256_maddubs_epi16(v[5], bcast4(p + 20)));
-		s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[6], bcast4(p + 24)));
-		t = _mm256_add_epi16(t, _mm256_maddubs_epi16(v[7], bcast4(p + 28)));
-		sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(_mm256_add_epi16(s, t), sc));
+	AVX2_UNROLL
+	for (int c = 0; c < n; c++) {
+		const int8_t *p = act_block(act, c, step)->qs + 32 * j;
+		__m256i s = _mm256_add_epi16(two(v[0], v[1], p), two(v[2], v[3], p + 8));
+		s = _mm256_add_epi16(s, _mm256_add_epi16(two(v[4], v[5], p + 16), two(v[6], v[7], p + 24)));
+		sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, sc));
 	}
 }
 
@@ -87,26 +80,26 @@ AVX2_INLINE void tile_q4_k(const struct kern_mm *m, size_t row, size_t col, cons
 		for (int c = 0; c < n; c++)
 			sum[c] = msum[c] = _mm256_setzero_si256();
 		for (int j = 0; j < 8; j += 2) {
-			sub_q4_k(w, act + ACT_QS + 32 * j, step, j, false, sum, n);
-			sub_q4_k(w, act + ACT_QS + 32 * j + 32, step, j + 1, true, sum, n);
+			sub_q4_k(w, act, step, j, false, sum, n);
+			sub_q4_k(w, act, step, j + 1, true, sum, n);
 		}
 		for (int j = 0; j < 4; j++) {
 			__m256i mn = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->mins[j]));
 			for (int c = 0; c < n; c++) {
-				const struct kern_act_q8_256 *x = (const void *)(act + (size_t)c * step);
-				msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mn, bcast4(&x->s32[2 * j])));
+				const int16_t *s = &act_block(act, c, step)->s32[2 * j];
+				msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mn, avx2_bcast4(s)));
 			}
 		}
 		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 		__m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
 		for (int c = 0; c < n; c++) {
-			__m256 da = _mm256_set1_ps(((const struct kern_act_q8_256 *)(const void *)(act + (size_t)c * step))->d);
+			__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
 			acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 			acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
 		}
 	}
 	for (int c = 0; c < n; c++)
-		store_8(m, row, col + (size_t)c, acc[c]);
+		avx2_store_rows(m, row, col + (size_t)c, acc[c]);
 }
 
 /* Registers r = 0..7 of group g (0..3) of half h: elements 128 h + 32 g + 4 r. */
@@ -124,15 +117,46 @@ AVX2_INLINE __m256i q6_k_reg(const struct q6_kx8 *w, int h, const int g, int r)
 	return _mm256_or_si256(l, _mm256_and_si256(hi, two));
 }
 
+/* Group g of half h of Q6_K, two sub-blocks of 16, against n columns. One sub-block at a time: four registers of
+ * weights and one of scales leave room for the sums. */
+AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t step, int h, const int g, __m256i *sum,
+		const int n)
+{
+	/* One scale of each pair, twice. */
+	const __m256i lanes = _mm256_setr_epi32(
+			0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+	const __m256i first = _mm256_add_epi8(_mm256_set1_epi32(0x01000100), lanes);
+	const __m256i second = _mm256_add_epi8(_mm256_set1_epi32(0x03020302), lanes);
+	__m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[4 * h + g]));
+
+	/* The offset of 32 first: 32 * scale fits int16, 32 * the sum would not. */
+	__m256i sc32 = _mm256_slli_epi16(sc, 5);
+	AVX2_UNROLL
+	for (int c = 0; c < n; c++) {
+		const int16_t *s = &act_block(act, c, step)->s16[8 * h + 2 * g];
+		sum[c] = _mm256_sub_epi32(sum[c], _mm256_madd_epi16(sc32, avx2_bcast4(s)));
+	}
+	AVX2_UNROLL
+	for (int e = 0; e < 2; e++) {
+		__m256i scale = _mm256_shuffle_epi8(sc, e ? second : first), v[4];
+		AVX2_UNROLL
+		for (int r = 0; r < 4; r++)
+			v[r] = q6_k_reg(w, h, g, 4 * e + r);
+		AVX2_UNROLL
+		for (int c = 0; c < n; c++) {
+			const int8_t *p = act_block(act, c, step)->qs + 128 * h + 32 * g + 16 * e;
+			__m256i t = _mm256_madd_epi16(two(v[0], v[1], p), scale);
+			t = _mm256_add_epi32(t, _mm256_madd_epi16(two(v[2], v[3], p + 8), scale));
+			sum[c] = _mm256_add_epi32(sum[c], t);
+		}
+	}
+}
+
 AVX2_INLINE void tile_q6_k(const struct kern_mm *m, size_t row, size_t col, const int n)
 {
 	const size_t nb = m->k / 256, step = m->act_bytes;
 	const struct q6_kx8 *w = (const struct q6_kx8 *)m->w + row / 8 * nb;
 	const uint8_t *act = (const uint8_t *)m->act + col * step;
-	/* One scale of each pair, twice. */
-	const __m256i first = _mm256_set1_epi32(0x01000100), second = _mm256_set1_epi32(0x03020302);
-	const __m256i lanes = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
-	const __m256i dup0 = _mm256_add_epi8(first, lanes), dup1 = _mm256_add_epi8(second, lanes);
 	__m256 acc[4];
 
 	for (int c = 0; c < n; c++)
@@ -142,59 +166,22 @@ AVX2_INLINE void tile_q6_k(const struct kern_mm *m, size_t row, size_t col, cons
 		for (int c = 0; c < n; c++)
 			sum[c] = _mm256_setzero_si256();
 		for (int h = 0; h < 2; h++) {
-#pragma GCC unroll 4
-			for (int g = 0; g < 4; g++) {
-				__m256i v[8];
-#pragma GCC unroll 8
-				for (int r = 0; r < 8; r++)
-					v[r] = q6_k_reg(w, h, g, r);
-				__m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[4 * h + g]));
-				__m256i sc0 = _mm256_shuffle_epi8(sc, dup0), sc1 = _mm256_shuffle_epi8(sc, dup1);
-				__m256i sc32 = _mm256_slli_epi16(sc, 5);
-#pragma GCC unroll 4
-				for (int c = 0; c < n; c++) {
-					const struct kern_act_q8_256 *x = (const void *)(act + (size_t)c * step);
-					const int8_t *p = x->qs + 128 * h + 32 * g;
-					__m256i s0 = _mm256_add_epi16(_mm256_maddubs_epi16(v[0], bcast4(p)), _mm256_maddubs_epi16(v[1], bcast4(p + 4)));
-					__m256i s1 = _mm256_add_epi16(_mm256_maddubs_epi16(v[2], bcast4(p + 8)), _mm256_maddubs_epi16(v[3], bcast4(p + 12)));
-					__m256i s2 = _mm256_add_epi16(_mm256_maddubs_epi16(v[4], bcast4(p + 16)), _mm256_maddubs_epi16(v[5], bcast4(p + 20)));
-					__m256i s3 = _mm256_add_epi16(_mm256_maddubs_epi16(v[6], bcast4(p + 24)), _mm256_maddubs_epi16(v[7], bcast4(p + 28)));
-					__m256i t = _mm256_add_epi32(_mm256_madd_epi16(s0, sc0), _mm256_madd_epi16(s1, sc0));
-					t = _mm256_add_epi32(t, _mm256_madd_epi16(s2, sc1));
-					t = _mm256_add_epi32(t, _mm256_madd_epi16(s3, sc1));
-					/* The offset of 32: 32 * scale fits int16, 32 * the sum would not. */
-					t = _mm256_sub_epi32(t, _mm256_madd_epi16(sc32, bcast4(&x->s16[8 * h + 2 * g])));
-					sum[c] = _mm256_add_epi32(sum[c], t);
-				}
-			}
+			AVX2_UNROLL
+			for (int g = 0; g < 4; g++)
+				group_q6_k(w, act, step, h, g, sum, n);
 		}
 		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 		for (int c = 0; c < n; c++) {
-			__m256 da = _mm256_set1_ps(((const struct kern_act_q8_256 *)(const void *)(act + (size_t)c * step))->d);
+			__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
 			acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 		}
 	}
 	for (int c = 0; c < n; c++)
-		store_8(m, row, col + (size_t)c, acc[c]);
+		avx2_store_rows(m, row, col + (size_t)c, acc[c]);
 }
 
-#define MM(fmt)                                                                          \
-	AVX2 static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)     \
-	{                                                                                \
-		for (size_t r = row0; r < row1; r += 8) {                                \
-			size_t c = 0;                                                    \
-			for (; c + 4 <= m->n_cols; c += 4)                               \
-				tile_##fmt(m, r, c, 4);                                  \
-			switch (m->n_cols - c) {                                         \
-			case 3: tile_##fmt(m, r, c, 3); break;                           \
-			case 2: tile_##fmt(m, r, c, 2); break;                           \
-			case 1: tile_##fmt(m, r, c, 1); break;                           \
-			default: break;                                                  \
-			}                                                                \
-		}                                                                        \
-	}
-MM(q4_k)
-MM(q6_k)
+AVX2_MM(q4_k)
+AVX2_MM(q6_k)
 
 static size_t packed_bytes_q4_k(size_t n_rows, size_t k)
 {
@@ -218,7 +205,8 @@ static void pack_q4_k(void *dst, const void *src, size_t n_rows, size_t k, size_
 				o->d[j] = s->d;
 				o->dmin[j] = s->dmin;
 				for (int i = 0; i < 8; i++)
-					quant_k_scale_min(s->scales, i, &o->scales[i][j], &o->mins[i / 2][2 * j + (size_t)(i % 2)]);
+					quant_k_scale_min(s->scales, i, &o->scales[i][j],
+							&o->mins[i / 2][2 * j + (size_t)(i % 2)]);
 				for (int i = 0; i < 32; i++)
 					memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);
 			}

@@ -1,7 +1,9 @@
 /* AVX2: products with F32, F16 and BF16 weights, in the file's own layout.
  *
- * A register is the eight interleaved chains of one output (docs/numerics.md), so rows need no repacking: four rows by up to three
- * columns keep twelve chains busy. For more columns, 16-bit rows are widened once into the scratch area. */
+ * A register is the eight interleaved chains of one output (docs/numerics.md), so rows need no repacking: four rows by
+ * up to three columns keep twelve chains busy. 16-bit weights are widened in registers, once per three columns;
+ * widening four rows to memory first, for more columns, was slower (31 against 51 GMAC/s at 8 columns: the panel fills
+ * L1). */
 #include "kern/x86/avx2.h"
 
 #include <string.h>
@@ -38,13 +40,13 @@ AVX2_INLINE void tile(const struct kern_mm *m, const uint8_t *w, size_t w_bytes,
 			acc[r][c] = _mm256_setzero_ps();
 	for (; i + 8 <= k; i += 8) {
 		__m256 x[3];
-#pragma GCC unroll 3
+		AVX2_UNROLL
 		for (int c = 0; c < nc; c++)
 			x[c] = _mm256_loadu_ps((const float *)(const void *)(act + (size_t)c * step) + i);
-#pragma GCC unroll 4
+		AVX2_UNROLL
 		for (int r = 0; r < nr; r++) {
 			__m256 v = load_w(w + (size_t)r * w_bytes, i, 8, type);
-#pragma GCC unroll 3
+			AVX2_UNROLL
 			for (int c = 0; c < nc; c++)
 				acc[r][c] = _mm256_fmadd_ps(v, x[c], acc[r][c]);
 		}
@@ -54,9 +56,11 @@ AVX2_INLINE void tile(const struct kern_mm *m, const uint8_t *w, size_t w_bytes,
 		for (int r = 0; r < nr; r++) {
 			__m256 v = load_w(w + (size_t)r * w_bytes, i, k - i, type);
 			for (int c = 0; c < nc; c++) {
-				__m256 x = _mm256_maskload_ps((const float *)(const void *)(act + (size_t)c * step) + i, mask);
+				__m256 x = _mm256_maskload_ps(
+						(const float *)(const void *)(act + (size_t)c * step) + i, mask);
 				/* Lanes past the end keep their sum untouched, sign of zero included. */
-				acc[r][c] = _mm256_blendv_ps(acc[r][c], _mm256_fmadd_ps(v, x, acc[r][c]), _mm256_castsi256_ps(mask));
+				acc[r][c] = _mm256_blendv_ps(
+						acc[r][c], _mm256_fmadd_ps(v, x, acc[r][c]), _mm256_castsi256_ps(mask));
 			}
 		}
 	}
@@ -65,7 +69,8 @@ AVX2_INLINE void tile(const struct kern_mm *m, const uint8_t *w, size_t w_bytes,
 			m->out[(col + (size_t)c) * m->out_ld + row + (size_t)r] = avx2_tree8(acc[r][c]);
 }
 
-AVX2_INLINE void columns(const struct kern_mm *m, const uint8_t *w, size_t w_bytes, size_t row, const int nr, const uint32_t type)
+AVX2_INLINE void columns(const struct kern_mm *m, const uint8_t *w, size_t w_bytes, size_t row, const int nr,
+		const uint32_t type)
 {
 	size_t c = 0;
 	for (; c + 3 <= m->n_cols; c += 3)
@@ -76,34 +81,15 @@ AVX2_INLINE void columns(const struct kern_mm *m, const uint8_t *w, size_t w_byt
 		tile(m, w, w_bytes, row, c, nr, 1, type);
 }
 
-AVX2_INLINE void widen(const uint8_t *w, float *out, size_t k, const uint32_t type)
-{
-	for (size_t i = 0; i < k; i += 8)
-		_mm256_storeu_ps(out + i, load_w(w, i, k - i, type));
-}
-
 AVX2_INLINE void mm_float(const struct kern_mm *m, size_t row0, size_t row1, const uint32_t type)
 {
-	const size_t w_bytes = m->k * (type == QUANT_F32 ? 4 : 2), wide = kern_pad8(m->k);
-	float *panel = m->scratch;
+	const size_t w_bytes = m->k * (type == QUANT_F32 ? 4 : 2);
 	size_t r = row0;
 
-	for (; r < row1; r += r + 4 <= row1 ? 4 : 1) {
-		const uint8_t *w = (const uint8_t *)m->w + r * w_bytes;
-		const bool four = r + 4 <= row1;
-		if (type != QUANT_F32 && m->n_cols > 3) {
-			for (size_t j = 0; j < (four ? 4u : 1u); j++)
-				widen(w + j * w_bytes, panel + j * wide, m->k, type);
-			if (four)
-				columns(m, (const uint8_t *)panel, wide * sizeof(float), r, 4, QUANT_F32);
-			else
-				columns(m, (const uint8_t *)panel, wide * sizeof(float), r, 1, QUANT_F32);
-		} else if (four) {
-			columns(m, w, w_bytes, r, 4, type);
-		} else {
-			columns(m, w, w_bytes, r, 1, type);
-		}
-	}
+	for (; r + 4 <= row1; r += 4)
+		columns(m, (const uint8_t *)m->w + r * w_bytes, w_bytes, r, 4, type);
+	for (; r < row1; r++)
+		columns(m, (const uint8_t *)m->w + r * w_bytes, w_bytes, r, 1, type);
 }
 
 AVX2 static void mm_f32(const struct kern_mm *m, size_t row0, size_t row1)

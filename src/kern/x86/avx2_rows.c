@@ -147,8 +147,10 @@ AVX2 static void rope(float *x, size_t n_rot, const float *cosv, const float *si
 			__m256 lo = _mm256_loadu_ps(x + 2 * i), hi = _mm256_loadu_ps(x + 2 * i + 8);
 			/* Even and odd elements, in the lane order 0 1 4 5 2 3 6 7; cos and sin take the same order. */
 			__m256 a = _mm256_shuffle_ps(lo, hi, 0x88), b = _mm256_shuffle_ps(lo, hi, 0xdd);
-			__m256 c = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_loadu_ps(cosv + i)), 0xd8));
-			__m256 s = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_loadu_ps(sinv + i)), 0xd8));
+			__m256 c = _mm256_castpd_ps(
+					_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_loadu_ps(cosv + i)), 0xd8));
+			__m256 s = _mm256_castpd_ps(
+					_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_loadu_ps(sinv + i)), 0xd8));
 			__m256 ra = _mm256_fmsub_ps(a, c, _mm256_mul_ps(b, s));
 			__m256 rb = _mm256_fmadd_ps(a, s, _mm256_mul_ps(b, c));
 			_mm256_storeu_ps(x + 2 * i, _mm256_unpacklo_ps(ra, rb));
@@ -169,7 +171,8 @@ AVX2 static bool all_finite(const float *x, size_t n)
 	size_t i = 0;
 	for (; i + 8 <= n; i += 8)
 		bad = _mm256_or_si256(bad,
-				_mm256_cmpeq_epi32(_mm256_and_si256(_mm256_loadu_si256((const void *)(x + i)), top), top));
+				_mm256_cmpeq_epi32(
+						_mm256_and_si256(_mm256_loadu_si256((const void *)(x + i)), top), top));
 	for (; i < n; i++)
 		if ((kern_bits(x[i]) & 0x7f800000u) == 0x7f800000u)
 			return false;

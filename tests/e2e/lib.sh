@@ -1,0 +1,109 @@
+# What the end-to-end tests share; sourced, POSIX sh. A case is: run a program, test what it did, `verdict NAME`.
+#
+#	run batched -np 0
+#	[ "$rc" = 2 ] && has err 'whole number'
+#	verdict 'no sequences: refused'
+#
+# COHORT_BUILD, COHORT_SOURCE and COHORT_SHARED come from meson. Temporary files live in $tmp and go at the end.
+set -u
+LC_ALL=C
+export LC_ALL
+: "${COHORT_BUILD:?}" "${COHORT_SOURCE:?}"
+shared=${COHORT_SHARED:-$COHORT_SOURCE/../shared}
+model=$COHORT_SOURCE/models/cohort-tiny.gguf
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/cohort-e2e.XXXXXX") || exit 1
+pids= # started in the background; ended with the script
+n_case=0
+n_bad=0
+rc=0
+ran=
+
+# The programs find the built-in model beside the build directory. For a build directory elsewhere, copies stand beside one.
+bin=$COHORT_BUILD
+if [ ! -e "$COHORT_BUILD/../models/cohort-tiny.gguf" ]; then
+	mkdir "$tmp/tree" "$tmp/tree/build"
+	ln -s "$COHORT_SOURCE/models" "$tmp/tree/models"
+	cp "$COHORT_BUILD/batched" "$COHORT_BUILD/cohort" "$tmp/tree/build/" || exit 1
+	bin=$tmp/tree/build
+fi
+
+finish() { # the plan, at the end; the exit code says whether all went well
+	status=$?
+	trap - EXIT
+	for p in $pids; do kill -9 "$p" 2>/dev/null; done
+	rm -rf "$tmp"
+	[ $status = 0 ] || exit $status
+	echo "1..$n_case"
+	[ $n_bad = 0 ]
+	exit
+}
+trap finish EXIT
+trap 'exit 130' INT TERM HUP
+
+# run PROGRAM ARGUMENT...: exit code in $rc, output in $tmp/out and $tmp/err. PROGRAM is batched, cohort or a path.
+run() {
+	ran=$*
+	case $1 in batched | cohort) prog=$bin/$1 ;; *) prog=$1 ;; esac
+	shift
+	rc=0
+	"$prog" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
+}
+
+# has FILE TEXT: the text is in $tmp/FILE. is FILE TEXT: it is all there is, one line.
+has() { grep -qF -e "$2" "$tmp/$1"; }
+matches() { grep -qE -e "$2" "$tmp/$1"; }
+is() { [ "$(cat "$tmp/$1")" = "$2" ]; }
+empty() { [ ! -s "$tmp/$1" ]; }
+same() { cmp -s "$tmp/$1" "$tmp/$2"; }
+keep() { cp "$tmp/$1" "$tmp/$2"; }
+
+# verdict NAME: the case passed if the command before it did.
+verdict() {
+	passed=$?
+	n_case=$((n_case + 1))
+	if [ $passed = 0 ]; then
+		echo "ok $n_case - $1"
+		return
+	fi
+	n_bad=$((n_bad + 1))
+	echo "not ok $n_case - $1"
+	printf '%.300s\n' "# ran: $ran" | head -n 1
+	echo "# exit code: $rc"
+	for f in out err; do
+		[ ! -f "$tmp/$f" ] || head -n 12 "$tmp/$f" | cut -c 1-200 | tr -c '\11\12\40-\176' '?' | sed "s/^/# std$f: /"
+	done
+}
+skip() { # NAME WHY
+	n_case=$((n_case + 1))
+	echo "ok $n_case - $1 # SKIP $2"
+}
+
+# refused CODE TEXT: the last run ended so, wrote nothing to standard output and said TEXT.
+refused() { [ "$rc" = "$1" ] && empty out && has err "$2"; }
+
+# sequences N [PROMPT]: standard output is N numbered sequences, each with an empty line and a text that starts with PROMPT.
+sequences() {
+	PROMPT=${2-} awk -v n="$1" '
+	$0 == "Sequence " k ":" { k++; state = 1; next }
+	/^Sequence [0-9]+:$/ { bad = 1 }
+	state == 1 { if ($0 != "") bad = 1; state = 2; next }
+	state == 2 { if (index($0, ENVIRON["PROMPT"]) != 1) bad = 1; state = 3 }
+	NR == 1 { bad = 1 }
+	{ last = $0 }
+	BEGIN { k = 0 }
+	END { exit bad || k + 0 != n || last != "" }' "$tmp/out"
+}
+
+# sequence I FILE: the text of one sequence of $tmp/FILE.
+sequence() { awk -v i="$1" '/^Sequence [0-9]+:$/ { on = $2 == i ":"; next } on' "$tmp/$2"; }
+
+# until_true SECONDS COMMAND...: polls; false when the time is over.
+until_true() {
+	left=$(($1 * 20))
+	shift
+	until "$@"; do
+		left=$((left - 1))
+		[ $left -gt 0 ] || return 1
+		sleep 0.05
+	done
+}
