@@ -281,7 +281,9 @@ static void print_statistics(const struct run *r)
 	fputc('\n', stderr);
 	for (int64_t i = 0; i < r->c.n_parallel; i++) {
 		const struct sequence *s = &r->seqs[i];
-		const char *why = s->ended ? "ended by the model" : s->n < r->n_predict ? "interrupted" : "length reached";
+		const char *why = s->n < r->n_predict ? "interrupted" : "length reached";
+		if (s->ended)
+			why = "ended by the model";
 		fprintf(stderr, "  Sequence %" PRId64 ": %d tokens, %s\n", i, s->n, why);
 	}
 }

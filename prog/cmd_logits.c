@@ -74,12 +74,14 @@ static int check_ids(const struct cohort_model *m, const cohort_token *ids, size
 
 	cohort_model_info_get(m, &info);
 	if (n > (size_t)info.n_ctx_train) {
-		fprintf(stderr, "%s: %zu tokens are more than the %d the model was trained for\n", prog, n, info.n_ctx_train);
+		fprintf(stderr, "%s: %zu tokens are more than the %d the model was trained for\n", prog, n,
+				info.n_ctx_train);
 		return EXIT_RUN;
 	}
 	for (size_t i = 0; i < n; i++)
 		if (ids[i] < 0 || ids[i] >= info.n_vocab) {
-			fprintf(stderr, "%s: row %zu has token %d; the vocabulary ends at %d\n", prog, i, ids[i], info.n_vocab - 1);
+			fprintf(stderr, "%s: row %zu has token %d; the vocabulary ends at %d\n", prog, i, ids[i],
+					info.n_vocab - 1);
 			return EXIT_RUN;
 		}
 	return 0;

@@ -24,7 +24,7 @@ struct be_rows {
 	const cohort_pos *pos;             /* [n] */
 	const cohort_pos *first;           /* [n]: first position the row's sequence holds */
 	const int32_t *const *tables;      /* [n]: block ids of the row's sequence, by position / block size */
-	const struct be_store *stores;     /* [n_stores] */
+	const struct be_store *stores;     /* [n_stores]; the first n are the rows' own, in order */
 	size_t n_stores;
 };
 
@@ -49,17 +49,20 @@ struct be_ops {
 	/* Announces the rows that the following operations work on. */
 	void (*begin)(struct be *be, const struct be_rows *rows);
 	void (*embed)(struct be *be, struct be_buf *out);
-	/* out = rms norm of x, n rows */
-	void (*norm)(struct be *be, struct be_buf *out, const struct be_buf *x, const struct model_weight *w, size_t n);
+	/* x += add (unless NULL), then out = rms norm of x, n rows. `next` is the matrix out goes to first: a hint that
+	 * lets a backend round the rows for it while it has them. */
+	void (*norm)(struct be *be, struct be_buf *out, struct be_buf *x, const struct be_buf *add,
+			const struct model_weight *w, size_t n, const struct model_weight *next);
 	/* out[i] = x w[i]^T for up to 3 matrices that share x; rows from out_row on */
 	void (*matmul)(struct be *be, struct be_buf *const *out, const struct model_weight *const *w, size_t n_w,
 			const struct be_buf *x, size_t n, size_t out_row);
 	/* Rotates q and k, scales q, stores k and v in the cache. */
-	void (*rope_store)(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer);
+	void (*rope_store)(
+			struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer);
 	void (*attention)(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer);
-	/* gate = silu(gate) * up */
-	void (*glu)(struct be *be, struct be_buf *gate, const struct be_buf *up, size_t n);
-	void (*add)(struct be *be, struct be_buf *x, const struct be_buf *y, size_t n);
+	/* gate = silu(gate) * up; `next` as above */
+	void (*glu)(struct be *be, struct be_buf *gate, const struct be_buf *up, size_t n,
+			const struct model_weight *next);
 	/* out[i] = x[rows[i]]; out may be x when rows rise */
 	void (*gather)(struct be *be, struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n);
 	void (*kv_copy)(struct be *be, int32_t from, int32_t to);

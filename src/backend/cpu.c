@@ -4,6 +4,8 @@
  *  1. Every output number is computed by exactly one thread, whole: the number of threads cannot change a bit.
  *  2. Nothing is allocated after open and buf_open.
  *  3. K and V reach attention only through the cache, rounded to its type, for rows of the same ubatch too.
+ *  4. `rounded` names the buffer whose rows, as they are now, lie rounded in `act`; whoever writes a buffer otherwise
+ *     clears it.
  * The cache is one area of blocks; a block holds, per layer and KV head, K [head_k, 32] and then V [32, head_v padded
  * to 8]. */
 #include "backend/cpu.h"
@@ -32,6 +34,8 @@ struct be {
 	uint8_t *scratch;   /* [n_threads, scratch_bytes] */
 	size_t scratch_bytes;
 	const struct be_rows *rows;
+	const struct be_buf *rounded; /* or NULL */
+	enum quant_act rounded_kind;
 };
 
 static size_t max_size(size_t a, size_t b)
@@ -128,10 +132,10 @@ static const float *cpu_buf_row(struct be *be, const struct be_buf *b, size_t i)
 
 struct row_job {
 	struct be *be;
-	struct be_buf *out;
-	const struct be_buf *x;
+	struct be_buf *out, *x;
+	const struct be_buf *y;
 	const struct model_weight *w;
-	enum quant_act act;
+	enum quant_act act; /* how to round the result; F32: not at all */
 	size_t n, k;
 	void (*run)(const struct row_job *j, size_t row);
 };
@@ -145,10 +149,12 @@ static void row_share(void *arg, size_t i, size_t n)
 		j->run(j, r);
 }
 
-/* A fork costs about as much as 4,096 numbers; below that one thread is faster. */
+/* A fork costs about as much as these many numbers; below that one thread is faster. */
+enum { SERIAL_MAX = 2048 };
+
 static void run_rows(const struct row_job *j)
 {
-	if (j->n * j->k <= 4096)
+	if (j->n * j->k <= SERIAL_MAX)
 		for (size_t r = 0; r < j->n; r++)
 			j->run(j, r);
 	else
@@ -170,6 +176,7 @@ static void rope_row(const struct row_job *j, size_t r)
 static void cpu_begin(struct be *be, const struct be_rows *rows)
 {
 	be->rows = rows;
+	be->rounded = NULL;
 	run_rows(&(struct row_job){.be = be, .n = rows->n, .k = (size_t)be->m->hp.n_rot * 16, .run = rope_row});
 }
 
@@ -188,41 +195,54 @@ static void cpu_embed(struct be *be, struct be_buf *out)
 	run_rows(&(struct row_job){.be = be, .out = out, .w = w, .n = be->rows->n, .k = w->k, .run = embed_row});
 }
 
-static void norm_row(const struct row_job *j, size_t r)
+static void round_row(const struct row_job *j, const float *x, size_t r)
 {
-	j->be->kern->rms_norm(j->x->f + r * j->k, (const float *)j->w->data, j->k, j->be->m->hp.norm_eps,
-			j->out->f + r * j->k);
+	if (j->act != QUANT_ACT_F32)
+		j->be->kern->act[j->act](x, j->k, j->be->act + r * j->be->act_bytes);
 }
 
-static void cpu_norm(struct be *be, struct be_buf *out, const struct be_buf *x, const struct model_weight *w, size_t n)
+/* Runs a job whose result, in buffer b, is rounded as j->act says. */
+static void run_rounding(const struct row_job *j, const struct be_buf *b)
 {
-	run_rows(&(struct row_job){.be = be, .out = out, .x = x, .w = w, .n = n, .k = x->n_cols, .run = norm_row});
+	run_rows(j);
+	j->be->rounded = j->act == QUANT_ACT_F32 ? NULL : b;
+	j->be->rounded_kind = j->act;
+}
+
+static void norm_row(const struct row_job *j, size_t r)
+{
+	const struct kern *kern = j->be->kern;
+	float *x = j->x->f + r * j->k, *out = j->out->f + r * j->k;
+	if (j->y)
+		kern->add(x, j->y->f + r * j->k, j->k);
+	kern->rms_norm(x, (const float *)j->w->data, j->k, j->be->m->hp.norm_eps, out);
+	round_row(j, out, r);
+}
+
+static void cpu_norm(struct be *be, struct be_buf *out, struct be_buf *x, const struct be_buf *add,
+		const struct model_weight *w, size_t n, const struct model_weight *next)
+{
+	run_rounding(&(struct row_job){.be = be, .out = out, .x = x, .y = add, .w = w, .n = n, .k = x->n_cols,
+			.act = quant_format_get(next->type)->act, .run = norm_row}, out);
 }
 
 static void glu_row(const struct row_job *j, size_t r)
 {
 	float *g = j->out->f + r * j->k;
-	j->be->kern->silu_mul(g, j->x->f + r * j->k, j->k, g);
+	j->be->kern->silu_mul(g, j->y->f + r * j->k, j->k, g);
+	round_row(j, g, r);
 }
 
-static void cpu_glu(struct be *be, struct be_buf *gate, const struct be_buf *up, size_t n)
+static void cpu_glu(struct be *be, struct be_buf *gate, const struct be_buf *up, size_t n,
+		const struct model_weight *next)
 {
-	run_rows(&(struct row_job){.be = be, .out = gate, .x = up, .n = n, .k = gate->n_cols, .run = glu_row});
-}
-
-static void add_row(const struct row_job *j, size_t r)
-{
-	j->be->kern->add(j->out->f + r * j->k, j->x->f + r * j->k, j->k);
-}
-
-static void cpu_add(struct be *be, struct be_buf *x, const struct be_buf *y, size_t n)
-{
-	run_rows(&(struct row_job){.be = be, .out = x, .x = y, .n = n, .k = x->n_cols, .run = add_row});
+	run_rounding(&(struct row_job){.be = be, .out = gate, .y = up, .n = n, .k = gate->n_cols,
+			.act = quant_format_get(next->type)->act, .run = glu_row}, gate);
 }
 
 static void cpu_gather(struct be *be, struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n)
 {
-	(void)be;
+	be->rounded = NULL;
 	for (size_t i = 0; i < n; i++)
 		memmove(out->f + i * out->n_cols, x->f + (size_t)rows[i] * x->n_cols, x->n_cols * sizeof *x->f);
 }
@@ -270,7 +290,7 @@ static void mm_share(void *arg, size_t i, size_t n)
 
 static void act_row(const struct row_job *j, size_t r)
 {
-	j->be->kern->act[j->act](j->x->f + r * j->k, j->k, j->be->act + r * j->be->act_bytes);
+	round_row(j, j->y->f + r * j->k, r);
 }
 
 static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct model_weight *const *w, size_t n_w,
@@ -279,6 +299,7 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 	for (size_t done = 0; done < n_w;) {
 		/* Matrices next to each other whose formats round the input alike share the rounding and the fork. */
 		enum quant_act act = quant_format_get(w[done]->type)->act;
+		const bool f32 = act == QUANT_ACT_F32;
 		struct mm_job j = {.be = be};
 		size_t i = done;
 		for (; i < n_w && quant_format_get(w[i]->type)->act == act; i++) {
@@ -286,17 +307,20 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 			j.mat[j.n_w] = bw->mat;
 			j.mm[j.n_w++] = (struct kern_mm){
 				.w = bw->data, .n_rows = w[i]->n_rows, .k = w[i]->k, .n_cols = n,
-				.act = act == QUANT_ACT_F32 ? (const void *)x->f : be->act,
-				.act_bytes = act == QUANT_ACT_F32 ? x->n_cols * sizeof(float) : be->act_bytes,
+				.act = f32 ? (const void *)x->f : be->act,
+				.act_bytes = f32 ? x->n_cols * sizeof(float) : be->act_bytes,
 				.out = out[i]->f + out_row * out[i]->n_cols, .out_ld = out[i]->n_cols,
 			};
 		}
-		if (act != QUANT_ACT_F32)
-			run_rows(&(struct row_job){
-					.be = be, .x = x, .n = n, .k = x->n_cols, .act = act, .run = act_row});
+		if (!f32 && (be->rounded != x || be->rounded_kind != act))
+			run_rounding(&(struct row_job){.be = be, .y = x, .n = n, .k = x->n_cols, .act = act,
+					.run = act_row}, x);
 		pool_run(be->pool, mm_share, &j);
 		done = i;
 	}
+	for (size_t i = 0; i < n_w; i++)
+		if (be->rounded == out[i])
+			be->rounded = NULL;
 }
 
 /* ---- Rotation, cache, attention ---- */
@@ -312,6 +336,19 @@ struct attn_job {
 static size_t head_offset(const struct be *be, size_t layer, size_t head)
 {
 	return (layer * be->m->hp.n_head_kv + head) * be->head_bytes;
+}
+
+static void store(const struct attn_job *j, const struct be_store *st)
+{
+	struct be *be = j->be;
+	const struct model_hparams *h = &be->m->hp;
+	const float *k = j->k->f + (size_t)st->row * j->k->n_cols, *v = j->v->f + (size_t)st->row * j->v->n_cols;
+
+	for (size_t hd = 0; hd < h->n_head_kv; hd++) {
+		uint8_t *area = be->kv + (size_t)st->block * be->block_bytes + head_offset(be, j->layer, hd);
+		be->kern->kv_put[be->kv_type](k + hd * h->head_k, v + hd * h->head_v, h->head_k, h->head_v,
+				(size_t)st->slot, area, area + be->head_bytes_k);
+	}
 }
 
 static void rope_share(void *arg, size_t i, size_t n)
@@ -330,39 +367,21 @@ static void rope_share(void *arg, size_t i, size_t n)
 		for (size_t hd = 0; hd < h->n_head_kv; hd++)
 			be->kern->rope(k + hd * h->head_k, h->n_rot, cosv, sinv, h->rope_halves);
 		be->kern->scale(q, h->attn_scale, j->q->n_cols);
+		store(j, &be->rows->stores[r]);
 	}
 }
 
-static void store_share(void *arg, size_t i, size_t n)
-{
-	const struct attn_job *j = arg;
-	struct be *be = j->be;
-	const struct model_hparams *h = &be->m->hp;
-	size_t from, to;
-
-	pool_share(be->rows->n_stores, 1, i, n, &from, &to);
-	for (size_t s = from; s < to; s++) {
-		const struct be_store *st = &be->rows->stores[s];
-		const float *k = j->k->f + (size_t)st->row * j->k->n_cols,
-			    *v = j->v->f + (size_t)st->row * j->v->n_cols;
-		for (size_t hd = 0; hd < h->n_head_kv; hd++) {
-			uint8_t *area = be->kv + (size_t)st->block * be->block_bytes + head_offset(be, j->layer, hd);
-			be->kern->kv_put[be->kv_type](k + hd * h->head_k, v + hd * h->head_v, h->head_k, h->head_v,
-					(size_t)st->slot, area, area + be->head_bytes_k);
-		}
-	}
-}
-
+/* The first n stores are the rows' own, in order, so that a thread stores the rows it rotated; the few others follow. */
 static void cpu_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer)
 {
 	struct attn_job j = {.be = be, .q = q, .k = k, .v = v, .layer = layer};
-	if (be->rows->n * q->n_cols <= 4096) {
+	be->rounded = NULL;
+	if (be->rows->n * q->n_cols <= SERIAL_MAX)
 		rope_share(&j, 0, 1);
-		store_share(&j, 0, 1);
-	} else {
+	else
 		pool_run(be->pool, rope_share, &j);
-		pool_run(be->pool, store_share, &j);
-	}
+	for (size_t i = be->rows->n; i < be->rows->n_stores; i++)
+		store(&j, &be->rows->stores[i]);
 }
 
 /* Tasks are (row, KV head) pairs, dealt out in turn: neighbouring rows of a prompt cost about the same. */
@@ -390,6 +409,7 @@ static void attn_share(void *arg, size_t i, size_t n)
 static void cpu_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer)
 {
 	struct attn_job j = {.be = be, .q = (struct be_buf *)q, .out = out, .layer = layer};
+	be->rounded = NULL;
 	pool_run(be->pool, attn_share, &j);
 }
 
@@ -413,7 +433,6 @@ const struct be_ops be_cpu = {
 	.rope_store = cpu_rope_store,
 	.attention = cpu_attention,
 	.glu = cpu_glu,
-	.add = cpu_add,
 	.gather = cpu_gather,
 	.kv_copy = cpu_kv_copy,
 	.find_bad = cpu_find_bad,

@@ -1,10 +1,12 @@
 /* Fork-join over a few threads.
  *
- * A run is announced by bumping `generation`; workers spin on it, then yield, then park on a condition variable.
+ * A run is announced by bumping `generation`; workers spin on it, then park on a condition variable. The caller waits for
+ * n_left to reach 0 in the same way. Nobody yields: that would hand a whole time slice to whoever else is running,
+ * while a thread that slept is woken at once.
  * Invariants
  *  1. fn and arg are written before generation is bumped and not changed until n_left is 0 again.
- *  2. A worker that parks raises n_parked before it looks at generation once more (both sequentially consistent), so
- *     either it sees the new generation or the caller sees it parked and wakes it.
+ *  2. Who parks says so (n_parked, caller_parked) before looking once more at what it waits for, and who changes that
+ *     looks afterwards for parked ones; all four sequentially consistent, so no wake-up is lost.
  *  3. A warm run takes no lock and allocates nothing. */
 #include "base/pool.h"
 
@@ -15,9 +17,9 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* About 30 us of pauses: longer than the gap between two steps of a decode, far shorter than a time slice. With more
+/* Some 50 us of pauses: longer than the gap between two steps of a decode, far shorter than a time slice. With more
  * threads than CPUs spinning only keeps the others from working, so it is skipped. */
-enum { N_SPINS = 1500, N_YIELDS = 64 };
+enum { N_SPINS = 2000 };
 
 struct worker {
 	struct pool *pool;
@@ -35,9 +37,10 @@ struct pool {
 	_Alignas(64) atomic_uint generation;
 	_Alignas(64) atomic_size_t n_left;
 	atomic_size_t n_parked;
+	atomic_bool caller_parked;
 	atomic_bool stop;
 	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	pthread_cond_t wake, done;
 };
 
 static void relax(void)
@@ -56,17 +59,38 @@ static void wait_change(struct pool *p, unsigned last)
 			return;
 		relax();
 	}
-	for (int i = 0; i < N_YIELDS; i++) {
-		if (atomic_load_explicit(&p->generation, memory_order_acquire) != last)
-			return;
-		sched_yield();
-	}
 	pthread_mutex_lock(&p->lock);
 	atomic_fetch_add(&p->n_parked, 1);
 	while (atomic_load(&p->generation) == last)
 		pthread_cond_wait(&p->wake, &p->lock);
 	atomic_fetch_sub(&p->n_parked, 1);
 	pthread_mutex_unlock(&p->lock);
+}
+
+/* The caller's wait for the workers. A slow one is most likely not running at all, so it is worth getting out of its
+ * way. */
+static void wait_done(struct pool *p)
+{
+	for (int i = 0; i < p->n_spins; i++) {
+		if (atomic_load_explicit(&p->n_left, memory_order_acquire) == 0)
+			return;
+		relax();
+	}
+	pthread_mutex_lock(&p->lock);
+	atomic_store(&p->caller_parked, true);
+	while (atomic_load(&p->n_left) != 0)
+		pthread_cond_wait(&p->done, &p->lock);
+	atomic_store(&p->caller_parked, false);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void finish(struct pool *p)
+{
+	if (atomic_fetch_sub(&p->n_left, 1) == 1 && atomic_load(&p->caller_parked)) {
+		pthread_mutex_lock(&p->lock);
+		pthread_cond_signal(&p->done);
+		pthread_mutex_unlock(&p->lock);
+	}
 }
 
 static void announce(struct pool *p)
@@ -91,7 +115,7 @@ static void *work(void *arg)
 		if (atomic_load(&p->stop))
 			return NULL;
 		p->fn(p->arg, w->i, p->n);
-		atomic_fetch_sub_explicit(&p->n_left, 1, memory_order_release);
+		finish(p);
 	}
 }
 
@@ -104,6 +128,7 @@ struct pool *pool_open(size_t n_threads)
 	p->n_spins = p->n <= pool_cpu_count() ? N_SPINS : 0;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->wake, NULL);
+	pthread_cond_init(&p->done, NULL);
 	p->workers = mem_zalloc(p->n, sizeof *p->workers);
 	if (!p->workers)
 		goto fail;
@@ -129,6 +154,7 @@ void pool_free(struct pool *p)
 	for (size_t i = 0; i < p->n_started; i++)
 		pthread_join(p->workers[i].thread, NULL);
 	pthread_cond_destroy(&p->wake);
+	pthread_cond_destroy(&p->done);
 	pthread_mutex_destroy(&p->lock);
 	mem_free(p->workers);
 	mem_free_aligned(p);
@@ -150,12 +176,7 @@ void pool_run(struct pool *p, pool_fn *fn, void *arg)
 	atomic_store_explicit(&p->n_left, p->n - 1, memory_order_relaxed);
 	announce(p);
 	fn(arg, 0, p->n);
-	for (int i = 0; atomic_load_explicit(&p->n_left, memory_order_acquire) != 0; i++) {
-		if (i < p->n_spins)
-			relax();
-		else
-			sched_yield();
-	}
+	wait_done(p);
 }
 
 size_t pool_cpu_count(void)

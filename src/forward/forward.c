@@ -46,15 +46,17 @@ static void matmul(struct forward *f, struct be_buf *out, const struct model_wei
 	f->ops->matmul(f->be, &out, &w, 1, x, n, out_row);
 }
 
-/* One layer over n rows; when `outputs` is given (the last layer), only those rows go on after the cache is written. */
-static size_t layer(struct forward *f, size_t l, size_t n, const int32_t *outputs, size_t n_outputs)
+/* One layer over n rows; `add` is what the layer before leaves to be added to x. When `outputs` is given (the last
+ * layer), only those rows go on after the cache is written. Leaves its own last sum in tmp. */
+static size_t layer(struct forward *f, size_t l, size_t n, const struct be_buf *add, const int32_t *outputs,
+		size_t n_outputs)
 {
 	const struct be_ops *o = f->ops;
 	const struct model_layer *w = &f->m->layers[l];
 	struct be_buf *qkv[] = {f->q, f->k, f->v}, *ff[] = {f->gate, f->up};
 	const struct model_weight *wqkv[] = {w->wq, w->wk, w->wv}, *wff[] = {w->gate, w->up};
 
-	o->norm(f->be, f->h, f->x, w->attn_norm, n);
+	o->norm(f->be, f->h, f->x, add, w->attn_norm, n, w->wq);
 	o->matmul(f->be, qkv, wqkv, 3, f->h, n, 0);
 	o->rope_store(f->be, f->q, f->k, f->v, l);
 	if (outputs && n_outputs == 0)
@@ -66,12 +68,10 @@ static size_t layer(struct forward *f, size_t l, size_t n, const int32_t *output
 		n = n_outputs;
 	}
 	matmul(f, f->tmp, w->wo, f->att, n, 0);
-	o->add(f->be, f->x, f->tmp, n);
-	o->norm(f->be, f->h, f->x, w->ffn_norm, n);
+	o->norm(f->be, f->h, f->x, f->tmp, w->ffn_norm, n, w->gate);
 	o->matmul(f->be, ff, wff, 2, f->h, n, 0);
-	o->glu(f->be, f->gate, f->up, n);
+	o->glu(f->be, f->gate, f->up, n, w->down);
 	matmul(f, f->tmp, w->down, f->gate, n, 0);
-	o->add(f->be, f->x, f->tmp, n);
 	return n;
 }
 
@@ -86,10 +86,10 @@ enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, co
 	for (size_t l = 0; l < n_layer; l++) {
 		if (abort && abort(abort_user))
 			return COHORT_ABORTED;
-		n = layer(f, l, n, l + 1 == n_layer ? outputs : NULL, n_outputs);
+		n = layer(f, l, n, l ? f->tmp : NULL, l + 1 == n_layer ? outputs : NULL, n_outputs);
 	}
 	if (n_outputs) {
-		f->ops->norm(f->be, f->h, f->x, f->m->output_norm, n);
+		f->ops->norm(f->be, f->h, f->x, f->tmp, f->m->output_norm, n, f->m->output);
 		matmul(f, f->logits, f->m->output, f->h, n, out_row);
 		*bad = f->ops->find_bad(f->be, f->logits, out_row, n);
 		if (*bad >= 0)

@@ -241,30 +241,30 @@ static size_t draw(struct cohort_sampler *s, size_t n, float top)
 	return n - 1;
 }
 
-/* Index of the largest logit, ties to the lowest; n if one is NaN or +Inf. Eight lanes for the compiler's sake. */
+/* Floats as integers that order the same way; compilers turn loops over them into vector code. */
+static int32_t order_key(float f)
+{
+	int32_t b;
+	memcpy(&b, &f, sizeof b);
+	return b ^ (b >> 31 & 0x7fffffff);
+}
+
+/* Index of the largest logit, ties to the lowest; n if one is NaN or +Inf, which lie outside [-Inf, +Inf) as keys. */
 static size_t find_best(const float *logits, size_t n)
 {
-	float top[8], best;
-	int bad = 0;
-	size_t i = 0;
+	int32_t lo = INT32_MAX, hi = INT32_MIN;
+	float best;
+	size_t i;
 
-	for (size_t j = 0; j < 8; j++)
-		top[j] = -INFINITY;
-	for (; i + 8 <= n; i += 8)
-		for (size_t j = 0; j < 8; j++) {
-			float x = logits[i + j];
-			bad |= !(x < INFINITY);
-			top[j] = x > top[j] ? x : top[j];
-		}
-	for (; i < n; i++) {
-		bad |= !(logits[i] < INFINITY);
-		top[0] = logits[i] > top[0] ? logits[i] : top[0];
+	for (i = 0; i < n; i++) {
+		int32_t k = order_key(logits[i]);
+		lo = k < lo ? k : lo;
+		hi = k > hi ? k : hi;
 	}
-	if (bad)
+	if (lo < order_key(-INFINITY) || hi >= order_key(INFINITY))
 		return n;
-	best = top[0];
-	for (size_t j = 1; j < 8; j++)
-		best = top[j] > best ? top[j] : best;
+	hi ^= hi >> 31 & 0x7fffffff;
+	memcpy(&best, &hi, sizeof best);
 	for (i = 0; logits[i] != best;)
 		i++;
 	return i;

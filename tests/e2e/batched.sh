@@ -1,5 +1,6 @@
 #!/bin/sh
 # batched: options, output, limits, and that the text depends on nothing but prompt, seed and sampling options.
+# shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 # ---- The default run ----

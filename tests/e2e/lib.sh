@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2034
 # What the end-to-end tests share; sourced, POSIX sh. A case is: run a program, test what it did, `verdict NAME`.
 #
 #	run batched -np 0
@@ -34,8 +35,8 @@ finish() { # the plan, at the end; the exit code says whether all went well
 	rm -rf "$tmp"
 	[ $status = 0 ] || exit $status
 	echo "1..$n_case"
-	[ $n_bad = 0 ]
-	exit
+	[ $n_bad = 0 ] || exit 1 # a bare exit in a trap gives the status from before it
+	exit 0
 }
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
@@ -72,6 +73,7 @@ verdict() {
 	for f in out err; do
 		[ ! -f "$tmp/$f" ] || head -n 12 "$tmp/$f" | cut -c 1-200 | tr -c '\11\12\40-\176' '?' | sed "s/^/# std$f: /"
 	done
+	return 0
 }
 skip() { # NAME WHY
 	n_case=$((n_case + 1))
@@ -87,10 +89,10 @@ sequences() {
 	$0 == "Sequence " k ":" { k++; state = 1; next }
 	/^Sequence [0-9]+:$/ { bad = 1 }
 	state == 1 { if ($0 != "") bad = 1; state = 2; next }
-	state == 2 { if (index($0, ENVIRON["PROMPT"]) != 1) bad = 1; state = 3 }
+	state == 2 { if (substr($0, 1, length(prompt)) != prompt) bad = 1; state = 3 }
 	NR == 1 { bad = 1 }
 	{ last = $0 }
-	BEGIN { k = 0 }
+	BEGIN { k = 0; prompt = ENVIRON["PROMPT"] }
 	END { exit bad || k + 0 != n || last != "" }' "$tmp/out"
 }
 

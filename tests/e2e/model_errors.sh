@@ -1,5 +1,6 @@
 #!/bin/sh
 # What goes wrong outside the programs: models that are none, pipes that close, disks that are full.
+# shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 echo '1 911 630 264 493' >"$tmp/ids"
@@ -44,6 +45,7 @@ head -c 100000 "$model" >"$tmp/vocab.gguf"
 bad_model 'a model that ends in its vocabulary' "$tmp/vocab.gguf"
 # The same "random" bytes on every run.
 awk 'BEGIN { srand(7); for (i = 0; i < 4096; i++) printf "%03o\n", int(rand() * 256) }' | sed 's/^/\\/' | tr -d '\n' >"$tmp/octal"
+# shellcheck disable=SC2059
 printf "$(cat "$tmp/octal")" >"$tmp/random.gguf"
 bad_model 'random bytes' "$tmp/random.gguf"
 { head -c 4 "$model" && cat "$tmp/random.gguf"; } >"$tmp/random2.gguf"
