@@ -252,6 +252,9 @@ COHORT_API cohort_pos cohort_seq_pos_min(const struct cohort_context *ctx, cohor
 COHORT_API cohort_pos cohort_seq_pos_max(const struct cohort_context *ctx, cohort_seq seq);
 COHORT_API void cohort_seq_clear(struct cohort_context *ctx); /* empties every sequence */
 
+/* Positions per block of the KV cache: room is given out in whole blocks. */
+COHORT_API int32_t cohort_kv_block_size(void);
+
 struct cohort_usage {
 	int32_t block_size;  /* positions per block */
 	int32_t n_blocks, n_used, n_shared, n_free;
@@ -265,7 +268,7 @@ struct cohort_counters {
 	uint64_t n_prefill_rows, n_decode_rows; /* rows in runs of several of a sequence, and single ones */
 	double prefill_s, decode_s;        /* wall time, shared out by rows when a batch holds both */
 };
-COHORT_API void cohort_counters_get(const struct cohort_context *ctx, struct cohort_counters *c);
+COHORT_API void cohort_counters_get(const struct cohort_context *ctx, struct cohort_counters *counters);
 
 /* ---- Sampling ------------------------------------------------------------------ */
 

@@ -1,4 +1,5 @@
-/* batched: n continuations of one prompt, decoded together. The prompt is computed once; the sequences share its cells. */
+/* batched: n continuations of one prompt, decoded together. The prompt is computed once; the sequences share its
+ * cells. */
 #include "common.h"
 #include "opt.h"
 
@@ -57,19 +58,21 @@ static int tokenize(struct run *r)
 		fprintf(stderr, "%s: out of memory for the prompt\n", prog);
 		return EXIT_RUN;
 	}
-	if (cohort_tokenize(r->model, r->c.prompt, n_bytes, COHORT_TOKENIZE_SPECIAL, r->prompt, room, &r->n_prompt, &err))
+	if (cohort_tokenize(r->model, r->c.prompt, n_bytes, COHORT_TOKENIZE_SPECIAL, r->prompt, room, &r->n_prompt,
+			    &err))
 		return fail(prog, &err);
 	if (r->n_prompt == 0) {
-		fprintf(stderr, "%s: the prompt is empty and the model has no begin token; give some text with -prompt\n", prog);
+		fprintf(stderr, "%s: the prompt is empty and the model has no begin token; give a -prompt\n", prog);
 		return EXIT_USAGE;
 	}
 	return 0;
 }
 
-/* Says what does not fit, before anything is computed. A sequence holds the prompt and all but the last of its tokens. */
+/* Says what does not fit, before anything is computed. A sequence holds the prompt and all but the last of its
+ * tokens. */
 static int limits(struct run *r)
 {
-	const int64_t n_prompt = (int64_t)r->n_prompt, block = 32;
+	const int64_t n_prompt = (int64_t)r->n_prompt, block = cohort_kv_block_size();
 	const int64_t n_blocks = (r->c.n_ctx + block - 1) / block;
 	int64_t n_predict = r->c.n_predict;
 
@@ -82,21 +85,27 @@ static int limits(struct run *r)
 	}
 	if (n_prompt + n_predict - 1 > r->info.n_ctx_train) {
 		n_predict = r->info.n_ctx_train - n_prompt + 1;
-		fprintf(stderr, "%s: the model was trained for %d tokens: sequences end after %" PRId64 " of the %" PRId64 " tokens asked for\n",
+		fprintf(stderr,
+				"%s: the model was trained for %d tokens: sequences end after %" PRId64
+				" of the %" PRId64 " tokens asked for\n",
 				prog, r->info.n_ctx_train, n_predict, r->c.n_predict);
 	}
 	int64_t held = n_prompt + (n_predict > 0 ? n_predict - 1 : 0);
 	int64_t shared = n_prompt / block, own = (held + block - 1) / block - shared;
 	int64_t fits = own > 0 ? (n_blocks - shared) / own : r->c.n_parallel;
 	if (fits < 1) {
-		fprintf(stderr, "%s: one sequence of %" PRId64 " tokens does not fit into -ctx %" PRId64 "; raise -ctx to %" PRId64 "\n",
+		fprintf(stderr,
+				"%s: one sequence of %" PRId64 " tokens does not fit into -ctx %" PRId64
+				"; raise -ctx to %" PRId64 "\n",
 				prog, held, r->c.n_ctx, (shared + own) * block);
 		return EXIT_USAGE;
 	}
 	if (r->c.n_parallel > fits) {
-		fprintf(stderr, "%s: %" PRId64 " sequences of %" PRId64 " tokens do not fit into -ctx %" PRId64 ": %" PRId64
-				" would; use -n-parallel %" PRId64 " or raise -ctx to %" PRId64 "\n", prog, r->c.n_parallel, held, r->c.n_ctx,
-				fits, fits, (shared + own * r->c.n_parallel) * block);
+		fprintf(stderr,
+				"%s: %" PRId64 " sequences of %" PRId64 " tokens do not fit into -ctx %" PRId64
+				": %" PRId64 " would; use -n-parallel %" PRId64 " or raise -ctx to %" PRId64 "\n",
+				prog, r->c.n_parallel, held, r->c.n_ctx, fits, fits,
+				(shared + own * r->c.n_parallel) * block);
 		return EXIT_USAGE;
 	}
 	r->n_predict = (int32_t)n_predict;
@@ -154,7 +163,8 @@ static int prefill(struct run *r)
 		size_t n = r->n_prompt - at < n_batch ? r->n_prompt - at : n_batch;
 		cohort_batch_reset(&r->batch);
 		for (size_t i = 0; i < n; i++)
-			if (cohort_batch_add(&r->batch, r->prompt[at + i], (cohort_pos)(at + i), &zero, 1, at + i + 1 == r->n_prompt, &err))
+			if (cohort_batch_add(&r->batch, r->prompt[at + i], (cohort_pos)(at + i), &zero, 1,
+					    at + i + 1 == r->n_prompt, &err))
 				return fail(prog, &err);
 		if (cohort_decode(r->ctx, &r->batch, &err))
 			return fail(prog, &err);
@@ -205,7 +215,8 @@ static int generate(struct run *r)
 		for (int32_t i = 0; i < n_rows; i++) {
 			const struct sequence *s = &r->seqs[r->rows[i]];
 			const cohort_seq id = r->rows[i];
-			if (cohort_batch_add(&r->batch, s->tokens[s->n - 1], (cohort_pos)r->n_prompt + s->n - 1, &id, 1, true, &err))
+			if (cohort_batch_add(&r->batch, s->tokens[s->n - 1], (cohort_pos)r->n_prompt + s->n - 1, &id, 1,
+					    true, &err))
 				return fail(prog, &err);
 		}
 		enum cohort_status st = cohort_decode(r->ctx, &r->batch, &err);
@@ -222,7 +233,8 @@ static int generate(struct run *r)
 				r->rows[left++] = r->rows[i];
 		}
 		n_rows = left;
-		progress_line(started, "%d of %d tokens in %" PRId64 " sequences", step + 1, r->n_predict, r->c.n_parallel);
+		progress_line(started, "%d of %d tokens in %" PRId64 " sequences", step + 1, r->n_predict,
+				r->c.n_parallel);
 	}
 	return 0;
 }
@@ -257,24 +269,26 @@ static void print_statistics(const struct run *r)
 	fprintf(stderr, "  Decoded %" PRIu64 " tokens in %.2f seconds\n", r->n_generated, r->generate_s);
 	fprintf(stderr, "  Speed: %.2f tokens/second\n", rate((double)r->n_generated, r->generate_s));
 	fprintf(stderr, "  Parallel sequences: %" PRId64 "\n", r->c.n_parallel);
-	fprintf(stderr, "  Prefill: %zu tokens in %.2f seconds (%.2f tokens/second), once for all sequences\n\n", r->n_prompt,
-			r->prefill_s, rate((double)r->n_prompt, r->prefill_s));
-	fprintf(stderr, "Configuration:\n  Model: %s (%s, %.1f M parameters)\n", *r->info.name ? r->info.name : "unnamed", r->info.arch,
-			(double)r->info.n_params * 1e-6);
-	fprintf(stderr, "  Sequences: %" PRId64 " of up to %d tokens, context %" PRId64 ", threads %d\n", r->c.n_parallel, r->n_predict,
-			r->c.n_ctx, thread_count(r->c.threads_given, r->c.threads));
-	fprintf(stderr, "  Sampling: temperature %g, top-k %" PRId64 ", top-p %g, min-p %g, seed %" PRIu64 "\n", r->c.temperature, r->c.top_k,
-			r->c.top_p, r->c.min_p, r->c.seed);
+	fprintf(stderr, "  Prefill: %zu tokens in %.2f seconds (%.2f tokens/second), once for all sequences\n\n",
+			r->n_prompt, r->prefill_s, rate((double)r->n_prompt, r->prefill_s));
+	fprintf(stderr, "Configuration:\n  Model: %s (%s, %.1f M parameters)\n",
+			*r->info.name ? r->info.name : "unnamed", r->info.arch, (double)r->info.n_params * 1e-6);
+	fprintf(stderr, "  Sequences: %" PRId64 " of up to %d tokens, context %" PRId64 ", threads %d\n",
+			r->c.n_parallel, r->n_predict, r->c.n_ctx, thread_count(r->c.threads_given, r->c.threads));
+	fprintf(stderr, "  Sampling: temperature %g, top-k %" PRId64 ", top-p %g, min-p %g, seed %" PRIu64 "\n",
+			r->c.temperature, r->c.top_k, r->c.top_p, r->c.min_p, r->c.seed);
 	if (!r->c.verbose)
 		return;
 	cohort_usage_get(r->ctx, &u);
-	fprintf(stderr, "\nDetails:\n  Instruction set: %s\n  Layers %d, width %d, heads %d (%d KV), feed-forward %d, vocabulary %d (%s)\n",
-			r->info.isa, r->info.n_layer, r->info.n_embd, r->info.n_head, r->info.n_head_kv, r->info.n_ff, r->info.n_vocab,
-			r->info.tokenizer);
-	fprintf(stderr, "  Weights: %.1f MiB in the file, %.1f MiB repacked\n", (double)r->info.weight_bytes / 1048576.0,
-			(double)r->info.packed_bytes / 1048576.0);
-	fprintf(stderr, "  KV cache: %d of %d blocks of %d positions in use, %d shared, %.1f KiB each\n", u.n_used, u.n_blocks, u.block_size,
-			u.n_shared, (double)u.block_bytes / 1024.0);
+	fprintf(stderr,
+			"\nDetails:\n  Instruction set: %s\n  Layers %d, width %d, heads %d (%d KV), feed-forward %d, "
+			"vocabulary %d (%s)\n",
+			r->info.isa, r->info.n_layer, r->info.n_embd, r->info.n_head, r->info.n_head_kv, r->info.n_ff,
+			r->info.n_vocab, r->info.tokenizer);
+	fprintf(stderr, "  Weights: %.1f MiB in the file, %.1f MiB repacked\n",
+			(double)r->info.weight_bytes / 1048576.0, (double)r->info.packed_bytes / 1048576.0);
+	fprintf(stderr, "  KV cache: %d of %d blocks of %d positions in use, %d shared, %.1f KiB each\n", u.n_used,
+			u.n_blocks, u.block_size, u.n_shared, (double)u.block_bytes / 1024.0);
 	fprintf(stderr, "  Prompt tokens:");
 	for (size_t i = 0; i < r->n_prompt; i++)
 		fprintf(stderr, " %d", r->prompt[i]);
@@ -339,33 +353,56 @@ static void cleanup(struct run *r)
 int main(int argc, char **argv)
 {
 	struct run r = {.c = {
-		.prompt = "Hello my name is", .n_parallel = 4, .n_predict = 32, .n_ctx = 2048, .threads = 4, .top_k = 40,
-		.temperature = 0.8, .top_p = 0.9, .min_p = 0.05,
-	}};
+					.prompt = "Hello my name is",
+					.n_parallel = 4,
+					.n_predict = 32,
+					.n_ctx = 2048,
+					.threads = 4,
+					.top_k = 40,
+					.temperature = 0.8,
+					.top_p = 0.9,
+					.min_p = 0.05,
+			}};
 	const struct opt opts[] = {
-		{"model", "m", OPT_STR, &r.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
-		{"prompt", "p", OPT_STR, &r.c.prompt, 0, 0, "TEXT", "what all sequences continue (default: \"Hello my name is\")", NULL},
-		{"n-parallel", "np", OPT_INT, &r.c.n_parallel, 1, 65536, "N", "sequences generated together (default: 4)", NULL},
-		{"n-predict", "n", OPT_INT, &r.c.n_predict, 0, 1 << 24, "N", "tokens per sequence (default: 32)", NULL},
-		{"ctx", "c", OPT_INT, &r.c.n_ctx, 1, 1 << 30, "N", "tokens the KV cache holds, all sequences together (default: 2048)", NULL},
-		{"threads", "t", OPT_INT, &r.c.threads, 1, 1024, "N", "compute threads (default: 4, or the CPUs there are)", &r.c.threads_given},
-		{"temperature", "temp", OPT_FLOAT, &r.c.temperature, 0, 100, "X", "0: always the likeliest token (default: 0.8)", NULL},
-		{"top-k", NULL, OPT_INT, &r.c.top_k, 0, INT32_MAX, "N", "only the N likeliest tokens; 0: all (default: 40)", NULL},
-		{"top-p", NULL, OPT_FLOAT, &r.c.top_p, 0, 1, "X", "only the likeliest tokens with X of the mass; 1: all (default: 0.9)", NULL},
-		{"min-p", NULL, OPT_FLOAT, &r.c.min_p, 0, 1, "X", "only tokens at least X times as likely as the best (default: 0.05)", NULL},
-		{"seed", "s", OPT_UINT64, &r.c.seed, 0, 0, "N", "same seed, same text, on every machine (default: 0)", NULL},
-		{"ignore-eos", NULL, OPT_FLAG, &r.c.ignore_eos, 0, 0, NULL, "go on after the model ends its text", NULL},
-		{"isa", NULL, OPT_STR, &r.c.isa, 0, 0, "LEVEL", "instruction set level: ref, avx2 (default: the best there is)", NULL},
-		{"verbose", "v", OPT_FLAG, &r.c.verbose, 0, 0, NULL, "details on stderr", NULL},
-		{"version", NULL, OPT_FLAG, &r.c.version, 0, 0, NULL, "print the version", NULL},
+			{"model", "m", OPT_STR, &r.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)",
+					NULL},
+			{"prompt", "p", OPT_STR, &r.c.prompt, 0, 0, "TEXT",
+					"what all sequences continue (default: \"Hello my name is\")", NULL},
+			{"n-parallel", "np", OPT_INT, &r.c.n_parallel, 1, 65536, "N",
+					"sequences generated together (default: 4)", NULL},
+			{"n-predict", "n", OPT_INT, &r.c.n_predict, 0, 1 << 24, "N",
+					"tokens per sequence (default: 32)", NULL},
+			{"ctx", "c", OPT_INT, &r.c.n_ctx, 1, 1 << 30, "N",
+					"tokens the KV cache holds, all sequences together (default: 2048)", NULL},
+			{"threads", "t", OPT_INT, &r.c.threads, 1, 1024, "N",
+					"compute threads (default: 4, or the CPUs there are)", &r.c.threads_given},
+			{"temperature", "temp", OPT_FLOAT, &r.c.temperature, 0, 100, "X",
+					"0: always the likeliest token (default: 0.8)", NULL},
+			{"top-k", NULL, OPT_INT, &r.c.top_k, 0, INT32_MAX, "N",
+					"only the N likeliest tokens; 0: all (default: 40)", NULL},
+			{"top-p", NULL, OPT_FLOAT, &r.c.top_p, 0, 1, "X",
+					"only the likeliest tokens with X of the mass; 1: all (default: 0.9)", NULL},
+			{"min-p", NULL, OPT_FLOAT, &r.c.min_p, 0, 1, "X",
+					"only tokens at least X times as likely as the best (default: 0.05)", NULL},
+			{"seed", "s", OPT_UINT64, &r.c.seed, 0, 0, "N",
+					"same seed, same text, on every machine (default: 0)", NULL},
+			{"ignore-eos", NULL, OPT_FLAG, &r.c.ignore_eos, 0, 0, NULL,
+					"go on after the model ends its text", NULL},
+			{"isa", NULL, OPT_STR, &r.c.isa, 0, 0, "LEVEL",
+					"instruction set level: ref, avx2 (default: the best there is)", NULL},
+			{"verbose", "v", OPT_FLAG, &r.c.verbose, 0, 0, NULL, "details on stderr", NULL},
+			{"version", NULL, OPT_FLAG, &r.c.version, 0, 0, NULL, "print the version", NULL},
 	};
 	const struct opt_prog p = {
-		prog, "[options]",
-		"Generates several continuations of one prompt together. The texts go to standard output, everything else to\nstandard error.",
-		"  batched -prompt \"The future of AI is\" -n-parallel 4\n"
-		"  batched -prompt \"Once upon a time\" -n-parallel 2 -n-predict 64 -seed 7\n"
-		"  batched -model model.gguf -prompt \"Innovation means\" -temperature 1.2 -verbose\n",
-		opts, sizeof opts / sizeof *opts,
+			prog,
+			"[options]",
+			"Generates several continuations of one prompt together. The texts go to standard output,\n"
+			"everything else to standard error.",
+			"  batched -prompt \"The future of AI is\" -n-parallel 4\n"
+			"  batched -prompt \"Once upon a time\" -n-parallel 2 -n-predict 64 -seed 7\n"
+			"  batched -model model.gguf -prompt \"Innovation means\" -temperature 1.2 -verbose\n",
+			opts,
+			sizeof opts / sizeof *opts,
 	};
 	ignore_write_signals();
 	int rc = opt_parse(&p, argc, argv, 1, NULL, 0, NULL);

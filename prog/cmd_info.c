@@ -65,7 +65,8 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 	}
 	printf("file        %s\nformat      GGUF v%u, %llu bytes, alignment %u\n", path, cohort_gguf_version(g),
 			(unsigned long long)cohort_gguf_file_bytes(g), cohort_gguf_alignment(g));
-	printf("parameters  %.2f M in %zu tensors, %.1f MiB\n", (double)n_params * 1e-6, cohort_gguf_n_tensors(g), (double)n_bytes / 1048576.0);
+	printf("parameters  %.2f M in %zu tensors, %.1f MiB\n", (double)n_params * 1e-6, cohort_gguf_n_tensors(g),
+			(double)n_bytes / 1048576.0);
 	printf("runs here   %s\n\nmetadata (%zu)\n", runs, cohort_gguf_n_kv(g));
 	for (size_t i = 0; cohort_gguf_kv_get(g, i, &kv); i++) {
 		char value[120];
@@ -73,13 +74,15 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 		print_bytes(kv.key, kv.n_key);
 		size_t full = cohort_gguf_format(&kv.value, 4, value, sizeof value);
 		if (kv.value.type == COHORT_GGUF_ARRAY)
-			printf(" [%llu %s]", (unsigned long long)kv.value.n_elems, cohort_gguf_type_name(kv.value.elem_type));
+			printf(" [%llu %s]", (unsigned long long)kv.value.n_elems,
+					cohort_gguf_type_name(kv.value.elem_type));
 		printf(" = %s%s\n", value, full >= sizeof value ? "..." : "");
 	}
 	puts("\nformats");
 	for (size_t i = 0; i < n_types; i++)
-		printf("  %-8s %5llu tensors %12.2f M %10.1f MiB\n", sums[i].name, (unsigned long long)sums[i].n_tensors,
-				(double)sums[i].n_elems * 1e-6, (double)sums[i].n_bytes / 1048576.0);
+		printf("  %-8s %5llu tensors %12.2f M %10.1f MiB\n", sums[i].name,
+				(unsigned long long)sums[i].n_tensors, (double)sums[i].n_elems * 1e-6,
+				(double)sums[i].n_bytes / 1048576.0);
 	if (tensors)
 		puts("\ntensors");
 	for (size_t i = 0; tensors && cohort_gguf_tensor_get(g, i, &t); i++) {
@@ -157,7 +160,8 @@ static json_t *json_tensor(const struct cohort_gguf_tensor *t)
 		ok = json_array_append_new(ne, json_integer((json_int_t)t->ne[d])) == 0;
 	ok = ok && put(o, "name", json_bytes(t->name, t->n_name)) && put(o, "type", json_string(t->type_name)) &&
 			put(o, "type_number", json_integer(t->type)) && put(o, "shape", json_incref(ne)) &&
-			put(o, "offset", json_integer((json_int_t)t->offset)) && put(o, "bytes", json_integer((json_int_t)t->n_bytes));
+			put(o, "offset", json_integer((json_int_t)t->offset)) &&
+			put(o, "bytes", json_integer((json_int_t)t->n_bytes));
 	json_decref(ne);
 	if (!ok) {
 		json_decref(o);
@@ -176,14 +180,17 @@ static json_t *json_info(const struct cohort_gguf *g, const char *path, const ch
 
 	for (size_t i = 0; ok && cohort_gguf_kv_get(g, i, &kv); i++) {
 		json_t *key = json_bytes(kv.key, kv.n_key);
-		ok = key && json_object_setn_new(meta, json_string_value(key), json_string_length(key), json_value(&kv.value)) == 0;
+		ok = key &&
+				json_object_setn_new(meta, json_string_value(key), json_string_length(key),
+						json_value(&kv.value)) == 0;
 		json_decref(key);
 	}
 	for (size_t i = 0; ok && cohort_gguf_tensor_get(g, i, &t); i++) {
 		n_params += elems(&t);
 		ok = json_array_append_new(tensors, json_tensor(&t)) == 0;
 	}
-	ok = ok && put(o, "file", json_bytes(path, strlen(path))) && put(o, "version", json_integer(cohort_gguf_version(g))) &&
+	ok = ok && put(o, "file", json_bytes(path, strlen(path))) &&
+			put(o, "version", json_integer(cohort_gguf_version(g))) &&
 			put(o, "alignment", json_integer(cohort_gguf_alignment(g))) &&
 			put(o, "bytes", json_integer((json_int_t)cohort_gguf_file_bytes(g))) &&
 			put(o, "parameters", json_integer((json_int_t)n_params)) && put(o, "runs", json_string(runs)) &&

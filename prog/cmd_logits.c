@@ -87,8 +87,8 @@ static int check_ids(const struct cohort_model *m, const cohort_token *ids, size
 	return 0;
 }
 
-static int decode(const struct cohort_model *m, struct cohort_context *ctx, const cohort_token *ids, size_t n, size_t n_batch, FILE *out,
-		const char *name)
+static int decode(const struct cohort_model *m, struct cohort_context *ctx, const cohort_token *ids, size_t n,
+		size_t n_batch, FILE *out, const char *name)
 {
 	struct cohort_model_info info;
 	struct cohort_batch b = {0};
@@ -125,9 +125,10 @@ static int decode(const struct cohort_model *m, struct cohort_context *ctx, cons
 	return rc;
 }
 
-/* A regular file is written under a temporary name and renamed, so that OUT is never half a result; a pipe or device as it is. */
-static int decode_to(const struct cohort_model *m, struct cohort_context *ctx, const cohort_token *ids, size_t n, size_t n_batch,
-		const char *path)
+/* A regular file is written under a temporary name and renamed, so that OUT is never half a result; a pipe or device as
+ * it is. */
+static int decode_to(const struct cohort_model *m, struct cohort_context *ctx, const cohort_token *ids, size_t n,
+		size_t n_batch, const char *path)
 {
 	struct stat st;
 	char tmp[4096];
@@ -166,21 +167,30 @@ int cmd_logits(int argc, char **argv)
 	int64_t threads = 4, n_batch = 512, n_ubatch = 128;
 	bool threads_given = false, file_layout = false;
 	const struct opt opts[] = {
-		{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
-		{"tokens", NULL, OPT_STR, &tokens, 0, 0, "FILE", "token ids, separated by white space; - is standard input", NULL},
-		{"output", "o", OPT_STR, &output, 0, 0, "FILE", "where to write n_tokens x n_vocab float32; - is standard output", NULL},
-		{"kv-type", NULL, OPT_STR, &kv, 0, 0, "TYPE", "cache type: f16 (default) or f32", NULL},
-		{"threads", "t", OPT_INT, &threads, 1, 1024, "N", "compute threads (default: 4, or the CPUs there are)", &threads_given},
-		{"batch", "b", OPT_INT, &n_batch, 1, 1 << 20, "N", "rows of one decode (default: 512)", NULL},
-		{"ubatch", "ub", OPT_INT, &n_ubatch, 1, 1 << 20, "N", "rows computed together (default: 128)", NULL},
-		{"isa", NULL, OPT_STR, &isa, 0, 0, "LEVEL", "instruction set level: ref, avx2 (default: the best there is)", NULL},
-		{"file-layout", NULL, OPT_FLAG, &file_layout, 0, 0, NULL, "keep the weights in the file's layout (slower)", NULL},
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"tokens", NULL, OPT_STR, &tokens, 0, 0, "FILE",
+					"token ids, separated by white space; - is standard input", NULL},
+			{"output", "o", OPT_STR, &output, 0, 0, "FILE",
+					"where to write n_tokens x n_vocab float32; - is standard output", NULL},
+			{"kv-type", NULL, OPT_STR, &kv, 0, 0, "TYPE", "cache type: f16 (default) or f32", NULL},
+			{"threads", "t", OPT_INT, &threads, 1, 1024, "N",
+					"compute threads (default: 4, or the CPUs there are)", &threads_given},
+			{"batch", "b", OPT_INT, &n_batch, 1, 1 << 20, "N", "rows of one decode (default: 512)", NULL},
+			{"ubatch", "ub", OPT_INT, &n_ubatch, 1, 1 << 20, "N", "rows computed together (default: 128)",
+					NULL},
+			{"isa", NULL, OPT_STR, &isa, 0, 0, "LEVEL",
+					"instruction set level: ref, avx2 (default: the best there is)", NULL},
+			{"file-layout", NULL, OPT_FLAG, &file_layout, 0, 0, NULL,
+					"keep the weights in the file's layout (slower)", NULL},
 	};
 	const struct opt_prog p = {
-		prog, "[-m FILE] --tokens FILE -o FILE [options]",
-		"Decodes token ids as one sequence and writes the logits of every position as raw\nlittle-endian float32. The bytes are the same whatever -threads, -batch, -ubatch and -isa.",
-		"  cohort tokenize \"Once upon a time\" > ids && cohort logits --tokens ids -o logits.f32\n",
-		opts, sizeof opts / sizeof *opts,
+			prog,
+			"[-m FILE] --tokens FILE -o FILE [options]",
+			"Decodes token ids as one sequence and writes the logits of every position as raw\n"
+			"little-endian float32. The bytes are the same whatever -threads, -batch, -ubatch and -isa.",
+			"  cohort tokenize \"Once upon a time\" > ids && cohort logits --tokens ids -o logits.f32\n",
+			opts,
+			sizeof opts / sizeof *opts,
 	};
 	int rc = opt_parse(&p, argc, argv, 2, NULL, 0, NULL);
 	if (rc)
@@ -196,13 +206,15 @@ int cmd_logits(int argc, char **argv)
 	cohort_model_params_init(&mp);
 	cohort_context_params_init(&cp);
 	if (!tokens || !output) {
-		fprintf(stderr, "%s: %s is missing\nTry '%s --help'.\n", prog, tokens ? "-o FILE" : "--tokens FILE", prog);
+		fprintf(stderr, "%s: %s is missing\nTry '%s --help'.\n", prog, tokens ? "-o FILE" : "--tokens FILE",
+				prog);
 		return EXIT_USAGE;
 	}
 	if (strcmp(kv, "f32") == 0) {
 		cp.kv_type = COHORT_KV_F32;
 	} else if (strcmp(kv, "f16") != 0) {
-		fprintf(stderr, "%s: cache type '%s' is not known; known: f16, f32\nTry '%s --help'.\n", prog, kv, prog);
+		fprintf(stderr, "%s: cache type '%s' is not known; known: f16, f32\nTry '%s --help'.\n", prog, kv,
+				prog);
 		return EXIT_USAGE;
 	}
 	mp.isa = isa;

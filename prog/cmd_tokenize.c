@@ -48,23 +48,33 @@ int cmd_tokenize(int argc, char **argv)
 	bool special = false, bos = false, no_bos = false;
 	size_t n_text = 0;
 	const struct opt opts[] = {
-		{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
-		{"file", "f", OPT_STR, &file, 0, 0, "FILE", "text to read, every byte of it; - is standard input", NULL},
-		{"special", NULL, OPT_FLAG, &special, 0, 0, NULL, "texts of special tokens become those tokens", NULL},
-		{"bos", NULL, OPT_FLAG, &bos, 0, 0, NULL, "put the begin-of-text token in front, whatever the model says", NULL},
-		{"no-bos", NULL, OPT_FLAG, &no_bos, 0, 0, NULL, "add neither begin nor end token (default: the model's rule)", NULL},
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"file", "f", OPT_STR, &file, 0, 0, "FILE",
+					"text to read, every byte of it; - is standard input", NULL},
+			{"special", NULL, OPT_FLAG, &special, 0, 0, NULL, "texts of special tokens become those tokens",
+					NULL},
+			{"bos", NULL, OPT_FLAG, &bos, 0, 0, NULL,
+					"put the begin-of-text token in front, whatever the model says", NULL},
+			{"no-bos", NULL, OPT_FLAG, &no_bos, 0, 0, NULL,
+					"add neither begin nor end token (default: the model's rule)", NULL},
 	};
 	const struct opt_prog p = {
-		"cohort tokenize", "[-m FILE] (--file FILE | TEXT) [options]", "Prints the token ids of a text on one line.",
-		"  cohort tokenize \"Hello my name is\"\n  cohort tokenize -m model.gguf --file story.txt --no-bos\n",
-		opts, sizeof opts / sizeof *opts,
+			"cohort tokenize",
+			"[-m FILE] (--file FILE | TEXT) [options]",
+			"Prints the token ids of a text on one line.",
+			"  cohort tokenize \"Hello my name is\"\n"
+			"  cohort tokenize -m model.gguf --file story.txt --no-bos\n",
+			opts,
+			sizeof opts / sizeof *opts,
 	};
 	int rc = opt_parse(&p, argc, argv, 2, text, 1, &n_text);
 	if (rc)
 		return rc - 1;
 	if (!file == !text[0] || (bos && no_bos)) {
 		fprintf(stderr, "%s: %s\nTry '%s --help'.\n", p.name,
-				bos && no_bos ? "--bos and --no-bos contradict each other" : "give either --file FILE or one TEXT", p.name);
+				bos && no_bos ? "--bos and --no-bos contradict each other"
+					      : "give either --file FILE or one TEXT",
+				p.name);
 		return EXIT_USAGE;
 	}
 	struct cohort_model_params mp;

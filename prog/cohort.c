@@ -18,7 +18,8 @@ enum { N_CMDS = sizeof cmds / sizeof *cmds };
 
 static void usage(FILE *out)
 {
-	fputs("Usage: cohort COMMAND [options]\n\nMany language-model sequences through one model at once.\n\nCommands:\n", out);
+	fputs("Usage: cohort COMMAND [options]\n\nMany language-model sequences through one model at once.\n\n", out);
+	fputs("Commands:\n", out);
 	for (size_t i = 0; i < N_CMDS; i++)
 		fprintf(out, "  %-10s %s\n", cmds[i].name, cmds[i].about);
 	fputs("  help       this text, or that of a command\n  version    the version\n\n"
@@ -35,7 +36,8 @@ int main(int argc, char **argv)
 	}
 	const char *name = argv[1];
 	bool help = strcmp(name, "help") == 0;
-	if ((help && argc == 2) || strcmp(name, "--help") == 0 || strcmp(name, "-help") == 0 || strcmp(name, "-h") == 0) {
+	if ((help && argc == 2) || strcmp(name, "--help") == 0 || strcmp(name, "-help") == 0 ||
+			strcmp(name, "-h") == 0) {
 		usage(stdout);
 		return close_stdout("cohort");
 	}

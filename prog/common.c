@@ -23,7 +23,8 @@ static bool line_shown;
 
 const char *builtin_model(const char *prog)
 {
-	/* From the program's own place: the build tree, an installation that was moved; then the configured directory. */
+	/* From the program's own place: the build tree, an installation that was moved; then the configured directory.
+	 */
 	static const char *const places[] = {"../models/" MODEL, "../share/cohort/" MODEL};
 	static char path[4096 + 64];
 	char exe[4096];
@@ -44,7 +45,9 @@ const char *builtin_model(const char *prog)
 	snprintf(path, sizeof path, "%s/%s", COHORT_DATADIR, MODEL);
 	if (stat(path, &st) == 0)
 		return path;
-	fprintf(stderr, "%s: the built-in model was not found; looked for %s%s../models/%s, ../share/cohort/%s and %s. Give one with -model FILE.\n",
+	fprintf(stderr,
+			"%s: the built-in model was not found; looked for %s%s../models/%s, ../share/cohort/%s and %s. "
+			"Give one with -model FILE.\n",
 			prog, n > 0 ? exe : "", n > 0 ? "/" : "", MODEL, MODEL, path);
 	return NULL;
 }
@@ -149,7 +152,8 @@ int close_stdout(const char *prog)
 	if (fflush(stdout) == 0 && !bad)
 		return 0;
 	if (errno != EPIPE)
-		fprintf(stderr, "%s: cannot write to standard output: %s\n", prog, errno ? strerror(errno) : "write error");
+		fprintf(stderr, "%s: cannot write to standard output: %s\n", prog,
+				errno ? strerror(errno) : "write error");
 	return EXIT_FILE;
 }
 

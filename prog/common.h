@@ -9,12 +9,12 @@
 
 enum { EXIT_OK = 0, EXIT_RUN = 1, EXIT_USAGE = 2, EXIT_MODEL = 3, EXIT_FILE = 4, EXIT_INTERRUPTED = 130 };
 
-/* Path of the built-in model: beside the build tree, or installed. NULL, with the places that were tried on stderr, if it is not
- * there. Static storage. */
+/* Path of the built-in model: beside the build tree, or installed. NULL, with the places that were tried on stderr, if
+ * it is not there. Static storage. */
 const char *builtin_model(const char *prog);
 
-/* Opens path, or the built-in model when path is NULL; says on stderr what went wrong. Returns 0 or an exit code. Progress
- * is shown on a terminal when loading takes longer than two seconds. */
+/* Opens path, or the built-in model when path is NULL; says on stderr what went wrong. Returns 0 or an exit code.
+ * Progress is shown on a terminal when loading takes longer than two seconds. */
 int load_model(const char *prog, const char *path, const struct cohort_model_params *params, struct cohort_model **out);
 
 /* "prog: text" on stderr; returns the exit code that fits the status. */

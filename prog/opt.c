@@ -82,14 +82,16 @@ static int set(const struct opt_prog *p, const struct opt *o, const char *text)
 	case OPT_UINT64:
 		*(uint64_t *)o->value = strtoull(text, &end, 0);
 		if (*text == '\0' || *text == '-' || *end || errno) {
-			fprintf(stderr, "%s: -%s expects a number from 0 to 2^64 - 1, got '%s'\n", p->name, o->name, text);
+			fprintf(stderr, "%s: -%s expects a number from 0 to 2^64 - 1, got '%s'\n", p->name, o->name,
+					text);
 			return wrong(p);
 		}
 		return 0;
 	case OPT_INT: {
 		long long v = strtoll(text, &end, 10);
 		if (*text == '\0' || *end || errno || (double)v < o->min || (double)v > o->max) {
-			fprintf(stderr, "%s: -%s expects a whole number from %.0f to %.0f, got '%s'\n", p->name, o->name, o->min, o->max, text);
+			fprintf(stderr, "%s: -%s expects a whole number from %.0f to %.0f, got '%s'\n", p->name,
+					o->name, o->min, o->max, text);
 			return wrong(p);
 		}
 		*(int64_t *)o->value = v;
@@ -98,7 +100,8 @@ static int set(const struct opt_prog *p, const struct opt *o, const char *text)
 	case OPT_FLOAT:
 		d = strtod(text, &end);
 		if (*text == '\0' || *end || !(d >= o->min && d <= o->max)) {
-			fprintf(stderr, "%s: -%s expects a number from %g to %g, got '%s'\n", p->name, o->name, o->min, o->max, text);
+			fprintf(stderr, "%s: -%s expects a number from %g to %g, got '%s'\n", p->name, o->name, o->min,
+					o->max, text);
 			return wrong(p);
 		}
 		*(double *)o->value = d;
@@ -119,7 +122,8 @@ static const struct opt *find(const struct opt_prog *p, const char *name, size_t
 	return NULL;
 }
 
-int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max, size_t *n_operands)
+int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max,
+		size_t *n_operands)
 {
 	bool only_operands = false;
 	size_t n = 0;

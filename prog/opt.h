@@ -28,9 +28,11 @@ struct opt_prog {
 	size_t n_opts;
 };
 
-/* Parses argv[from..]. Operands go to operands[0..*n_operands), at most n_max. Returns 0 to go on, or an exit code plus 1:
- * 1 after help was printed (exit 0; 5 if it could not be written), 3 after an error with a hint on stderr (exit 2). */
-int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max, size_t *n_operands);
+/* Parses argv[from..]. Operands go to operands[0..*n_operands), at most n_max. Returns 0 to go on, or an exit code plus
+ * 1: 1 after help was printed (exit 0; 5 if it could not be written), 3 after an error with a hint on stderr (exit 2).
+ */
+int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max,
+		size_t *n_operands);
 void opt_help(const struct opt_prog *p, FILE *out);
 /* Prints the name of the best match for a misspelt word, or nothing. */
 const char *opt_nearest(const char *word, const char *const *names, size_t n);

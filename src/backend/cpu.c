@@ -140,11 +140,10 @@ struct row_job {
 	void (*run)(const struct row_job *j, size_t row);
 };
 
-static void row_share(void *arg, size_t i, size_t n)
+static void row_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct row_job *j = arg;
-	size_t from, to;
-	pool_share(j->n, 1, i, n, &from, &to);
+	(void)thread;
 	for (size_t r = from; r < to; r++)
 		j->run(j, r);
 }
@@ -158,7 +157,7 @@ static void run_rows(const struct row_job *j)
 		for (size_t r = 0; r < j->n; r++)
 			j->run(j, r);
 	else
-		pool_run(j->be->pool, row_share, (void *)j);
+		pool_run(j->be->pool, j->n, 1, row_share, (void *)j);
 }
 
 static void rope_row(const struct row_job *j, size_t r)
@@ -264,24 +263,24 @@ struct mm_job {
 	size_t n_w;
 };
 
-/* The rows of all matrices are laid end to end and shared out in units, so that small ones do not leave a thread idle.
- */
-static void mm_share(void *arg, size_t i, size_t n)
+/* The rows of all matrices are laid end to end and shared out in units of 8, so that small ones leave nobody idle. */
+static size_t mm_units(size_t n_rows)
+{
+	return (n_rows + 7) / 8;
+}
+
+static void mm_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct mm_job *j = arg;
-	size_t n_units = 0, from, to, at = 0;
+	size_t at = 0;
 
-	for (size_t w = 0; w < j->n_w; w++)
-		n_units += (j->mm[w].n_rows + 7) / 8;
-	pool_share(n_units, 1, i, n, &from, &to);
 	for (size_t w = 0; w < j->n_w; w++) {
-		size_t units = (j->mm[w].n_rows + 7) / 8;
+		size_t units = mm_units(j->mm[w].n_rows);
 		size_t a = from > at ? from - at : 0, b = to > at ? to - at : 0;
-		a = a < units ? a : units;
 		b = b < units ? b : units;
 		if (a < b) {
 			struct kern_mm mm = j->mm[w];
-			mm.scratch = j->be->scratch + i * j->be->scratch_bytes;
+			mm.scratch = j->be->scratch + thread * j->be->scratch_bytes;
 			j->mat[w]->mm(&mm, a * 8, b * 8 < mm.n_rows ? b * 8 : mm.n_rows);
 		}
 		at += units;
@@ -301,9 +300,10 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 		enum quant_act act = quant_format_get(w[done]->type)->act;
 		const bool f32 = act == QUANT_ACT_F32;
 		struct mm_job j = {.be = be};
-		size_t i = done;
+		size_t i = done, n_units = 0;
 		for (; i < n_w && quant_format_get(w[i]->type)->act == act; i++) {
 			const struct be_weight *bw = &be->w->w[w[i]->index];
+			n_units += mm_units(w[i]->n_rows);
 			j.mat[j.n_w] = bw->mat;
 			j.mm[j.n_w++] = (struct kern_mm){
 				.w = bw->data, .n_rows = w[i]->n_rows, .k = w[i]->k, .n_cols = n,
@@ -315,7 +315,7 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 		if (!f32 && (be->rounded != x || be->rounded_kind != act))
 			run_rounding(&(struct row_job){.be = be, .y = x, .n = n, .k = x->n_cols, .act = act,
 					.run = act_row}, x);
-		pool_run(be->pool, mm_share, &j);
+		pool_run(be->pool, n_units, 1, mm_share, &j);
 		done = i;
 	}
 	for (size_t i = 0; i < n_w; i++)
@@ -351,14 +351,14 @@ static void store(const struct attn_job *j, const struct be_store *st)
 	}
 }
 
-static void rope_share(void *arg, size_t i, size_t n)
+static void rope_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct attn_job *j = arg;
 	struct be *be = j->be;
 	const struct model_hparams *h = &be->m->hp;
-	size_t from, to, half = h->n_rot / 2;
+	size_t half = h->n_rot / 2;
 
-	pool_share(be->rows->n, 1, i, n, &from, &to);
+	(void)thread;
 	for (size_t r = from; r < to; r++) {
 		const float *cosv = be->rope + r * 2 * half, *sinv = cosv + half;
 		float *q = j->q->f + r * j->q->n_cols, *k = j->k->f + r * j->k->n_cols;
@@ -371,28 +371,29 @@ static void rope_share(void *arg, size_t i, size_t n)
 	}
 }
 
-/* The first n stores are the rows' own, in order, so that a thread stores the rows it rotated; the few others follow. */
+/* The first n stores are the rows' own, in order, so that a thread stores the rows it rotated; the few others follow.
+ */
 static void cpu_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer)
 {
 	struct attn_job j = {.be = be, .q = q, .k = k, .v = v, .layer = layer};
 	be->rounded = NULL;
 	if (be->rows->n * q->n_cols <= SERIAL_MAX)
-		rope_share(&j, 0, 1);
+		rope_share(&j, 0, be->rows->n, 0);
 	else
-		pool_run(be->pool, rope_share, &j);
+		pool_run(be->pool, be->rows->n, 1, rope_share, &j);
 	for (size_t i = be->rows->n; i < be->rows->n_stores; i++)
 		store(&j, &be->rows->stores[i]);
 }
 
-/* Tasks are (row, KV head) pairs, dealt out in turn: neighbouring rows of a prompt cost about the same. */
-static void attn_share(void *arg, size_t i, size_t n)
+/* Items are (row, KV head) pairs. */
+static void attn_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct attn_job *j = arg;
 	struct be *be = j->be;
 	const struct model_hparams *h = &be->m->hp;
 	size_t group = h->n_head / h->n_head_kv;
 
-	for (size_t t = i; t < be->rows->n * h->n_head_kv; t += n) {
+	for (size_t t = from; t < to; t++) {
 		size_t r = t / h->n_head_kv, hd = t % h->n_head_kv, at = head_offset(be, j->layer, hd);
 		be->kern->attn[be->kv_type](&(struct kern_attn){
 			.q = j->q->f + r * j->q->n_cols + hd * group * h->head_k,
@@ -401,7 +402,7 @@ static void attn_share(void *arg, size_t i, size_t n)
 			.k_offset = at, .v_offset = at + be->head_bytes_k,
 			.pos0 = (size_t)be->rows->first[r], .pos1 = (size_t)be->rows->pos[r] + 1,
 			.out = j->out->f + r * j->out->n_cols + hd * group * h->head_v,
-			.scratch = be->scratch + i * be->scratch_bytes,
+			.scratch = be->scratch + thread * be->scratch_bytes,
 		});
 	}
 }
@@ -410,7 +411,7 @@ static void cpu_attention(struct be *be, struct be_buf *out, const struct be_buf
 {
 	struct attn_job j = {.be = be, .q = (struct be_buf *)q, .out = out, .layer = layer};
 	be->rounded = NULL;
-	pool_run(be->pool, attn_share, &j);
+	pool_run(be->pool, be->rows->n * be->m->hp.n_head_kv, 1, attn_share, &j);
 }
 
 static void cpu_kv_copy(struct be *be, int32_t from, int32_t to)

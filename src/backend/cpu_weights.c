@@ -9,16 +9,14 @@
 #include "base/mem.h"
 
 struct pack_job {
-	struct be_weights *w;
 	const struct model_weight *mw;
 	struct be_weight *bw;
 };
 
-static void pack_share(void *arg, size_t i, size_t n)
+static void pack_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	struct pack_job *j = arg;
-	size_t from, to;
-	pool_share(j->mw->n_rows, j->bw->mat->unit, i, n, &from, &to);
+	(void)thread;
 	j->bw->mat->pack(j->bw->packed, j->mw->data, j->mw->n_rows, j->mw->k, from, to);
 }
 
@@ -64,7 +62,7 @@ enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct mod
 			}
 			bw->mat = mat;
 			bw->data = bw->packed;
-			pool_run(pool, pack_share, &(struct pack_job){w, mw, bw});
+			pool_run(pool, mw->n_rows, mat->unit, pack_share, &(struct pack_job){mw, bw});
 			w->packed_bytes += bytes;
 			if (mw != m->token_embd)
 				map_drop(&m->gguf->map, mw->tensor->offset, mw->tensor->n_bytes);

@@ -1,13 +1,17 @@
 /* Fork-join over a few threads.
  *
- * A run is announced by bumping `generation`; workers spin on it, then park on a condition variable. The caller waits for
- * n_left to reach 0 in the same way. Nobody yields: that would hand a whole time slice to whoever else is running,
- * while a thread that slept is woken at once.
+ * The work of a run is cut into a few chunks per thread, which the caller and the workers claim one by one. So a worker
+ * that the system keeps from running holds nobody up: the others take its share, and the caller waits only for chunks
+ * that somebody has begun. Nobody yields: that would hand a time slice to whoever else is running, while a thread
+ * that slept is woken at once.
  * Invariants
- *  1. fn and arg are written before generation is bumped and not changed until n_left is 0 again.
- *  2. Who parks says so (n_parked, caller_parked) before looking once more at what it waits for, and who changes that
+ *  1. `state` holds the run's number, its chunks and the next one to claim in one word. A claim is a compare-exchange
+ * on it, so a late worker can never claim from a run that is over.
+ *  2. fn, arg and the sizes are written before state announces the run and not changed until n_done says that every
+ *     chunk is done; a worker reads them only between claiming a chunk and reporting it done.
+ *  3. Who parks says so (n_parked, caller_parked) before looking once more at what it waits for, and who changes that
  *     looks afterwards for parked ones; all four sequentially consistent, so no wake-up is lost.
- *  3. A warm run takes no lock and allocates nothing. */
+ *  4. A warm run takes no lock and allocates nothing. */
 #include "base/pool.h"
 
 #include "base/mem.h"
@@ -15,11 +19,16 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <time.h>
 
 /* Some 50 us of pauses: longer than the gap between two steps of a decode, far shorter than a time slice. With more
  * threads than CPUs spinning only keeps the others from working, so it is skipped. */
 enum { N_SPINS = 2000 };
+
+/* Enough that a late thread costs little, few enough that claiming costs nothing. */
+enum { CHUNKS_PER_THREAD = 2, CHUNK_BITS = 20 };
+#define CHUNK_MASK (((uint64_t)1 << CHUNK_BITS) - 1)
 
 struct worker {
 	struct pool *pool;
@@ -32,10 +41,11 @@ struct pool {
 	int n_spins;
 	pool_fn *fn;
 	void *arg;
+	size_t n_items, unit;
 	struct worker *workers; /* [n - 1] */
 	size_t n_started;
-	_Alignas(64) atomic_uint generation;
-	_Alignas(64) atomic_size_t n_left;
+	_Alignas(64) _Atomic uint64_t state; /* run number, number of chunks, next chunk */
+	_Alignas(64) atomic_size_t n_done;
 	atomic_size_t n_parked;
 	atomic_bool caller_parked;
 	atomic_bool stop;
@@ -52,50 +62,69 @@ static void relax(void)
 #endif
 }
 
-static void wait_change(struct pool *p, unsigned last)
+static uint64_t n_chunks_of(uint64_t state)
+{
+	return state >> CHUNK_BITS & CHUNK_MASK;
+}
+
+static bool claimable(uint64_t state)
+{
+	return (state & CHUNK_MASK) < n_chunks_of(state);
+}
+
+/* Does chunks of the current run until none is left to claim. */
+static void do_chunks(struct pool *p, size_t thread)
+{
+	uint64_t s = atomic_load(&p->state);
+
+	while (claimable(s)) {
+		if (!atomic_compare_exchange_weak(&p->state, &s, s + 1))
+			continue;
+		const size_t n = n_chunks_of(s);
+		size_t from, to;
+		pool_share(p->n_items, p->unit, s & CHUNK_MASK, n, &from, &to);
+		p->fn(p->arg, from, to, thread);
+		if (atomic_fetch_add(&p->n_done, 1) + 1 == n && atomic_load(&p->caller_parked)) {
+			pthread_mutex_lock(&p->lock);
+			pthread_cond_signal(&p->done);
+			pthread_mutex_unlock(&p->lock);
+		}
+		s = atomic_load(&p->state);
+	}
+}
+
+static void wait_work(struct pool *p)
 {
 	for (int i = 0; i < p->n_spins; i++) {
-		if (atomic_load_explicit(&p->generation, memory_order_acquire) != last)
+		if (claimable(atomic_load_explicit(&p->state, memory_order_acquire)) || atomic_load(&p->stop))
 			return;
 		relax();
 	}
 	pthread_mutex_lock(&p->lock);
 	atomic_fetch_add(&p->n_parked, 1);
-	while (atomic_load(&p->generation) == last)
+	while (!claimable(atomic_load(&p->state)) && !atomic_load(&p->stop))
 		pthread_cond_wait(&p->wake, &p->lock);
 	atomic_fetch_sub(&p->n_parked, 1);
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* The caller's wait for the workers. A slow one is most likely not running at all, so it is worth getting out of its
- * way. */
-static void wait_done(struct pool *p)
+static void wait_done(struct pool *p, size_t n)
 {
 	for (int i = 0; i < p->n_spins; i++) {
-		if (atomic_load_explicit(&p->n_left, memory_order_acquire) == 0)
+		if (atomic_load_explicit(&p->n_done, memory_order_acquire) == n)
 			return;
 		relax();
 	}
 	pthread_mutex_lock(&p->lock);
 	atomic_store(&p->caller_parked, true);
-	while (atomic_load(&p->n_left) != 0)
+	while (atomic_load(&p->n_done) != n)
 		pthread_cond_wait(&p->done, &p->lock);
 	atomic_store(&p->caller_parked, false);
 	pthread_mutex_unlock(&p->lock);
 }
 
-static void finish(struct pool *p)
+static void wake_parked(struct pool *p)
 {
-	if (atomic_fetch_sub(&p->n_left, 1) == 1 && atomic_load(&p->caller_parked)) {
-		pthread_mutex_lock(&p->lock);
-		pthread_cond_signal(&p->done);
-		pthread_mutex_unlock(&p->lock);
-	}
-}
-
-static void announce(struct pool *p)
-{
-	atomic_fetch_add(&p->generation, 1);
 	if (atomic_load(&p->n_parked) > 0) {
 		pthread_mutex_lock(&p->lock);
 		pthread_cond_broadcast(&p->wake);
@@ -106,17 +135,12 @@ static void announce(struct pool *p)
 static void *work(void *arg)
 {
 	struct worker *w = arg;
-	struct pool *p = w->pool;
-	unsigned last = 0;
 
-	for (;;) {
-		wait_change(p, last);
-		last++;
-		if (atomic_load(&p->stop))
-			return NULL;
-		p->fn(p->arg, w->i, p->n);
-		finish(p);
+	while (!atomic_load(&w->pool->stop)) {
+		do_chunks(w->pool, w->i);
+		wait_work(w->pool);
 	}
+	return NULL;
 }
 
 struct pool *pool_open(size_t n_threads)
@@ -125,6 +149,10 @@ struct pool *pool_open(size_t n_threads)
 	if (!p)
 		return NULL;
 	p->n = n_threads ? n_threads : 1;
+	if (p->n > CHUNK_MASK / CHUNKS_PER_THREAD) {
+		mem_free_aligned(p);
+		return NULL;
+	}
 	p->n_spins = p->n <= pool_cpu_count() ? N_SPINS : 0;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->wake, NULL);
@@ -150,7 +178,7 @@ void pool_free(struct pool *p)
 	if (!p)
 		return;
 	atomic_store(&p->stop, true);
-	announce(p);
+	wake_parked(p);
 	for (size_t i = 0; i < p->n_started; i++)
 		pthread_join(p->workers[i].thread, NULL);
 	pthread_cond_destroy(&p->wake);
@@ -165,18 +193,26 @@ size_t pool_size(const struct pool *p)
 	return p->n;
 }
 
-void pool_run(struct pool *p, pool_fn *fn, void *arg)
+void pool_run(struct pool *p, size_t n_items, size_t unit, pool_fn *fn, void *arg)
 {
-	if (p->n == 1) {
-		fn(arg, 0, 1);
+	const size_t n_units = (n_items + unit - 1) / unit, most = p->n * CHUNKS_PER_THREAD;
+	const size_t n = n_units < most ? n_units : most;
+
+	if (p->n == 1 || n <= 1) {
+		if (n_items)
+			fn(arg, 0, n_items, 0);
 		return;
 	}
 	p->fn = fn;
 	p->arg = arg;
-	atomic_store_explicit(&p->n_left, p->n - 1, memory_order_relaxed);
-	announce(p);
-	fn(arg, 0, p->n);
-	wait_done(p);
+	p->n_items = n_items;
+	p->unit = unit;
+	atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
+	uint64_t run = (atomic_load_explicit(&p->state, memory_order_relaxed) >> 2 * CHUNK_BITS) + 1;
+	atomic_store(&p->state, run << 2 * CHUNK_BITS | (uint64_t)n << CHUNK_BITS);
+	wake_parked(p);
+	do_chunks(p, 0);
+	wait_done(p, n);
 }
 
 size_t pool_cpu_count(void)

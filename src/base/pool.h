@@ -1,4 +1,4 @@
-/* A fork-join thread pool: fixed threads, static partition, spins briefly, then parks. */
+/* A fork-join thread pool: fixed threads that claim chunks of work, spin briefly, then park. */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 
@@ -7,15 +7,16 @@
 
 struct pool;
 
-/* Runs on every thread i of n at once. */
-typedef void pool_fn(void *arg, size_t i, size_t n);
+/* Works on items [from, to). thread is below pool_size, and no two calls with the same number overlap. */
+typedef void pool_fn(void *arg, size_t from, size_t to, size_t thread);
 
 /* n_threads >= 1, the calling thread included. NULL when out of memory or threads. */
 struct pool *pool_open(size_t n_threads);
 void pool_free(struct pool *p);
 size_t pool_size(const struct pool *p);
-/* Returns when all threads have returned from fn. One caller at a time. */
-void pool_run(struct pool *p, pool_fn *fn, void *arg);
+/* Calls fn for all of [0, n_items) in ranges of whole units, each item once; returns when all are done. Who does which
+ * range is open, so a result must not depend on it. One caller at a time. */
+void pool_run(struct pool *p, size_t n_items, size_t unit, pool_fn *fn, void *arg);
 
 /* CPUs this process may use, at least 1. */
 size_t pool_cpu_count(void);

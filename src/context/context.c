@@ -340,6 +340,11 @@ void cohort_seq_clear(struct cohort_context *c)
 	kv_clear(c->kv);
 }
 
+int32_t cohort_kv_block_size(void)
+{
+	return (int32_t)be_kv_block();
+}
+
 void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage)
 {
 	struct kv_usage u;
@@ -354,7 +359,7 @@ void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage
 	};
 }
 
-void cohort_counters_get(const struct cohort_context *c, struct cohort_counters *counters)
+void cohort_counters_get(const struct cohort_context *ctx, struct cohort_counters *counters)
 {
-	*counters = c->counters;
+	*counters = ctx->counters;
 }

@@ -27,7 +27,16 @@ struct cohort_sampler {
 	struct rng rng;
 	struct cand *cands; /* [n_vocab] */
 	double *probs;      /* [n_vocab] */
+	int32_t *tops;      /* [n_vocab / CHUNK, rounded up]: largest key of each chunk */
 };
+
+/* The vocabulary is looked at in chunks of this many: most of them hold nothing of interest. */
+enum { CHUNK = 64 };
+
+static size_t n_chunks(const struct cohort_sampler *s)
+{
+	return ((size_t)s->n_vocab + CHUNK - 1) / CHUNK;
+}
 
 void cohort_sampler_params_init(struct cohort_sampler_params *params)
 {
@@ -68,15 +77,16 @@ enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *param
 
 	struct cohort_sampler *s = mem_zalloc(1, sizeof *s);
 	if (s) {
+		s->n_vocab = n_vocab;
 		s->cands = mem_alloc((size_t)n_vocab, sizeof *s->cands);
 		s->probs = mem_alloc((size_t)n_vocab, sizeof *s->probs);
+		s->tops = mem_alloc(n_chunks(s), sizeof *s->tops);
 	}
-	if (!s || !s->cands || !s->probs) {
+	if (!s || !s->cands || !s->probs || !s->tops) {
 		cohort_sampler_free(s);
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a sampler over %d tokens", n_vocab);
 	}
 	s->p = p;
-	s->n_vocab = n_vocab;
 	rng_init(&s->rng, p.seed, p.stream);
 	*out = s;
 	return COHORT_OK;
@@ -87,6 +97,7 @@ void cohort_sampler_free(struct cohort_sampler *s)
 	if (s) {
 		mem_free(s->cands);
 		mem_free(s->probs);
+		mem_free(s->tops);
 		mem_free(s);
 	}
 }
@@ -123,40 +134,88 @@ static void heapify(struct cand *h, size_t n, bool worst_on_top)
 		sift(h, i, n, worst_on_top);
 }
 
-/* The best k of the logits, in order. */
+/* Floats as integers that order the same way; compilers turn loops over them into vector code. */
+static int32_t order_key(float f)
+{
+	int32_t b;
+	memcpy(&b, &f, sizeof b);
+	return b < 0 ? b ^ 0x7fffffff : b;
+}
+
+static float from_key(int32_t k)
+{
+	float f;
+	k = k < 0 ? k ^ 0x7fffffff : k;
+	memcpy(&f, &k, sizeof f);
+	return f;
+}
+
+/* Notes the largest key of each chunk and returns the index of the largest logit, ties to the lowest; n_vocab if one is
+ * NaN or +Inf, which as keys lie outside [-Inf, +Inf). */
+static size_t find_best(struct cohort_sampler *s, const float *logits)
+{
+	const size_t n = (size_t)s->n_vocab;
+	int32_t lo = INT32_MAX, top = INT32_MIN;
+
+	for (size_t c = 0; c < n_chunks(s); c++) {
+		const size_t end = (c + 1) * CHUNK < n ? (c + 1) * CHUNK : n;
+		int32_t hi = INT32_MIN;
+		for (size_t i = c * CHUNK; i < end; i++) {
+			int32_t k = order_key(logits[i]);
+			lo = k < lo ? k : lo;
+			hi = k > hi ? k : hi;
+		}
+		s->tops[c] = hi;
+		top = hi > top ? hi : top;
+	}
+	if (lo < order_key(-INFINITY) || top >= order_key(INFINITY))
+		return n;
+	for (size_t i = 0;; i++)
+		if (logits[i] == from_key(top)) /* -0 equals +0 here, as it does for the draw */
+			return i;
+}
+
+/* Keeps the first k, in order, of the n candidates. */
+static size_t keep_top(struct cand *h, size_t n, size_t k)
+{
+	k = k < n ? k : n;
+	heapify(h, k, true);
+	for (size_t i = k; i < n; i++)
+		if (after(h[0], h[i])) {
+			h[0] = h[i];
+			sift(h, 0, k, true);
+		}
+	for (size_t i = k; i-- > 1;) {
+		struct cand t = h[0];
+		h[0] = h[i];
+		h[i] = t;
+		sift(h, 0, i, true);
+	}
+	return k;
+}
+
+/* The best k of the logits, in order. The k-th largest of the chunks' tops is a bar that at least k logits reach; only
+ * those are candidates, and only chunks whose top reaches it are looked into. */
 static size_t select_top(struct cohort_sampler *s, const float *logits, size_t k)
 {
 	struct cand *h = s->cands;
-	for (size_t i = 0; i < k; i++)
-		h[i] = (struct cand){logits[i], (cohort_token)i};
-	heapify(h, k, true);
-	for (size_t i = k; i < (size_t)s->n_vocab;) {
-		/* Most of the vocabulary is below the bar: look at eight at once, in a form compilers turn into vector
-		 * code. */
-		size_t end = i + 8 <= (size_t)s->n_vocab ? i + 8 : (size_t)s->n_vocab;
-		if (end - i == 8) {
-			float bar = h[0].logit;
-			int any = 0;
-			for (size_t j = 0; j < 8; j++)
-				any |= logits[i + j] > bar;
-			if (!any) {
-				i = end;
-				continue;
-			}
-		}
-		for (; i < end; i++)
-			if (logits[i] > h[0].logit) { /* an equal one has a higher id and comes after */
-				h[0] = (struct cand){logits[i], (cohort_token)i};
-				sift(h, 0, k, true);
-			}
+	const size_t n = (size_t)s->n_vocab, m = n_chunks(s);
+	float bar = -INFINITY;
+	size_t got = 0;
+
+	if (m > k) {
+		for (size_t c = 0; c < m; c++)
+			h[c] = (struct cand){from_key(s->tops[c]), (cohort_token)c};
+		bar = h[keep_top(h, m, k) - 1].logit;
 	}
-	for (size_t n = k; n-- > 1;) {
-		struct cand t = h[0];
-		h[0] = h[n];
-		h[n] = t;
-		sift(h, 0, n, true);
+	for (size_t c = 0; c < m; c++) {
+		const size_t end = (c + 1) * CHUNK < n ? (c + 1) * CHUNK : n;
+		if (from_key(s->tops[c]) >= bar)
+			for (size_t i = c * CHUNK; i < end; i++)
+				if (logits[i] >= bar)
+					h[got++] = (struct cand){logits[i], (cohort_token)i};
 	}
-	return k;
+	return keep_top(h, got, k);
 }
 
 /* All candidates with the first n in order, found one by one from a heap, until `enough` of the mass is there. The rest
@@ -241,41 +300,12 @@ static size_t draw(struct cohort_sampler *s, size_t n, float top)
 	return n - 1;
 }
 
-/* Floats as integers that order the same way; compilers turn loops over them into vector code. */
-static int32_t order_key(float f)
-{
-	int32_t b;
-	memcpy(&b, &f, sizeof b);
-	return b ^ (b >> 31 & 0x7fffffff);
-}
-
-/* Index of the largest logit, ties to the lowest; n if one is NaN or +Inf, which lie outside [-Inf, +Inf) as keys. */
-static size_t find_best(const float *logits, size_t n)
-{
-	int32_t lo = INT32_MAX, hi = INT32_MIN;
-	float best;
-	size_t i;
-
-	for (i = 0; i < n; i++) {
-		int32_t k = order_key(logits[i]);
-		lo = k < lo ? k : lo;
-		hi = k > hi ? k : hi;
-	}
-	if (lo < order_key(-INFINITY) || hi >= order_key(INFINITY))
-		return n;
-	hi ^= hi >> 31 & 0x7fffffff;
-	memcpy(&best, &hi, sizeof best);
-	for (i = 0; logits[i] != best;)
-		i++;
-	return i;
-}
-
 enum cohort_status cohort_sampler_sample(
 		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
 {
 	if (!s || !logits || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : !logits ? "logits" : "out");
-	size_t n = (size_t)s->n_vocab, best = find_best(logits, n);
+	size_t n = (size_t)s->n_vocab, best = find_best(s, logits);
 	if (best == n) {
 		size_t i = 0;
 		while (logits[i] < INFINITY)
@@ -289,7 +319,9 @@ enum cohort_status cohort_sampler_sample(
 		*out = (cohort_token)best;
 		return COHORT_OK;
 	}
-	const bool k_on = s->p.top_k > 0 && (size_t)s->p.top_k < n, p_on = s->p.top_p < 1.0f, m_on = s->p.min_p > 0.0f;
+	const bool k_on = s->p.top_k > 0 && (size_t)s->p.top_k < n;
+	const bool p_on = s->p.top_p < 1.0f;
+	const bool m_on = s->p.min_p > 0.0f;
 	if (k_on) {
 		n = select_top(s, logits, (size_t)s->p.top_k);
 		if (p_on)

@@ -20,8 +20,9 @@
 #define SPACES_TAIL "[" SP "]+(?![^" SP "])|[" SP "]+"
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SP "\\p{L}\\p{N}]+|" SPACES_TAIL
-#define LLAMA3(digits) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
-		"| ?[^" SP "\\p{L}\\p{N}]+[\\r\\n]*|[" SP "]*[\\r\\n]+|" SPACES_TAIL
+#define WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define SYMBOLS "| ?[^" SP "\\p{L}\\p{N}]+[\\r\\n]*|[" SP "]*[\\r\\n]+|" SPACES_TAIL
+#define LLAMA3(digits) WORDS digits SYMBOLS
 
 static const struct pretok_rule rules[] = {
 	{"gpt-2", {GPT2}, false, false},

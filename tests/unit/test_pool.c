@@ -1,46 +1,49 @@
-/* The thread pool: every run reaches every thread once, awake or parked, with more threads than CPUs, too. */
+/* The thread pool: every item is worked on once and is visible afterwards, with workers awake or parked, and with more
+ * threads than CPUs, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/pool.h"
 
-enum { THREADS_MAX = 64 };
+enum { THREADS_MAX = 64, N_ITEMS = 37 };
 
-/* One slot per thread, on a line of its own; plain numbers, so that the thread sanitizer sees a missing order. */
+/* Plain numbers, so that the thread sanitizer sees a missing order. */
 struct job {
-	struct {
-		_Alignas(64) uint64_t n_calls, sum;
-		size_t i, n;
-	} slot[THREADS_MAX];
+	uint64_t n_calls[N_ITEMS], sum[N_ITEMS];
 	uint64_t step;
+	size_t n_threads;
+	struct {
+		_Alignas(64) int busy;
+	} slot[THREADS_MAX];
 };
 
-static void add(void *arg, size_t i, size_t n)
+static void add(void *arg, size_t from, size_t to, size_t thread)
 {
 	struct job *j = arg;
 
-	j->slot[i].n_calls++;
-	j->slot[i].sum += j->step * (i + 1);
-	j->slot[i].i = i;
-	j->slot[i].n = n;
+	/* A thread number is in use once at a time; a crash here would be the sign of it. */
+	if (thread >= j->n_threads || j->slot[thread].busy++)
+		abort();
+	for (size_t i = from; i < to; i++) {
+		j->n_calls[i]++;
+		j->sum[i] += j->step * (i + 1);
+	}
+	j->slot[thread].busy--;
 }
 
-static void check(const struct job *j, size_t n, uint64_t n_runs, uint64_t sum)
+static void check(const struct job *j, uint64_t n_runs, uint64_t sum)
 {
-	for (size_t i = 0; i < THREADS_MAX; i++) {
-		assert_int_equal(j->slot[i].n_calls, i < n ? n_runs : 0);
-		assert_int_equal(j->slot[i].sum, i < n ? sum * (i + 1) : 0);
-		if (i < n && n_runs) {
-			assert_int_equal(j->slot[i].i, i);
-			assert_int_equal(j->slot[i].n, n);
-		}
+	for (size_t i = 0; i < N_ITEMS; i++) {
+		assert_int_equal(j->n_calls[i], n_runs);
+		assert_int_equal(j->sum[i], sum * (i + 1));
 	}
 }
 
@@ -54,18 +57,19 @@ static void runs(void **state)
 		uint64_t sum = 0;
 		struct pool *p = pool_open(n);
 		memset(&j, 0, sizeof j);
+		j.n_threads = n;
 		assert_non_null(p);
 		assert_int_equal(pool_size(p), n);
 		mem_fail_all(true); /* a run allocates nothing */
 		for (j.step = 1; j.step <= N_RUNS; j.step++) {
-			pool_run(p, add, &j);
+			pool_run(p, N_ITEMS, 1, add, &j);
 			sum += j.step;
 			/* What the threads wrote is visible here after each run, not only in the end. */
-			if (j.slot[n - 1].sum != sum * n)
+			if (j.sum[N_ITEMS - 1] != sum * N_ITEMS)
 				fail_msg("%zu threads: run %llu is incomplete", n, (unsigned long long)j.step);
 		}
 		mem_fail_all(false);
-		check(&j, n, N_RUNS, sum);
+		check(&j, N_RUNS, sum);
 		pool_free(p);
 	}
 }
@@ -80,9 +84,10 @@ static void more_threads_than_cpus(void **state)
 	struct pool *p = pool_open(n);
 	assert_non_null(p);
 	j.step = 1;
+	j.n_threads = n;
 	for (int i = 0; i < 300; i++)
-		pool_run(p, add, &j);
-	check(&j, n, 300, 300);
+		pool_run(p, N_ITEMS, 1, add, &j);
+	check(&j, 300, 300);
 	pool_free(p);
 }
 
@@ -97,13 +102,14 @@ static void runs_after_pauses(void **state)
 
 	assert_non_null(p);
 	j.step = 1;
+	j.n_threads = 3;
 	usleep(10000);
 	for (int i = 0; i < 200; i++) {
-		pool_run(p, add, &j);
+		pool_run(p, N_ITEMS, 1, add, &j);
 		n_runs++;
 		usleep(pauses[i % 6]);
 	}
-	check(&j, 3, n_runs, n_runs);
+	check(&j, n_runs, n_runs);
 	pool_free(p);
 }
 
@@ -115,21 +121,48 @@ static void open_free(void **state)
 	(void)state;
 
 	j.step = 1;
+	j.n_threads = 3;
 	for (int i = 0; i < 200; i++) {
 		struct pool *p = pool_open(3);
 		assert_non_null(p);
 		if (i % 4 == 3)
 			usleep(1000);
 		if (i % 2) {
-			pool_run(p, add, &j);
+			pool_run(p, N_ITEMS, 1, add, &j);
 			n_runs++;
 		}
 		if (i % 8 == 7)
 			usleep(1000);
 		pool_free(p);
 	}
-	check(&j, 3, n_runs, n_runs);
+	check(&j, n_runs, n_runs);
 	pool_free(NULL);
+}
+
+/* Ranges keep to units and cover everything, however few or many items there are. */
+static void cover(void *arg, size_t from, size_t to, size_t thread)
+{
+	uint64_t *seen = arg;
+	(void)thread;
+	if (from % 8 || from >= to)
+		abort();
+	for (size_t i = from; i < to; i++)
+		seen[i]++;
+}
+
+static void units(void **state)
+{
+	struct pool *p = pool_open(3);
+	(void)state;
+
+	assert_non_null(p);
+	for (size_t n = 0; n < 300; n++) {
+		uint64_t seen[300] = {0};
+		pool_run(p, n, 8, cover, seen);
+		for (size_t i = 0; i < 300; i++)
+			assert_int_equal(seen[i], i < n);
+	}
+	pool_free(p);
 }
 
 static void zero_is_one(void **state)
@@ -141,8 +174,9 @@ static void zero_is_one(void **state)
 	assert_non_null(p);
 	assert_int_equal(pool_size(p), 1);
 	j.step = 5;
-	pool_run(p, add, &j);
-	check(&j, 1, 1, 5);
+	j.n_threads = 1;
+	pool_run(p, N_ITEMS, 1, add, &j);
+	check(&j, 1, 5);
 	pool_free(p);
 	assert_true(pool_cpu_count() >= 1);
 }
@@ -183,6 +217,7 @@ int main(void)
 		cmocka_unit_test(more_threads_than_cpus),
 		cmocka_unit_test(runs_after_pauses),
 		cmocka_unit_test(open_free),
+		cmocka_unit_test(units),
 		cmocka_unit_test(zero_is_one),
 		cmocka_unit_test(allocation_failures),
 		cmocka_unit_test(clock_goes_on),

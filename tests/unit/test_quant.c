@@ -397,7 +397,7 @@ static void want_scale(enum quant_type type, const uint8_t *b, int e, int *sc, i
 		break;
 	case QUANT_Q3_K:
 		*sc = field(b + 96, 8 * (j16 % 8) + 4 * (j16 / 8), 4) +
-			16 * field(b + 104, 8 * (j16 % 4) + 2 * (j16 / 4), 2) - 32;
+				16 * field(b + 104, 8 * (j16 % 4) + 2 * (j16 / 4), 2) - 32;
 		break;
 	case QUANT_Q4_K:
 	case QUANT_Q5_K:

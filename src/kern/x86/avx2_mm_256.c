@@ -44,13 +44,17 @@ AVX2_INLINE __m256i load(const void *p)
 	return _mm256_loadu_si256(p);
 }
 
-/* Sub-block j of Q4_K: the low or the high nibbles of eight registers against n columns. */
+/* Sub-block j of Q4_K: the low or the high nibbles of eight registers against n columns. `ahead` is the distance to the
+ * next eight rows, which are fetched meanwhile: short rows end before the hardware's prefetcher gets going. */
 AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *act, size_t step, int j, const bool high,
-		__m256i *sum, const int n)
+		size_t ahead, __m256i *sum, const int n)
 {
 	const __m256i low = _mm256_set1_epi8(15);
 	const uint8_t *q = w->qs[8 * (j / 2)];
 	__m256i v[8];
+
+	_mm_prefetch((const char *)q + ahead + 128 * (j % 2), _MM_HINT_T0);
+	_mm_prefetch((const char *)q + ahead + 128 * (j % 2) + 64, _MM_HINT_T0);
 
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
@@ -80,8 +84,8 @@ AVX2_INLINE void tile_q4_k(const struct kern_mm *m, size_t row, size_t col, cons
 		for (int c = 0; c < n; c++)
 			sum[c] = msum[c] = _mm256_setzero_si256();
 		for (int j = 0; j < 8; j += 2) {
-			sub_q4_k(w, act, step, j, false, sum, n);
-			sub_q4_k(w, act, step, j + 1, true, sum, n);
+			sub_q4_k(w, act, step, j, false, nb * sizeof *w, sum, n);
+			sub_q4_k(w, act, step, j + 1, true, nb * sizeof *w, sum, n);
 		}
 		for (int j = 0; j < 4; j++) {
 			__m256i mn = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->mins[j]));
@@ -119,8 +123,8 @@ AVX2_INLINE __m256i q6_k_reg(const struct q6_kx8 *w, int h, const int g, int r)
 
 /* Group g of half h of Q6_K, two sub-blocks of 16, against n columns. One sub-block at a time: four registers of
  * weights and one of scales leave room for the sums. */
-AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t step, int h, const int g, __m256i *sum,
-		const int n)
+AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t step, int h, const int g,
+		size_t ahead, __m256i *sum, const int n)
 {
 	/* One scale of each pair, twice. */
 	const __m256i lanes = _mm256_setr_epi32(
@@ -128,6 +132,10 @@ AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t s
 	const __m256i first = _mm256_add_epi8(_mm256_set1_epi32(0x01000100), lanes);
 	const __m256i second = _mm256_add_epi8(_mm256_set1_epi32(0x03020302), lanes);
 	__m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[4 * h + g]));
+	const char *next = (const char *)w + ahead + 192 * (4 * h + g) + 144;
+	_mm_prefetch(next, _MM_HINT_T0);
+	_mm_prefetch(next + 64, _MM_HINT_T0);
+	_mm_prefetch(next + 128, _MM_HINT_T0);
 
 	/* The offset of 32 first: 32 * scale fits int16, 32 * the sum would not. */
 	__m256i sc32 = _mm256_slli_epi16(sc, 5);
@@ -168,7 +176,7 @@ AVX2_INLINE void tile_q6_k(const struct kern_mm *m, size_t row, size_t col, cons
 		for (int h = 0; h < 2; h++) {
 			AVX2_UNROLL
 			for (int g = 0; g < 4; g++)
-				group_q6_k(w, act, step, h, g, sum, n);
+				group_q6_k(w, act, step, h, g, nb * sizeof *w, sum, n);
 		}
 		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 		for (int c = 0; c < n; c++) {
