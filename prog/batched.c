@@ -3,6 +3,7 @@
 #include "common.h"
 #include "opt.h"
 
+#include "base/err.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -76,11 +77,14 @@ static int limits(struct run *r)
 	const int64_t n_blocks = (r->c.n_ctx + block - 1) / block;
 	int64_t n_predict = r->c.n_predict;
 
-	if (n_prompt > r->info.n_ctx_train || n_prompt > n_blocks * block) {
-		bool ctx = n_prompt > n_blocks * block;
-		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens; %s\n", prog, n_prompt, ctx
-				? "that is more than -ctx holds; raise -ctx or shorten the prompt"
-				: "that is more than the model was trained for; shorten the prompt");
+	if (n_prompt > r->info.n_ctx_train) {
+		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, the model was trained for %d\n", prog, n_prompt,
+				r->info.n_ctx_train);
+		return EXIT_USAGE;
+	}
+	if (n_prompt > n_blocks * block) {
+		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, -ctx holds %" PRId64 "; raise -ctx\n", prog,
+				n_prompt, n_blocks * block);
 		return EXIT_USAGE;
 	}
 	if (n_prompt + n_predict - 1 > r->info.n_ctx_train) {
@@ -91,7 +95,9 @@ static int limits(struct run *r)
 				prog, r->info.n_ctx_train, n_predict, r->c.n_predict);
 	}
 	int64_t held = n_prompt + (n_predict > 0 ? n_predict - 1 : 0);
-	int64_t shared = n_prompt / block, own = (held + block - 1) / block - shared;
+	/* Nothing is written after the prompt when at most one token is drawn: then even its last block is shared. */
+	int64_t shared = n_predict > 1 ? n_prompt / block : (n_prompt + block - 1) / block;
+	int64_t own = (held + block - 1) / block - shared;
 	int64_t fits = own > 0 ? (n_blocks - shared) / own : r->c.n_parallel;
 	if (fits < 1) {
 		fprintf(stderr,
@@ -239,17 +245,30 @@ static int generate(struct run *r)
 	return 0;
 }
 
+/* The bytes of a token, whole characters at a time; a token may be longer than any buffer one would guess. */
+static void print_token(struct cohort_detok *d, cohort_token t)
+{
+	char small[256], *big = NULL;
+	size_t n = 0;
+	enum cohort_status st = cohort_detok_push(d, t, small, sizeof small, &n, NULL);
+
+	if (st == COHORT_E_LIMIT && (big = mem_alloc(n, 1)))
+		st = cohort_detok_push(d, t, big, n, &n, NULL);
+	if (st == COHORT_OK)
+		fwrite(big ? big : small, 1, n, stdout);
+	mem_free(big);
+}
+
 static void print_sequences(const struct run *r)
 {
 	for (int64_t i = 0; i < r->c.n_parallel; i++) {
 		struct cohort_detok d;
-		char piece[4096], tail[4];
+		char tail[4];
 		size_t n;
 		printf("Sequence %" PRId64 ":\n\n%s", i, r->c.prompt);
 		cohort_detok_init(&d, r->model, false, false);
 		for (int32_t j = 0; j < r->seqs[i].n; j++)
-			if (cohort_detok_push(&d, r->seqs[i].tokens[j], piece, sizeof piece, &n, NULL) == COHORT_OK)
-				fwrite(piece, 1, n, stdout);
+			print_token(&d, r->seqs[i].tokens[j]);
 		n = cohort_detok_flush(&d, tail);
 		fwrite(tail, 1, n, stdout);
 		fputs("\n\n", stdout);
@@ -264,15 +283,19 @@ static double rate(double n, double seconds)
 static void print_statistics(const struct run *r)
 {
 	struct cohort_usage u;
+	char shown[ERR_SHOW_BYTES];
 
 	fprintf(stderr, "Performance Statistics:\n");
-	fprintf(stderr, "  Decoded %" PRIu64 " tokens in %.2f seconds\n", r->n_generated, r->generate_s);
+	/* Short runs get a third digit, or two of them could not be compared. */
+	fprintf(stderr, "  Decoded %" PRIu64 " tokens in %.*f seconds\n", r->n_generated, r->generate_s < 1 ? 3 : 2,
+			r->generate_s);
 	fprintf(stderr, "  Speed: %.2f tokens/second\n", rate((double)r->n_generated, r->generate_s));
 	fprintf(stderr, "  Parallel sequences: %" PRId64 "\n", r->c.n_parallel);
-	fprintf(stderr, "  Prefill: %zu tokens in %.2f seconds (%.2f tokens/second), once for all sequences\n\n",
-			r->n_prompt, r->prefill_s, rate((double)r->n_prompt, r->prefill_s));
+	fprintf(stderr, "  Prefill: %zu tokens in %.*f seconds (%.2f tokens/second), once for all sequences\n\n",
+			r->n_prompt, r->prefill_s < 1 ? 3 : 2, r->prefill_s, rate((double)r->n_prompt, r->prefill_s));
 	fprintf(stderr, "Configuration:\n  Model: %s (%s, %.1f M parameters)\n",
-			*r->info.name ? r->info.name : "unnamed", r->info.arch, (double)r->info.n_params * 1e-6);
+			*r->info.name ? err_show(shown, r->info.name, strlen(r->info.name)) : "unnamed", r->info.arch,
+			(double)r->info.n_params * 1e-6);
 	fprintf(stderr, "  Sequences: %" PRId64 " of up to %d tokens, context %" PRId64 ", threads %d\n",
 			r->c.n_parallel, r->n_predict, r->c.n_ctx, thread_count(r->c.threads_given, r->c.threads));
 	fprintf(stderr, "  Sampling: temperature %g, top-k %" PRId64 ", top-p %g, min-p %g, seed %" PRIu64 "\n",
@@ -311,8 +334,10 @@ static int run(struct run *r)
 	if (rc)
 		return rc;
 	cohort_model_info_get(r->model, &r->info);
-	if (r->c.verbose)
-		fprintf(stderr, "%s: loaded %s\n", prog, *r->info.name ? r->info.name : "the model");
+	if (!*r->info.tokenizer) {
+		fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
+		return EXIT_MODEL;
+	}
 	rc = tokenize(r);
 	if (!rc)
 		rc = limits(r);

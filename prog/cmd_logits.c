@@ -8,6 +8,7 @@
 #include "base/pool.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,10 +132,13 @@ static int decode_to(const struct cohort_model *m, struct cohort_context *ctx, c
 		size_t n_batch, const char *path)
 {
 	struct stat st;
-	char tmp[4096];
+	char tmp[4096], real[PATH_MAX];
 	bool direct = strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
 	FILE *out = stdout;
 	int rc;
+
+	if (!direct && realpath(path, real)) /* what a link points to is written, not the link */
+		path = real;
 
 	if (direct && strcmp(path, "-") != 0)
 		out = fopen(path, "wb");
@@ -227,6 +231,7 @@ int cmd_logits(int argc, char **argv)
 	if (!rc) {
 		catch_signals(); /* only now: reading standard input ends with the signal */
 		cp.n_ctx = (int32_t)n;
+		n_batch = n_batch < (int64_t)n ? n_batch : (int64_t)n;
 		cp.n_batch = (int32_t)n_batch;
 		cp.n_ubatch = (int32_t)n_ubatch;
 		cp.n_seq_max = 1;

@@ -96,6 +96,11 @@ int load_model(const char *prog, const char *path, const struct cohort_model_par
 	struct cohort_err err;
 	double started = clock_now();
 
+	for (size_t i = 0; p.isa && i < cohort_isa_count(); i++)
+		if (strcmp(p.isa, cohort_isa_name(i)) == 0 && !cohort_isa_usable(i)) {
+			fprintf(stderr, "%s: this CPU cannot run instruction set level '%s'\n", prog, p.isa);
+			return EXIT_USAGE;
+		}
 	if (!path)
 		path = builtin_model(prog);
 	if (!path)

@@ -80,8 +80,8 @@ static int set(const struct opt_prog *p, const struct opt *o, const char *text)
 		*(const char **)o->value = text;
 		return 0;
 	case OPT_UINT64:
-		*(uint64_t *)o->value = strtoull(text, &end, 0);
-		if (*text == '\0' || *text == '-' || *end || errno) {
+		*(uint64_t *)o->value = strtoull(text, &end, 10);
+		if (*text < '0' || *text > '9' || *end || errno) {
 			fprintf(stderr, "%s: -%s expects a number from 0 to 2^64 - 1, got '%s'\n", p->name, o->name,
 					text);
 			return wrong(p);

@@ -31,9 +31,10 @@ struct world {
 
 static inline void world_init(struct world *w, size_t n_blocks, size_t size, size_t n_seq)
 {
-	*w = (struct world){.n_blocks = n_blocks, .size = size, .n_seq = n_seq, .n_pos = n_blocks * size, .next = 1};
-	w->kv = kv_open(n_blocks, size, n_seq);
-	w->data = calloc(w->n_pos, sizeof *w->data);
+	*w = (struct world){.n_blocks = n_blocks, .size = size, .n_seq = n_seq, .next = 1};
+	w->n_pos = 3 * n_blocks * size; /* sequences may lose their heads and go on */
+	w->kv = kv_open(&(struct kv_limits){n_blocks, size, n_seq, w->n_pos, 1});
+	w->data = calloc(n_blocks * size, sizeof *w->data);
 	w->list = calloc(n_seq * w->n_pos, sizeof *w->list);
 	w->min = malloc(n_seq * sizeof *w->min);
 	w->max = malloc(n_seq * sizeof *w->max);

@@ -17,6 +17,9 @@ struct shape {
 	/* Formats: of matrices whose rows are n_embd, n_ff and n_head * head_v long, and of the embedding. */
 	uint32_t type_embd_rows, type_ff_rows, type_o_rows, type_embedding;
 	bool tied;
+	void (*extra_keys)(struct file *f); /* NULL: none */
+	const char *extra_tensor;           /* name of one more vector, of 4 floats, or NULL */
+	const char *leave_out;              /* name of a tensor to leave out, or NULL */
 };
 
 /* Random blocks of a format with scales such that products stay of the order of one. */
@@ -71,7 +74,7 @@ struct synth_part {
 /* Writes a llama model with random weights to a new file under /tmp; the caller unlinks and frees the name. */
 static inline char *synth_write(const struct shape *s, uint64_t seed)
 {
-	struct synth_part *parts = calloc(9 * (size_t)s->n_layer + 3, sizeof *parts);
+	struct synth_part *parts = calloc(9 * (size_t)s->n_layer + 4, sizeof *parts);
 	size_t n = 0;
 	struct file f = {0};
 	struct rng r;
@@ -100,6 +103,13 @@ static inline char *synth_write(const struct shape *s, uint64_t seed)
 			snprintf(parts[n++].name, sizeof parts->name, "blk.%u.%s.weight", l, layer[i].name);
 		}
 	}
+	if (s->extra_tensor) {
+		parts[n] = (struct synth_part){"", 4, 0, QUANT_F32};
+		snprintf(parts[n++].name, sizeof parts->name, "%s", s->extra_tensor);
+	}
+	for (size_t i = 0; s->leave_out && i < n; i++)
+		if (strcmp(parts[i].name, s->leave_out) == 0)
+			memmove(&parts[i], &parts[i + 1], (--n - i) * sizeof *parts);
 	put_header(&f, 3, n, 0);
 	put_kv_str(&f, "general.architecture", "llama");
 	put_kv_u32(&f, "llama.context_length", s->n_ctx);
@@ -113,6 +123,8 @@ static inline char *synth_write(const struct shape *s, uint64_t seed)
 	put_kv_u32(&f, "llama.rope.dimension_count", s->n_rot);
 	put_key(&f, "llama.attention.layer_norm_rms_epsilon", GGUF_F32);
 	put_f32(&f, 1e-5f);
+	if (s->extra_keys)
+		s->extra_keys(&f);
 	put_n_kv(&f);
 	uint64_t at = 0;
 	for (size_t i = 0; i < n; i++) {

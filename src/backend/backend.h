@@ -59,7 +59,9 @@ struct be_ops {
 	/* Rotates q and k, scales q, stores k and v in the cache. */
 	void (*rope_store)(
 			struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer);
-	void (*attention)(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer);
+	/* out[i] = attention of row rows[i] (i when rows is NULL), n of them */
+	void (*attention)(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer, const int32_t *rows,
+			size_t n);
 	/* gate = silu(gate) * up; `next` as above */
 	void (*glu)(struct be *be, struct be_buf *gate, const struct be_buf *up, size_t n,
 			const struct model_weight *next);

@@ -330,6 +330,7 @@ struct attn_job {
 	struct be_buf *q, *k;
 	const struct be_buf *v;
 	struct be_buf *out;
+	const int32_t *rows;
 	size_t layer;
 };
 
@@ -385,7 +386,7 @@ static void cpu_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, co
 		store(&j, &be->rows->stores[i]);
 }
 
-/* Items are (row, KV head) pairs. */
+/* Items are (output row, KV head) pairs. */
 static void attn_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct attn_job *j = arg;
@@ -394,24 +395,26 @@ static void attn_share(void *arg, size_t from, size_t to, size_t thread)
 	size_t group = h->n_head / h->n_head_kv;
 
 	for (size_t t = from; t < to; t++) {
-		size_t r = t / h->n_head_kv, hd = t % h->n_head_kv, at = head_offset(be, j->layer, hd);
+		const size_t i = t / h->n_head_kv, r = j->rows ? (size_t)j->rows[i] : i;
+		const size_t hd = t % h->n_head_kv, at = head_offset(be, j->layer, hd);
 		be->kern->attn[be->kv_type](&(struct kern_attn){
 			.q = j->q->f + r * j->q->n_cols + hd * group * h->head_k,
 			.n_q = group, .head_k = h->head_k, .head_v = h->head_v,
 			.kv = be->kv, .block_bytes = be->block_bytes, .table = be->rows->tables[r],
 			.k_offset = at, .v_offset = at + be->head_bytes_k,
 			.pos0 = (size_t)be->rows->first[r], .pos1 = (size_t)be->rows->pos[r] + 1,
-			.out = j->out->f + r * j->out->n_cols + hd * group * h->head_v,
+			.out = j->out->f + i * j->out->n_cols + hd * group * h->head_v,
 			.scratch = be->scratch + thread * be->scratch_bytes,
 		});
 	}
 }
 
-static void cpu_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer)
+static void cpu_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer, const int32_t *rows,
+		size_t n)
 {
-	struct attn_job j = {.be = be, .q = (struct be_buf *)q, .out = out, .layer = layer};
+	struct attn_job j = {.be = be, .q = (struct be_buf *)q, .out = out, .rows = rows, .layer = layer};
 	be->rounded = NULL;
-	pool_run(be->pool, be->rows->n * be->m->hp.n_head_kv, 1, attn_share, &j);
+	pool_run(be->pool, n * be->m->hp.n_head_kv, 1, attn_share, &j);
 }
 
 static void cpu_kv_copy(struct be *be, int32_t from, int32_t to)

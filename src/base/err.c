@@ -57,25 +57,41 @@ enum cohort_status err_rule(struct cohort_err *err, enum cohort_status status, c
 	return status;
 }
 
+const char *err_show(char out[ERR_SHOW_BYTES], const char *s, size_t n)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)s[i];
+		if (at + 4 + sizeof "..." > ERR_SHOW_BYTES) {
+			memcpy(out + at, "...", 3);
+			at += 3;
+			break;
+		}
+		if (c >= 0x20 && c < 0x7f && c != '\\' && c != '\'')
+			out[at++] = (char)c;
+		else
+			at += (size_t)snprintf(out + at, ERR_SHOW_BYTES - at, "\\x%02x", c);
+	}
+	out[at] = '\0';
+	return out;
+}
+
 void err_prefix(struct cohort_err *err, const char *fmt, ...)
 {
-	char old[sizeof err->text];
+	enum { KEEP = 160 }; /* of a prefix that is too long: its end, which names the file */
+	char old[sizeof err->text], head[4096];
 	va_list ap;
 
 	if (!err)
 		return;
 	memcpy(old, err->text, sizeof old);
 	va_start(ap, fmt);
-	vsnprintf(err->text, sizeof err->text, fmt, ap);
+	vsnprintf(head, sizeof head, fmt, ap);
 	va_end(ap);
-	/* What does not fit is cut: the beginning of both says more than the end of either. */
-	for (size_t n = strlen(err->text), i = 0; n + 1 < sizeof err->text; n++) {
-		err->text[n] = i == 0 ? ':' : i == 1 ? ' ' : old[i - 2];
-		err->text[n + 1] = '\0';
-		if (i >= 2 && !old[i - 2])
-			break;
-		i++;
-	}
+	size_t n = strlen(head);
+	bool cut = n + 2 + strlen(old) >= sizeof err->text && n > KEEP;
+	snprintf(err->text, sizeof err->text, "%s%s: %s", cut ? "..." : "", cut ? head + n - KEEP : head, old);
 }
 
 const char *cohort_status_name(enum cohort_status status)

@@ -17,7 +17,13 @@ enum cohort_status err_rule(struct cohort_err *err, enum cohort_status status, c
 		int64_t row, int64_t seq, int64_t expected, int64_t got, const char *fmt, ...)
 		__attribute__((format(printf, 8, 9)));
 
-/* Puts "prefix: " in front of the text, keeping the rest. */
+/* Names from a file or a caller, for messages: escaped, so that the message stays one readable line, and cut when long.
+ * Returns out. Two of them, a path and a sentence fit the text of struct cohort_err. */
+#define ERR_SHOW_BYTES 80
+const char *err_show(char out[ERR_SHOW_BYTES], const char *s, size_t n);
+
+/* Puts "prefix: " in front of the text, keeping the rest. A prefix too long for both (a path, mostly) loses its
+ * beginning. */
 void err_prefix(struct cohort_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -10,6 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The path goes in front by err_prefix, which shortens it rather than lose the reason. */
+static enum cohort_status refuse(struct cohort_err *err, enum cohort_status status, const char *path, const char *what,
+		const char *reason)
+{
+	err_set(err, status, "%s%s", what, reason);
+	err_prefix(err, "%s", path);
+	return status;
+}
+
 enum cohort_status map_open(struct map *m, const char *path, struct cohort_err *err)
 {
 	struct stat st;
@@ -20,15 +29,15 @@ enum cohort_status map_open(struct map *m, const char *path, struct cohort_err *
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	while (fd < 0 && errno == EINTR);
 	if (fd < 0)
-		return err_set(err, COHORT_E_IO, "%s: %s", path, strerror(errno));
+		return refuse(err, COHORT_E_IO, path, "", strerror(errno));
 	if (fstat(fd, &st) != 0) {
 		int e = errno;
 		close(fd);
-		return err_set(err, COHORT_E_IO, "%s: %s", path, strerror(e));
+		return refuse(err, COHORT_E_IO, path, "", strerror(e));
 	}
 	if (!S_ISREG(st.st_mode)) {
 		close(fd);
-		return err_set(err, COHORT_E_IO, "%s: %s", path,
+		return refuse(err, COHORT_E_IO, path, "",
 				S_ISDIR(st.st_mode) ? "is a directory" : "not a regular file");
 	}
 	if (st.st_size > 0) {
@@ -36,8 +45,8 @@ enum cohort_status map_open(struct map *m, const char *path, struct cohort_err *
 		if (p == MAP_FAILED) {
 			int e = errno;
 			close(fd);
-			return err_set(err, e == ENOMEM ? COHORT_E_MEMORY : COHORT_E_IO, "%s: cannot map: %s",
-					path, strerror(e));
+			return refuse(err, e == ENOMEM ? COHORT_E_MEMORY : COHORT_E_IO, path,
+					"cannot map: ", strerror(e));
 		}
 	}
 	close(fd);
@@ -74,7 +83,7 @@ enum cohort_status file_read(const char *path, size_t n_max, char **out, size_t 
 	int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return err_set(err, COHORT_E_IO, "%s: %s", name, strerror(errno));
+		return refuse(err, COHORT_E_IO, name, "", strerror(errno));
 	for (;;) {
 		if (!mem_grow((void **)&buf, &room, n + 4097, 1)) {
 			st = err_set(err, COHORT_E_MEMORY, "%s: out of memory", name);
@@ -84,7 +93,7 @@ enum cohort_status file_read(const char *path, size_t n_max, char **out, size_t 
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0) {
-			st = err_set(err, COHORT_E_IO, "%s: %s", name, strerror(errno));
+			st = refuse(err, COHORT_E_IO, name, "", strerror(errno));
 			goto out;
 		}
 		if (got == 0)

@@ -35,6 +35,8 @@ struct batch_checked {
 	uint32_t epoch;
 };
 
+/* Room for n_rows and n_seq, so that checks within these allocate nothing. False when out of memory. */
+bool batch_checked_init(struct batch_checked *c, size_t n_rows, size_t n_seq);
 void batch_checked_release(struct batch_checked *c);
 
 /* On failure the result holds no rows. */

@@ -18,6 +18,28 @@ struct batch_seq {
 	cohort_pos next;
 };
 
+static bool make_room(struct batch_checked *c, size_t n_rows, size_t n_seq)
+{
+	if (!mem_grow((void **)&c->rows, &c->rows_max, n_rows, sizeof *c->rows))
+		return false;
+	if (c->seqs_max < n_seq) {
+		struct batch_seq *s = mem_zalloc(n_seq, sizeof *s);
+		if (!s)
+			return false;
+		mem_free(c->seqs);
+		c->seqs = s;
+		c->seqs_max = n_seq;
+		c->epoch = 0;
+	}
+	return true;
+}
+
+bool batch_checked_init(struct batch_checked *c, size_t n_rows, size_t n_seq)
+{
+	*c = (struct batch_checked){0};
+	return make_room(c, n_rows, n_seq);
+}
+
 void batch_checked_release(struct batch_checked *c)
 {
 	if (c) {
@@ -130,17 +152,8 @@ enum cohort_status batch_check(struct batch_checked *c, const struct cohort_batc
 		return err_rule(err, COHORT_E_LIMIT, "n-batch", -1, -1, lim->n_rows_max, b->n_tokens,
 				"the batch has %d rows; the context takes at most %d (n_batch)", b->n_tokens,
 				lim->n_rows_max);
-	if (!mem_grow((void **)&c->rows, &c->rows_max, (size_t)b->n_tokens, sizeof *c->rows))
+	if (!make_room(c, (size_t)b->n_tokens, (size_t)lim->n_seq_max))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a batch of %d rows", b->n_tokens);
-	if (c->seqs_max < (size_t)lim->n_seq_max) {
-		struct batch_seq *s = mem_zalloc((size_t)lim->n_seq_max, sizeof *s);
-		if (!s)
-			return err_set(err, COHORT_E_MEMORY, "out of memory for %d sequences", lim->n_seq_max);
-		mem_free(c->seqs);
-		c->seqs = s;
-		c->seqs_max = (size_t)lim->n_seq_max;
-		c->epoch = 0;
-	}
 	if (++c->epoch == 0) {
 		memset(c->seqs, 0, c->seqs_max * sizeof *c->seqs);
 		c->epoch = 1;

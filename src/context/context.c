@@ -4,7 +4,8 @@
  *  1. A decode reserves the cache for all its rows before it computes the first; whatever fails afterwards is rolled
  *     back, so every sequence is as before. Cells written meanwhile lie beyond every sequence's end or in blocks nobody
  *     holds.
- *  2. A warm decode allocates nothing: every array is sized at open, or grown by a batch with more ids than any before.
+ *  2. A decode allocates nothing: every array is sized at open. Only batches whose rows name several sequences may make
+ *     some grow.
  *  3. Logits row j belongs to the j-th row of the batch that asked for output. */
 #include "context/impl.h"
 
@@ -71,6 +72,13 @@ static enum cohort_status check_params(const struct cohort_context_params *p, st
 	return st;
 }
 
+/* Sequences end where the model's training did; 2^25 keeps the tables of a file that claims more in bounds. */
+static cohort_pos pos_limit(const struct cohort_model *m)
+{
+	const uint32_t n = m->model.hp.n_ctx_train, most = 1 << 25;
+	return (cohort_pos)(n < most ? n : most);
+}
+
 enum cohort_status cohort_context_open(const struct cohort_model *model, const struct cohort_context_params *params,
 		struct cohort_context **out, struct cohort_err *err)
 {
@@ -103,7 +111,8 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 	c->model = model;
 	c->p = p;
 	size_t n = (size_t)p.n_batch, n_blocks = ((size_t)p.n_ctx + be_kv_block() - 1) / be_kv_block();
-	c->kv = kv_open(n_blocks, be_kv_block(), (size_t)p.n_seq_max);
+	c->kv = kv_open(&(struct kv_limits){.n_blocks = n_blocks, .block_size = be_kv_block(),
+			.n_seq_max = (size_t)p.n_seq_max, .n_pos_max = (size_t)pos_limit(model), .n_rows_max = n});
 	c->kv_rows = mem_zalloc(n, sizeof *c->kv_rows);
 	c->tokens = mem_zalloc(n, sizeof *c->tokens);
 	c->pos = mem_zalloc(n, sizeof *c->pos);
@@ -113,8 +122,9 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 	c->outputs = mem_zalloc(n, sizeof *c->outputs);
 	c->stores_max = (size_t)p.n_ubatch;
 	c->stores = mem_zalloc(c->stores_max, sizeof *c->stores);
-	if (!c->kv || !c->kv_rows || !c->tokens || !c->pos || !c->first || !c->tables || !c->output_of || !c->outputs ||
-			!c->stores) {
+	bool checked = batch_checked_init(&c->checked, n, (size_t)p.n_seq_max);
+	if (!checked || !c->kv || !c->kv_rows || !c->tokens || !c->pos || !c->first || !c->tables || !c->output_of ||
+			!c->outputs || !c->stores) {
 		cohort_context_free(c);
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a context of %d tokens", p.n_ctx);
 	}
@@ -168,17 +178,19 @@ static bool mem_same(void *kv, cohort_seq a, cohort_seq b)
 static enum cohort_status gather_stores(struct cohort_context *c, const struct kv_plan *plan, size_t from, size_t n,
 		size_t *n_stores, struct cohort_err *err)
 {
+	size_t at = n;
+
 	if (!mem_grow((void **)&c->stores, &c->stores_max, n + plan->n_extra, sizeof *c->stores))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for %zu rows", n);
 	for (size_t i = 0; i < n; i++)
 		c->stores[i] = (struct be_store){(int32_t)i, plan->stores[from + i].block, plan->stores[from + i].slot};
 	for (size_t i = 0; i < plan->n_extra; i++) {
-		size_t row = (size_t)plan->extra[i].row;
+		const struct kv_store *e = &plan->extra[i];
+		size_t row = (size_t)e->row;
 		if (row >= from && row < from + n)
-			c->stores[n++] = (struct be_store){
-					(int32_t)(row - from), plan->extra[i].block, plan->extra[i].slot};
+			c->stores[at++] = (struct be_store){(int32_t)(row - from), e->block, e->slot};
 	}
-	*n_stores = n;
+	*n_stores = at;
 	return COHORT_OK;
 }
 
@@ -263,7 +275,7 @@ enum cohort_status cohort_decode(struct cohort_context *c, const struct cohort_b
 		.n_vocab = (int32_t)c->model->model.hp.n_vocab,
 		.n_seq_max = c->p.n_seq_max,
 		.n_rows_max = c->p.n_batch,
-		.n_pos_max = (cohort_pos)c->model->model.hp.n_ctx_train,
+		.n_pos_max = pos_limit(c->model),
 	};
 	struct kv_plan plan;
 	enum cohort_status st;

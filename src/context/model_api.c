@@ -182,8 +182,8 @@ enum cohort_status cohort_tokenize(const struct cohort_model *m, const char *tex
 	return st;
 }
 
-/* A byte gives at most one token, and SPM adds a space in front of the text and after each special token, whose own
- * text takes at least two bytes; BOS and EOS are the rest. */
+/* A byte gives at most one token. SPM adds a space in front of the text and between a special token and the text behind
+ * it, so at most one per two bytes; BOS and EOS are the rest. */
 size_t cohort_tokenize_bound(size_t n_bytes)
 {
 	size_t n;

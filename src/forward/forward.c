@@ -26,7 +26,8 @@ enum cohort_status forward_init(struct forward *f, const struct be_ops *ops, str
 	if (f->x && f->h && f->q && f->k && f->v && f->att && f->tmp && f->gate && f->up && f->logits)
 		return COHORT_OK;
 	forward_release(f);
-	return err_set(err, COHORT_E_MEMORY, "out of memory for the buffers of %zu rows", n_rows_max);
+	return err_set(err, COHORT_E_MEMORY, "out of memory for buffers of %zu rows and logits of %zu",
+			n_rows_max, n_outputs_max);
 }
 
 void forward_release(struct forward *f)
@@ -61,12 +62,11 @@ static size_t layer(struct forward *f, size_t l, size_t n, const struct be_buf *
 	o->rope_store(f->be, f->q, f->k, f->v, l);
 	if (outputs && n_outputs == 0)
 		return 0;
-	o->attention(f->be, f->att, f->q, l);
 	if (outputs) {
-		o->gather(f->be, f->att, f->att, outputs, n_outputs);
 		o->gather(f->be, f->x, f->x, outputs, n_outputs);
 		n = n_outputs;
 	}
+	o->attention(f->be, f->att, f->q, l, outputs, n);
 	matmul(f, f->tmp, w->wo, f->att, n, 0);
 	o->norm(f->be, f->h, f->x, f->tmp, w->ffn_norm, n, w->gate);
 	o->matmul(f->be, ff, wff, 2, f->h, n, 0);

@@ -67,31 +67,6 @@ size_t gguf_type_bytes(enum gguf_type type)
 	return (unsigned)type < GGUF_N_TYPES ? types[type].n_bytes : 0;
 }
 
-/* ---- Names in messages ---- */
-
-#define SHOW_BYTES 80 /* two of them, a path and a sentence fit the text of struct cohort_err */
-
-/* Keys and names come from the file: escaped, so that a message stays one readable line, and cut when long. */
-static const char *show(char out[SHOW_BYTES], const char *s, size_t n)
-{
-	size_t at = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)s[i];
-		if (at + 4 + sizeof "..." > SHOW_BYTES) {
-			memcpy(out + at, "...", 3);
-			at += 3;
-			break;
-		}
-		if (c >= 0x20 && c < 0x7f && c != '\\' && c != '\'')
-			out[at++] = (char)c;
-		else
-			at += (size_t)snprintf(out + at, SHOW_BYTES - at, "\\x%02x", c);
-	}
-	out[at] = '\0';
-	return out;
-}
-
 /* ---- Reading ---- */
 
 struct reader {
@@ -283,7 +258,7 @@ static enum cohort_status read_value(struct reader *r, enum gguf_type type, unsi
 static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t *n_tensors, uint64_t *n_kv)
 {
 	enum cohort_status st;
-	char text[SHOW_BYTES];
+	char text[ERR_SHOW_BYTES];
 
 	if (r->n == 0)
 		return err_at(r->err, COHORT_E_FORMAT, 0, "empty file");
@@ -291,7 +266,7 @@ static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t
 		return err_at(r->err, COHORT_E_FORMAT, 0, "file is %zu bytes, too short for a GGUF header", r->n);
 	if (memcmp(r->data, "GGUF", 4) != 0)
 		return err_at(r->err, COHORT_E_FORMAT, 0, "not a GGUF file (magic '%s')",
-				show(text, (const char *)r->data, 4));
+				err_show(text, (const char *)r->data, 4));
 	r->at = 4;
 	if ((st = read_u32(r, "the version", &g->version)))
 		return st;
@@ -323,7 +298,7 @@ static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t
 static enum cohort_status read_kv(struct gguf *g, struct reader *r, size_t *n_max)
 {
 	enum cohort_status st;
-	char text[SHOW_BYTES];
+	char text[ERR_SHOW_BYTES];
 	struct gguf_kv kv = {.offset = r->at};
 	bool was_there;
 	void *grown = g->kv;
@@ -334,9 +309,9 @@ static enum cohort_status read_kv(struct gguf *g, struct reader *r, size_t *n_ma
 		return err_set(r->err, COHORT_E_MEMORY, "out of memory");
 	if (was_there)
 		return err_at(r->err, COHORT_E_FORMAT, kv.offset, "key '%s' is there twice",
-				show(text, kv.key.s, kv.key.n));
+				err_show(text, kv.key.s, kv.key.n));
 	if ((st = read_type(r, "value type", &kv.type)) || (st = read_value(r, kv.type, 1, &kv))) {
-		err_prefix(r->err, "key '%s'", show(text, kv.key.s, kv.key.n));
+		err_prefix(r->err, "key '%s'", err_show(text, kv.key.s, kv.key.n));
 		return st;
 	}
 	if (!mem_grow(&grown, n_max, g->n_kv + 1, sizeof *g->kv))
@@ -411,7 +386,7 @@ static enum cohort_status read_tensor_rest(struct gguf *g, struct reader *r, ggu
 static enum cohort_status read_tensor(struct gguf *g, struct reader *r, gguf_size_fn *size, size_t *n_max)
 {
 	enum cohort_status st;
-	char text[SHOW_BYTES];
+	char text[ERR_SHOW_BYTES];
 	struct gguf_tensor t = {.entry_offset = r->at};
 	bool was_there;
 	void *grown = g->tensors;
@@ -422,9 +397,9 @@ static enum cohort_status read_tensor(struct gguf *g, struct reader *r, gguf_siz
 		return err_set(r->err, COHORT_E_MEMORY, "out of memory");
 	if (was_there)
 		return err_at(r->err, COHORT_E_FORMAT, t.entry_offset, "tensor '%s' is there twice",
-				show(text, t.name.s, t.name.n));
+				err_show(text, t.name.s, t.name.n));
 	if ((st = read_tensor_rest(g, r, size, &t))) {
-		err_prefix(r->err, "tensor '%s'", show(text, t.name.s, t.name.n));
+		err_prefix(r->err, "tensor '%s'", err_show(text, t.name.s, t.name.n));
 		return st;
 	}
 	if (!mem_grow(&grown, n_max, g->n_tensors + 1, sizeof *g->tensors))
@@ -443,7 +418,7 @@ static uint64_t bytes_min(const struct gguf_tensor *t)
 /* Finds the data section and turns relative offsets into pointers. */
 static enum cohort_status place_tensors(struct gguf *g, const struct reader *r)
 {
-	char text[SHOW_BYTES];
+	char text[ERR_SHOW_BYTES];
 	uint64_t mask = g->alignment - 1;
 
 	/* at is the size of something in memory, so that a megabyte more cannot wrap 64 bits. */
@@ -457,7 +432,7 @@ static enum cohort_status place_tensors(struct gguf *g, const struct reader *r)
 				__builtin_add_overflow(from, bytes_min(t), &to) || to > r->n)
 			return err_at(r->err, COHORT_E_FORMAT, t->entry_offset,
 					"tensor '%s': %llu bytes of data at %llu + %llu are not all in the file (%zu)",
-					show(text, t->name.s, t->name.n), (ull)bytes_min(t), (ull)g->data_offset,
+					err_show(text, t->name.s, t->name.n), (ull)bytes_min(t), (ull)g->data_offset,
 					(ull)t->offset, r->n);
 		t->offset = from;
 		t->data = t->n_bytes ? r->data + from : NULL;
@@ -481,7 +456,7 @@ static int extent_cmp(const void *pa, const void *pb)
 
 static enum cohort_status check_overlap(const struct gguf *g, struct cohort_err *err)
 {
-	char text_a[SHOW_BYTES], text_b[SHOW_BYTES];
+	char text_a[ERR_SHOW_BYTES], text_b[ERR_SHOW_BYTES];
 	enum cohort_status st = COHORT_OK;
 	struct extent *x;
 
@@ -500,7 +475,7 @@ static enum cohort_status check_overlap(const struct gguf *g, struct cohort_err 
 		if (x[i].from < x[i - 1].to)
 			st = err_at(err, COHORT_E_FORMAT, b->entry_offset,
 					"the data of tensors '%s' and '%s' overlap at %llu",
-					show(text_a, a->name.s, a->name.n), show(text_b, b->name.s, b->name.n),
+					err_show(text_a, a->name.s, a->name.n), err_show(text_b, b->name.s, b->name.n),
 					(ull)b->offset);
 	}
 	mem_free(x);

@@ -3,6 +3,7 @@
 #define KERN_KERN_MATH_H
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -68,6 +69,13 @@ static inline float kern_exp(float x)
 static inline int32_t kern_round(float v)
 {
 	return (int32_t)(kern_bits(v + KERN_MAGIC) & 0x7fffffu) - 0x400000;
+}
+
+/* What rms norm multiplies by. A sum of squares that overflowed would make every number 0 without a word; NaN is
+ * noticed. */
+static inline float kern_rms_scale(float sum, size_t n, float eps)
+{
+	return sum < INFINITY ? 1.0f / sqrtf(sum / (float)n + eps) : kern_from_bits(0x7fc00000u);
 }
 
 struct kern_act_scale {

@@ -307,7 +307,7 @@ static void rms_norm(const float *x, const float *w, size_t n, float eps, float 
 	float lane[8] = {0};
 	for (size_t i = 0; i < n; i++)
 		lane[i % 8] = fmaf(x[i], x[i], lane[i % 8]);
-	float r = 1.0f / sqrtf(kern_tree8(lane) / (float)n + eps);
+	float r = kern_rms_scale(kern_tree8(lane), n, eps);
 	for (size_t i = 0; i < n; i++)
 		out[i] = x[i] * r * w[i];
 }

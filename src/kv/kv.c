@@ -30,8 +30,8 @@ struct length {
 };
 
 struct kv {
-	size_t n_blocks, size, n_seq_max;
-	int32_t *tables;  /* [n_seq_max, n_blocks] */
+	size_t n_blocks, size, n_seq_max, n_index;
+	int32_t *tables;  /* [n_seq_max, n_index] */
 	struct seq *seqs; /* [n_seq_max] */
 	int32_t *ref;     /* [n_blocks] */
 	int32_t *free;    /* stack */
@@ -50,24 +50,36 @@ struct kv {
 	uint32_t epoch;
 };
 
-struct kv *kv_open(size_t n_blocks, size_t block_size, size_t n_seq_max)
+/* Room for the journal and the plan of a reservation. */
+static bool make_room(struct kv *kv, size_t n_rows, size_t n_ids)
 {
+	return mem_grow((void **)&kv->changes, &kv->changes_max, n_ids, sizeof *kv->changes) &&
+			mem_grow((void **)&kv->lengths, &kv->lengths_max, n_ids, sizeof *kv->lengths) &&
+			mem_grow((void **)&kv->stores, &kv->stores_max, n_rows, sizeof *kv->stores) &&
+			mem_grow((void **)&kv->copies, &kv->copies_max, n_rows, sizeof *kv->copies);
+}
+
+struct kv *kv_open(const struct kv_limits *lim)
+{
+	const size_t n_blocks = lim->n_blocks, n_seq_max = lim->n_seq_max;
 	size_t cells;
 	struct kv *kv = mem_zalloc(1, sizeof *kv);
 
 	if (!kv)
 		return NULL;
 	kv->n_blocks = n_blocks;
-	kv->size = block_size;
+	kv->size = lim->block_size;
 	kv->n_seq_max = n_seq_max;
-	if (!size_mul(n_blocks, n_seq_max, &cells))
+	kv->n_index = (lim->n_pos_max + kv->size - 1) / kv->size;
+	if (!size_mul(kv->n_index, n_seq_max, &cells))
 		goto fail;
 	kv->tables = mem_zalloc(cells, sizeof *kv->tables);
 	kv->seqs = mem_zalloc(n_seq_max, sizeof *kv->seqs);
 	kv->ref = mem_zalloc(n_blocks, sizeof *kv->ref);
 	kv->free = mem_zalloc(n_blocks, sizeof *kv->free);
 	kv->touched = mem_zalloc(n_seq_max, sizeof *kv->touched);
-	if (!kv->tables || !kv->seqs || !kv->ref || !kv->free || !kv->touched)
+	if (!kv->tables || !kv->seqs || !kv->ref || !kv->free || !kv->touched ||
+			!make_room(kv, lim->n_rows_max, lim->n_rows_max))
 		goto fail;
 	for (size_t i = 0; i < n_seq_max; i++)
 		kv->seqs[i] = (struct seq){-1, -1};
@@ -99,7 +111,7 @@ void kv_free(struct kv *kv)
 
 static int32_t *entry(const struct kv *kv, cohort_seq seq, size_t index)
 {
-	return &kv->tables[(size_t)seq * kv->n_blocks + index];
+	return &kv->tables[(size_t)seq * kv->n_index + index];
 }
 
 /* Of the blocks a sequence that is not empty holds. */
@@ -183,7 +195,11 @@ static enum cohort_status place(struct kv *kv, const struct kv_row *rows, size_t
 	int32_t block = cur;
 
 	if (!have || kv->ref[cur] != r->n_seq) {
-		if (kv->n_free == 0 || index >= kv->n_blocks)
+		if (index >= kv->n_index)
+			return err_rule(err, COHORT_E_LIMIT, "pos-limit", (int64_t)n, lead,
+					(int64_t)(kv->n_index * kv->size), r->pos, "row %zu has position %d", n,
+					r->pos);
+		if (kv->n_free == 0)
 			return err_rule(err, COHORT_NO_ROOM, "kv-room", (int64_t)n, lead, (int64_t)n, 0,
 					"no room in the cache for row %zu (sequence %d, position %d): all %zu blocks "
 					"of %zu positions are in use; the first %zu rows would fit",
@@ -223,10 +239,7 @@ enum cohort_status kv_reserve(
 		return err_set(err, COHORT_E_BUG, "a transaction is open already");
 	for (size_t i = 0; i < n_rows; i++)
 		n_ids += (size_t)rows[i].n_seq;
-	if (!mem_grow((void **)&kv->changes, &kv->changes_max, n_ids, sizeof *kv->changes) ||
-			!mem_grow((void **)&kv->lengths, &kv->lengths_max, n_ids, sizeof *kv->lengths) ||
-			!mem_grow((void **)&kv->stores, &kv->stores_max, n_rows, sizeof *kv->stores) ||
-			!mem_grow((void **)&kv->copies, &kv->copies_max, n_rows, sizeof *kv->copies))
+	if (!make_room(kv, n_rows, n_ids))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a batch of %zu rows", n_rows);
 	kv->n_changes = kv->n_lengths = kv->n_extra = kv->n_copies = 0;
 	if (++kv->epoch == 0) { /* wrapped around: the old marks are worthless */

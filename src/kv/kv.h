@@ -31,7 +31,14 @@ struct kv_plan {
 	size_t n_copies;
 };
 
-struct kv *kv_open(size_t n_blocks, size_t block_size, size_t n_seq_max);
+struct kv_limits {
+	size_t n_blocks, block_size;
+	size_t n_seq_max;
+	size_t n_pos_max;  /* positions are below it */
+	size_t n_rows_max; /* rows of a reservation for which nothing need be allocated later */
+};
+
+struct kv *kv_open(const struct kv_limits *lim);
 void kv_free(struct kv *kv);
 
 /* NO_ROOM names the row that did not fit (the number of rows that did) and its sequence; nothing has changed then. */

@@ -250,8 +250,9 @@ static void put_str(struct text *t, const char *s, size_t n)
 			put(t, "\\t", 2);
 		else if (c == '\r')
 			put(t, "\\r", 2);
-		else if (c < 0x20 || c == 0x7f || !(len = utf8_decode(s + i, n - i, &cp))) {
-			len = 1;
+		else if (c < 0x20 || c == 0x7f || !(len = utf8_decode(s + i, n - i, &cp)) ||
+				(cp >= 0x80 && cp < 0xa0)) {
+			len = 1; /* C1 controls are escaped byte by byte, too: terminals act on them */
 			put(t, esc, (size_t)snprintf(esc, sizeof esc, "\\x%02x", c));
 		} else {
 			put(t, s + i, len);

@@ -71,6 +71,11 @@ enum cohort_status model_bind(struct model *m, const char *name, bool need, size
 	return COHORT_OK;
 }
 
+static bool is(struct gguf_str s, const char *name)
+{
+	return s.n == strlen(name) && memcmp(s.s, name, s.n) == 0;
+}
+
 static enum cohort_status within(
 		const struct model *m, const char *what, uint32_t v, uint32_t lo, uint32_t hi, struct cohort_err *err)
 {
@@ -130,19 +135,20 @@ enum cohort_status model_load_common(struct model *m, struct cohort_err *err)
 		return err_set(err, COHORT_E_FORMAT, "%s.attention.layer_norm_rms_epsilon is %g", m->arch->name,
 				(double)h->norm_eps);
 
-	char key[96];
+	char key[96], shown[ERR_SHOW_BYTES];
 	TRY(key_name(m, "rope.scaling.type", key, err));
 	TRY(gguf_get_str(m->gguf, key, false, &scaling, err));
+	TRY(model_key_f32(m, "rope.scale_linear", false, &scale, err)); /* of old files */
 	TRY(model_key_f32(m, "rope.scaling.factor", false, &scale, err));
 	h->rope_scale = 1.0f;
-	if (scaling.n == 6 && memcmp(scaling.s, "linear", 6) == 0) {
-		if (!(scale > 0.0f && scale < 1e6f))
+	if (!scaling.n || is(scaling, "linear")) { /* a factor without a type is linear; 0 stands for none */
+		if (!(scale >= 0.0f && scale < 1e6f))
 			return err_set(err, COHORT_E_FORMAT, "%s.rope.scaling.factor is %g", m->arch->name,
 					(double)scale);
-		h->rope_scale = scale;
-	} else if (scaling.n && !(scaling.n == 4 && memcmp(scaling.s, "none", 4) == 0)) {
-		return err_set(err, COHORT_E_UNSUPPORTED, "rope scaling '%.*s' is not known; known: none, linear",
-				(int)(scaling.n < 40 ? scaling.n : 40), scaling.s);
+		h->rope_scale = scale > 0.0f ? scale : 1.0f;
+	} else if (!is(scaling, "none")) {
+		return err_set(err, COHORT_E_UNSUPPORTED, "rope scaling '%s' is not known; known: none, linear",
+				err_show(shown, scaling.s, scaling.n));
 	}
 
 	const struct gguf_tensor *embd = gguf_find_tensor(m->gguf, "token_embd.weight");
@@ -206,16 +212,17 @@ static bool is_bound(const struct model *m, const struct gguf_tensor *t)
 
 static enum cohort_status unknown_arch(struct gguf_str name, struct cohort_err *err)
 {
-	char known[160] = "";
+	char known[160] = "", shown[ERR_SHOW_BYTES];
 	for (size_t i = 0; i < N_ARCHS; i++)
 		snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", archs[i]->name);
-	return err_set(err, COHORT_E_UNSUPPORTED, "architecture '%.*s' is not known; known: %s",
-			(int)(name.n < 60 ? name.n : 60), name.s, known);
+	return err_set(err, COHORT_E_UNSUPPORTED, "architecture '%s' is not known; known: %s",
+			err_show(shown, name.s, name.n), known);
 }
 
 enum cohort_status model_init(struct model *m, const struct gguf *g, uint32_t n_vocab, struct cohort_err *err)
 {
 	struct gguf_str arch;
+	char shown[ERR_SHOW_BYTES];
 	enum cohort_status st;
 
 	*m = (struct model){.gguf = g};
@@ -223,7 +230,7 @@ enum cohort_status model_init(struct model *m, const struct gguf *g, uint32_t n_
 	if (st)
 		return st;
 	for (size_t i = 0; i < N_ARCHS; i++)
-		if (strlen(archs[i]->name) == arch.n && memcmp(archs[i]->name, arch.s, arch.n) == 0)
+		if (is(arch, archs[i]->name))
 			m->arch = archs[i];
 	if (!m->arch)
 		return unknown_arch(arch, err);
@@ -238,8 +245,8 @@ enum cohort_status model_init(struct model *m, const struct gguf *g, uint32_t n_
 	for (size_t i = 0; !st && m->n_weights < g->n_tensors && i < g->n_tensors; i++)
 		if (!is_bound(m, &g->tensors[i]))
 			st = err_set(err, COHORT_E_UNSUPPORTED,
-					"tensor %.*s is not part of a %s model this version can run",
-					(int)g->tensors[i].name.n, g->tensors[i].name.s, m->arch->name);
+					"tensor '%s' is not part of a %s model this version can run",
+					err_show(shown, g->tensors[i].name.s, g->tensors[i].name.n), m->arch->name);
 	if (st)
 		model_release(m);
 	return st;

@@ -3,8 +3,8 @@
  * Invariants
  *  1. Candidates are ordered by logit, high to low, ties by token id: a total order, so any selection algorithm gives
  *     the same list.
- *  2. Probabilities are doubles from our own exp, summed in that order (in id order when nothing is cut): the same on
- *     every machine.
+ *  2. Probabilities are doubles from our own exp, summed in that order; the mass of the whole vocabulary in id order.
+ * The same on every machine.
  *  3. One draw of the generator per sampled token, none when greedy; nothing is allocated after open.
  * Each stage sees the distribution the stages before it left, renormalised. */
 #include "base/err.h"

@@ -283,12 +283,18 @@ static void golden_models(void **state)
 static void awkward_shapes(void **state)
 {
 	const struct shape shapes[] = {
-		{32001, 96, 1, 3, 1, 20, 12, 160, 20, 128, QUANT_Q8_0, QUANT_Q4_0, QUANT_F16, QUANT_BF16, false},
-		{1001, 256, 2, 5, 5, 26, 33, 256, 10, 128, QUANT_Q4_K, QUANT_Q6_K, QUANT_F32, QUANT_Q6_K, true},
-		{333, 72, 2, 7, 7, 9, 5, 100, 8, 128, QUANT_F16, QUANT_BF16, QUANT_F32, QUANT_F32, true},
-		{517, 256, 1, 9, 3, 32, 32, 512, 32, 128, QUANT_Q5_K, QUANT_Q3_K, QUANT_Q5_1, QUANT_Q4_1, false},
-		{517, 256, 1, 8, 2, 32, 32, 256, 32, 128, QUANT_IQ4_XS, QUANT_Q2_K, QUANT_IQ4_NL, QUANT_Q5_0, false},
-		{517, 256, 1, 8, 8, 32, 32, 256, 32, 128, QUANT_TQ2_0, QUANT_Q4_K, QUANT_Q5_0, QUANT_TQ2_0, false},
+			{32001, 96, 1, 3, 1, 20, 12, 160, 20, 128, QUANT_Q8_0, QUANT_Q4_0, QUANT_F16, QUANT_BF16, false,
+					NULL, NULL, NULL},
+			{1001, 256, 2, 5, 5, 26, 33, 256, 10, 128, QUANT_Q4_K, QUANT_Q6_K, QUANT_F32, QUANT_Q6_K, true,
+					NULL, NULL, NULL},
+			{333, 72, 2, 7, 7, 9, 5, 100, 8, 128, QUANT_F16, QUANT_BF16, QUANT_F32, QUANT_F32, true, NULL,
+					NULL, NULL},
+			{517, 256, 1, 9, 3, 32, 32, 512, 32, 128, QUANT_Q5_K, QUANT_Q3_K, QUANT_Q5_1, QUANT_Q4_1, false,
+					NULL, NULL, NULL},
+			{517, 256, 1, 8, 2, 32, 32, 256, 32, 128, QUANT_IQ4_XS, QUANT_Q2_K, QUANT_IQ4_NL, QUANT_Q5_0,
+					false, NULL, NULL, NULL},
+			{517, 256, 1, 8, 8, 32, 32, 256, 32, 128, QUANT_TQ2_0, QUANT_Q4_K, QUANT_Q5_0, QUANT_TQ2_0,
+					false, NULL, NULL, NULL},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -116,7 +116,10 @@ static size_t play(struct world *w, uint64_t seed, size_t n_ops, struct counts *
 			random_batch(&b, w, &r);
 			if (op == 0) {
 				world_roll_back(w, b.rows, b.n);
-			} else if (world_decode(w, b.rows, b.n, &err)) {
+			} else if (world_decode(w, b.rows, b.n, &err) == COHORT_E_LIMIT) {
+				assert_string_equal(err.rule, "pos-limit");
+				world_rm(w, (cohort_seq)err.seq, 0, -1, NULL);
+			} else if (err.status) {
 				assert_int_equal(err.status, COHORT_NO_ROOM);
 				check_no_room(w, &b, &err);
 				c->n_no_room++;

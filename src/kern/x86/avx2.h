@@ -60,16 +60,20 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 		_mm256_maskstore_ps(out, avx2_mask((long)(m->n_rows - row)), v);
 }
 
-/* mm_FMT from tile_FMT: columns in fours, then one tile of what is left, so that every weight byte is unpacked once per
- * four columns and read again from L1 only. */
-#define AVX2_MM(fmt)                                                                     \
+/* mm_FMT from tile_FMT: tiles of `most` columns (4 or 8), then one of what is left, so that weights are unpacked once
+ * per tile and read again, if at all, from L1. The cases that cannot arise with 4 name a tile that exists anyway. */
+#define AVX2_MM(fmt, most)                                                                     \
 	AVX2 static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)     \
 	{                                                                                \
 		for (size_t r = row0; r < row1; r += 8) {                                \
 			size_t c = 0;                                                    \
-			for (; c + 4 <= m->n_cols; c += 4)                               \
-				tile_##fmt(m, r, c, 4);                                  \
+			for (; c + (most) <= m->n_cols; c += (most))                     \
+				tile_##fmt(m, r, c, most);                               \
 			switch (m->n_cols - c) {                                         \
+			case 7: tile_##fmt(m, r, c, (most) > 7 ? 7 : 1); break;          \
+			case 6: tile_##fmt(m, r, c, (most) > 6 ? 6 : 1); break;          \
+			case 5: tile_##fmt(m, r, c, (most) > 5 ? 5 : 1); break;          \
+			case 4: tile_##fmt(m, r, c, (most) > 4 ? 4 : 1); break;          \
 			case 3: tile_##fmt(m, r, c, 3); break;                           \
 			case 2: tile_##fmt(m, r, c, 2); break;                           \
 			case 1: tile_##fmt(m, r, c, 1); break;                           \

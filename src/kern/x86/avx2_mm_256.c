@@ -2,7 +2,7 @@
  * multiply in integers, so the conversion to float happens once per 256.
  *
  * Invariants
- *  1. int16 sums: eight nibble pairs 30,480 (Q4_K); two pairs of 6-bit values 2 * 2 * 63 * 127 = 32,004 (Q6_K).
+ *  1. int16 sums: four nibble pairs 15,240 (Q4_K); two pairs of 6-bit values 2 * 2 * 63 * 127 = 32,004 (Q6_K).
  *  2. int32 sums: 256 * 63 * 15 * 127 (Q4_K) and 256 * 128 * 63 * 127 (Q6_K, before the offset is taken off) < 2^28.
  *  3. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx2.h"
@@ -25,6 +25,12 @@ struct q6_kx8 {
 
 _Static_assert(sizeof(struct q4_kx8) == 8 * 148, "4 bytes a block more than in the file: unpacked scales");
 _Static_assert(sizeof(struct q6_kx8) == 8 * 210, "same size as in the file");
+
+/* Asks for the line `ahead` bytes on, which may lie past the end: as a number, since no such pointer may be made. */
+AVX2_INLINE void fetch(const void *p, size_t ahead)
+{
+	_mm_prefetch((const char *)((uintptr_t)p + ahead), _MM_HINT_T0);
+}
 
 /* Block of column c, where `act` is the block of column 0. */
 AVX2_INLINE const struct kern_act_q8_256 *act_block(const uint8_t *act, int c, size_t step)
@@ -51,22 +57,28 @@ AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *act, size_t ste
 {
 	const __m256i low = _mm256_set1_epi8(15);
 	const uint8_t *q = w->qs[8 * (j / 2)];
-	__m256i v[8];
+	__m256i v[4];
 
-	_mm_prefetch((const char *)q + ahead + 128 * (j % 2), _MM_HINT_T0);
-	_mm_prefetch((const char *)q + ahead + 128 * (j % 2) + 64, _MM_HINT_T0);
+	fetch(q, ahead + 128 * (size_t)(j % 2));
+	fetch(q, ahead + 128 * (size_t)(j % 2) + 64);
 
-	AVX2_UNROLL
-	for (int i = 0; i < 8; i++)
-		v[i] = _mm256_and_si256(high ? _mm256_srli_epi16(load(q + 32 * i), 4) : load(q + 32 * i), low);
 	__m256i sc = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)w->scales[j]));
 	sc = _mm256_or_si256(sc, _mm256_slli_epi32(sc, 16));
+	/* Half the sub-block at a time: four registers of weights and one of scales leave room for the sums of eight
+	 * columns. */
 	AVX2_UNROLL
-	for (int c = 0; c < n; c++) {
-		const int8_t *p = act_block(act, c, step)->qs + 32 * j;
-		__m256i s = _mm256_add_epi16(two(v[0], v[1], p), two(v[2], v[3], p + 8));
-		s = _mm256_add_epi16(s, _mm256_add_epi16(two(v[4], v[5], p + 16), two(v[6], v[7], p + 24)));
-		sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, sc));
+	for (int e = 0; e < 2; e++) {
+		AVX2_UNROLL
+		for (int i = 0; i < 4; i++) {
+			__m256i x = load(q + 32 * (4 * e + i));
+			v[i] = _mm256_and_si256(high ? _mm256_srli_epi16(x, 4) : x, low);
+		}
+		AVX2_UNROLL
+		for (int c = 0; c < n; c++) {
+			const int8_t *p = act_block(act, c, step)->qs + 32 * j + 16 * e;
+			__m256i s = _mm256_add_epi16(two(v[0], v[1], p), two(v[2], v[3], p + 8));
+			sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, sc));
+		}
 	}
 }
 
@@ -75,12 +87,12 @@ AVX2_INLINE void tile_q4_k(const struct kern_mm *m, size_t row, size_t col, cons
 	const size_t nb = m->k / 256, step = m->act_bytes;
 	const struct q4_kx8 *w = (const struct q4_kx8 *)m->w + row / 8 * nb;
 	const uint8_t *act = (const uint8_t *)m->act + col * step;
-	__m256 acc[4];
+	__m256 acc[8];
 
 	for (int c = 0; c < n; c++)
 		acc[c] = _mm256_setzero_ps();
 	for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {
-		__m256i sum[4], msum[4];
+		__m256i sum[8], msum[8];
 		for (int c = 0; c < n; c++)
 			sum[c] = msum[c] = _mm256_setzero_si256();
 		for (int j = 0; j < 8; j += 2) {
@@ -121,8 +133,7 @@ AVX2_INLINE __m256i q6_k_reg(const struct q6_kx8 *w, int h, const int g, int r)
 	return _mm256_or_si256(l, _mm256_and_si256(hi, two));
 }
 
-/* Group g of half h of Q6_K, two sub-blocks of 16, against n columns. One sub-block at a time: four registers of
- * weights and one of scales leave room for the sums. */
+/* Group g of half h of Q6_K, two sub-blocks of 16, against n columns, one sub-block at a time as above. */
 AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t step, int h, const int g,
 		size_t ahead, __m256i *sum, const int n)
 {
@@ -132,10 +143,10 @@ AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t s
 	const __m256i first = _mm256_add_epi8(_mm256_set1_epi32(0x01000100), lanes);
 	const __m256i second = _mm256_add_epi8(_mm256_set1_epi32(0x03020302), lanes);
 	__m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[4 * h + g]));
-	const char *next = (const char *)w + ahead + 192 * (4 * h + g) + 144;
-	_mm_prefetch(next, _MM_HINT_T0);
-	_mm_prefetch(next + 64, _MM_HINT_T0);
-	_mm_prefetch(next + 128, _MM_HINT_T0);
+	const size_t next = ahead + 192 * (size_t)(4 * h + g) + offsetof(struct q6_kx8, ql);
+	fetch(w, next);
+	fetch(w, next + 64);
+	fetch(w, next + 128);
 
 	/* The offset of 32 first: 32 * scale fits int16, 32 * the sum would not. */
 	__m256i sc32 = _mm256_slli_epi16(sc, 5);
@@ -165,12 +176,12 @@ AVX2_INLINE void tile_q6_k(const struct kern_mm *m, size_t row, size_t col, cons
 	const size_t nb = m->k / 256, step = m->act_bytes;
 	const struct q6_kx8 *w = (const struct q6_kx8 *)m->w + row / 8 * nb;
 	const uint8_t *act = (const uint8_t *)m->act + col * step;
-	__m256 acc[4];
+	__m256 acc[8];
 
 	for (int c = 0; c < n; c++)
 		acc[c] = _mm256_setzero_ps();
 	for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {
-		__m256i sum[4];
+		__m256i sum[8];
 		for (int c = 0; c < n; c++)
 			sum[c] = _mm256_setzero_si256();
 		for (int h = 0; h < 2; h++) {
@@ -188,8 +199,8 @@ AVX2_INLINE void tile_q6_k(const struct kern_mm *m, size_t row, size_t col, cons
 		avx2_store_rows(m, row, col + (size_t)c, acc[c]);
 }
 
-AVX2_MM(q4_k)
-AVX2_MM(q6_k)
+AVX2_MM(q4_k, 8)
+AVX2_MM(q6_k, 8)
 
 static size_t packed_bytes_q4_k(size_t n_rows, size_t k)
 {

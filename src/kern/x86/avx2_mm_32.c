@@ -111,8 +111,8 @@ AVX2_INLINE void tile_q8_0(const struct kern_mm *m, size_t row, size_t col, cons
 		avx2_store_rows(m, row, col + (size_t)c, acc[c]);
 }
 
-AVX2_MM(q4_0)
-AVX2_MM(q8_0)
+AVX2_MM(q4_0, 4)
+AVX2_MM(q8_0, 4)
 
 #define PACK(fmt, n_units)                                                                                 \
 	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                          \

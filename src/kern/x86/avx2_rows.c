@@ -87,7 +87,7 @@ AVX2 static void rms_norm(const float *x, const float *w, size_t n, float eps, f
 		__m256 v = _mm256_maskload_ps(x + i, avx2_mask((long)(n - i)));
 		acc = _mm256_fmadd_ps(v, v, acc); /* the squares are not negative, so adding 0 changes nothing */
 	}
-	float r = 1.0f / sqrtf(avx2_tree8(acc) / (float)n + eps);
+	float r = kern_rms_scale(avx2_tree8(acc), n, eps);
 	__m256 rv = _mm256_set1_ps(r);
 	for (i = 0; i + 8 <= n; i += 8)
 		_mm256_storeu_ps(out + i,
