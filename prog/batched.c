@@ -338,6 +338,10 @@ static int run(struct run *r)
 		fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
 		return EXIT_MODEL;
 	}
+	if (r->c.verbose) {
+		char shown[ERR_SHOW_BYTES];
+		fprintf(stderr, "%s: loaded %s\n", prog, err_show(shown, r->info.name, strlen(r->info.name)));
+	}
 	rc = tokenize(r);
 	if (!rc)
 		rc = limits(r);

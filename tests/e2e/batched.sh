@@ -221,7 +221,7 @@ run batched -prompt "$long" -ctx 512
 refused 2 'raise -ctx' && matches err 'the prompt has [0-9]+ tokens'
 verdict 'a prompt beyond -ctx is refused'
 run batched -prompt "$long $long" -ctx 4096
-refused 2 'more than the model was trained for' && matches err 'the prompt has [0-9]+ tokens'
+refused 2 'the model was trained for 1024' && matches err 'the prompt has [0-9]+ tokens'
 verdict 'a prompt beyond the trained length is refused'
 run batched -ctx 16
 more=$(sed -n 's/.*raise -ctx to \([0-9]*\)$/\1/p' "$tmp/err")
