@@ -286,13 +286,11 @@ static void print_statistics(const struct run *r)
 	char shown[ERR_SHOW_BYTES];
 
 	fprintf(stderr, "Performance Statistics:\n");
-	/* Short runs get a third digit, or two of them could not be compared. */
-	fprintf(stderr, "  Decoded %" PRIu64 " tokens in %.*f seconds\n", r->n_generated, r->generate_s < 1 ? 3 : 2,
-			r->generate_s);
+	fprintf(stderr, "  Decoded %" PRIu64 " tokens in %.2f seconds\n", r->n_generated, r->generate_s);
 	fprintf(stderr, "  Speed: %.2f tokens/second\n", rate((double)r->n_generated, r->generate_s));
 	fprintf(stderr, "  Parallel sequences: %" PRId64 "\n", r->c.n_parallel);
-	fprintf(stderr, "  Prefill: %zu tokens in %.*f seconds (%.2f tokens/second), once for all sequences\n\n",
-			r->n_prompt, r->prefill_s < 1 ? 3 : 2, r->prefill_s, rate((double)r->n_prompt, r->prefill_s));
+	fprintf(stderr, "  Prefill: %zu tokens in %.2f seconds (%.2f tokens/second), once for all sequences\n\n",
+			r->n_prompt, r->prefill_s, rate((double)r->n_prompt, r->prefill_s));
 	fprintf(stderr, "Configuration:\n  Model: %s (%s, %.1f M parameters)\n",
 			*r->info.name ? err_show(shown, r->info.name, strlen(r->info.name)) : "unnamed", r->info.arch,
 			(double)r->info.n_params * 1e-6);
