@@ -12,7 +12,7 @@ struct map {
 /* Refuses directories and other non-regular files. A zero-length file maps to n_bytes 0. */
 enum cohort_status map_open(struct map *m, const char *path, struct cohort_err *err);
 void map_release(struct map *m);
-/* The pages in [offset, offset + n) are not needed for now (they are read again when touched). */
+/* The pages in [offset, offset + n) may be dropped from memory; they are read again when touched. */
 void map_drop(const struct map *m, size_t offset, size_t n);
 
 /* Reads a whole file, pipes included ("-" is standard input); *out is freed with mem_free and has a NUL behind it.

@@ -170,8 +170,12 @@ static size_t find_best(struct cohort_sampler *s, const float *logits)
 	}
 	if (lo < order_key(-INFINITY) || top >= order_key(INFINITY))
 		return n;
-	for (size_t i = 0;; i++)
-		if (logits[i] == from_key(top)) /* -0 equals +0 here, as it does for the draw */
+	/* -0 equals +0 here, as it does for the draw. */
+	size_t c = 0;
+	while (from_key(s->tops[c]) != from_key(top))
+		c++;
+	for (size_t i = c * CHUNK;; i++)
+		if (logits[i] == from_key(top))
 			return i;
 }
 

@@ -35,7 +35,7 @@ static void refused(const struct shape *s, enum cohort_status want, const char *
 static void logits_of(const struct shape *s, float out[6 * 40])
 {
 	struct cohort_model *m;
-	struct cohort_context *c;
+	struct cohort_context *c = NULL;
 	struct cohort_batch b;
 	struct cohort_err err;
 	const cohort_seq zero = 0;
@@ -171,7 +171,7 @@ static void smallest(void **state)
 	struct shape s = {1, 1, 1, 1, 1, 1, 1, 1, 0, 1, QUANT_F32, QUANT_F32, QUANT_F32, QUANT_F32, true, NULL, NULL,
 			NULL};
 	struct cohort_model *m;
-	struct cohort_context *c;
+	struct cohort_context *c = NULL;
 	struct cohort_batch b;
 	struct cohort_err err;
 	const cohort_token zero = 0;
