@@ -51,7 +51,7 @@ static void print_bytes(const char *s, size_t n)
 		putchar((unsigned char)s[i] < 32 || s[i] == 127 ? '?' : s[i]);
 }
 
-static void print_text(const struct cohort_gguf *g, const char *path, const char *runs, bool tensors)
+static void print_text(const struct cohort_gguf *g, const char *path, const char *obstacle, bool tensors)
 {
 	struct cohort_gguf_kv kv;
 	struct cohort_gguf_tensor t;
@@ -67,7 +67,7 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 			(unsigned long long)cohort_gguf_file_bytes(g), cohort_gguf_alignment(g));
 	printf("parameters  %.2f M in %zu tensors, %.1f MiB\n", (double)n_params * 1e-6, cohort_gguf_n_tensors(g),
 			(double)n_bytes / 1048576.0);
-	printf("runs here   %s\n\nmetadata (%zu)\n", runs, cohort_gguf_n_kv(g));
+	printf("runs here   %s%s\n\nmetadata (%zu)\n", *obstacle ? "no: " : "yes", obstacle, cohort_gguf_n_kv(g));
 	for (size_t i = 0; cohort_gguf_kv_get(g, i, &kv); i++) {
 		char value[120];
 		fputs("  ", stdout);
@@ -170,7 +170,7 @@ static json_t *json_tensor(const struct cohort_gguf_tensor *t)
 	return o;
 }
 
-static json_t *json_info(const struct cohort_gguf *g, const char *path, const char *runs)
+static json_t *json_info(const struct cohort_gguf *g, const char *path, const char *obstacle)
 {
 	struct cohort_gguf_kv kv;
 	struct cohort_gguf_tensor t;
@@ -193,7 +193,8 @@ static json_t *json_info(const struct cohort_gguf *g, const char *path, const ch
 			put(o, "version", json_integer(cohort_gguf_version(g))) &&
 			put(o, "alignment", json_integer(cohort_gguf_alignment(g))) &&
 			put(o, "bytes", json_integer((json_int_t)cohort_gguf_file_bytes(g))) &&
-			put(o, "parameters", json_integer((json_int_t)n_params)) && put(o, "runs", json_string(runs)) &&
+			put(o, "parameters", json_integer((json_int_t)n_params)) && put(o, "runs", json_boolean(!*obstacle)) &&
+			(!*obstacle || put(o, "obstacle", json_bytes(obstacle, strlen(obstacle)))) &&
 			put(o, "metadata", json_incref(meta)) && put(o, "tensors", json_incref(tensors));
 	json_decref(meta);
 	json_decref(tensors);
@@ -204,9 +205,9 @@ static json_t *json_info(const struct cohort_gguf *g, const char *path, const ch
 	return o;
 }
 
-static int print_json(const struct cohort_gguf *g, const char *path, const char *runs)
+static int print_json(const struct cohort_gguf *g, const char *path, const char *obstacle)
 {
-	json_t *o = json_info(g, path, runs);
+	json_t *o = json_info(g, path, obstacle);
 	if (!o) {
 		fprintf(stderr, "%s: out of memory\n", prog);
 		return EXIT_RUN;
@@ -250,14 +251,14 @@ int cmd_info(int argc, char **argv)
 	}
 	cohort_model_params_init(&mp);
 	mp.file_layout = true;
-	const char *runs = "yes";
+	const char *obstacle = ""; /* why this version cannot run the file */
 	if (cohort_model_open(model, &mp, &m, &err))
-		runs = err.text;
+		obstacle = err.text;
 	cohort_model_free(m);
 	if (json)
-		rc = print_json(g, model, runs);
+		rc = print_json(g, model, obstacle);
 	else
-		print_text(g, model, runs, tensors);
+		print_text(g, model, obstacle, tensors);
 	cohort_gguf_free(g);
 	return rc ? rc : close_stdout(prog);
 }

@@ -191,7 +191,7 @@ if command -v python3 >/dev/null; then
 	[ "$rc" = 0 ] && empty err && python3 - "$tmp/out" "$(wc -c <"$model")" <<'PY'
 import json, sys
 o = json.load(open(sys.argv[1]))
-assert o["version"] == 3 and o["bytes"] == int(sys.argv[2]) and o["runs"] == "yes", "head"
+assert o["version"] == 3 and o["bytes"] == int(sys.argv[2]) and o["runs"] is True and "obstacle" not in o, "head"
 assert o["metadata"]["general.architecture"] == "llama" and len(o["metadata"]["tokenizer.ggml.tokens"]) == 8192, "metadata"
 t = {t["name"]: t for t in o["tensors"]}
 assert t["token_embd.weight"]["shape"] == [512, 8192], "tensors"

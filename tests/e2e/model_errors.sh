@@ -75,7 +75,7 @@ if [ -n "$foreign" ]; then
 		verdict "$p: an unknown architecture"
 	done
 	with_model info "$foreign"
-	[ "$rc" = 0 ] && empty err && has out 'runs here   ' && has out "architecture '$arch' is not known"
+	[ "$rc" = 0 ] && empty err && has out 'runs here   no: ' && has out "architecture '$arch' is not known"
 	verdict 'info: an unknown architecture is told about'
 	with_model tokenize "$foreign"
 	[ "$rc" -lt 128 ] && { [ "$rc" != 0 ] || matches out '^[0-9 ]+$'; }
