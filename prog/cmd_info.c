@@ -193,7 +193,8 @@ static json_t *json_info(const struct cohort_gguf *g, const char *path, const ch
 			put(o, "version", json_integer(cohort_gguf_version(g))) &&
 			put(o, "alignment", json_integer(cohort_gguf_alignment(g))) &&
 			put(o, "bytes", json_integer((json_int_t)cohort_gguf_file_bytes(g))) &&
-			put(o, "parameters", json_integer((json_int_t)n_params)) && put(o, "runs", json_boolean(!*obstacle)) &&
+			put(o, "parameters", json_integer((json_int_t)n_params)) &&
+			put(o, "runs", json_boolean(!*obstacle)) &&
 			(!*obstacle || put(o, "obstacle", json_bytes(obstacle, strlen(obstacle)))) &&
 			put(o, "metadata", json_incref(meta)) && put(o, "tensors", json_incref(tensors));
 	json_decref(meta);
