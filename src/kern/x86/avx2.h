@@ -42,6 +42,11 @@ AVX2_INLINE __m256i avx2_mask(long n)
 			_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+AVX2_INLINE __m256i avx2_load(const void *p)
+{
+	return _mm256_loadu_si256(p);
+}
+
 /* Four bytes in every lane. */
 AVX2_INLINE __m256i avx2_bcast4(const void *p)
 {

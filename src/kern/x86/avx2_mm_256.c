@@ -45,11 +45,6 @@ AVX2_INLINE __m256i two(__m256i v0, __m256i v1, const int8_t *p)
 			_mm256_maddubs_epi16(v0, avx2_bcast4(p)), _mm256_maddubs_epi16(v1, avx2_bcast4(p + 4)));
 }
 
-AVX2_INLINE __m256i load(const void *p)
-{
-	return _mm256_loadu_si256(p);
-}
-
 /* Sub-block j of Q4_K: the low or the high nibbles of eight registers against n columns. `ahead` is the distance to the
  * next eight rows, which are fetched meanwhile: short rows end before the hardware's prefetcher gets going. */
 AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *act, size_t step, int j, const bool high,
@@ -70,7 +65,7 @@ AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *act, size_t ste
 	for (int e = 0; e < 2; e++) {
 		AVX2_UNROLL
 		for (int i = 0; i < 4; i++) {
-			__m256i x = load(q + 32 * (4 * e + i));
+			__m256i x = avx2_load(q + 32 * (4 * e + i));
 			v[i] = _mm256_and_si256(high ? _mm256_srli_epi16(x, 4) : x, low);
 		}
 		AVX2_UNROLL
@@ -121,7 +116,7 @@ AVX2_INLINE void tile_q4_k(const struct kern_mm *m, size_t row, size_t col, cons
 /* Registers r = 0..7 of group g (0..3) of half h: elements 128 h + 32 g + 4 r. */
 AVX2_INLINE __m256i q6_k_reg(const struct q6_kx8 *w, int h, const int g, int r)
 {
-	__m256i l = load(w->ql[16 * h + (g & 1) * 8 + r]), hi = load(w->qh[8 * h + r]);
+	__m256i l = avx2_load(w->ql[16 * h + (g & 1) * 8 + r]), hi = avx2_load(w->qh[8 * h + r]);
 	const __m256i low = _mm256_set1_epi8(15), two = _mm256_set1_epi8(0x30);
 	l = _mm256_and_si256(g & 2 ? _mm256_srli_epi16(l, 4) : l, low);
 	switch (g) {

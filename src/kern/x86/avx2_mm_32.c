@@ -34,11 +34,6 @@ AVX2_INLINE const struct kern_act_q8_32 *act_block(const struct kern_act_q8_32 *
 	return (const void *)((const uint8_t *)a + (size_t)c * step);
 }
 
-AVX2_INLINE __m256i load(const void *p)
-{
-	return _mm256_loadu_si256(p);
-}
-
 AVX2_INLINE void tile_q4_0(const struct kern_mm *m, size_t row, size_t col, const int n)
 {
 	const size_t nb = m->k / 32;
@@ -54,7 +49,7 @@ AVX2_INLINE void tile_q4_0(const struct kern_mm *m, size_t row, size_t col, cons
 		__m256i v[8]; /* the low nibbles are the first half of the block */
 		AVX2_UNROLL
 		for (int i = 0; i < 4; i++) {
-			__m256i q = load(w->qs[i]);
+			__m256i q = avx2_load(w->qs[i]);
 			v[i] = _mm256_and_si256(q, low);
 			v[i + 4] = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
 		}
@@ -92,7 +87,7 @@ AVX2_INLINE void tile_q8_0(const struct kern_mm *m, size_t row, size_t col, cons
 			sum[c] = _mm256_setzero_si256();
 		AVX2_UNROLL
 		for (int i = 0; i < 8; i++) {
-			__m256i q = load(w->qs[i]), mag = _mm256_abs_epi8(q);
+			__m256i q = avx2_load(w->qs[i]), mag = _mm256_abs_epi8(q);
 			AVX2_UNROLL
 			for (int c = 0; c < n; c++) {
 				const struct kern_act_q8_32 *x = act_block(a, c, step);
