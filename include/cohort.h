@@ -151,6 +151,16 @@ COHORT_API size_t cohort_tokenize_bound(size_t n_bytes);
 COHORT_API const char *cohort_token_bytes(const struct cohort_model *model,
 		cohort_token token, bool special, size_t *n_bytes);
 
+/* Text of one token into out[0 .. n_max), without NUL: with or without its leading space, control tokens as text or
+ * as nothing. *n_out is its size; E_LIMIT when that exceeds n_max. E_ARG for an id outside the vocabulary. */
+COHORT_API enum cohort_status cohort_token_piece(const struct cohort_model *model, cohort_token token,
+		bool leading_space, bool special, char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
+
+/* Text of tokens that begin a text: the inverse of cohort_tokenize, byte for byte. *n_out is its size; E_LIMIT when
+ * that exceeds n_max (out is then untouched and may be NULL with n_max 0). */
+COHORT_API enum cohort_status cohort_detokenize(const struct cohort_model *model, const cohort_token *tokens,
+		size_t n_tokens, bool special, char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
+
 COHORT_API bool cohort_token_is_eog(const struct cohort_model *model, cohort_token token);
 COHORT_API bool cohort_token_is_control(const struct cohort_model *model, cohort_token token);
 COHORT_API cohort_token cohort_token_bos(const struct cohort_model *model); /* -1: none */
@@ -175,52 +185,178 @@ COHORT_API enum cohort_status cohort_detok_push(struct cohort_detok *d, cohort_t
 /* Gives what was held back (0 to 3 bytes, an unfinished character). The decoder may be used on for what follows. */
 COHORT_API size_t cohort_detok_flush(struct cohort_detok *d, char out[4]);
 
-/* ---- Batch ---------------------------------------------------------------- */
+/* ---- Token buffer ----------------------------------------------------------- */
 
 #define COHORT_BATCH_INLINE 32
 
-/* Rows to decode. A row is a token, a position, one or more sequence ids and whether its
- * logits are wanted. The struct may be copied byte by byte (a move: release one of
- * the two); it holds no pointer into itself. Fields are the library's. */
-struct cohort_batch {
-	int32_t n_tokens, n_max, n_seq_row_max;
-	int32_t storage;
-	cohort_token *tokens;       /* NULL: inline */
-	cohort_pos *pos;
-	int32_t *n_seq;
-	cohort_seq *seq;            /* [n_max, n_seq_row_max] */
-	uint8_t *output;
+/* A growing list of tokens whose first 32 need no heap. A byte copy is a move (release one of the two); it holds no
+ * pointer into itself. Fields are the library's. */
+struct cohort_token_buf {
+	int32_t n_tokens, n_max;
+	cohort_token *heap; /* NULL: inline */
 	cohort_token inline_tokens[COHORT_BATCH_INLINE];
 };
 
-/* Room for n_max rows with up to n_seq_row_max ids each. */
-COHORT_API enum cohort_status cohort_batch_init(struct cohort_batch *b, int32_t n_max,
-		int32_t n_seq_row_max, struct cohort_err *err);
-/* A batch of bare tokens (copied; no heap up to 32): sequence 0, positions that go
- * on from what the context holds, logits for the last row. */
+COHORT_API void cohort_token_buf_init(struct cohort_token_buf *buf);
+/* E_MEMORY, E_ARG, E_LIMIT (2^31 - 1 tokens); the buffer is then as before. */
+COHORT_API enum cohort_status cohort_token_buf_append(struct cohort_token_buf *buf,
+		const cohort_token *tokens, int32_t n_tokens, struct cohort_err *err);
+/* The tokens, borrowed until the buffer is changed, moved or released. */
+COHORT_API cohort_token *cohort_token_buf_get(struct cohort_token_buf *buf);
+COHORT_API void cohort_token_buf_reset(struct cohort_token_buf *buf);
+COHORT_API void cohort_token_buf_release(struct cohort_token_buf *buf);
+
+/* ---- Batch ---------------------------------------------------------------- */
+
+/* Rows to decode. A row is a token (or a vector), a position, one or more sequence ids and whether its output is
+ * wanted. The struct may be copied byte by byte (a move: release one of the two); it holds no pointer into itself.
+ * Positions, ids and output flags may be left out: decode fills them in (see cohort_decode). Fields are the library's;
+ * cohort_batch_raw_get gives the arrays. */
+struct cohort_batch {
+	int32_t n_tokens, n_max;    /* rows, and room for them */
+	int32_t n_embd;             /* > 0: rows are vectors of so many floats */
+	int32_t n_seq_row_max;      /* ids a row may have */
+	int32_t n_pos_row;          /* positions of a row */
+	int32_t storage;
+	uint32_t left_out;          /* COHORT_BATCH_POS, ... */
+	cohort_token *tokens;       /* NULL: inline, or rows are vectors */
+	float *embd;                /* [n_max, n_embd] */
+	cohort_pos *pos;            /* [n_max, n_pos_row] */
+	int32_t *n_seq;             /* [n_max]; NULL: one id each */
+	cohort_seq *seq;            /* [n_max, n_seq_row_max] */
+	uint8_t *output;            /* [n_max] */
+	struct {
+		cohort_token tokens[COHORT_BATCH_INLINE];
+		cohort_pos pos[COHORT_BATCH_INLINE];
+		cohort_seq seq[COHORT_BATCH_INLINE];
+		uint8_t output[COHORT_BATCH_INLINE];
+	} inline_rows;
+};
+
+/* Room for max_tokens rows, each with up to n_seq_max sequence ids; n_embd > 0 makes rows vectors of so many floats
+ * instead of tokens. No heap for up to 32 token rows of one id. */
+COHORT_API enum cohort_status cohort_batch_init(struct cohort_batch *b, int32_t max_tokens,
+		int32_t n_embd, int32_t n_seq_max, struct cohort_err *err);
+/* 512 token rows of one id. */
+COHORT_API enum cohort_status cohort_batch_init_default(struct cohort_batch *b, struct cohort_err *err);
+/* As cohort_batch_init, with n_pos_row positions per row. The first is the row's place in its sequence, to which all
+ * rules apply; the others are coordinates (image models) that only need to be >= 0. */
+COHORT_API enum cohort_status cohort_batch_init_pos(struct cohort_batch *b, int32_t max_tokens,
+		int32_t n_embd, int32_t n_seq_max, int32_t n_pos_row, struct cohort_err *err);
+
+/* Batches of bare tokens: everything else is left out. Rows cannot be added to these.
+ * from_tokens copies (no heap up to 32); take_tokens takes over an array from malloc (on failure it stays the
+ * caller's); from_buffer takes over what a token buffer holds and leaves it empty; view borrows, the tokens must
+ * outlive the batch. */
 COHORT_API enum cohort_status cohort_batch_from_tokens(struct cohort_batch *b,
 		const cohort_token *tokens, int32_t n_tokens, struct cohort_err *err);
+COHORT_API enum cohort_status cohort_batch_take_tokens(struct cohort_batch *b,
+		cohort_token *tokens, int32_t n_tokens, struct cohort_err *err);
+COHORT_API enum cohort_status cohort_batch_from_buffer(struct cohort_batch *b,
+		struct cohort_token_buf *buf, struct cohort_err *err);
+COHORT_API enum cohort_status cohort_batch_view(struct cohort_batch *b,
+		const cohort_token *tokens, int32_t n_tokens, struct cohort_err *err);
+
+/* Adds a row. E_LIMIT (rule batch-full) past max_tokens, E_ARG (rule seq-count) for more ids than n_seq_max; a batch
+ * never grows. With n_pos_row > 1 every position of the row is `pos`. */
 COHORT_API enum cohort_status cohort_batch_add(struct cohort_batch *b, cohort_token token,
 		cohort_pos pos, const cohort_seq *seqs, int32_t n_seqs, bool output, struct cohort_err *err);
-COHORT_API void cohort_batch_reset(struct cohort_batch *b);
+/* Adds a vector [n_embd] (copied) with its positions [n_pos_row]. */
+COHORT_API enum cohort_status cohort_batch_add_embd(struct cohort_batch *b, const float *embd,
+		const cohort_pos *pos, const cohort_seq *seqs, int32_t n_seqs, bool output, struct cohort_err *err);
+
+/* What decode shall fill in although the batch has arrays for it: an OR of these; 0 takes it back. */
+enum { COHORT_BATCH_POS = 1, COHORT_BATCH_SEQ = 2, COHORT_BATCH_OUTPUT = 4 };
+COHORT_API void cohort_batch_leave_out(struct cohort_batch *b, uint32_t what);
+
+COHORT_API int32_t cohort_batch_size(const struct cohort_batch *b);
+COHORT_API bool cohort_batch_is_empty(const struct cohort_batch *b);
+/* An independent batch with the same rows and the same room (a view's copy owns its arrays). */
+COHORT_API enum cohort_status cohort_batch_copy(struct cohort_batch *to, const struct cohort_batch *from,
+		struct cohort_err *err);
+COHORT_API void cohort_batch_reset(struct cohort_batch *b); /* no rows; keeps the room */
 COHORT_API void cohort_batch_release(struct cohort_batch *b);
+
+/* The arrays. NULL ones are left out. */
+struct cohort_batch_raw {
+	int32_t n_tokens;
+	int32_t n_embd, n_seq_row_max, n_pos_row;
+	cohort_token *tokens; /* [n_tokens], or NULL: rows are vectors */
+	float *embd;          /* [n_tokens, n_embd], or NULL: rows are tokens */
+	cohort_pos *pos;      /* [n_tokens, n_pos_row] */
+	int32_t *n_seq;       /* [n_tokens]; NULL: one id each */
+	cohort_seq *seq;      /* [n_tokens, n_seq_row_max] */
+	uint8_t *output;      /* [n_tokens] */
+};
+/* Pointers into the batch, good until it is changed, moved or released. Writing through them is allowed where the
+ * batch owns the arrays. */
+COHORT_API void cohort_batch_raw_get(struct cohort_batch *b, struct cohort_batch_raw *raw);
+/* A batch that borrows all its arrays. E_ARG unless exactly one of tokens and embd is given and the counts fit. */
+COHORT_API enum cohort_status cohort_batch_view_raw(struct cohort_batch *b, const struct cohort_batch_raw *raw,
+		struct cohort_err *err);
+/* Writes the rows as text, one line each, to out (cut to n_max bytes with the NUL); returns the bytes needed without
+ * the NUL, as snprintf does. */
+COHORT_API size_t cohort_batch_dump(const struct cohort_batch *b, char *out, size_t n_max);
+
+/* Packs spans of lengths[i] rows into chunks of at most n_batch rows: first-fit, in order, so that a span goes to the
+ * first chunk that has room. Spans longer than n_batch get a chunk of their own, marked oversized; empty spans (0)
+ * are skipped. Inside a chunk items rise. */
+struct cohort_chunk {
+	int32_t first, n_items; /* items order[first .. first + n_items) */
+	int32_t n_rows;
+	bool oversized;
+};
+struct cohort_packing {
+	struct cohort_chunk *chunks; /* [n_chunks] */
+	int32_t n_chunks;
+	int32_t *order;              /* item indexes, chunk by chunk */
+	/* Fields below are the library's. */
+	size_t chunks_max, order_max, tree_max;
+	int32_t *tree;
+};
+COHORT_API void cohort_packing_init(struct cohort_packing *p);
+/* Reuses p's memory. E_ARG: a negative length (row says which), n_batch < 1, NULL. p holds no chunks then. */
+COHORT_API enum cohort_status cohort_bin_pack(struct cohort_packing *p, const int32_t *lengths, int32_t n_items,
+		int32_t n_batch, struct cohort_err *err);
+COHORT_API void cohort_packing_release(struct cohort_packing *p);
 
 /* ---- Context: decoding ------------------------------------------------------ */
 
 struct cohort_context; /* opaque; one thread at a time */
 
-enum cohort_kv_type { COHORT_KV_F16 = 0, COHORT_KV_F32 = 1 };
+/* Q8_0: 8 bits and one f16 scale for 32 elements of one head and position. */
+enum cohort_kv_type { COHORT_KV_F16 = 0, COHORT_KV_F32 = 1, COHORT_KV_Q8_0 = 2 };
+
+/* How a batch is cut into ubatches; results do not depend on it. */
+enum cohort_split {
+	COHORT_SPLIT_SIMPLE = 0, /* consecutive rows */
+	COHORT_SPLIT_EQUAL = 1,  /* the same number of rows from each of several sequence sets */
+	COHORT_SPLIT_SEQ = 2     /* rows of one sequence set */
+};
+
+/* What rows that ask for output get. */
+enum { COHORT_OUTPUT_LOGITS = 1, COHORT_OUTPUT_EMBEDDINGS = 2 };
+
+/* How a sequence's embeddings become one: not at all, their mean, the first row's, the last row's. */
+enum cohort_pooling { COHORT_POOL_NONE = 0, COHORT_POOL_MEAN = 1, COHORT_POOL_CLS = 2, COHORT_POOL_LAST = 3 };
 
 struct cohort_context_params {
 	size_t struct_size;
 	int32_t n_ctx;      /* size of the KV pool in tokens, shared by all sequences */
 	int32_t n_batch;    /* most rows of one decode */
 	int32_t n_ubatch;   /* most rows computed together */
-	int32_t n_seq_max;  /* sequence ids are 0 .. n_seq_max - 1 */
+	int32_t n_seq_max;  /* sequence ids are 0 .. n_seq_max - 1; costs address space, not time */
 	int32_t n_threads;  /* compute threads, this one included; 0: one per CPU */
 	enum cohort_kv_type kv_type;
-	bool (*abort)(void *user); /* asked between steps; true ends the decode with ABORTED */
+	bool (*abort)(void *user); /* asked before every layer of every ubatch; true ends the call with ABORTED */
 	void *abort_user;
+	enum cohort_split split;
+	uint32_t outputs;            /* COHORT_OUTPUT_LOGITS, COHORT_OUTPUT_EMBEDDINGS or both */
+	enum cohort_pooling pooling; /* other than none: needs embeddings; every row then counts as asking for output */
+	bool output_all;             /* every row asks for output, whatever the batch says */
+	/* Called with some lines of text for each batch and ubatch that is decoded: for looking, not for parsing. */
+	void (*trace)(const char *text, void *user);
+	void *trace_user;
 };
 
 COHORT_API void cohort_context_params_init(struct cohort_context_params *params);
@@ -229,24 +365,139 @@ COHORT_API enum cohort_status cohort_context_open(const struct cohort_model *mod
 		struct cohort_context **out, struct cohort_err *err);
 COHORT_API void cohort_context_free(struct cohort_context *ctx);
 
-/* Decodes a batch, all or nothing: after any status but OK every sequence is as before
- * the call. Logits of the previous decode are gone, whatever the outcome. */
+/* Says whether the batch would be taken, without decoding: every rule, but not whether there is room. */
+COHORT_API enum cohort_status cohort_check(struct cohort_context *ctx, const struct cohort_batch *batch,
+		struct cohort_err *err);
+
+/* Decodes a batch of up to n_batch rows, all or nothing: after any status but OK every sequence is exactly as before
+ * the call. Outputs of the previous decode are gone, whatever the outcome.
+ *
+ * What the batch leaves out is filled in: sequence 0; positions that go on from what each sequence holds, and within
+ * the batch; output for the last row only (for all with output_all).
+ *
+ * NO_ROOM (rule kv-room): `expected` is the number of rows that would have fitted, `row` and `seq` the first that did
+ * not. E_LIMIT (rule n-batch): more than n_batch rows. E_BATCH names the rule:
+ *   n-tokens       a batch has at least one row
+ *   row-kind       rows are tokens or vectors, not both and not neither
+ *   n-embd         vectors have as many floats as the model's embedding
+ *   embd-finite    their floats are finite
+ *   pos-per-embd   a row has one position, or as many as the model wants
+ *   token          the token is in the vocabulary
+ *   seq-count      a row has at least one sequence id
+ *   seq-id         ids are in [0, n_seq_max)
+ *   seq-repeat     no id twice in a row
+ *   seq-sets       the ids of a row had the same last row in this batch: sets may shrink along a sequence, not mix
+ *   seq-history    ids that begin together hold the same cells
+ *   pos-negative   positions (and coordinates) are >= 0
+ *   pos-limit      and below the model's limit
+ *   pos-start      a sequence goes on at its last position + 1 (0 when empty)
+ *   pos-step       and then rises by one per row
+ * E_NUMERIC (rule finite): an output that is not a finite number. */
 COHORT_API enum cohort_status cohort_decode(struct cohort_context *ctx,
 		const struct cohort_batch *batch, struct cohort_err *err);
 
+/* Like cohort_decode without the cache and without causality: every row sees all rows of its sequence in the batch,
+ * no sequence of the context is read or changed, positions begin at 0. For embeddings. Each sequence must fit into
+ * one ubatch, E_LIMIT (rule n-ubatch) otherwise, and rows have one id each (rule seq-count). */
+COHORT_API enum cohort_status cohort_encode(struct cohort_context *ctx,
+		const struct cohort_batch *batch, struct cohort_err *err);
+
+/* The grid. All are all or nothing, also when they take several chunks, and none allocates once warm. Rules are those
+ * of cohort_decode, with the same statuses.
+ *
+ *                 one sequence           many sequences
+ *   one token     cohort_decode_one      cohort_decode_each
+ *   many tokens   cohort_decode_many     cohort_decode_scatter
+ */
+COHORT_API enum cohort_status cohort_decode_one(struct cohort_context *ctx, cohort_token token,
+		cohort_pos pos, cohort_seq seq, bool want, struct cohort_err *err);
+
+/* Any number of tokens of seq from position n_past on, in chunks of n_batch; output for the last token only, at index
+ * n_tokens - 1 (and -1). n_tokens 0 does nothing. */
+COHORT_API enum cohort_status cohort_decode_many(struct cohort_context *ctx, const cohort_token *tokens,
+		int32_t n_tokens, cohort_pos n_past, cohort_seq seq, struct cohort_err *err);
+
+/* Buffers of each and scatter, to be reused. Fields are the library's. */
+struct cohort_scratch {
+	struct cohort_packing packing;
+	int32_t *lengths, *ranks;
+	size_t lengths_max, ranks_max;
+	cohort_token *tokens;
+	cohort_pos *pos;
+	cohort_seq *seq;
+	uint8_t *output;
+	size_t tokens_max, pos_max, seq_max, output_max;
+};
+COHORT_API void cohort_scratch_init(struct cohort_scratch *s);
+COHORT_API void cohort_scratch_release(struct cohort_scratch *s);
+
+struct cohort_each_item {
+	cohort_token token;
+	cohort_pos pos;
+	cohort_seq seq;
+	bool want;
+};
+/* One row per item, at most n_batch; item i has output index i. A sequence may be named once (rule seq-duplicate).
+ * scratch NULL: the context's own. n_items 0 does nothing. */
+COHORT_API enum cohort_status cohort_decode_each(struct cohort_context *ctx,
+		const struct cohort_each_item *items, int32_t n_items, struct cohort_scratch *scratch,
+		struct cohort_err *err);
+
+struct cohort_scatter_item {
+	const cohort_token *tokens; /* [n_tokens] */
+	int32_t n_tokens;           /* 0: skipped */
+	cohort_pos pos;             /* of the first */
+	cohort_seq seq;
+	bool want;                  /* output for the last token */
+};
+/* Spans of several sequences, each named once. When they exceed n_batch together they are packed with cohort_bin_pack
+ * and oversized ones are cut as by many; the result does not depend on it. Output index of item i's last token: the
+ * tokens of items 0 .. i - 1 together + n_tokens - 1. At most n_batch items may want output (rule n-outputs). With
+ * output_all or pooling, many and scatter take at most n_batch tokens (rule n-batch). */
+COHORT_API enum cohort_status cohort_decode_scatter(struct cohort_context *ctx,
+		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
+		struct cohort_err *err);
+
+/* Runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each through the model and forgets it: faults weights
+ * in and wakes threads before the first user comes. Changes no sequence and no output. */
+COHORT_API enum cohort_status cohort_warm_up(struct cohort_context *ctx, int32_t n_seq_tokens, int32_t n_seqs,
+		struct cohort_err *err);
+
+/* Outputs of the last decode (or encode). */
+COHORT_API int32_t cohort_n_outputs(const struct cohort_context *ctx);
 /* Logits of batch row i of the last decode: [n_vocab], borrowed until the next
  * decode. Row i must have asked for output; -1 is the last output, -2 the one before. Otherwise NULL. */
 COHORT_API const float *cohort_logits_get(const struct cohort_context *ctx, int32_t i,
 		struct cohort_err *err);
+/* Embedding of batch row i (after the last norm): [n_embd]; indexes as above. NULL unless outputs has EMBEDDINGS. */
+COHORT_API const float *cohort_embeddings_get(const struct cohort_context *ctx, int32_t i,
+		struct cohort_err *err);
+/* Pooled embedding of a sequence, over its rows of the last decode: [n_embd]. NULL without pooling, or when the
+ * sequence had no row. */
+COHORT_API const float *cohort_embeddings_seq_get(const struct cohort_context *ctx, cohort_seq seq,
+		struct cohort_err *err);
 
 /* ---- Sequences ----------------------------------------------------------------- */
 
-/* Removes positions [p0, p1) of seq (-1 as p1: to the end). Removing from the middle is refused. */
+/* A sequence holds cells at positions, mostly without gaps. In ranges [p0, p1), p1 = -1 means to the end, and p0 >= p1
+ * nothing at all. Statuses: E_ARG with a rule (seq-id, range, ...); the sequences are then as before. */
+
+/* Removes positions [p0, p1). A removal from the middle leaves a gap: rows decoded later do not see those positions,
+ * and the sequence still goes on at its last position + 1. With sliding-window layers a tail can be removed only while
+ * the cells that the shorter sequence needs are still there (rule window-gone). */
 COHORT_API enum cohort_status cohort_seq_rm(struct cohort_context *ctx, cohort_seq seq,
 		cohort_pos p0, cohort_pos p1, struct cohort_err *err);
-/* Makes dst hold the same cells as src (no data is copied). dst must be empty. */
+/* Makes dst hold src's cells at [p0, p1) besides its own. Blocks are shared, no data is copied, except where cells of
+ * both meet within a block. Refused when dst holds a position of the range already (rule cp-occupied). */
 COHORT_API enum cohort_status cohort_seq_cp(struct cohort_context *ctx, cohort_seq src,
-		cohort_seq dst, struct cohort_err *err);
+		cohort_seq dst, cohort_pos p0, cohort_pos p1, struct cohort_err *err);
+/* Empties every sequence but seq. */
+COHORT_API enum cohort_status cohort_seq_keep(struct cohort_context *ctx, cohort_seq seq, struct cohort_err *err);
+/* Moves the cells at [p0, p1) by delta positions, rotating their keys to match. The result may not overlap cells that
+ * stay (rule add-occupied), go below 0 or past the limit (pos-negative, pos-limit). Takes blocks for a while: NO_ROOM.
+ * Moved cells are close to, but not the same bits as, freshly decoded ones. */
+COHORT_API enum cohort_status cohort_seq_add(struct cohort_context *ctx, cohort_seq seq,
+		cohort_pos p0, cohort_pos p1, cohort_pos delta, struct cohort_err *err);
 /* First and last position held, or -1 if empty or out of range. */
 COHORT_API cohort_pos cohort_seq_pos_min(const struct cohort_context *ctx, cohort_seq seq);
 COHORT_API cohort_pos cohort_seq_pos_max(const struct cohort_context *ctx, cohort_seq seq);
@@ -258,9 +509,33 @@ COHORT_API int32_t cohort_kv_block_size(void);
 struct cohort_usage {
 	int32_t block_size;  /* positions per block */
 	int32_t n_blocks, n_used, n_shared, n_free;
-	uint64_t block_bytes;
+	uint64_t block_bytes; /* of a block; layers with a window have blocks of their own: this is the first layer's */
+	uint64_t used_bytes;  /* of all blocks in use */
+	int32_t n_seqs;       /* sequences that hold cells */
 };
+/* All zero for a NULL context. */
 COHORT_API void cohort_usage_get(const struct cohort_context *ctx, struct cohort_usage *usage);
+
+/* Saved state: the cells of one sequence, or of all with their sharing (seq = COHORT_SEQ_ALL). The bytes carry a
+ * version, what the model and the cache look like, and a checksum. Restoring refuses what does not match: E_FORMAT for
+ * bad bytes, E_UNSUPPORTED for another version, model or cache type; NO_ROOM leaves everything as before. Restored
+ * sequences decode on with the same bits. */
+#define COHORT_SEQ_ALL (-1)
+/* Bytes that saving takes; 0 for a bad argument. */
+COHORT_API size_t cohort_state_size(struct cohort_context *ctx, cohort_seq seq);
+/* Writes to out[0 .. n_max); *n_out is the size. E_LIMIT when n_max is too small (nothing is written). */
+COHORT_API enum cohort_status cohort_state_save(struct cohort_context *ctx, cohort_seq seq, void *out,
+		size_t n_max, size_t *n_out, struct cohort_err *err);
+/* What was saved of one sequence becomes `seq` (its own id with COHORT_SEQ_ALL), replacing what that held. What was
+ * saved of all replaces all sequences, and seq must be COHORT_SEQ_ALL. */
+COHORT_API enum cohort_status cohort_state_restore(struct cohort_context *ctx, cohort_seq seq, const void *bytes,
+		size_t n_bytes, struct cohort_err *err);
+/* The same through a file. Saving writes a temporary file beside it and renames, so that the path never holds half a
+ * state. E_IO says what failed. */
+COHORT_API enum cohort_status cohort_state_save_file(struct cohort_context *ctx, cohort_seq seq, const char *path,
+		struct cohort_err *err);
+COHORT_API enum cohort_status cohort_state_restore_file(struct cohort_context *ctx, cohort_seq seq, const char *path,
+		struct cohort_err *err);
 
 /* Work done since the context was opened. */
 struct cohort_counters {

@@ -131,7 +131,7 @@ static int open_context(struct run *r)
 	cp.n_batch = n > 512 ? (int32_t)n : 512;
 	cp.n_threads = thread_count(r->c.threads_given, r->c.threads);
 	cp.abort = stop_asked;
-	if (cohort_context_open(r->model, &cp, &r->ctx, &err) || cohort_batch_init(&r->batch, cp.n_batch, 1, &err))
+	if (cohort_context_open(r->model, &cp, &r->ctx, &err) || cohort_batch_init(&r->batch, cp.n_batch, 0, 1, &err))
 		return fail(prog, &err);
 	r->seqs = mem_zalloc(n, sizeof *r->seqs);
 	r->rows = mem_zalloc(n, sizeof *r->rows);
@@ -176,7 +176,7 @@ static int prefill(struct run *r)
 			return fail(prog, &err);
 	}
 	for (cohort_seq s = 1; s < (cohort_seq)r->c.n_parallel; s++)
-		if (cohort_seq_cp(r->ctx, 0, s, &err))
+		if (cohort_seq_cp(r->ctx, 0, s, 0, -1, &err))
 			return fail(prog, &err);
 	return 0;
 }

@@ -99,7 +99,7 @@ static int decode(const struct cohort_model *m, struct cohort_context *ctx, cons
 	int rc = 0;
 
 	cohort_model_info_get(m, &info);
-	if (cohort_batch_init(&b, (int32_t)n_batch, 1, &err))
+	if (cohort_batch_init(&b, (int32_t)n_batch, 0, 1, &err))
 		return fail(prog, &err);
 	for (size_t at = 0; at < n && !rc; at += n_batch) {
 		size_t len = n - at < n_batch ? n - at : n_batch;
@@ -176,7 +176,7 @@ int cmd_logits(int argc, char **argv)
 					"token ids, separated by white space; - is standard input", NULL},
 			{"output", "o", OPT_STR, &output, 0, 0, "FILE",
 					"where to write n_tokens x n_vocab float32; - is standard output", NULL},
-			{"kv-type", NULL, OPT_STR, &kv, 0, 0, "TYPE", "cache type: f16 (default) or f32", NULL},
+			{"kv-type", NULL, OPT_STR, &kv, 0, 0, "TYPE", "cache type: f16 (default), f32 or q8_0", NULL},
 			{"threads", "t", OPT_INT, &threads, 1, 1024, "N",
 					"compute threads (default: 4, or the CPUs there are)", &threads_given},
 			{"batch", "b", OPT_INT, &n_batch, 1, 1 << 20, "N", "rows of one decode (default: 512)", NULL},
@@ -216,8 +216,10 @@ int cmd_logits(int argc, char **argv)
 	}
 	if (strcmp(kv, "f32") == 0) {
 		cp.kv_type = COHORT_KV_F32;
+	} else if (strcmp(kv, "q8_0") == 0) {
+		cp.kv_type = COHORT_KV_Q8_0;
 	} else if (strcmp(kv, "f16") != 0) {
-		fprintf(stderr, "%s: cache type '%s' is not known; known: f16, f32\nTry '%s --help'.\n", prog, kv,
+		fprintf(stderr, "%s: cache type '%s' is not known; known: f16, f32, q8_0\nTry '%s --help'.\n", prog, kv,
 				prog);
 		return EXIT_USAGE;
 	}

@@ -12,25 +12,45 @@ struct be_weights; /* prepared weights of a model, immutable */
 struct be;         /* an instance: threads, scratch, cache */
 struct be_buf;     /* float rows on the backend's side */
 
+/* Layers that look equally far back share a group: its own blocks, tables and window. */
+#define BE_GROUPS_MAX 4
+
 /* Where one row's K and V go: the block and the place in it. A row shared by diverging sequences has several. */
 struct be_store {
 	int32_t row, block, slot;
 };
 
-/* The rows of one ubatch; arrays belong to the caller and stay until the last operation on them. */
-struct be_rows {
-	size_t n;
-	const cohort_token *tokens;        /* [n] */
-	const cohort_pos *pos;             /* [n] */
-	const cohort_pos *first;           /* [n]: first position the row's sequence holds */
+/* What rows see and where they go, in one group. */
+struct be_cells {
 	const int32_t *const *tables;      /* [n]: block ids of the row's sequence, by position / block size */
+	const uint32_t *const *held;       /* [n]: which slots of each block it holds; NULL: all from first on */
+	const cohort_pos *first;           /* [n]: first position the row's sequence holds */
 	const struct be_store *stores;     /* [n_stores]; the first n are the rows' own, in order */
 	size_t n_stores;
 };
 
+/* The rows of one ubatch; arrays belong to the caller and stay until the last operation on them. */
+struct be_rows {
+	size_t n;
+	const cohort_token *tokens;        /* [n], or NULL: */
+	const float *embd;                 /* [n, n_embd] */
+	const cohort_pos *pos;             /* [n] */
+	const cohort_pos *end;             /* [n]: a row sees positions below it */
+	struct be_cells cells[BE_GROUPS_MAX];
+};
+
+/* n cells of a block to another, keys rotated by `shift` positions. */
+struct be_move {
+	int32_t from, from_slot, to, to_slot, n;
+	cohort_pos shift;
+};
+
 struct be_limits {
 	size_t n_rows_max;   /* rows of a ubatch */
-	size_t n_blocks;     /* of the cache */
+	size_t n_groups;
+	size_t n_blocks[BE_GROUPS_MAX];
+	size_t window[BE_GROUPS_MAX]; /* a row sees itself and window - 1 positions before; 0: all */
+	const uint8_t *group_of;      /* [n_layer] */
 	enum cohort_kv_type kv_type;
 	size_t n_threads;
 };
@@ -39,7 +59,7 @@ struct be_ops {
 	const char *name;
 	struct be *(*open)(const struct be_weights *w, const struct model *m, const struct be_limits *lim);
 	void (*free)(struct be *be);
-	size_t (*block_bytes)(const struct be *be);
+	size_t (*block_bytes)(const struct be *be, size_t group);
 
 	struct be_buf *(*buf_open)(struct be *be, size_t n_rows, size_t n_cols);
 	void (*buf_free)(struct be *be, struct be_buf *b);
@@ -67,7 +87,20 @@ struct be_ops {
 			const struct model_weight *next);
 	/* out[i] = x[rows[i]]; out may be x when rows rise */
 	void (*gather)(struct be *be, struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n);
-	void (*kv_copy)(struct be *be, int32_t from, int32_t to);
+	/* out rows from out_row on = x, n rows */
+	void (*copy)(struct be *be, struct be_buf *out, size_t out_row, const struct be_buf *x, size_t n);
+	/* Pooling: row out_row += row x_row (or = when set); row out_row /= n. */
+	void (*row_add)(struct be *be, struct be_buf *out, size_t out_row, const struct be_buf *x, size_t x_row,
+			bool set);
+	void (*row_div)(struct be *be, struct be_buf *out, size_t out_row, size_t n);
+
+	/* The cache. A cell is one position of all layers of the group, as bytes that do not depend on the place. */
+	void (*kv_copy)(struct be *be, size_t group, int32_t from, int32_t to); /* a whole block */
+	void (*kv_move)(struct be *be, size_t group, const struct be_move *move);
+	size_t (*cell_bytes)(const struct be *be, size_t group);
+	void (*cell_read)(struct be *be, size_t group, int32_t block, int32_t slot, void *out);
+	void (*cell_write)(struct be *be, size_t group, int32_t block, int32_t slot, const void *cell);
+
 	/* First of n rows from `row` on with a non-finite number, or -1. */
 	int64_t (*find_bad)(struct be *be, const struct be_buf *x, size_t row, size_t n);
 };

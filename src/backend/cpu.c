@@ -6,37 +6,12 @@
  *  3. K and V reach attention only through the cache, rounded to its type, for rows of the same ubatch too.
  *  4. `rounded` names the buffer whose rows, as they are now, lie rounded in `act`; whoever writes a buffer otherwise
  *     clears it.
- * The cache is one area of blocks; a block holds, per layer and KV head, K [head_k, 32] and then V [32, head_v padded
- * to 8]. */
+ * The cache and attention are in cpu_kv.c. */
 #include "backend/cpu.h"
 
-#include "base/fmath.h"
 #include "base/mem.h"
 
 #include <string.h>
-
-struct be_buf {
-	float *f; /* [n_rows, n_cols] */
-	size_t n_rows, n_cols;
-};
-
-struct be {
-	const struct be_weights *w;
-	const struct model *m;
-	const struct kern *kern;
-	struct pool *pool;
-	enum kern_kv kv_type;
-	uint8_t *kv;
-	size_t block_bytes, head_bytes_k, head_bytes;
-	uint8_t *act;       /* [n_rows_max] rounded rows of one product's input */
-	size_t act_bytes;   /* room per row */
-	float *rope;        /* [n_rows_max, 2, n_rot / 2]: cos, sin */
-	uint8_t *scratch;   /* [n_threads, scratch_bytes] */
-	size_t scratch_bytes;
-	const struct be_rows *rows;
-	const struct be_buf *rounded; /* or NULL */
-	enum quant_act rounded_kind;
-};
 
 static size_t max_size(size_t a, size_t b)
 {
@@ -47,7 +22,7 @@ static void cpu_free(struct be *be)
 {
 	if (be) {
 		pool_free(be->pool);
-		mem_free_aligned(be->kv);
+		cpu_kv_release(be);
 		mem_free_aligned(be->act);
 		mem_free_aligned(be->rope);
 		mem_free_aligned(be->scratch);
@@ -58,7 +33,7 @@ static void cpu_free(struct be *be)
 static struct be *cpu_open(const struct be_weights *w, const struct model *m, const struct be_limits *lim)
 {
 	const struct model_hparams *h = &m->hp;
-	size_t k_max = 0, kv_bytes, act_bytes, scratch_bytes, elem;
+	size_t k_max = 0, act_bytes, scratch_bytes;
 	struct be *be = mem_zalloc(1, sizeof *be);
 
 	if (!be)
@@ -66,37 +41,28 @@ static struct be *cpu_open(const struct be_weights *w, const struct model *m, co
 	be->w = w;
 	be->m = m;
 	be->kern = w->kern;
-	be->kv_type = lim->kv_type == COHORT_KV_F32 ? KERN_KV_F32 : KERN_KV_F16;
-	elem = kern_kv_elem_bytes(be->kv_type);
-	be->head_bytes_k = (size_t)KERN_KV_BLOCK * h->head_k * elem;
-	be->head_bytes = be->head_bytes_k + KERN_KV_BLOCK * kern_pad8(h->head_v) * elem;
 	for (size_t i = 0; i < m->n_weights; i++)
 		k_max = max_size(k_max, m->weights[i].k);
 	be->act_bytes = k_max * sizeof(float); /* the widest kind */
 	be->scratch_bytes = max_size(
 			kern_mm_scratch_bytes(k_max), kern_attn_scratch_bytes(h->n_head / h->n_head_kv, h->head_v));
+	be->scratch_bytes = max_size(be->scratch_bytes, cpu_kv_scratch_bytes(m));
 	be->scratch_bytes = (be->scratch_bytes + 4095) & ~(size_t)4095;
-	if (!size_mul(be->head_bytes, (size_t)h->n_layer * h->n_head_kv, &be->block_bytes) ||
-			!size_mul(be->block_bytes, lim->n_blocks, &kv_bytes) ||
-			!size_mul(be->act_bytes, lim->n_rows_max, &act_bytes) ||
+	if (!size_mul(be->act_bytes, lim->n_rows_max, &act_bytes) ||
 			!size_mul(be->scratch_bytes, lim->n_threads, &scratch_bytes))
 		goto fail;
-	be->kv = mem_zalloc_aligned(kv_bytes, 1);
 	be->act = mem_zalloc_aligned(act_bytes, 1);
-	be->rope = mem_zalloc_aligned(lim->n_rows_max * (size_t)h->n_rot, sizeof(float));
+	/* One row more than a ubatch has: a shift's. */
+	be->rope = mem_zalloc_aligned((lim->n_rows_max + 1) * (size_t)h->n_rot, sizeof(float));
+	be->shift_rope = be->rope + lim->n_rows_max * (size_t)h->n_rot;
 	be->scratch = mem_zalloc_aligned(scratch_bytes, 1);
 	be->pool = pool_open(lim->n_threads);
-	if (!be->kv || !be->act || !be->rope || !be->scratch || !be->pool)
+	if (!be->act || !be->rope || !be->scratch || !be->pool || !cpu_kv_init(be, lim))
 		goto fail;
 	return be;
 fail:
 	cpu_free(be);
 	return NULL;
-}
-
-static size_t cpu_block_bytes(const struct be *be)
-{
-	return be->block_bytes;
 }
 
 static struct be_buf *cpu_buf_open(struct be *be, size_t n_rows, size_t n_cols)
@@ -148,12 +114,9 @@ static void row_share(void *arg, size_t from, size_t to, size_t thread)
 		j->run(j, r);
 }
 
-/* A fork costs about as much as these many numbers; below that one thread is faster. */
-enum { SERIAL_MAX = 2048 };
-
 static void run_rows(const struct row_job *j)
 {
-	if (j->n * j->k <= SERIAL_MAX)
+	if (j->n * j->k <= CPU_SERIAL_MAX)
 		for (size_t r = 0; r < j->n; r++)
 			j->run(j, r);
 	else
@@ -162,14 +125,7 @@ static void run_rows(const struct row_job *j)
 
 static void rope_row(const struct row_job *j, size_t r)
 {
-	size_t n = j->be->m->hp.n_rot / 2;
-	float *cosv = j->be->rope + r * 2 * n, *sinv = cosv + n;
-	for (size_t i = 0; i < n; i++) {
-		double s, c;
-		fm_sincos((double)j->be->rows->pos[r] * j->be->m->rope_freqs[i], &s, &c);
-		cosv[i] = (float)c;
-		sinv[i] = (float)s;
-	}
+	cpu_rope_angles(j->be, j->be->rows->pos[r], j->be->rope + r * j->be->m->hp.n_rot);
 }
 
 static void cpu_begin(struct be *be, const struct be_rows *rows)
@@ -183,9 +139,13 @@ static void embed_row(const struct row_job *j, size_t r)
 {
 	const struct model_weight *w = j->w;
 	const struct quant_format *f = quant_format_get(w->type);
+	const struct be_rows *rows = j->be->rows;
 	size_t row_bytes = w->k / f->block * f->block_bytes;
-	f->to_f32((const uint8_t *)w->data + (size_t)j->be->rows->tokens[r] * row_bytes, j->out->f + r * j->out->n_cols,
-			w->k);
+	float *out = j->out->f + r * j->out->n_cols;
+	if (rows->tokens)
+		f->to_f32((const uint8_t *)w->data + (size_t)rows->tokens[r] * row_bytes, out, w->k);
+	else
+		memcpy(out, rows->embd + r * w->k, w->k * sizeof *out);
 }
 
 static void cpu_embed(struct be *be, struct be_buf *out)
@@ -244,6 +204,31 @@ static void cpu_gather(struct be *be, struct be_buf *out, const struct be_buf *x
 	be->rounded = NULL;
 	for (size_t i = 0; i < n; i++)
 		memmove(out->f + i * out->n_cols, x->f + (size_t)rows[i] * x->n_cols, x->n_cols * sizeof *x->f);
+}
+
+static void cpu_copy(struct be *be, struct be_buf *out, size_t out_row, const struct be_buf *x, size_t n)
+{
+	be->rounded = be->rounded == out ? NULL : be->rounded;
+	memcpy(out->f + out_row * out->n_cols, x->f, n * x->n_cols * sizeof *x->f);
+}
+
+static void cpu_row_add(
+		struct be *be, struct be_buf *out, size_t out_row, const struct be_buf *x, size_t x_row, bool set)
+{
+	float *o = out->f + out_row * out->n_cols;
+	const float *f = x->f + x_row * x->n_cols;
+	if (set)
+		memcpy(o, f, x->n_cols * sizeof *f);
+	else
+		be->kern->add(o, f, x->n_cols);
+}
+
+static void cpu_row_div(struct be *be, struct be_buf *out, size_t out_row, size_t n)
+{
+	float *o = out->f + out_row * out->n_cols;
+	(void)be;
+	for (size_t i = 0; i < out->n_cols; i++)
+		o[i] = o[i] / (float)n;
 }
 
 static int64_t cpu_find_bad(struct be *be, const struct be_buf *x, size_t row, size_t n)
@@ -323,110 +308,11 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 			be->rounded = NULL;
 }
 
-/* ---- Rotation, cache, attention ---- */
-
-struct attn_job {
-	struct be *be;
-	struct be_buf *q, *k;
-	const struct be_buf *v;
-	struct be_buf *out;
-	const int32_t *rows;
-	size_t layer;
-};
-
-static size_t head_offset(const struct be *be, size_t layer, size_t head)
-{
-	return (layer * be->m->hp.n_head_kv + head) * be->head_bytes;
-}
-
-static void store(const struct attn_job *j, const struct be_store *st)
-{
-	struct be *be = j->be;
-	const struct model_hparams *h = &be->m->hp;
-	const float *k = j->k->f + (size_t)st->row * j->k->n_cols, *v = j->v->f + (size_t)st->row * j->v->n_cols;
-
-	for (size_t hd = 0; hd < h->n_head_kv; hd++) {
-		uint8_t *area = be->kv + (size_t)st->block * be->block_bytes + head_offset(be, j->layer, hd);
-		be->kern->kv_put[be->kv_type](k + hd * h->head_k, v + hd * h->head_v, h->head_k, h->head_v,
-				(size_t)st->slot, area, area + be->head_bytes_k);
-	}
-}
-
-static void rope_share(void *arg, size_t from, size_t to, size_t thread)
-{
-	const struct attn_job *j = arg;
-	struct be *be = j->be;
-	const struct model_hparams *h = &be->m->hp;
-	size_t half = h->n_rot / 2;
-
-	(void)thread;
-	for (size_t r = from; r < to; r++) {
-		const float *cosv = be->rope + r * 2 * half, *sinv = cosv + half;
-		float *q = j->q->f + r * j->q->n_cols, *k = j->k->f + r * j->k->n_cols;
-		for (size_t hd = 0; hd < h->n_head; hd++)
-			be->kern->rope(q + hd * h->head_k, h->n_rot, cosv, sinv, h->rope_halves);
-		for (size_t hd = 0; hd < h->n_head_kv; hd++)
-			be->kern->rope(k + hd * h->head_k, h->n_rot, cosv, sinv, h->rope_halves);
-		be->kern->scale(q, h->attn_scale, j->q->n_cols);
-		store(j, &be->rows->stores[r]);
-	}
-}
-
-/* The first n stores are the rows' own, in order, so that a thread stores the rows it rotated; the few others follow.
- */
-static void cpu_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer)
-{
-	struct attn_job j = {.be = be, .q = q, .k = k, .v = v, .layer = layer};
-	be->rounded = NULL;
-	if (be->rows->n * q->n_cols <= SERIAL_MAX)
-		rope_share(&j, 0, be->rows->n, 0);
-	else
-		pool_run(be->pool, be->rows->n, 1, rope_share, &j);
-	for (size_t i = be->rows->n; i < be->rows->n_stores; i++)
-		store(&j, &be->rows->stores[i]);
-}
-
-/* Items are (output row, KV head) pairs. */
-static void attn_share(void *arg, size_t from, size_t to, size_t thread)
-{
-	const struct attn_job *j = arg;
-	struct be *be = j->be;
-	const struct model_hparams *h = &be->m->hp;
-	size_t group = h->n_head / h->n_head_kv;
-
-	for (size_t t = from; t < to; t++) {
-		const size_t i = t / h->n_head_kv, r = j->rows ? (size_t)j->rows[i] : i;
-		const size_t hd = t % h->n_head_kv, at = head_offset(be, j->layer, hd);
-		be->kern->attn[be->kv_type](&(struct kern_attn){
-			.q = j->q->f + r * j->q->n_cols + hd * group * h->head_k,
-			.n_q = group, .head_k = h->head_k, .head_v = h->head_v,
-			.kv = be->kv, .block_bytes = be->block_bytes, .table = be->rows->tables[r],
-			.k_offset = at, .v_offset = at + be->head_bytes_k,
-			.pos0 = (size_t)be->rows->first[r], .pos1 = (size_t)be->rows->pos[r] + 1,
-			.out = j->out->f + i * j->out->n_cols + hd * group * h->head_v,
-			.scratch = be->scratch + thread * be->scratch_bytes,
-		});
-	}
-}
-
-static void cpu_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer, const int32_t *rows,
-		size_t n)
-{
-	struct attn_job j = {.be = be, .q = (struct be_buf *)q, .out = out, .rows = rows, .layer = layer};
-	be->rounded = NULL;
-	pool_run(be->pool, n * be->m->hp.n_head_kv, 1, attn_share, &j);
-}
-
-static void cpu_kv_copy(struct be *be, int32_t from, int32_t to)
-{
-	memcpy(be->kv + (size_t)to * be->block_bytes, be->kv + (size_t)from * be->block_bytes, be->block_bytes);
-}
-
 const struct be_ops be_cpu = {
 	.name = "cpu",
 	.open = cpu_open,
 	.free = cpu_free,
-	.block_bytes = cpu_block_bytes,
+	.block_bytes = cpu_kv_block_bytes,
 	.buf_open = cpu_buf_open,
 	.buf_free = cpu_buf_free,
 	.buf_row = cpu_buf_row,
@@ -434,10 +320,17 @@ const struct be_ops be_cpu = {
 	.embed = cpu_embed,
 	.norm = cpu_norm,
 	.matmul = cpu_matmul,
-	.rope_store = cpu_rope_store,
-	.attention = cpu_attention,
+	.rope_store = cpu_kv_rope_store,
+	.attention = cpu_kv_attention,
 	.glu = cpu_glu,
 	.gather = cpu_gather,
+	.copy = cpu_copy,
+	.row_add = cpu_row_add,
+	.row_div = cpu_row_div,
 	.kv_copy = cpu_kv_copy,
+	.kv_move = cpu_kv_move,
+	.cell_bytes = cpu_kv_cell_bytes,
+	.cell_read = cpu_kv_cell_read,
+	.cell_write = cpu_kv_cell_write,
 	.find_bad = cpu_find_bad,
 };

@@ -19,4 +19,59 @@ struct be_weights {
 	uint64_t packed_bytes;
 };
 
+struct be_buf {
+	float *f; /* [n_rows, n_cols] */
+	size_t n_rows, n_cols;
+};
+
+/* The cache of one group of layers: blocks end to end. A block holds, per layer and KV head, a K and a V area. */
+struct cpu_kv_group {
+	uint8_t *kv;
+	size_t n_layers, block_bytes, window;
+};
+
+struct cpu_layer {
+	uint8_t group;
+	uint32_t index; /* within the group */
+};
+
+struct be {
+	const struct be_weights *w;
+	const struct model *m;
+	const struct kern *kern;
+	struct pool *pool;
+	enum kern_kv kv_type;
+	struct cpu_kv_group groups[BE_GROUPS_MAX];
+	size_t n_groups;
+	size_t k_bytes, head_bytes; /* of a head's K area, and of both areas */
+	struct cpu_layer *layers; /* [n_layer] */
+	uint8_t *act;       /* [n_rows_max] rounded rows of one product's input */
+	size_t act_bytes;   /* room per row */
+	float *rope;        /* [n_rows_max, 2, n_rot / 2]: cos, sin */
+	float *shift_rope;  /* [2, n_rot / 2]: of a shift */
+	uint8_t *scratch;   /* [n_threads, scratch_bytes] */
+	size_t scratch_bytes;
+	const struct be_rows *rows;
+	const struct be_buf *rounded; /* or NULL */
+	enum quant_act rounded_kind;
+};
+
+/* A fork costs about as much as these many numbers; below that one thread is faster. */
+enum { CPU_SERIAL_MAX = 2048 };
+
+/* cpu_kv.c */
+bool cpu_kv_init(struct be *be, const struct be_limits *lim);
+void cpu_kv_release(struct be *be);
+size_t cpu_kv_scratch_bytes(const struct model *m);
+void cpu_rope_angles(const struct be *be, cohort_pos pos, float *out); /* [2, n_rot / 2] */
+size_t cpu_kv_block_bytes(const struct be *be, size_t group);
+void cpu_kv_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer);
+void cpu_kv_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer, const int32_t *rows,
+		size_t n);
+void cpu_kv_copy(struct be *be, size_t group, int32_t from, int32_t to);
+void cpu_kv_move(struct be *be, size_t group, const struct be_move *move);
+size_t cpu_kv_cell_bytes(const struct be *be, size_t group);
+void cpu_kv_cell_read(struct be *be, size_t group, int32_t block, int32_t slot, void *out);
+void cpu_kv_cell_write(struct be *be, size_t group, int32_t block, int32_t slot, const void *cell);
+
 #endif

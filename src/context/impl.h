@@ -3,7 +3,10 @@
 #define CONTEXT_IMPL_H
 
 #include "backend/backend.h"
+#include "batch/batch.h"
+#include "forward/forward.h"
 #include "gguf/gguf.h"
+#include "kv/memory.h"
 #include "model/model.h"
 #include "tok/tok.h"
 
@@ -17,5 +20,76 @@ struct cohort_model {
 	char *name;
 	char *arch;
 };
+
+_Static_assert(BE_GROUPS_MAX == MEMORY_KV_MAX, "a group of layers is a part of the memory");
+
+/* An output of the last call: which row asked for it, and where it was computed. */
+struct output {
+	int32_t row, place;
+};
+
+/* The rows of the ubatch at hand, in one group; [n_ubatch] each. */
+struct context_cells {
+	const int32_t **tables;
+	const uint32_t **held;
+	cohort_pos *first;
+	struct be_store *stores; /* grows with coupled rows */
+	size_t stores_max;
+};
+
+struct cohort_context {
+	const struct cohort_model *model;
+	struct cohort_context_params p;
+	struct forward forward;
+	struct memory memory;
+	struct batch_checked checked;
+	size_t n_groups;
+	size_t n_blocks;          /* of the pool, in each group */
+	uint8_t *group_of;        /* [n_layer] */
+	struct kv_row *kv_rows;   /* [n_batch] */
+	int32_t *rank_of;         /* [n_batch]: a row's place among the outputs, where it asked for output */
+	/* Of the ubatch at hand, [n_ubatch]: */
+	cohort_pos *end;
+	int32_t *wanted;          /* rows that want output */
+	struct context_cells cells[BE_GROUPS_MAX];
+	int32_t *at_of;           /* [n_batch]: where in the last ubatch that had it a row was */
+	/* Calls without memory use blocks behind the pool. */
+	size_t n_scratch_blocks;
+	int32_t *scratch_ids;     /* [n_scratch_blocks]: their ids; a sequence's table is a slice of it */
+	cohort_token *enc_tokens; /* [n_ubatch] */
+	cohort_pos *enc_pos;
+	int32_t *enc_rows;
+	/* Outputs of the last call, in batch order. */
+	struct output *outputs;   /* [n_batch] */
+	size_t n_outputs;
+	size_t n_rows;            /* of the last call; 0 when it failed */
+	size_t n_places;          /* outputs computed in the call at hand */
+	uint32_t *pooled;         /* [n_seq_max]: rows pooled, when pooled_in is the current call */
+	uint32_t *pooled_in;
+	uint32_t *named;          /* [n_seq_max]: the call that last named the sequence (each, scatter) */
+	uint32_t call;
+	struct cohort_scratch scratch;
+	struct cohort_counters counters;
+};
+
+/* Positions a sequence of the model can have. */
+cohort_pos context_pos_limit(const struct cohort_model *m);
+
+/* ---- decode.c ---- */
+
+/* A new call begins: outputs of the last one are gone. */
+void context_forget(struct cohort_context *c);
+/* Every row of a batch asks for output, whatever the batch says. */
+bool context_output_all(const struct cohort_context *c);
+/* Checks a batch into c->checked. */
+enum cohort_status context_check(struct cohort_context *c, const struct cohort_batch *b, bool with_memory,
+		struct cohort_err *err);
+/* Room for the rows of c->checked, in the memory's open transaction. */
+enum cohort_status context_reserve(struct cohort_context *c, struct memory_plan *plan, struct cohort_err *err);
+/* Computes them; rank_of says where outputs go. */
+enum cohort_status context_run(struct cohort_context *c, const struct memory_plan *plan, struct cohort_err *err);
+/* A whole decode of one batch; context_forget was called. */
+enum cohort_status context_decode(struct cohort_context *c, const struct cohort_batch *b, struct cohort_err *err);
+void context_count(struct cohort_context *c, double seconds, size_t n_single, size_t n_rows);
 
 #endif

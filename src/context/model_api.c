@@ -195,6 +195,44 @@ const char *cohort_token_bytes(const struct cohort_model *m, cohort_token token,
 	return m->tok ? tok_bytes(m->tok, token, special, n_bytes) : NULL;
 }
 
+enum cohort_status cohort_token_piece(const struct cohort_model *m, cohort_token token, bool leading_space,
+		bool special, char *out, size_t n_max, size_t *n_out, struct cohort_err *err)
+{
+	if (!m || !n_out || (n_max && !out))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !m ? "model" : !n_out ? "n_out" : "out");
+	if (!m->tok)
+		return err_set(err, COHORT_E_UNSUPPORTED, "the model has no tokeniser");
+	size_t n;
+	const char *s = tok_bytes(m->tok, token, special, &n);
+	if (!s)
+		return err_set(err, COHORT_E_ARG, "token %d is not in the vocabulary of %d", token,
+				tok_n_vocab(m->tok));
+	if (!leading_space && n && s[0] == ' ') {
+		s++;
+		n--;
+	}
+	*n_out = n;
+	if (n > n_max)
+		return err_set(err, COHORT_E_LIMIT, "token %d has %zu bytes, the buffer %zu", token, n, n_max);
+	if (n)
+		memcpy(out, s, n);
+	return COHORT_OK;
+}
+
+enum cohort_status cohort_detokenize(const struct cohort_model *m, const cohort_token *tokens, size_t n_tokens,
+		bool special, char *out, size_t n_max, size_t *n_out, struct cohort_err *err)
+{
+	if (!m || !n_out || (n_tokens && !tokens) || (n_max && !out))
+		return err_set(err, COHORT_E_ARG, "%s is NULL",
+				!m                                    ? "model"
+						: !n_out              ? "n_out"
+						: n_tokens && !tokens ? "tokens"
+								      : "out");
+	if (!m->tok)
+		return err_set(err, COHORT_E_UNSUPPORTED, "the model has no tokeniser");
+	return tok_detokenize(m->tok, tokens, n_tokens, special, out, n_max, n_out, err);
+}
+
 bool cohort_token_is_eog(const struct cohort_model *m, cohort_token token)
 {
 	return m->tok && tok_is_eog(m->tok, token);

@@ -1,39 +1,47 @@
-/* The decoder: norm, attention, norm, feed-forward, residuals; logits only where wanted.
+/* The decoder: norm, attention, norm, feed-forward, residuals; outputs only where wanted.
  *
  * Invariants
  *  1. Nothing here depends on how many rows there are or whose they are: each row's numbers follow from its own
  *     tokens alone.
- *  2. In the last layer only the rows whose logits are wanted go beyond storing K and V. */
+ *  2. In the last layer only the rows whose output is wanted go beyond storing K and V. */
 #include "forward/forward.h"
 
 enum cohort_status forward_init(struct forward *f, const struct be_ops *ops, struct be *be, const struct model *m,
-		size_t n_rows_max, size_t n_outputs_max, struct cohort_err *err)
+		const struct forward_limits *lim, struct cohort_err *err)
 {
 	const struct model_hparams *h = &m->hp;
-	size_t embd = h->n_embd, heads = h->n_head, kv_heads = h->n_head_kv;
+	const size_t n = lim->n_rows_max, embd = h->n_embd, heads = h->n_head, kv_heads = h->n_head_kv;
 
-	*f = (struct forward){.ops = ops, .be = be, .m = m, .n_rows_max = n_rows_max};
-	f->x = ops->buf_open(be, n_rows_max, embd);
-	f->h = ops->buf_open(be, n_rows_max, embd);
-	f->q = ops->buf_open(be, n_rows_max, heads * h->head_k);
-	f->k = ops->buf_open(be, n_rows_max, kv_heads * h->head_k);
-	f->v = ops->buf_open(be, n_rows_max, kv_heads * h->head_v);
-	f->att = ops->buf_open(be, n_rows_max, heads * h->head_v);
-	f->tmp = ops->buf_open(be, n_rows_max, embd);
-	f->gate = ops->buf_open(be, n_rows_max, h->n_ff);
-	f->up = ops->buf_open(be, n_rows_max, h->n_ff);
-	f->logits = ops->buf_open(be, n_outputs_max, h->n_vocab);
-	if (f->x && f->h && f->q && f->k && f->v && f->att && f->tmp && f->gate && f->up && f->logits)
-		return COHORT_OK;
-	forward_release(f);
-	return err_set(err, COHORT_E_MEMORY, "out of memory for buffers of %zu rows and logits of %zu",
-			n_rows_max, n_outputs_max);
+	*f = (struct forward){.ops = ops, .be = be, .m = m, .n_rows_max = n};
+	const struct {
+		struct be_buf **buf;
+		size_t n_rows, n_cols; /* 0 rows: not wanted */
+	} bufs[] = {
+		{&f->x, n, embd}, {&f->h, n, embd}, {&f->q, n, heads * h->head_k}, {&f->k, n, kv_heads * h->head_k},
+		{&f->v, n, kv_heads * h->head_v}, {&f->att, n, heads * h->head_v}, {&f->tmp, n, embd},
+		{&f->gate, n, h->n_ff}, {&f->up, n, h->n_ff},
+		{&f->logits, lim->logits ? lim->n_outputs_max : 0, h->n_vocab},
+		{&f->embeddings, lim->embeddings ? lim->n_outputs_max : 0, embd},
+		{&f->pooled, lim->n_pooled_max, embd},
+	};
+	for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) {
+		if (bufs[i].n_rows == 0)
+			continue;
+		*bufs[i].buf = ops->buf_open(be, bufs[i].n_rows, bufs[i].n_cols);
+		if (!*bufs[i].buf) {
+			forward_release(f);
+			return err_set(err, COHORT_E_MEMORY, "out of memory for buffers of %zu rows and %zu outputs", n,
+					lim->n_outputs_max);
+		}
+	}
+	return COHORT_OK;
 }
 
 void forward_release(struct forward *f)
 {
 	if (f && f->ops) {
-		struct be_buf *bufs[] = {f->x, f->h, f->q, f->k, f->v, f->att, f->tmp, f->gate, f->up, f->logits};
+		struct be_buf *bufs[] = {f->x, f->h, f->q, f->k, f->v, f->att, f->tmp, f->gate, f->up, f->logits,
+				f->embeddings, f->pooled};
 		for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++)
 			f->ops->buf_free(f->be, bufs[i]);
 		f->ops->free(f->be);
@@ -75,6 +83,18 @@ static size_t layer(struct forward *f, size_t l, size_t n, const struct be_buf *
 	return n;
 }
 
+/* n rows of x and tmp become outputs. Bad embeddings give bad logits, so the last kind computed is looked at. */
+static enum cohort_status finish(struct forward *f, size_t n, size_t out_row, int64_t *bad)
+{
+	f->ops->norm(f->be, f->h, f->x, f->tmp, f->m->output_norm, n, f->m->output);
+	if (f->logits)
+		matmul(f, f->logits, f->m->output, f->h, n, out_row);
+	if (f->embeddings)
+		f->ops->copy(f->be, f->embeddings, out_row, f->h, n);
+	*bad = f->ops->find_bad(f->be, f->logits ? f->logits : f->embeddings, out_row, n);
+	return *bad >= 0 ? COHORT_E_NUMERIC : COHORT_OK;
+}
+
 enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, const int32_t *outputs, size_t n_outputs,
 		size_t out_row, bool (*abort)(void *), void *abort_user, int64_t *bad)
 {
@@ -88,12 +108,5 @@ enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, co
 			return COHORT_ABORTED;
 		n = layer(f, l, n, l ? f->tmp : NULL, l + 1 == n_layer ? outputs : NULL, n_outputs);
 	}
-	if (n_outputs) {
-		f->ops->norm(f->be, f->h, f->x, f->tmp, f->m->output_norm, n, f->m->output);
-		matmul(f, f->logits, f->m->output, f->h, n, out_row);
-		*bad = f->ops->find_bad(f->be, f->logits, out_row, n);
-		if (*bad >= 0)
-			return COHORT_E_NUMERIC;
-	}
-	return COHORT_OK;
+	return n_outputs ? finish(f, n, out_row, bad) : COHORT_OK;
 }

@@ -53,14 +53,18 @@ struct kern_attn {
 	const uint8_t *kv;      /* the pool of blocks */
 	size_t block_bytes;
 	const int32_t *table;   /* block id of each 32 positions */
-	size_t k_offset;        /* within a block: K [head_k, 32] of this layer and head */
-	size_t v_offset;        /* V [32, kern_pad8(head_v)] */
-	size_t pos0, pos1;      /* positions attended to: [pos0, pos1), not empty */
+	const uint32_t *held;   /* bit j of each: place j may be seen; 0: the block is passed over; NULL: all */
+	size_t k_offset;        /* within a block: the K area of this layer and head */
+	size_t v_offset;        /* the V area */
+	size_t pos0, pos1;      /* positions attended to: [pos0, pos1), with at least one that is held */
 	float *out;             /* [n_q, head_v] */
 	void *scratch;          /* kern_attn_scratch_bytes, 64-byte aligned */
 };
 
-enum kern_kv { KERN_KV_F16, KERN_KV_F32, KERN_KV_N };
+/* Areas of a block. F16, F32: K [head_k, 32], V [32, kern_pad8(head_v)].
+ * Q8_0: groups of 32 elements of one position (the last may be short). K: int8 [head_k, 32], then f16 scales
+ * [groups, 32]. V: int8 [32, kern_pad8(head_v)], then f16 scales [32, groups]. */
+enum kern_kv { KERN_KV_F16, KERN_KV_F32, KERN_KV_Q8_0, KERN_KV_N };
 
 struct kern {
 	const char *name;
@@ -80,9 +84,11 @@ struct kern {
 	void (*rope)(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves);
 	/* x *= f */
 	void (*scale)(float *x, float f, size_t n);
-	/* Puts one head's K [head_k] and V [head_v] into place `slot` of its block's K and V areas. */
-	void (*kv_put[KERN_KV_N])(const float *k, const float *v, size_t head_k, size_t head_v, size_t slot,
-			void *k_area, void *v_area);
+	/* Puts one head's K or V [n] into place `slot` of its area, rounded to the cache's type. */
+	void (*put_k[KERN_KV_N])(const float *k, size_t n, size_t slot, void *area);
+	void (*put_v[KERN_KV_N])(const float *v, size_t n, size_t slot, void *area);
+	/* Reads K back, exactly as attention sees it. */
+	void (*get_k[KERN_KV_N])(const void *area, size_t n, size_t slot, float *out);
 	void (*attn[KERN_KV_N])(const struct kern_attn *a);
 	bool (*all_finite)(const float *x, size_t n);
 };
@@ -92,10 +98,15 @@ static inline size_t kern_pad8(size_t n)
 	return (n + 7) & ~(size_t)7;
 }
 
-static inline size_t kern_kv_elem_bytes(enum kern_kv t)
-{
-	return t == KERN_KV_F16 ? 2 : 4;
-}
+/* Bytes of an area for heads of n elements (multiples of 64), and of one position's share of it. */
+size_t kern_k_area_bytes(enum kern_kv t, size_t n);
+size_t kern_v_area_bytes(enum kern_kv t, size_t n);
+size_t kern_cell_bytes(enum kern_kv t, size_t n);
+/* One position's bytes out of an area and back in: no arithmetic. In a cell elements come first, then the scales. */
+void kern_k_cell_read(enum kern_kv t, size_t n, const void *area, size_t slot, void *cell);
+void kern_v_cell_read(enum kern_kv t, size_t n, const void *area, size_t slot, void *cell);
+void kern_k_cell_write(enum kern_kv t, size_t n, void *area, size_t slot, const void *cell);
+void kern_v_cell_write(enum kern_kv t, size_t n, void *area, size_t slot, const void *cell);
 
 size_t kern_act_bytes(enum quant_act kind, size_t k);
 size_t kern_mm_scratch_bytes(size_t k);

@@ -1,6 +1,9 @@
-/* Scalar definitions that every level must reproduce: bits, exp, the fold of eight lanes, rounding to 8 bits. */
+/* Scalar definitions that every level must reproduce: bits, exp, the fold of eight lanes, rounding to 8 bits, which
+ * cells of a block a row sees. */
 #ifndef KERN_KERN_MATH_H
 #define KERN_KERN_MATH_H
+
+#include "kern/kern.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -92,6 +95,55 @@ static inline struct kern_act_scale kern_act_scale(uint32_t max_bits)
 	if (m < 0x1p-100f)
 		return (struct kern_act_scale){0.0f, 0.0f};
 	return (struct kern_act_scale){m / 127.0f, 127.0f / m};
+}
+
+/* Groups of the Q8_0 cache in a head of n elements; the last may be short. */
+enum { KERN_KV_GROUP = 32 };
+
+static inline size_t kern_kv_groups(size_t n)
+{
+	return (n + KERN_KV_GROUP - 1) / KERN_KV_GROUP;
+}
+
+static inline size_t kern_kv_group_len(size_t n, size_t g)
+{
+	return n - g * KERN_KV_GROUP < KERN_KV_GROUP ? n - g * KERN_KV_GROUP : KERN_KV_GROUP;
+}
+
+struct kern_kv_scale {
+	uint16_t d; /* f16 */
+	float inv;
+};
+
+/* Scale of a group whose largest magnitude has these bits. It is an f16, so that d * q is exact in float. What is not
+ * finite, or too large for such a scale (from 8.3 million on), gets scale NaN and q = 0: NaN is read back, and noticed
+ * in the logits. What is too small for any scale (below 3.8e-6) is 0. */
+static inline struct kern_kv_scale kern_kv_scale(uint32_t max_bits)
+{
+	const uint16_t nan = 0x7e00;
+	uint16_t d = max_bits < 0x7f800000u ? quant_f32_to_f16(kern_from_bits(max_bits) / 127.0f) : nan;
+	if (d >= 0x7c00)
+		return (struct kern_kv_scale){nan, 0.0f};
+	return (struct kern_kv_scale){d, d ? 1.0f / quant_f16_to_f32(d) : 0.0f};
+}
+
+/* The clamp is for scales that are subnormal in f16: d may be up to a third below m / 127. Where inv is 0, x may be Inf
+ * and is selected away. */
+static inline int8_t kern_kv_round(float x, float inv)
+{
+	int32_t q = kern_round(inv == 0.0f ? 0.0f : x * inv);
+	q = q > 127 ? 127 : q;
+	return (int8_t)(q < -127 ? -127 : q);
+}
+
+/* The cells of block b that the row sees, bit j for place j. 0: none, and the block's table entry says nothing. */
+static inline uint32_t kern_attn_cells(const struct kern_attn *a, size_t b)
+{
+	size_t first = b * KERN_KV_BLOCK;
+	uint32_t in = UINT32_MAX << (a->pos0 > first ? a->pos0 - first : 0);
+	if (a->pos1 - first < KERN_KV_BLOCK)
+		in &= (1u << (a->pos1 - first)) - 1;
+	return a->held ? in & a->held[b] : in;
 }
 
 #endif

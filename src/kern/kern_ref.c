@@ -348,31 +348,88 @@ static bool all_finite(const float *x, size_t n)
 	return true;
 }
 
-/* ---- The cache and attention ---- */
+/* ---- The cache ---- */
 
-static void kv_put_f16(
-		const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
+enum { B = KERN_KV_BLOCK, G = KERN_KV_GROUP };
+
+static void put_k_f16(const float *k, size_t n, size_t slot, void *area)
 {
-	uint16_t *ka = k_area, *va = (uint16_t *)v_area + slot * kern_pad8(head_v);
-	for (size_t i = 0; i < head_k; i++)
-		ka[i * KERN_KV_BLOCK + slot] = quant_f32_to_f16(k[i]);
-	for (size_t i = 0; i < head_v; i++)
-		va[i] = quant_f32_to_f16(v[i]);
+	uint16_t *to = area; /* [n, B] */
+	for (size_t i = 0; i < n; i++)
+		to[i * B + slot] = quant_f32_to_f16(k[i]);
 }
 
-static void kv_put_f32(
-		const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
+static void put_v_f16(const float *v, size_t n, size_t slot, void *area)
 {
-	float *ka = k_area, *va = (float *)v_area + slot * kern_pad8(head_v);
-	for (size_t i = 0; i < head_k; i++)
-		ka[i * KERN_KV_BLOCK + slot] = k[i];
-	memcpy(va, v, head_v * sizeof *v);
+	uint16_t *to = (uint16_t *)area + slot * kern_pad8(n);
+	for (size_t i = 0; i < n; i++)
+		to[i] = quant_f32_to_f16(v[i]);
 }
 
-static float kv_at(const void *area, size_t i, enum kern_kv type)
+static void put_k_f32(const float *k, size_t n, size_t slot, void *area)
 {
-	return type == KERN_KV_F16 ? quant_f16_to_f32(((const uint16_t *)area)[i]) : ((const float *)area)[i];
+	float *to = area; /* [n, B] */
+	for (size_t i = 0; i < n; i++)
+		to[i * B + slot] = k[i];
 }
+
+static void put_v_f32(const float *v, size_t n, size_t slot, void *area)
+{
+	memcpy((float *)area + slot * kern_pad8(n), v, n * sizeof *v);
+}
+
+/* One group to bytes; returns its scale. */
+static uint16_t round_group(const float *x, size_t n, int8_t *qs)
+{
+	struct kern_kv_scale s = kern_kv_scale(max_bits(x, n));
+	for (size_t i = 0; i < n; i++)
+		qs[i] = kern_kv_round(x[i], s.inv);
+	return s.d;
+}
+
+static void put_k_q8_0(const float *k, size_t n, size_t slot, void *area)
+{
+	int8_t *to = area, qs[G];                       /* [n, B] */
+	uint16_t *d = (void *)((uint8_t *)area + n * B); /* [groups, B] */
+	for (size_t g = 0; g < kern_kv_groups(n); g++) {
+		d[g * B + slot] = round_group(k + g * G, kern_kv_group_len(n, g), qs);
+		for (size_t i = 0; i < kern_kv_group_len(n, g); i++)
+			to[(g * G + i) * B + slot] = qs[i];
+	}
+}
+
+static void put_v_q8_0(const float *v, size_t n, size_t slot, void *area)
+{
+	int8_t *to = (int8_t *)area + slot * kern_pad8(n);
+	uint16_t *d = (void *)((uint8_t *)area + kern_pad8(n) * B); /* [B, groups] */
+	for (size_t g = 0; g < kern_kv_groups(n); g++)
+		d[slot * kern_kv_groups(n) + g] = round_group(v + g * G, kern_kv_group_len(n, g), to + g * G);
+}
+
+/* Element i of the K and of the V [n] in place `slot` of an area. Q8_0: 11 bits times 7, so the product is exact. */
+static float k_at(const void *area, size_t n, size_t i, size_t slot, enum kern_kv type)
+{
+	size_t at = i * B + slot;
+	if (type == KERN_KV_F16)
+		return quant_f16_to_f32(((const uint16_t *)area)[at]);
+	if (type == KERN_KV_F32)
+		return ((const float *)area)[at];
+	const uint16_t *d = (const void *)((const uint8_t *)area + n * B);
+	return quant_f16_to_f32(d[i / G * B + slot]) * (float)((const int8_t *)area)[at];
+}
+
+static float v_at(const void *area, size_t n, size_t i, size_t slot, enum kern_kv type)
+{
+	size_t at = slot * kern_pad8(n) + i;
+	if (type == KERN_KV_F16)
+		return quant_f16_to_f32(((const uint16_t *)area)[at]);
+	if (type == KERN_KV_F32)
+		return ((const float *)area)[at];
+	const uint16_t *d = (const void *)((const uint8_t *)area + kern_pad8(n) * B);
+	return quant_f16_to_f32(d[slot * kern_kv_groups(n) + i / G]) * (float)((const int8_t *)area)[at];
+}
+
+/* ---- Attention ---- */
 
 /* Online softmax, block by block in position order; one query head at a time. */
 static inline void attn(const struct kern_attn *a, enum kern_kv type)
@@ -383,32 +440,33 @@ static inline void attn(const struct kern_attn *a, enum kern_kv type)
 		const float *q = a->q + h * a->head_k;
 		float top = KERN_ATTN_FLOOR, sum = 0.0f;
 		memset(acc, 0, a->head_v * sizeof *acc);
-		for (size_t b = a->pos0 / KERN_KV_BLOCK; b * KERN_KV_BLOCK < a->pos1; b++) {
+		for (size_t b = a->pos0 / B; b * B < a->pos1; b++) {
+			uint32_t cells = kern_attn_cells(a, b);
+			float p[B] = {0}, lane[8], old = top;
+			if (!cells)
+				continue;
 			const uint8_t *block = a->kv + (size_t)a->table[b] * a->block_bytes;
-			const void *k = block + a->k_offset, *v = block + a->v_offset;
-			size_t first = b * KERN_KV_BLOCK;
-			size_t lo = a->pos0 > first ? a->pos0 - first : 0;
-			size_t hi = a->pos1 - first < KERN_KV_BLOCK ? a->pos1 - first : KERN_KV_BLOCK;
-			float p[KERN_KV_BLOCK] = {0}, lane[8], old = top;
 
-			for (size_t j = lo; j < hi; j++) {
-				float s = 0.0f;
+			for (size_t j = 0; j < B; j++) {
+				if (!(cells >> j & 1))
+					continue;
 				for (size_t i = 0; i < a->head_k; i++)
-					s = fmaf(q[i], kv_at(k, i * KERN_KV_BLOCK + j, type), s);
-				p[j] = s;
-				top = s > top ? s : top;
+					p[j] = fmaf(q[i], k_at(block + a->k_offset, a->head_k, i, j, type), p[j]);
+				top = p[j] > top ? p[j] : top;
 			}
-			for (size_t j = lo; j < hi; j++)
-				p[j] = kern_exp(p[j] - top);
+			for (size_t j = 0; j < B; j++)
+				if (cells >> j & 1)
+					p[j] = kern_exp(p[j] - top);
 			for (size_t i = 0; i < 8; i++)
 				lane[i] = p[i] + p[8 + i] + p[16 + i] + p[24 + i];
 			float c = kern_exp(old - top);
 			sum = fmaf(sum, c, kern_tree8(lane));
 			for (size_t i = 0; i < a->head_v; i++) {
-				float o = acc[i] * c;
-				for (size_t j = lo; j < hi; j++)
-					o = fmaf(p[j], kv_at(v, j * kern_pad8(a->head_v) + i, type), o);
-				acc[i] = o;
+				acc[i] = acc[i] * c;
+				for (size_t j = 0; j < B; j++)
+					if (cells >> j & 1)
+						acc[i] = fmaf(p[j], v_at(block + a->v_offset, a->head_v, i, j, type),
+								acc[i]);
 			}
 		}
 		float inv = 1.0f / sum;
@@ -417,14 +475,19 @@ static inline void attn(const struct kern_attn *a, enum kern_kv type)
 	}
 }
 
-static void attn_f16(const struct kern_attn *a)
-{
-	attn(a, KERN_KV_F16);
-}
-static void attn_f32(const struct kern_attn *a)
-{
-	attn(a, KERN_KV_F32);
-}
+#define KV_TYPE(name, type)                                                                   \
+	static void get_k_##name(const void *area, size_t n, size_t slot, float *out)         \
+	{                                                                                     \
+		for (size_t i = 0; i < n; i++)                                                \
+			out[i] = k_at(area, n, i, slot, type);                                \
+	}                                                                                     \
+	static void attn_##name(const struct kern_attn *a)                                    \
+	{                                                                                     \
+		attn(a, type);                                                                \
+	}
+KV_TYPE(f16, KERN_KV_F16)
+KV_TYPE(f32, KERN_KV_F32)
+KV_TYPE(q8_0, KERN_KV_Q8_0)
 
 void kern_init_ref(struct kern *k)
 {
@@ -447,9 +510,17 @@ void kern_init_ref(struct kern *k)
 	k->scale = scale;
 	k->silu_mul = silu_mul;
 	k->rope = rope;
-	k->kv_put[KERN_KV_F16] = kv_put_f16;
-	k->kv_put[KERN_KV_F32] = kv_put_f32;
+	k->put_k[KERN_KV_F16] = put_k_f16;
+	k->put_k[KERN_KV_F32] = put_k_f32;
+	k->put_k[KERN_KV_Q8_0] = put_k_q8_0;
+	k->put_v[KERN_KV_F16] = put_v_f16;
+	k->put_v[KERN_KV_F32] = put_v_f32;
+	k->put_v[KERN_KV_Q8_0] = put_v_q8_0;
+	k->get_k[KERN_KV_F16] = get_k_f16;
+	k->get_k[KERN_KV_F32] = get_k_f32;
+	k->get_k[KERN_KV_Q8_0] = get_k_q8_0;
 	k->attn[KERN_KV_F16] = attn_f16;
 	k->attn[KERN_KV_F32] = attn_f32;
+	k->attn[KERN_KV_Q8_0] = attn_q8_0;
 	k->all_finite = all_finite;
 }

@@ -1,88 +1,66 @@
-/* Blocks, sequences, reserve / commit / roll back.
+/* Blocks, sequences, reserve / commit / roll back; looking and removing. What moves cells is in kv_shape.c.
  *
  * Invariants
  *  1. ref[b] is the number of (sequence, index) entries that name block b; free blocks have ref 0 and are on the free
- *     list once.
- *  2. A sequence holds positions [pos_min, pos_max] without gaps, and the blocks pos_min / size .. pos_max / size.
- *  3. A block is written in place only if every holder is in the row's set; otherwise the set gets a copy first.
- *  4. The journal holds every table entry and length as it was before the transaction; undoing it backwards restores
- *     the books exactly, the order of the free list included.
+ *     list once. A block is named at one index only. n_shared blocks have more than one reference.
+ *  2. A sequence holds the cells its words tell, at indices first / size .. max / size; the cells at `first` and `max`
+ *     are among them, n_cells in all. Words and entries outside are old rubbish and never read. An entry whose word is
+ *     0 names nothing.
+ *  3. min == first, unless the window released [min, gone): then min < gone <= first, and gone <= max + 2 - window, so
+ *     that the next row misses nothing.
+ *  4. The live list names the sequences that are not empty, each once.
+ *  5. A block is written in place only if every holder is in the row's set; otherwise the set gets a copy first. Nor is
+ *     a slot written that a sequence held which left the block in the same transaction: it comes back when that is
+ *     rolled back. So a block may lose all its holders; it is given back at the commit.
+ *  6. The journal holds every table entry and length as it was before the transaction; undoing it backwards restores
+ *     the books exactly, the order of the free list included. Rows only append, so a word is restored by cutting it
+ *     at the old length.
  * Refuses to know: tensors, layers, what a token is. */
-#include "kv/kv.h"
+#include "kv/kv_impl.h"
 
 #include "base/mem.h"
 
 #include <string.h>
 
-struct seq {
-	cohort_pos min, max; /* -1, -1: empty */
-};
-
-struct change {          /* one journal entry */
-	int32_t seq, index;
-	int32_t old;     /* block id, or -1: there was none */
-	int32_t block;   /* what it became */
-};
-
-struct length {
-	cohort_seq seq;
-	struct seq old;
-};
-
-struct kv {
-	size_t n_blocks, size, n_seq_max, n_index;
-	int32_t *tables;  /* [n_seq_max, n_index] */
-	struct seq *seqs; /* [n_seq_max] */
-	int32_t *ref;     /* [n_blocks] */
-	int32_t *free;    /* stack */
-	size_t n_free;
-
-	bool open;        /* a transaction is under way */
-	struct change *changes;
-	size_t n_changes, changes_max;
-	struct length *lengths;
-	size_t n_lengths, lengths_max;
-	struct kv_store *stores, *extra;
-	size_t stores_max, n_extra, extra_max;
-	struct kv_copy *copies;
-	size_t n_copies, copies_max;
-	uint32_t *touched; /* [n_seq_max]: the transaction that last saved the sequence's length */
-	uint32_t epoch;
-};
-
-/* Room for the journal and the plan of a reservation. */
-static bool make_room(struct kv *kv, size_t n_rows, size_t n_ids)
+static bool sane(const struct kv_limits *lim)
 {
-	return mem_grow((void **)&kv->changes, &kv->changes_max, n_ids, sizeof *kv->changes) &&
-			mem_grow((void **)&kv->lengths, &kv->lengths_max, n_ids, sizeof *kv->lengths) &&
-			mem_grow((void **)&kv->stores, &kv->stores_max, n_rows, sizeof *kv->stores) &&
-			mem_grow((void **)&kv->copies, &kv->copies_max, n_rows, sizeof *kv->copies);
+	return lim->block_size > 0 && lim->block_size <= KV_BLOCK_MAX && lim->n_blocks <= INT32_MAX &&
+			lim->n_seq_max <= INT32_MAX && lim->n_pos_max <= INT32_MAX;
 }
 
 struct kv *kv_open(const struct kv_limits *lim)
 {
 	const size_t n_blocks = lim->n_blocks, n_seq_max = lim->n_seq_max;
-	size_t cells;
-	struct kv *kv = mem_zalloc(1, sizeof *kv);
+	struct kv *kv = sane(lim) ? mem_zalloc(1, sizeof *kv) : NULL;
 
 	if (!kv)
 		return NULL;
 	kv->n_blocks = n_blocks;
 	kv->size = lim->block_size;
 	kv->n_seq_max = n_seq_max;
+	kv->n_pos_max = lim->n_pos_max;
 	kv->n_index = (lim->n_pos_max + kv->size - 1) / kv->size;
-	if (!size_mul(kv->n_index, n_seq_max, &cells))
-		goto fail;
-	kv->tables = mem_zalloc(cells, sizeof *kv->tables);
+	/* Its last cell a sequence always keeps, so a window of one is kept as one of two. */
+	kv->window = lim->window && lim->window < INT32_MAX ? (int64_t)lim->window : INT64_MAX / 2;
+	kv->window += kv->window == 1;
+	/* Large and mostly never touched: the OS hands out zeroed pages as they are. */
+	kv->tables = mem_zalloc(n_seq_max, kv->n_index * sizeof *kv->tables);
+	kv->held = mem_zalloc(n_seq_max, kv->n_index * sizeof *kv->held);
 	kv->seqs = mem_zalloc(n_seq_max, sizeof *kv->seqs);
+	kv->live = mem_zalloc(n_seq_max, sizeof *kv->live);
+	kv->touched = mem_zalloc(n_seq_max, sizeof *kv->touched);
 	kv->ref = mem_zalloc(n_blocks, sizeof *kv->ref);
 	kv->free = mem_zalloc(n_blocks, sizeof *kv->free);
-	kv->touched = mem_zalloc(n_seq_max, sizeof *kv->touched);
-	if (!kv->tables || !kv->seqs || !kv->ref || !kv->free || !kv->touched ||
-			!make_room(kv, lim->n_rows_max, lim->n_rows_max))
+	kv->kept = mem_zalloc(n_blocks, sizeof *kv->kept);
+	if (!kv->tables || !kv->held || !kv->seqs || !kv->live || !kv->touched || !kv->ref || !kv->free || !kv->kept)
+		goto fail;
+	if (!mem_grow((void **)&kv->changes, &kv->changes_max, lim->n_rows_max, sizeof *kv->changes) ||
+			!mem_grow((void **)&kv->lengths, &kv->lengths_max, lim->n_rows_max, sizeof *kv->lengths) ||
+			!mem_grow((void **)&kv->stores, &kv->stores_max, lim->n_rows_max, sizeof *kv->stores) ||
+			!mem_grow((void **)&kv->copies, &kv->copies_max, lim->n_rows_max, sizeof *kv->copies))
 		goto fail;
 	for (size_t i = 0; i < n_seq_max; i++)
-		kv->seqs[i] = (struct seq){-1, -1};
+		kv->seqs[i] = (struct kv_seq){.min = -1, .first = -1, .max = -1};
 	for (size_t i = 0; i < n_blocks; i++) /* the lowest id on top */
 		kv->free[i] = (int32_t)(n_blocks - 1 - i);
 	kv->n_free = n_blocks;
@@ -96,59 +74,274 @@ void kv_free(struct kv *kv)
 {
 	if (kv) {
 		mem_free(kv->tables);
+		mem_free(kv->held);
 		mem_free(kv->seqs);
+		mem_free(kv->live);
+		mem_free(kv->touched);
 		mem_free(kv->ref);
 		mem_free(kv->free);
-		mem_free(kv->touched);
+		mem_free(kv->kept);
 		mem_free(kv->changes);
 		mem_free(kv->lengths);
 		mem_free(kv->stores);
 		mem_free(kv->extra);
 		mem_free(kv->copies);
+		mem_free(kv->moves);
+		mem_free(kv->scratch);
 		mem_free(kv);
 	}
 }
 
-static int32_t *entry(const struct kv *kv, cohort_seq seq, size_t index)
+/* ---- Shared with kv_shape.c ---- */
+
+uint32_t kv_word_at(const struct kv *kv, cohort_seq seq, size_t index)
 {
-	return &kv->tables[(size_t)seq * kv->n_index + index];
+	const struct kv_seq *s = &kv->seqs[seq];
+	const bool in = s->max >= 0 && index >= kv_first_index(kv, s) && index <= kv_last_index(kv, s);
+	return in ? *kv_word(kv, seq, index) : 0;
 }
 
-/* Of the blocks a sequence that is not empty holds. */
-static size_t first_index(const struct kv *kv, size_t seq)
+uint32_t kv_slots(const struct kv *kv, size_t index, int64_t p0, int64_t p1)
 {
-	return (size_t)kv->seqs[seq].min / kv->size;
+	const int64_t base = (int64_t)(index * kv->size), size = (int64_t)kv->size;
+	const int64_t a = p0 > base ? p0 - base : 0, z = p1 < base + size ? p1 - base : size;
+	return a < z ? (uint32_t)((UINT64_C(1) << z) - (UINT64_C(1) << a)) : 0;
 }
 
-static size_t last_index(const struct kv *kv, size_t seq)
+cohort_pos kv_next_held(const struct kv *kv, cohort_seq seq, cohort_pos p)
 {
-	return (size_t)kv->seqs[seq].max / kv->size;
+	const struct kv_seq *s = &kv->seqs[seq];
+	const cohort_pos from = p > s->first ? p : s->first;
+
+	for (size_t i = (size_t)from / kv->size; i <= kv_last_index(kv, s); i++) {
+		const uint32_t word = *kv_word(kv, seq, i) & kv_slots(kv, i, from, INT64_MAX);
+		if (word)
+			return (cohort_pos)(i * kv->size) + __builtin_ctz(word);
+	}
+	return -1;
 }
 
-static void drop(struct kv *kv, int32_t block)
+cohort_pos kv_prev_held(const struct kv *kv, cohort_seq seq, cohort_pos p)
 {
-	if (--kv->ref[block] == 0)
+	const struct kv_seq *s = &kv->seqs[seq];
+	const cohort_pos to = p < s->max ? p : s->max;
+
+	if (to < s->first)
+		return -1;
+	/* The cell at `first` ends the search at the latest. */
+	for (size_t i = (size_t)to / kv->size;; i--) {
+		const uint32_t word = *kv_word(kv, seq, i) & kv_slots(kv, i, 0, (int64_t)to + 1);
+		if (word)
+			return (cohort_pos)(i * kv->size) + 31 - __builtin_clz(word);
+	}
+}
+
+int32_t kv_take(struct kv *kv)
+{
+	return kv->free[--kv->n_free];
+}
+
+void kv_hold(struct kv *kv, int32_t block)
+{
+	kv->n_shared += ++kv->ref[block] == 2;
+}
+
+/* Without giving it back. */
+static void let_go(struct kv *kv, int32_t block)
+{
+	kv->n_shared -= --kv->ref[block] == 1;
+}
+
+void kv_drop(struct kv *kv, int32_t block)
+{
+	let_go(kv, block);
+	if (kv->ref[block] == 0)
 		kv->free[kv->n_free++] = block;
+}
+
+void kv_live_add(struct kv *kv, cohort_seq seq)
+{
+	kv->seqs[seq].live = (int32_t)kv->n_live;
+	kv->live[kv->n_live++] = seq;
+}
+
+static void live_remove(struct kv *kv, cohort_seq seq)
+{
+	const int32_t at = kv->seqs[seq].live;
+	const cohort_seq last = kv->live[--kv->n_live];
+
+	kv->live[at] = last;
+	kv->seqs[last].live = at;
+}
+
+void kv_forget(struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1)
+{
+	struct kv_seq *s = &kv->seqs[seq];
+	const cohort_pos from = p0 > s->first ? p0 : s->first, to = p1 <= s->max ? p1 : s->max + 1;
+
+	for (size_t i = (size_t)from / kv->size; from < to && i <= (size_t)(to - 1) / kv->size; i++) {
+		uint32_t *word = kv_word(kv, seq, i);
+		const uint32_t out = *word & kv_slots(kv, i, from, to);
+		*word &= ~out;
+		s->n_cells -= __builtin_popcount(out);
+		if (out && !*word)
+			kv_drop(kv, *kv_entry(kv, seq, i));
+	}
+}
+
+void kv_empty(struct kv *kv, cohort_seq seq)
+{
+	struct kv_seq *s = &kv->seqs[seq];
+
+	kv_forget(kv, seq, s->first, s->max + 1);
+	live_remove(kv, seq);
+	*s = (struct kv_seq){.min = -1, .first = -1, .max = -1};
+}
+
+enum cohort_status kv_known(const struct kv *kv, cohort_seq seq, struct cohort_err *err)
+{
+	if (kv->open)
+		return err_set(err, COHORT_E_BUG, "a transaction is open");
+	if (seq >= 0 && (size_t)seq < kv->n_seq_max)
+		return COHORT_OK;
+	return err_rule(err, COHORT_E_ARG, "seq-id", -1, seq, (int64_t)kv->n_seq_max, seq,
+			"sequence %d is not below the number of sequences, %zu", seq, kv->n_seq_max);
+}
+
+enum cohort_status kv_range(cohort_pos p0, cohort_pos p1, struct cohort_err *err)
+{
+	if (p0 >= 0 && p1 >= -1)
+		return COHORT_OK;
+	return err_rule(err, COHORT_E_ARG, "range", -1, -1, p0 < 0 ? 0 : -1, p0 < 0 ? p0 : p1,
+			"positions %d to %d are not a range", p0, p1);
+}
+
+bool kv_clip(const struct kv_seq *s, cohort_pos *p0, cohort_pos *p1)
+{
+	if (*p1 == -1 || *p1 > s->max + 1)
+		*p1 = s->max + 1;
+	if (*p0 < s->min)
+		*p0 = s->min;
+	return s->max >= 0 && *p0 < *p1;
 }
 
 /* ---- The transaction ---- */
 
-static void set_entry(struct kv *kv, cohort_seq seq, size_t index, int32_t old, int32_t block)
+/* Back to the journal's beginning at these marks. */
+static void undo(struct kv *kv, size_t n_changes, size_t n_lengths)
 {
-	kv->changes[kv->n_changes++] = (struct change){seq, (int32_t)index, old, block};
-	*entry(kv, seq, index) = block;
-	kv->ref[block]++;
-	/* An old block is never dropped to zero here: it had holders outside the set. */
-	if (old >= 0)
-		kv->ref[old]--;
+	while (kv->n_changes > n_changes) {
+		const struct kv_change *c = &kv->changes[--kv->n_changes];
+		if (c->old >= 0) {
+			*kv_entry(kv, c->seq, (size_t)c->index) = c->old;
+			kv_hold(kv, c->old);
+			kv->kept[c->old] = c->kept;
+		}
+		kv_drop(kv, c->block);
+	}
+	while (kv->n_lengths > n_lengths) {
+		const struct kv_length *l = &kv->lengths[--kv->n_lengths];
+		/* Those that were empty joined the live list in this order, so they leave it from its end. */
+		if (l->old.max < 0)
+			live_remove(kv, l->seq);
+		else
+			*kv_word(kv, l->seq, kv_last_index(kv, &l->old)) &=
+					kv_slots(kv, kv_last_index(kv, &l->old), 0, (int64_t)l->old.max + 1);
+		kv->seqs[l->seq] = l->old;
+	}
 }
 
-static void save_length(struct kv *kv, cohort_seq seq)
+void kv_begin(struct kv *kv)
 {
+	kv_rollback(kv); /* one that nobody ended is given up */
+	kv->open = true;
+}
+
+void kv_unreserve(struct kv *kv)
+{
+	undo(kv, kv->mark_changes, kv->mark_lengths);
+}
+
+void kv_rollback(struct kv *kv)
+{
+	undo(kv, 0, 0);
+	kv->mark_changes = kv->mark_lengths = 0;
+	kv->open = false;
+}
+
+/* Lets go of the blocks of which the next row sees nothing. Longer than that they serve only the removal of a tail. */
+static void release(struct kv *kv, cohort_seq seq)
+{
+	struct kv_seq *s = &kv->seqs[seq];
+	const int64_t sees = s->max + 2 - kv->window;
+	const size_t end = sees > 0 ? (size_t)sees / kv->size : 0;
+
+	if (kv_first_index(kv, s) < end) {
+		s->gone = (cohort_pos)(end * kv->size);
+		kv_forget(kv, seq, s->first, s->gone);
+		s->first = kv_next_held(kv, seq, s->gone);
+	}
+}
+
+/* Nobody comes back to the blocks that were left. */
+static void forget_left(struct kv *kv)
+{
+	for (size_t i = 0; i < kv->n_changes; i++) {
+		const int32_t old = kv->changes[i].old;
+		if (old < 0)
+			continue;
+		if (kv->ref[old] == 0 && kv->kept[old])
+			kv->free[kv->n_free++] = old;
+		kv->kept[old] = 0;
+	}
+}
+
+void kv_commit(struct kv *kv)
+{
+	forget_left(kv);
+	for (size_t i = 0; i < kv->n_lengths; i++)
+		release(kv, kv->lengths[i].seq);
+	kv->n_changes = kv->n_lengths = 0;
+	kv->mark_changes = kv->mark_lengths = 0;
+	kv->open = false;
+}
+
+static bool journal_room(struct kv *kv, size_t n_seq)
+{
+	if (kv->n_changes + n_seq <= kv->changes_max && kv->n_lengths + n_seq <= kv->lengths_max)
+		return true; /* without a call, as for nearly every row */
+	return mem_grow((void **)&kv->changes, &kv->changes_max, kv->n_changes + n_seq, sizeof *kv->changes) &&
+			mem_grow((void **)&kv->lengths, &kv->lengths_max, kv->n_lengths + n_seq, sizeof *kv->lengths);
+}
+
+static void set_entry(struct kv *kv, cohort_seq seq, size_t index, int32_t old, int32_t block)
+{
+	kv->changes[kv->n_changes++] =
+			(struct kv_change){seq, (int32_t)index, old, block, old >= 0 ? kv->kept[old] : 0};
+	*kv_entry(kv, seq, index) = block;
+	kv_hold(kv, block);
+	if (old >= 0) {
+		kv->kept[old] |= *kv_word(kv, seq, index);
+		let_go(kv, old);
+	}
+}
+
+static void append(struct kv *kv, cohort_seq seq, cohort_pos pos, size_t index, uint32_t bit, bool have)
+{
+	struct kv_seq *s = &kv->seqs[seq];
+	uint32_t *word = kv_word(kv, seq, index);
+
 	if (kv->touched[seq] != kv->epoch) {
 		kv->touched[seq] = kv->epoch;
-		kv->lengths[kv->n_lengths++] = (struct length){seq, kv->seqs[seq]};
+		kv->lengths[kv->n_lengths++] = (struct kv_length){seq, *s};
 	}
+	if (s->max < 0) {
+		kv_live_add(kv, seq);
+		s->min = s->first = pos;
+	}
+	*word = (have ? *word : 0) | bit;
+	s->max = pos;
+	s->n_cells++;
 }
 
 static bool add_extra(struct kv *kv, int32_t row, int32_t block, int32_t slot)
@@ -159,12 +352,14 @@ static bool add_extra(struct kv *kv, int32_t row, int32_t block, int32_t slot)
 	return true;
 }
 
-/* Rows of this batch that went to `from`, at once or by an earlier redirection, must also go to `to`: their data is not
- * there yet, so a copy would miss it. *older tells that cells from before the batch are to be copied as well. */
+/* Rows of this reservation that went to `from`, at once or by an earlier redirection, must also go to `to`: their data
+ * is not there yet, so a copy would miss it. *older tells that cells from before are to be copied as well: those of
+ * earlier reservations are there by the time the copies are made. */
 static bool redirect(struct kv *kv, const struct kv_row *rows, size_t n, int32_t from, int32_t to, bool *older)
 {
-	const cohort_pos first = rows[n].pos - rows[n].pos % (cohort_pos)kv->size;
-	const size_t n_extra = kv->n_extra;
+	const size_t index = (size_t)rows[n].pos / kv->size, n_extra = kv->n_extra;
+	const uint32_t held = *kv_word(kv, rows[n].seq[0], index);
+	const cohort_pos first = (cohort_pos)(index * kv->size) + __builtin_ctz(held);
 	cohort_pos seen = rows[n].pos;
 
 	for (size_t i = n; i-- > 0 && seen > first;)
@@ -184,230 +379,276 @@ static bool redirect(struct kv *kv, const struct kv_row *rows, size_t n, int32_t
 	return true;
 }
 
+static enum cohort_status no_room(const struct kv *kv, const struct kv_row *r, size_t n, struct cohort_err *err)
+{
+	return err_rule(err, COHORT_NO_ROOM, "kv-room", (int64_t)n, r->seq[0], (int64_t)n, 0,
+			"no room in the cache for row %zu (sequence %d, position %d): all %zu blocks of %zu positions "
+			"are in use; the first %zu rows would fit",
+			n, r->seq[0], r->pos, kv->n_blocks, kv->size, n);
+}
+
+/* A block of its own for the set of row n, with the cells of `old` if it has one (-1: none). */
+static enum cohort_status own_block(
+		struct kv *kv, const struct kv_row *rows, size_t n, int32_t old, struct cohort_err *err)
+{
+	const struct kv_row *r = &rows[n];
+	bool older;
+
+	if (kv->n_free == 0)
+		return no_room(kv, r, n, err);
+	const int32_t block = kv_take(kv);
+	if (old >= 0) {
+		if (!redirect(kv, rows, n, old, block, &older)) {
+			/* Nobody holds the block yet, so the journal does not know it. */
+			kv->free[kv->n_free++] = block;
+			return err_set(err, COHORT_E_MEMORY, "out of memory");
+		}
+		if (older)
+			kv->copies[kv->n_copies++] = (struct kv_copy){old, block};
+	}
+	for (int32_t i = 0; i < r->n_seq; i++)
+		set_entry(kv, r->seq[i], (size_t)r->pos / kv->size, old, block);
+	return COHORT_OK;
+}
+
 static enum cohort_status place(struct kv *kv, const struct kv_row *rows, size_t n, struct cohort_err *err)
 {
 	const struct kv_row *r = &rows[n];
 	const cohort_seq lead = r->seq[0];
-	const size_t index = (size_t)r->pos / kv->size;
-	const struct seq *s = &kv->seqs[lead];
-	const bool have = s->max >= 0 && (size_t)s->max / kv->size == index;
-	const int32_t cur = have ? *entry(kv, lead, index) : -1;
-	int32_t block = cur;
+	const size_t index = (size_t)r->pos / kv->size, slot = (size_t)r->pos % kv->size;
+	const cohort_pos max = kv->seqs[lead].max;
+	/* It ends just before the row, and so in the same block unless one begins there. */
+	const bool have = max >= 0 && slot > 0;
+	const int32_t cur = have ? *kv_entry(kv, lead, index) : -1;
 
-	if (!have || kv->ref[cur] != r->n_seq) {
-		if (index >= kv->n_index)
-			return err_rule(err, COHORT_E_LIMIT, "pos-limit", (int64_t)n, lead,
-					(int64_t)(kv->n_index * kv->size), r->pos, "row %zu has position %d", n,
-					r->pos);
-		if (kv->n_free == 0)
-			return err_rule(err, COHORT_NO_ROOM, "kv-room", (int64_t)n, lead, (int64_t)n, 0,
-					"no room in the cache for row %zu (sequence %d, position %d): all %zu blocks "
-					"of %zu positions are in use; the first %zu rows would fit",
-					n, lead, r->pos, kv->n_blocks, kv->size, n);
-		block = kv->free[--kv->n_free];
-		if (have) {
-			bool older;
-			if (!redirect(kv, rows, n, cur, block, &older)) {
-				/* Nobody holds the block yet, so the journal does not know it. */
-				kv->free[kv->n_free++] = block;
-				return err_set(err, COHORT_E_MEMORY, "out of memory");
-			}
-			if (older)
-				kv->copies[kv->n_copies++] = (struct kv_copy){cur, block};
-		}
-		for (int32_t i = 0; i < r->n_seq; i++)
-			set_entry(kv, r->seq[i], index, cur, block);
+	if ((size_t)r->pos >= kv->n_pos_max)
+		return err_rule(err, COHORT_E_LIMIT, "pos-limit", (int64_t)n, lead, (int64_t)kv->n_pos_max, r->pos,
+				"row %zu has position %d; positions end before %zu", n, r->pos, kv->n_pos_max);
+	if (max >= 0 && r->pos != max + 1)
+		return err_set(err, COHORT_E_BUG, "row %zu has position %d after %d", n, r->pos, max);
+	if (!journal_room(kv, (size_t)r->n_seq))
+		return err_set(err, COHORT_E_MEMORY, "out of memory");
+	if (!have || kv->ref[cur] != r->n_seq || kv->kept[cur] >> slot & 1) {
+		enum cohort_status st = own_block(kv, rows, n, cur, err);
+		if (st)
+			return st;
 	}
-	for (int32_t i = 0; i < r->n_seq; i++) {
-		struct seq *q = &kv->seqs[r->seq[i]];
-		save_length(kv, r->seq[i]);
-		if (q->max < 0)
-			q->min = r->pos;
-		q->max = r->pos;
-	}
-	kv->stores[n] = (struct kv_store){(int32_t)n, block, (int32_t)((size_t)r->pos % kv->size)};
+	for (int32_t i = 0; i < r->n_seq; i++)
+		append(kv, r->seq[i], r->pos, index, UINT32_C(1) << slot, have);
+	kv->stores[n] = (struct kv_store){(int32_t)n, *kv_entry(kv, lead, index), (int32_t)slot};
 	return COHORT_OK;
 }
 
 enum cohort_status kv_reserve(
 		struct kv *kv, const struct kv_row *rows, size_t n_rows, struct kv_plan *plan, struct cohort_err *err)
 {
-	size_t n_ids = 0;
 	enum cohort_status st = COHORT_OK;
 
-	if (kv->open)
-		return err_set(err, COHORT_E_BUG, "a transaction is open already");
-	for (size_t i = 0; i < n_rows; i++)
-		n_ids += (size_t)rows[i].n_seq;
-	if (!make_room(kv, n_rows, n_ids))
-		return err_set(err, COHORT_E_MEMORY, "out of memory for a batch of %zu rows", n_rows);
-	kv->n_changes = kv->n_lengths = kv->n_extra = kv->n_copies = 0;
-	if (++kv->epoch == 0) { /* wrapped around: the old marks are worthless */
-		memset(kv->touched, 0, kv->n_seq_max * sizeof *kv->touched);
-		kv->epoch = 1;
-	}
-	kv->open = true;
+	if (!kv->open)
+		return err_set(err, COHORT_E_BUG, "no transaction is open");
+	kv->mark_changes = kv->n_changes;
+	kv->mark_lengths = kv->n_lengths;
+	if (!mem_grow((void **)&kv->stores, &kv->stores_max, n_rows, sizeof *kv->stores) ||
+			!mem_grow((void **)&kv->copies, &kv->copies_max, n_rows, sizeof *kv->copies))
+		return err_set(err, COHORT_E_MEMORY, "out of memory for %zu rows", n_rows);
+	kv->n_extra = kv->n_copies = 0;
+	kv->epoch++;
 	for (size_t i = 0; i < n_rows && !st; i++)
 		st = place(kv, rows, i, err);
-	if (st) {
-		kv_rollback(kv);
-		return st;
-	}
-	*plan = (struct kv_plan){kv->stores, kv->extra, kv->n_extra, kv->copies, kv->n_copies};
-	return COHORT_OK;
+	if (st)
+		kv_unreserve(kv);
+	else
+		*plan = (struct kv_plan){kv->stores, kv->extra, kv->n_extra, kv->copies, kv->n_copies};
+	return st;
 }
 
-void kv_commit(struct kv *kv)
+/* ---- Looking ---- */
+
+static const struct kv_seq *look(const struct kv *kv, cohort_seq seq)
 {
-	kv->open = false;
+	static const struct kv_seq none = {.min = -1, .first = -1, .max = -1};
+	return seq >= 0 && (size_t)seq < kv->n_seq_max ? &kv->seqs[seq] : &none;
 }
-
-void kv_rollback(struct kv *kv)
-{
-	if (!kv->open)
-		return;
-	while (kv->n_changes) {
-		const struct change *c = &kv->changes[--kv->n_changes];
-		if (c->old >= 0) {
-			*entry(kv, c->seq, (size_t)c->index) = c->old;
-			kv->ref[c->old]++;
-		}
-		drop(kv, c->block);
-	}
-	while (kv->n_lengths) {
-		const struct length *l = &kv->lengths[--kv->n_lengths];
-		kv->seqs[l->seq] = l->old;
-	}
-	kv->open = false;
-}
-
-/* ---- Sequences ---- */
 
 const int32_t *kv_table(const struct kv *kv, cohort_seq seq)
 {
-	return entry(kv, seq, 0);
+	return kv_entry(kv, seq, 0);
+}
+
+const uint32_t *kv_held(const struct kv *kv, cohort_seq seq)
+{
+	return kv_word(kv, seq, 0);
 }
 
 cohort_pos kv_pos_min(const struct kv *kv, cohort_seq seq)
 {
-	return seq >= 0 && (size_t)seq < kv->n_seq_max ? kv->seqs[seq].min : -1;
+	return look(kv, seq)->min;
 }
 
 cohort_pos kv_pos_max(const struct kv *kv, cohort_seq seq)
 {
-	return seq >= 0 && (size_t)seq < kv->n_seq_max ? kv->seqs[seq].max : -1;
+	return look(kv, seq)->max;
+}
+
+cohort_pos kv_pos_first(const struct kv *kv, cohort_seq seq)
+{
+	return look(kv, seq)->first;
+}
+
+bool kv_has_gaps(const struct kv *kv, cohort_seq seq)
+{
+	const struct kv_seq *s = look(kv, seq);
+	return s->max >= 0 && s->n_cells != s->max - s->first + 1;
 }
 
 bool kv_same(const struct kv *kv, cohort_seq a, cohort_seq b)
 {
-	const struct seq *x = &kv->seqs[a], *y = &kv->seqs[b];
-	if (x->min != y->min || x->max != y->max)
+	const struct kv_seq *x = look(kv, a), *y = look(kv, b);
+
+	if (x->min != y->min || x->first != y->first || x->max != y->max || x->n_cells != y->n_cells)
 		return false;
 	if (x->max < 0)
 		return true;
-	size_t from = (size_t)x->min / kv->size, to = (size_t)x->max / kv->size + 1;
-	return memcmp(entry(kv, a, from), entry(kv, b, from), (to - from) * sizeof(int32_t)) == 0;
+	const size_t from = kv_first_index(kv, x), n = kv_last_index(kv, x) - from + 1;
+	const uint32_t *held = kv_word(kv, a, from);
+	const int32_t *s = kv_entry(kv, a, from), *t = kv_entry(kv, b, from);
+	if (memcmp(held, kv_word(kv, b, from), n * sizeof *held) != 0)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (held[i] && s[i] != t[i])
+			return false;
+	return true;
 }
 
-static enum cohort_status known(const struct kv *kv, cohort_seq seq, struct cohort_err *err)
+size_t kv_live(const struct kv *kv, const cohort_seq **seqs)
 {
-	if (seq >= 0 && (size_t)seq < kv->n_seq_max)
-		return COHORT_OK;
-	return err_rule(err, COHORT_E_ARG, "seq-id", -1, seq, (int64_t)kv->n_seq_max, seq,
-			"sequence %d is not in 0 to %zu", seq, kv->n_seq_max - 1);
-}
-
-enum cohort_status kv_seq_rm(struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
-{
-	enum cohort_status st = known(kv, seq, err);
-	if (st)
-		return st;
-	struct seq *s = &kv->seqs[seq];
-	if (p0 < 0 || p1 < -1)
-		return err_set(err, COHORT_E_ARG, "positions %d to %d are not a range", p0, p1);
-	if (s->max < 0)
-		return COHORT_OK;
-	if (p1 == -1 || p1 > s->max + 1)
-		p1 = s->max + 1;
-	if (p0 < s->min)
-		p0 = s->min;
-	if (p0 >= p1)
-		return COHORT_OK;
-	if (p0 > s->min && p1 <= s->max)
-		return err_rule(err, COHORT_E_ARG, "rm-middle", -1, seq, s->max + 1, p1,
-				"removing positions %d to %d of sequence %d would leave cells on both sides (%d to %d)",
-				p0, p1 - 1, seq, s->min, s->max);
-
-	struct seq left = {s->min, s->max};
-	if (p0 > s->min)
-		left.max = p0 - 1;
-	else if (p1 <= s->max)
-		left.min = p1;
-	else
-		left = (struct seq){-1, -1};
-	for (size_t i = first_index(kv, (size_t)seq); i <= last_index(kv, (size_t)seq); i++)
-		if (left.max < 0 || i < (size_t)left.min / kv->size || i > (size_t)left.max / kv->size)
-			drop(kv, *entry(kv, seq, i));
-	*s = left;
-	return COHORT_OK;
-}
-
-enum cohort_status kv_seq_cp(struct kv *kv, cohort_seq src, cohort_seq dst, struct cohort_err *err)
-{
-	enum cohort_status st = known(kv, src, err);
-	if (!st)
-		st = known(kv, dst, err);
-	if (st || src == dst)
-		return st;
-	if (kv->seqs[dst].max >= 0)
-		return err_rule(err, COHORT_E_ARG, "cp-occupied", -1, dst, 0, kv->seqs[dst].max + 1,
-				"sequence %d holds positions %d to %d; it must be empty to become a copy of %d", dst,
-				kv->seqs[dst].min, kv->seqs[dst].max, src);
-	struct seq *s = &kv->seqs[src];
-	if (s->max >= 0)
-		for (size_t i = first_index(kv, (size_t)src); i <= last_index(kv, (size_t)src); i++) {
-			*entry(kv, dst, i) = *entry(kv, src, i);
-			kv->ref[*entry(kv, src, i)]++;
-		}
-	kv->seqs[dst] = *s;
-	return COHORT_OK;
-}
-
-void kv_clear(struct kv *kv)
-{
-	for (size_t i = 0; i < kv->n_seq_max; i++)
-		if (kv->seqs[i].max >= 0)
-			kv_seq_rm(kv, (cohort_seq)i, 0, -1, NULL);
+	*seqs = kv->live;
+	return kv->n_live;
 }
 
 void kv_usage_get(const struct kv *kv, struct kv_usage *u)
 {
-	*u = (struct kv_usage){.n_blocks = kv->n_blocks, .n_used = kv->n_blocks - kv->n_free};
-	for (size_t i = 0; i < kv->n_blocks; i++)
-		u->n_shared += kv->ref[i] > 1;
+	*u = (struct kv_usage){.n_blocks = kv->n_blocks, .n_used = kv->n_blocks - kv->n_free, .n_shared = kv->n_shared};
+}
+
+/* ---- Removing ---- */
+
+/* Whether a tail may go, so that the last cell is the one at max: the window must not have released cells that the
+ * shorter sequence would see. */
+static enum cohort_status may_shorten(const struct kv *kv, cohort_seq seq, cohort_pos max, struct cohort_err *err)
+{
+	const struct kv_seq *s = &kv->seqs[seq];
+	const int64_t sees = max + 2 - kv->window, need = sees > s->min ? sees : s->min;
+
+	if (s->gone <= need)
+		return COHORT_OK;
+	return err_rule(err, COHORT_E_ARG, "window-gone", -1, seq, need, s->first,
+			"sequence %d cannot be cut there: it would need its cells from position %lld on, and those "
+			"before %d fell out of the window and are gone",
+			seq, (long long)need, s->gone);
+}
+
+enum cohort_status kv_seq_rm(
+		struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1, bool dry, struct cohort_err *err)
+{
+	enum cohort_status st = kv_known(kv, seq, err);
+	if (!st)
+		st = kv_range(p0, p1, err);
+	if (st)
+		return st;
+	struct kv_seq *s = &kv->seqs[seq];
+	if (!kv_clip(s, &p0, &p1))
+		return COHORT_OK;
+	const bool head = p0 == s->min, tail = p1 > s->max;
+	cohort_pos max = s->max;
+	if (tail && !head) {
+		max = kv_prev_held(kv, seq, p0 - 1);
+		if (max < 0) /* among released cells, which count as held: it is refused, with what it would need */
+			max = (p0 < s->gone ? p0 : s->gone) - 1;
+		st = may_shorten(kv, seq, max, err);
+	}
+	if (st || dry)
+		return st;
+	if (head && tail) {
+		kv_empty(kv, seq);
+		return COHORT_OK;
+	}
+	kv_forget(kv, seq, p0, p1);
+	if (p0 <= s->first && p1 > s->first)
+		s->first = kv_next_held(kv, seq, p1);
+	s->max = max;
+	if (head)
+		s->min = p1 < s->gone ? p1 : s->first;
+	else if (p0 < s->gone && p1 >= s->gone)
+		s->gone = p0;
+	if (s->gone <= s->min)
+		s->gone = 0;
+	return COHORT_OK;
+}
+
+enum cohort_status kv_seq_keep(struct kv *kv, cohort_seq seq, struct cohort_err *err)
+{
+	enum cohort_status st = kv_known(kv, seq, err);
+
+	/* What takes the place of a removed one was looked at before. */
+	for (size_t i = st ? 0 : kv->n_live; i-- > 0;)
+		if (kv->live[i] != seq)
+			kv_empty(kv, kv->live[i]);
+	return st;
+}
+
+void kv_clear(struct kv *kv)
+{
+	kv_rollback(kv);
+	while (kv->n_live)
+		kv_empty(kv, kv->live[kv->n_live - 1]);
 }
 
 /* ---- For tests ---- */
 
+/* Invariants 2 and 3 of one sequence; counts its entries in n. */
+static bool sound(const struct kv *kv, const struct kv_seq *s, const int32_t *table, const uint32_t *held, int32_t *n)
+{
+	int32_t n_cells = 0;
+	bool ok = s->min >= 0 && s->first >= s->min && s->max >= s->first;
+
+	for (size_t i = kv_first_index(kv, s); ok && i <= kv_last_index(kv, s); i++) {
+		n_cells += __builtin_popcount(held[i]);
+		ok = (held[i] & ~kv_slots(kv, i, s->first, (int64_t)s->max + 1)) == 0;
+		if (held[i])
+			n[table[i]]++;
+	}
+	ok = ok && n_cells == s->n_cells && held[(size_t)s->max / kv->size] >> (size_t)s->max % kv->size == 1;
+	ok = ok && (held[(size_t)s->first / kv->size] >> (size_t)s->first % kv->size & 1) == 1;
+	if (s->gone == 0)
+		return ok && s->min == s->first;
+	return ok && s->min < s->gone && s->gone <= s->first && s->gone <= s->max + 2 - kv->window;
+}
+
 bool kv_consistent(const struct kv *kv)
 {
 	bool ok = true;
-	size_t n_used = 0;
+	size_t n_used = 0, n_live = 0, n_shared = 0;
 	int32_t *n = mem_zalloc(kv->n_blocks, sizeof *n);
+
 	if (!n)
 		return false;
-	for (size_t s = 0; s < kv->n_seq_max; s++)
-		if (kv->seqs[s].max >= 0)
-			for (size_t i = first_index(kv, s); i <= last_index(kv, s); i++)
-				n[*entry(kv, (cohort_seq)s, i)]++;
+	for (size_t q = 0; q < kv->n_seq_max; q++)
+		if (kv->seqs[q].max >= 0) {
+			const struct kv_seq *s = &kv->seqs[q];
+			n_live++;
+			ok = ok && (size_t)s->live < kv->n_live && kv->live[s->live] == (cohort_seq)q;
+			ok = sound(kv, s, kv_table(kv, (cohort_seq)q), kv_held(kv, (cohort_seq)q), n) && ok;
+		}
 	for (size_t i = 0; i < kv->n_blocks; i++) {
-		ok = ok && n[i] == kv->ref[i];
-		n_used += n[i] > 0;
+		ok = ok && n[i] == kv->ref[i] && (kv->open || !kv->kept[i]);
+		n_used += n[i] > 0 || kv->kept[i];
+		n_shared += n[i] > 1;
 	}
 	for (size_t i = 0; i < kv->n_free; i++)
 		ok = ok && n[kv->free[i]]-- == 0; /* on the list once, and nowhere else */
 	mem_free(n);
-	return ok && n_used + kv->n_free == kv->n_blocks;
+	return ok && n_used + kv->n_free == kv->n_blocks && n_live == kv->n_live && n_shared == kv->n_shared;
 }
 
 static void hash_add(uint64_t *h, uint64_t v)
@@ -419,11 +660,20 @@ static void hash_add(uint64_t *h, uint64_t v)
 uint64_t kv_hash(const struct kv *kv)
 {
 	uint64_t h = kv->n_free;
-	for (size_t s = 0; s < kv->n_seq_max; s++) {
-		hash_add(&h, (uint64_t)(uint32_t)kv->seqs[s].min << 32 | (uint32_t)kv->seqs[s].max);
-		if (kv->seqs[s].max >= 0)
-			for (size_t i = first_index(kv, s); i <= last_index(kv, s); i++)
-				hash_add(&h, (uint64_t)*entry(kv, (cohort_seq)s, i));
+
+	hash_add(&h, kv->n_shared);
+	for (size_t q = 0; q < kv->n_live; q++) {
+		const cohort_seq seq = kv->live[q];
+		const struct kv_seq *s = &kv->seqs[seq];
+		hash_add(&h, (uint64_t)seq << 32 | (uint32_t)s->live);
+		hash_add(&h, (uint64_t)s->min << 32 | (uint32_t)s->max);
+		hash_add(&h, (uint64_t)s->first << 32 | (uint32_t)s->gone);
+		hash_add(&h, (uint64_t)s->n_cells);
+		for (size_t i = kv_first_index(kv, s); i <= kv_last_index(kv, s); i++) {
+			hash_add(&h, *kv_word(kv, seq, i));
+			if (*kv_word(kv, seq, i))
+				hash_add(&h, (uint64_t)*kv_entry(kv, seq, i));
+		}
 	}
 	for (size_t i = 0; i < kv->n_blocks; i++)
 		hash_add(&h, (uint64_t)kv->ref[i]);

@@ -16,6 +16,7 @@ struct model_weight {
 struct model_layer {
 	const struct model_weight *attn_norm, *wq, *wk, *wv, *wo;
 	const struct model_weight *ffn_norm, *gate, *up, *down;
+	uint32_t window; /* rows see themselves and window - 1 positions before; 0: all */
 };
 
 struct model_hparams {

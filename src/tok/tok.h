@@ -48,5 +48,8 @@ bool tok_adds_space(const struct tok *t);
 enum cohort_status tok_detok_push(const struct tok *t, struct cohort_detok *d, cohort_token token,
 		char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
 size_t tok_detok_flush(struct cohort_detok *d, char out[4]);
+/* The core of cohort_detokenize. */
+enum cohort_status tok_detokenize(const struct tok *t, const cohort_token *tokens, size_t n_tokens, bool special,
+		char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
 
 #endif

@@ -118,6 +118,13 @@ verdict 'logits: an f32 cache gives other bytes'
 logits --kv-type f32 --ubatch 5 --threads 3 --batch 17
 [ "$rc" = 0 ] && same logits want32
 verdict 'logits: an f32 cache, split otherwise: the same bytes'
+logits --kv-type q8_0
+keep logits want8
+[ "$rc" = 0 ] && [ "$(wc -c <"$tmp/logits")" = "$(wc -c <"$tmp/want")" ] && ! same logits want && ! same logits want32
+verdict 'logits: a q8_0 cache gives other bytes'
+logits --kv-type q8_0 --ubatch 5 --threads 3 --batch 17
+[ "$rc" = 0 ] && same logits want8
+verdict 'logits: a q8_0 cache, split otherwise: the same bytes'
 run cohort logits --tokens "$tmp/ids" -o -
 [ "$rc" = 0 ] && same out want
 verdict 'logits: -o - is standard output'

@@ -56,7 +56,7 @@ static double error_of(const char *path, const char *isa, const cohort_token *id
 	cp.kv_type = COHORT_KV_F32;
 	assert_int_equal(cohort_context_open(m, &cp, &c, &err), COHORT_OK);
 	cohort_model_info_get(m, &info);
-	assert_int_equal(cohort_batch_init(&b, n, 1, &err), COHORT_OK);
+	assert_int_equal(cohort_batch_init(&b, n, 0, 1, &err), COHORT_OK);
 	for (int32_t i = 0; i < n; i++)
 		assert_int_equal(cohort_batch_add(&b, ids[i], i, &seq, 1, true, &err), COHORT_OK);
 	if (cohort_decode(c, &b, &err))

@@ -1,4 +1,5 @@
-/* kern_test --bench: the matrix products of one level on one thread, beside what the instructions allow.
+/* kern_test --bench: the matrix products of one level on one thread, beside what the instructions allow; and attention,
+ * in positions a second.
  *
  * Rounds are interleaved (every cell once, then every cell again) and medians are reported, so that a slow second of
  * the machine touches all cells alike. The limits are the per-core figures measured on the project's reference machine
@@ -38,13 +39,19 @@ static const struct bench_format formats[] = {
 	{QUANT_Q6_K, 120.0, false}, /* two */
 };
 static const size_t columns[] = {1, 2, 4, 8, 16, 32};
+/* Attention: query heads per KV head. The cache of one head at this length fits L2 in every type but F32. */
+static const size_t queries[] = {1, 4, 8};
+static const char *const kv_names[KERN_KV_N] = {"f16", "f32", "q8_0"};
+enum { N_QUERIES = sizeof queries / sizeof *queries, QUERIES_MAX = 8, HEAD = 128, POSITIONS = 1000 };
 enum { N_FORMATS = sizeof formats / sizeof *formats, N_COLUMNS = sizeof columns / sizeof *columns };
 
 struct bench {
 	const struct kern *kern;
 	void *w[N_FORMATS], *act[3], *scratch;
 	float *out;
-	double gmacs[N_FORMATS][N_COLUMNS][ROUNDS], probe[ROUNDS];
+	void *kv[KERN_KV_N], *attn_scratch;
+	int32_t table[POSITIONS / KERN_KV_BLOCK + 1];
+	double gmacs[N_FORMATS][N_COLUMNS][ROUNDS], mpos[KERN_KV_N][N_QUERIES][ROUNDS], probe[ROUNDS];
 };
 
 /* ---- The probe ---- */
@@ -129,6 +136,25 @@ static void make_weights(struct bench *b, size_t f, struct rng *r)
 	mem_free_aligned(file);
 }
 
+static size_t kv_block_bytes(enum kern_kv type)
+{
+	return kern_k_area_bytes(type, HEAD) + kern_v_area_bytes(type, HEAD);
+}
+
+static void make_cache(struct bench *b, enum kern_kv type, struct rng *r)
+{
+	float x[HEAD];
+
+	b->kv[type] = must(mem_zalloc_aligned(sizeof b->table / sizeof *b->table, kv_block_bytes(type)));
+	for (size_t p = 0; p < POSITIONS; p++) {
+		uint8_t *block = (uint8_t *)b->kv[type] + p / KERN_KV_BLOCK * kv_block_bytes(type);
+		for (size_t i = 0; i < HEAD; i++)
+			x[i] = rand_between(r, -1.0f, 1.0f);
+		b->kern->put_k[type](x, HEAD, p % KERN_KV_BLOCK, block);
+		b->kern->put_v[type](x, HEAD, p % KERN_KV_BLOCK, block + kern_k_area_bytes(type, HEAD));
+	}
+}
+
 static void bench_init(struct bench *b, const struct kern *kern)
 {
 	float x[K];
@@ -147,6 +173,11 @@ static void bench_init(struct bench *b, const struct kern *kern)
 			kern->act[kind](x, K, (uint8_t *)b->act[kind] + c * n_bytes);
 		}
 	}
+	for (int32_t i = 0; i < (int32_t)(sizeof b->table / sizeof *b->table); i++)
+		b->table[i] = i;
+	for (int type = 0; type < KERN_KV_N; type++)
+		make_cache(b, (enum kern_kv)type, &r);
+	b->attn_scratch = must(mem_zalloc_aligned(kern_attn_scratch_bytes(QUERIES_MAX, HEAD), 1));
 	b->scratch = must(mem_zalloc_aligned(kern_mm_scratch_bytes(K), 1));
 	b->out = must(mem_zalloc_aligned((size_t)COLS_MAX * ROWS, sizeof *b->out));
 }
@@ -157,6 +188,9 @@ static void bench_release(struct bench *b)
 		mem_free_aligned(b->w[f]);
 	for (int kind = 0; kind < 3; kind++)
 		mem_free_aligned(b->act[kind]);
+	for (int type = 0; type < KERN_KV_N; type++)
+		mem_free_aligned(b->kv[type]);
+	mem_free_aligned(b->attn_scratch);
 	mem_free_aligned(b->scratch);
 	mem_free_aligned(b->out);
 }
@@ -179,6 +213,27 @@ static double cell_gmacs(const struct bench *b, size_t f, size_t n_cols)
 		t1 = clock_now();
 	} while (t1 - t0 < CELL_SECONDS);
 	return (double)n * ROWS * K * (double)n_cols / (t1 - t0) * 1e-9;
+}
+
+/* Millions of positions a second, whatever the number of queries that look at each. */
+static double cell_mpos(const struct bench *b, enum kern_kv type, size_t n_q)
+{
+	const struct kern_attn a = {
+		.q = b->act[QUANT_ACT_F32], .n_q = n_q, .head_k = HEAD, .head_v = HEAD, .kv = b->kv[type],
+		.block_bytes = kv_block_bytes(type), .table = b->table, .v_offset = kern_k_area_bytes(type, HEAD),
+		.pos1 = POSITIONS, .out = b->out, .scratch = b->attn_scratch,
+	};
+	double t0, t1;
+	long n = 0;
+
+	b->kern->attn[type](&a);
+	t0 = clock_now();
+	do {
+		b->kern->attn[type](&a);
+		n++;
+		t1 = clock_now();
+	} while (t1 - t0 < CELL_SECONDS);
+	return (double)n * POSITIONS / (t1 - t0) * 1e-6;
 }
 
 /* ---- The report ---- */
@@ -252,6 +307,16 @@ static void print_table(const struct bench *b, double probe, double scale)
 	}
 	printf("in brackets: %% of limit. f32 FMA probe: %.1f GMAC/s%s; limits are scaled by %.3f\n", probe,
 			has_probe() ? "" : " (assumed: no probe for this CPU)", scale);
+	printf("attention, million positions/s (head size %d, %d positions), by query heads per KV head\n%-8s", HEAD,
+			POSITIONS, "cache");
+	for (size_t j = 0; j < N_QUERIES; j++)
+		printf("  %6zu", queries[j]);
+	for (int type = 0; type < KERN_KV_N; type++) {
+		printf("\n%-8s", kv_names[type]);
+		for (size_t j = 0; j < N_QUERIES; j++)
+			printf("  %6.1f", median(b->mpos[type][j]));
+	}
+	printf("\n");
 }
 
 static bool write_json(const struct bench *b, const char *path, const char *cpu, double probe, double scale)
@@ -268,6 +333,12 @@ static bool write_json(const struct bench *b, const char *path, const char *cpu,
 					"\"limit\": %.3f}", f + j ? "," : "", quant_format_get(formats[f].type)->name,
 					mat_of(b, f)->pack ? "packed" : "file", columns[j], median(b->gmacs[f][j]),
 					limit_of(f, columns[j], scale));
+	fprintf(o, "\n], \"attention\": [");
+	for (int type = 0; type < KERN_KV_N; type++)
+		for (size_t j = 0; j < N_QUERIES; j++)
+			fprintf(o, "%s\n  {\"cache\": \"%s\", \"head\": %d, \"queries\": %zu, \"mpos_s\": %.3f}",
+					type || j ? "," : "", kv_names[type], HEAD, queries[j],
+					median(b->mpos[type][j]));
 	fprintf(o, "\n]}\n");
 	return fclose(o) == 0;
 }
@@ -285,6 +356,9 @@ int kern_bench(size_t level, const char *json_path)
 		for (size_t f = 0; f < N_FORMATS; f++)
 			for (size_t j = 0; j < N_COLUMNS; j++)
 				b.gmacs[f][j][i] = cell_gmacs(&b, f, columns[j]);
+		for (int type = 0; type < KERN_KV_N; type++)
+			for (size_t j = 0; j < N_QUERIES; j++)
+				b.mpos[type][j][i] = cell_mpos(&b, (enum kern_kv)type, queries[j]);
 	}
 	double probe = median(b.probe), scale = probe / PROBE_BASE;
 	printf("%s; %s; level %s; 1 thread, k %d, %d rows, median of %d rounds\n", cpu, compiler(), b.kern->name, K,

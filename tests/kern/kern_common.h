@@ -14,7 +14,7 @@
 /* One guarded buffer each; a slot's buffer lives until the slot is asked for again. */
 enum guard_slot {
 	GUARD_W, GUARD_PACKED, GUARD_PACKED_2, GUARD_ACT, GUARD_OUT, GUARD_SCRATCH, GUARD_X, GUARD_Y, GUARD_Z,
-	GUARD_KV, GUARD_TABLE,
+	GUARD_KV, GUARD_TABLE, GUARD_HELD,
 	GUARD_N
 };
 
@@ -42,6 +42,14 @@ bool float_differs(float a, float b, bool nan_alike);
 /* The first index that differs; n when none does. */
 size_t floats_differ(const float *a, const float *b, size_t n, bool nan_alike);
 
+/* Head sizes for the cache: whole groups, short ones, and no multiple of eight. */
+enum { N_KV_HEAD_SIZES = 13 };
+extern const size_t kv_head_sizes[N_KV_HEAD_SIZES];
+/* One head's K or V, with groups at the edges of f16 and of Q8_0's scales; finite: every type can hold them. */
+void fill_kv(struct rng *r, float *x, size_t n, bool finite);
+/* The numbers in a cell, by kern.h's description of it. */
+void kv_decode(enum kern_kv type, size_t n, const uint8_t *cell, float *out);
+
 /* Levels under test get their table as the test's state; the reference is level 0. */
 const struct kern *kern_reference(void);
 
@@ -52,8 +60,14 @@ void test_mm_nonfinite(void **state);
 void test_mm_meaning(void **state);
 void test_mm_planted(void **state);
 void test_kv_put(void **state);
+void test_kv_get(void **state);
+void test_kv_meaning(void **state);
+void test_kv_cells(void **state);
 void test_attn(void **state);
 void test_attn_edges(void **state);
+void test_attn_extreme(void **state);
+void test_attn_held(void **state);
+void test_attn_types(void **state);
 void test_attn_meaning(void **state);
 void test_attn_planted(void **state);
 

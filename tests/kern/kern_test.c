@@ -3,8 +3,8 @@
  *
  * usage: kern_test [--level NAME] [--bench [--json FILE]]
  * This file: options, the rounding of activations, row operations, exp. kern_mm_cases.c: matrix products.
- * kern_attn_cases.c: the cache and attention. kern_bench.c: --bench. Comparisons are shown able to fail by the cases
- * named "planted". */
+ * kern_cache_cases.c: the cache. kern_attn_cases.c: attention. kern_bench.c: --bench. Comparisons are shown able to
+ * fail by the cases named "planted". */
 #include "kern_common.h"
 
 #include "base/fmath.h"
@@ -382,14 +382,17 @@ struct entry {
 static const struct entry compared[] = {
 	{"act", test_act}, {"rms_norm", test_rms_norm}, {"add and scale", test_add_scale}, {"silu_mul", test_silu_mul},
 	{"rope", test_rope}, {"all_finite", test_all_finite}, {"mm: random shapes", test_mm_random},
-	{"mm: extreme bytes", test_mm_extreme}, {"mm: Inf and NaN", test_mm_nonfinite}, {"kv_put", test_kv_put},
-	{"attn", test_attn}, {"attn: edges", test_attn_edges},
+	{"mm: extreme bytes", test_mm_extreme}, {"mm: Inf and NaN", test_mm_nonfinite}, {"kv: put", test_kv_put},
+	{"kv: get", test_kv_get}, {"kv: cells", test_kv_cells}, {"attn", test_attn}, {"attn: edges", test_attn_edges},
+	{"attn: extreme cells", test_attn_extreme}, {"attn: held", test_attn_held}, {"attn: types", test_attn_types},
 };
 /* On its own: the reference. */
 static const struct entry alone[] = {
 	{"exp", test_exp}, {"act: meaning", test_act_meaning}, {"rows: meaning", test_rows_meaning},
-	{"mm: meaning", test_mm_meaning}, {"attn: meaning", test_attn_meaning}, {"mm: planted faults", test_mm_planted},
-	{"attn: planted fault", test_attn_planted}, {"all_finite", test_all_finite},
+	{"mm: meaning", test_mm_meaning}, {"kv: meaning", test_kv_meaning}, {"kv: cells", test_kv_cells},
+	{"attn: meaning", test_attn_meaning}, {"attn: held", test_attn_held}, {"attn: types", test_attn_types},
+	{"mm: planted faults", test_mm_planted}, {"attn: planted fault", test_attn_planted},
+	{"all_finite", test_all_finite},
 };
 enum {
 	N_COMPARED = sizeof compared / sizeof *compared, N_ALONE = sizeof alone / sizeof *alone,

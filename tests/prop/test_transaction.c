@@ -48,7 +48,7 @@ static void rig_open_with(struct rig *r, int32_t n_ctx, int32_t n_ubatch)
 	cp.n_threads = 2;
 	cp.abort = abort_soon;
 	cp.abort_user = r;
-	if (cohort_context_open(r->m, &cp, &r->c, &err) || cohort_batch_init(&r->b, 512, 8, &err))
+	if (cohort_context_open(r->m, &cp, &r->c, &err) || cohort_batch_init(&r->b, 512, 0, 8, &err))
 		fail_msg("%s", err.text);
 	cohort_model_info_get(r->m, &info);
 	r->n_vocab = (size_t)info.n_vocab;
@@ -81,8 +81,8 @@ static void prepare(struct rig *r)
 	for (int32_t i = 0; i < 40; i++)
 		add(r, 3 + i, i, &zero, 1);
 	assert_int_equal(cohort_decode(r->c, &r->b, NULL), COHORT_OK);
-	assert_int_equal(cohort_seq_cp(r->c, 0, 1, NULL), COHORT_OK);
-	assert_int_equal(cohort_seq_cp(r->c, 0, 2, NULL), COHORT_OK);
+	assert_int_equal(cohort_seq_cp(r->c, 0, 1, 0, -1, NULL), COHORT_OK);
+	assert_int_equal(cohort_seq_cp(r->c, 0, 2, 0, -1, NULL), COHORT_OK);
 	cohort_batch_reset(&r->b);
 	for (int32_t i = 40; i < 43; i++)
 		add(r, 200 + i, i, &two, 1);
@@ -283,7 +283,7 @@ static void not_finite(void **state)
 		cohort_context_params_init(&cp);
 		cp.n_ubatch = 2;
 		if (cohort_model_open(path, NULL, &r.m, &err) || cohort_context_open(r.m, &cp, &r.c, &err) ||
-				cohort_batch_init(&r.b, 8, 1, &err))
+				cohort_batch_init(&r.b, 8, 0, 1, &err))
 			fail_msg("%s", err.text);
 		for (int32_t i = 0; i < 3; i++)
 			add(&r, 10 + i, i, &zero, 1);

@@ -40,7 +40,7 @@ static void logits_of(const struct shape *s, float out[6 * 40])
 	struct cohort_err err;
 	const cohort_seq zero = 0;
 
-	if (open_shape(s, &m, &err) || cohort_context_open(m, NULL, &c, &err) || cohort_batch_init(&b, 6, 1, &err))
+	if (open_shape(s, &m, &err) || cohort_context_open(m, NULL, &c, &err) || cohort_batch_init(&b, 6, 0, 1, &err))
 		fail_msg("%s", err.text);
 	for (int32_t i = 0; i < 6; i++)
 		assert_int_equal(cohort_batch_add(&b, 3 * i + 1, i, &zero, 1, true, &err), COHORT_OK);

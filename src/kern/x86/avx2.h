@@ -35,6 +35,38 @@ AVX2_INLINE float avx2_tree8(__m256 v)
 	return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
+/* Largest magnitude as bits: NaN > Inf > finite, whatever the order. */
+AVX2_INLINE uint32_t avx2_hmax_bits(__m256i v)
+{
+	__m128i a = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+	a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0x4e));
+	a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0xb1));
+	return (uint32_t)_mm_cvtsi128_si32(a);
+}
+
+AVX2_INLINE __m256i avx2_abs_bits(const float *x)
+{
+	return _mm256_and_si256(_mm256_loadu_si256((const void *)x), _mm256_set1_epi32(0x7fffffff));
+}
+
+/* The largest magnitude of 32 floats, in one of the lanes. */
+AVX2_INLINE __m256i avx2_abs_bits_32(const float *x)
+{
+	return _mm256_max_epi32(_mm256_max_epi32(avx2_abs_bits(x), avx2_abs_bits(x + 8)),
+			_mm256_max_epi32(avx2_abs_bits(x + 16), avx2_abs_bits(x + 24)));
+}
+
+/* x * inv of 32 floats as bytes, nearest even, saturated. inv == 0 selects zeros. */
+AVX2_INLINE __m256i avx2_round_32(const float *x, float inv)
+{
+	__m256 f = _mm256_set1_ps(inv);
+	__m256i keep = _mm256_set1_epi32(inv == 0.0f ? 0 : -1), q[4];
+	for (int i = 0; i < 4; i++)
+		q[i] = _mm256_and_si256(keep, _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), f)));
+	__m256i v = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+	return _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
 /* All ones in lanes below n. */
 AVX2_INLINE __m256i avx2_mask(long n)
 {

@@ -1,58 +1,149 @@
 /* AVX2: the cache and attention. In a block, K has positions in its lanes and V has dimensions, so neither product
  * needs a horizontal sum. The query heads of a KV head go together, so that each cell is widened once per four heads.
- */
+ *
+ * Invariants
+ *  1. Scores are computed for cells nobody may see, too, whatever lies there; they are selected away in soften.
+ *  2. V is read of the row's own cells only. */
 #include "kern/x86/avx2.h"
 
 #include <string.h>
 
-enum { B = KERN_KV_BLOCK };
+enum { B = KERN_KV_BLOCK, G = KERN_KV_GROUP };
 
-AVX2 static void kv_put_f16(
-		const float *k, const float *v, size_t head_k, size_t head_v, size_t slot, void *k_area, void *v_area)
+/* ---- The cache ---- */
+
+AVX2_INLINE __m128i to_f16(const float *x)
 {
-	uint16_t *ka = k_area, *va = (uint16_t *)v_area + slot * kern_pad8(head_v);
-	size_t i = 0;
-	for (; i + 8 <= head_k; i += 8) {
-		uint16_t h[8];
-		_mm_storeu_si128((void *)h, _mm256_cvtps_ph(_mm256_loadu_ps(k + i), _MM_FROUND_TO_NEAREST_INT));
-		for (size_t j = 0; j < 8; j++)
-			ka[(i + j) * B + slot] = h[j];
-	}
-	for (; i < head_k; i++)
-		ka[i * B + slot] = quant_f32_to_f16(k[i]);
-	for (i = 0; i + 8 <= head_v; i += 8)
-		_mm_storeu_si128((void *)(va + i), _mm256_cvtps_ph(_mm256_loadu_ps(v + i), _MM_FROUND_TO_NEAREST_INT));
-	for (; i < head_v; i++)
-		va[i] = quant_f32_to_f16(v[i]);
+	return _mm256_cvtps_ph(_mm256_loadu_ps(x), _MM_FROUND_TO_NEAREST_INT);
 }
 
+AVX2 static void put_k_f16(const float *k, size_t n, size_t slot, void *area)
+{
+	uint16_t *to = area;
+	size_t i = 0;
+	for (; i + 8 <= n; i += 8) {
+		uint16_t h[8];
+		_mm_storeu_si128((void *)h, to_f16(k + i));
+		for (size_t j = 0; j < 8; j++)
+			to[(i + j) * B + slot] = h[j];
+	}
+	for (; i < n; i++)
+		to[i * B + slot] = quant_f32_to_f16(k[i]);
+}
+
+AVX2 static void put_v_f16(const float *v, size_t n, size_t slot, void *area)
+{
+	uint16_t *to = (uint16_t *)area + slot * kern_pad8(n);
+	size_t i = 0;
+	for (; i + 8 <= n; i += 8)
+		_mm_storeu_si128((void *)(to + i), to_f16(v + i));
+	for (; i < n; i++)
+		to[i] = quant_f32_to_f16(v[i]);
+}
+
+AVX2 static void get_k_f16(const void *area, size_t n, size_t slot, float *out)
+{
+	const uint16_t *from = area;
+	size_t i = 0;
+	for (; i + 8 <= n; i += 8) {
+		uint16_t h[8];
+		for (size_t j = 0; j < 8; j++)
+			h[j] = from[(i + j) * B + slot];
+		_mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)h)));
+	}
+	for (; i < n; i++)
+		out[i] = quant_f16_to_f32(from[i * B + slot]);
+}
+
+/* One group of n floats to bytes (all of qs is written); returns its scale. A short group is filled up with zeros,
+ * which no maximum notices. */
+AVX2_INLINE uint16_t round_group(const float *x, size_t n, int8_t qs[G])
+{
+	float full[G];
+	if (n < G) {
+		memset(full, 0, sizeof full);
+		memcpy(full, x, n * sizeof *x);
+		x = full;
+	}
+	struct kern_kv_scale s = kern_kv_scale(avx2_hmax_bits(avx2_abs_bits_32(x)));
+	_mm256_storeu_si256((void *)qs, _mm256_max_epi8(avx2_round_32(x, s.inv), _mm256_set1_epi8(-127)));
+	return s.d;
+}
+
+AVX2 static void put_k_q8_0(const float *k, size_t n, size_t slot, void *area)
+{
+	int8_t *to = area, qs[G];
+	uint16_t *d = (void *)((uint8_t *)area + n * B);
+	for (size_t g = 0; g < kern_kv_groups(n); g++) {
+		d[g * B + slot] = round_group(k + g * G, kern_kv_group_len(n, g), qs);
+		for (size_t i = 0; i < kern_kv_group_len(n, g); i++)
+			to[(g * G + i) * B + slot] = qs[i];
+	}
+}
+
+AVX2 static void put_v_q8_0(const float *v, size_t n, size_t slot, void *area)
+{
+	int8_t *to = (int8_t *)area + slot * kern_pad8(n), qs[G];
+	uint16_t *d = (void *)((uint8_t *)area + kern_pad8(n) * B);
+	for (size_t g = 0; g < kern_kv_groups(n); g++) {
+		d[slot * kern_kv_groups(n) + g] = round_group(v + g * G, kern_kv_group_len(n, g), qs);
+		memcpy(to + g * G, qs, kern_kv_group_len(n, g));
+	}
+}
+
+/* ---- Attention ---- */
+
+/* Eight elements from i on; those of Q8_0 still want their scale. */
 AVX2_INLINE __m256 load_kv(const void *area, size_t i, const enum kern_kv type)
 {
 	if (type == KERN_KV_F16)
 		return _mm256_cvtph_ps(_mm_loadu_si128((const void *)((const uint16_t *)area + i)));
-	return _mm256_loadu_ps((const float *)area + i);
+	if (type == KERN_KV_F32)
+		return _mm256_loadu_ps((const float *)area + i);
+	return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)((const int8_t *)area + i))));
 }
 
-/* Scores of nh heads for 16 positions from p: one chain over the head's dimensions per position. */
-AVX2_INLINE void scores(const float *q, size_t head_k, const void *k, size_t p, const int nh, const enum kern_kv type,
-		float *out)
+/* Vectors side by side in a tile: one or two heads alone would leave the multipliers waiting for their own sums. */
+AVX2_INLINE int tile_width(const int nh)
 {
-	__m256 s[4][2];
+	return nh <= 2 ? 4 : 2;
+}
+
+/* Scores of nh heads for 8 nv positions from p: one chain over the head's dimensions per position. */
+AVX2_INLINE void scores(const float *q, size_t head_k, const void *k, size_t p, const int nh, const int nv,
+		const enum kern_kv type, float *out)
+{
+	const void *scales = (const uint8_t *)k + head_k * B; /* [groups, B], Q8_0 only */
+	/* The other types have one group, and no scales. */
+	const size_t step = type == KERN_KV_Q8_0 ? G : head_k;
+	__m256 s[4][4], d[4], x[4];
 	for (int h = 0; h < nh; h++)
-		s[h][0] = s[h][1] = _mm256_setzero_ps();
-	for (size_t i = 0; i < head_k; i++) {
-		__m256 k0 = load_kv(k, i * B + p, type), k1 = load_kv(k, i * B + p + 8, type);
-		AVX2_UNROLL
-		for (int h = 0; h < nh; h++) {
-			__m256 x = _mm256_set1_ps(q[(size_t)h * head_k + i]);
-			s[h][0] = _mm256_fmadd_ps(x, k0, s[h][0]);
-			s[h][1] = _mm256_fmadd_ps(x, k1, s[h][1]);
+		for (int v = 0; v < nv; v++)
+			s[h][v] = _mm256_setzero_ps();
+	for (size_t i = 0, end; i < head_k; i = end) {
+		end = head_k - i < step ? head_k : i + step;
+		for (int v = 0; v < nv; v++)
+			if (type == KERN_KV_Q8_0)
+				d[v] = load_kv(scales, i / G * B + p + 8 * (size_t)v, KERN_KV_F16);
+		for (size_t e = i; e < end; e++) {
+			AVX2_UNROLL
+			for (int v = 0; v < nv; v++) {
+				x[v] = load_kv(k, e * B + p + 8 * (size_t)v, type);
+				if (type == KERN_KV_Q8_0)
+					x[v] = _mm256_mul_ps(x[v], d[v]); /* exact */
+			}
+			AVX2_UNROLL
+			for (int h = 0; h < nh; h++) {
+				__m256 y = _mm256_set1_ps(q[(size_t)h * head_k + e]);
+				AVX2_UNROLL
+				for (int v = 0; v < nv; v++)
+					s[h][v] = _mm256_fmadd_ps(y, x[v], s[h][v]);
+			}
 		}
 	}
-	for (int h = 0; h < nh; h++) {
-		_mm256_storeu_ps(out + h * B + p, s[h][0]);
-		_mm256_storeu_ps(out + h * B + p + 8, s[h][1]);
-	}
+	for (int h = 0; h < nh; h++)
+		for (int v = 0; v < nv; v++)
+			_mm256_storeu_ps(out + h * B + p + 8 * (size_t)v, s[h][v]);
 }
 
 AVX2_INLINE float hmax(__m256 v)
@@ -62,13 +153,20 @@ AVX2_INLINE float hmax(__m256 v)
 	return _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)));
 }
 
-/* Scores of one head become weights; returns the factor for what was summed before. */
-AVX2_INLINE float soften(float *s, size_t lo, size_t hi, float *top, float *sum)
+/* Eight bits, from bit i on, to eight lanes: all ones where the bit is. */
+AVX2_INLINE __m256 lanes_of(uint32_t bits, int i)
+{
+	__m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+	__m256i v = _mm256_and_si256(_mm256_set1_epi32((int)(bits >> i)), bit);
+	return _mm256_castsi256_ps(_mm256_cmpeq_epi32(v, bit));
+}
+
+/* Scores of one head become weights, and 0 where cells has no bit; returns the factor for what was summed before. */
+AVX2_INLINE float soften(float *s, uint32_t cells, float *top, float *sum)
 {
 	__m256 v[4], in[4], m = _mm256_set1_ps(*top), lane = _mm256_setzero_ps();
 	for (int i = 0; i < 4; i++) {
-		in[i] = _mm256_castsi256_ps(
-				_mm256_andnot_si256(avx2_mask((long)lo - 8 * i), avx2_mask((long)hi - 8 * i)));
+		in[i] = lanes_of(cells, 8 * i);
 		v[i] = _mm256_loadu_ps(s + 8 * i);
 		m = _mm256_max_ps(_mm256_blendv_ps(m, v[i], in[i]), m); /* a > b ? a : b: NaN is passed over */
 	}
@@ -84,26 +182,35 @@ AVX2_INLINE float soften(float *s, size_t lo, size_t hi, float *top, float *sum)
 	return c;
 }
 
-/* acc += p V for nh heads and 8 nd dimensions from d, positions in order. */
-AVX2_INLINE void mix(float *acc, size_t ld, const float *p, const float *c, const void *v, size_t d, size_t lo,
-		size_t hi, const int nh, const int nd, const enum kern_kv type)
+/* acc += p V for nh heads and 8 nd dimensions from d, positions in order. A run of cells at a time: without gaps there
+ * is one. scales [B]: of the group that d lies in, Q8_0 only. */
+AVX2_INLINE void mix(float *acc, size_t ld, const float *p, const float *c, const void *v, const float *scales,
+		size_t d, uint32_t cells, const int nh, const int nd, const enum kern_kv type)
 {
-	__m256 o[4][2];
+	__m256 o[4][4], x[4];
 	for (int h = 0; h < nh; h++)
 		for (int e = 0; e < nd; e++)
 			o[h][e] = _mm256_mul_ps(_mm256_loadu_ps(acc + (size_t)h * ld + d + 8 * (size_t)e),
 					_mm256_set1_ps(c[h]));
-	for (size_t j = lo; j < hi; j++) {
-		__m256 x[2];
-		AVX2_UNROLL
-		for (int e = 0; e < nd; e++)
-			x[e] = load_kv(v, j * ld + d + 8 * (size_t)e, type);
-		AVX2_UNROLL
-		for (int h = 0; h < nh; h++) {
-			__m256 w = _mm256_set1_ps(p[h * B + (int)j]);
+	while (cells) {
+		/* Adding the lowest bit carries to the end of its run, and out of the word when that is 32. */
+		uint32_t carry = cells + (cells & -cells);
+		size_t j = (size_t)__builtin_ctz(cells), end = carry ? (size_t)__builtin_ctz(carry) : B;
+		cells &= carry;
+		for (; j < end; j++) {
 			AVX2_UNROLL
-			for (int e = 0; e < nd; e++)
-				o[h][e] = _mm256_fmadd_ps(w, x[e], o[h][e]);
+			for (int e = 0; e < nd; e++) {
+				x[e] = load_kv(v, j * ld + d + 8 * (size_t)e, type);
+				if (type == KERN_KV_Q8_0)
+					x[e] = _mm256_mul_ps(x[e], _mm256_set1_ps(scales[j])); /* exact */
+			}
+			AVX2_UNROLL
+			for (int h = 0; h < nh; h++) {
+				__m256 w = _mm256_set1_ps(p[h * B + (int)j]);
+				AVX2_UNROLL
+				for (int e = 0; e < nd; e++)
+					o[h][e] = _mm256_fmadd_ps(w, x[e], o[h][e]);
+			}
 		}
 	}
 	for (int h = 0; h < nh; h++)
@@ -111,12 +218,24 @@ AVX2_INLINE void mix(float *acc, size_t ld, const float *p, const float *c, cons
 			_mm256_storeu_ps(acc + (size_t)h * ld + d + 8 * (size_t)e, o[h][e]);
 }
 
+/* The scales of group g for every position, side by side. Places nobody wrote give any number, which nobody uses. */
+AVX2_INLINE void v_scales(const void *v, size_t head_v, size_t g, float out[B])
+{
+	const uint16_t *d = (const void *)((const uint8_t *)v + kern_pad8(head_v) * B); /* [B, groups] */
+	uint16_t h[B];
+	for (size_t j = 0; j < B; j++)
+		h[j] = d[j * kern_kv_groups(head_v) + g];
+	for (size_t j = 0; j < B; j += 8)
+		_mm256_storeu_ps(out + j, load_kv(h, j, KERN_KV_F16));
+}
+
 AVX2_INLINE void heads(const struct kern_attn *a, size_t h0, const int nh, const enum kern_kv type)
 {
+	const int nv = tile_width(nh);
 	const size_t ld = kern_pad8(a->head_v);
 	const float *q = a->q + h0 * a->head_k;
 	float *s = a->scratch, *acc = s + nh * B; /* [nh, B], [nh, ld] */
-	float top[4], sum[4], c[4];
+	float top[4], sum[4], c[4], scales[B];
 
 	memset(acc, 0, (size_t)nh * ld * sizeof *acc);
 	for (int h = 0; h < nh; h++) {
@@ -124,24 +243,31 @@ AVX2_INLINE void heads(const struct kern_attn *a, size_t h0, const int nh, const
 		sum[h] = 0.0f;
 	}
 	for (size_t b = a->pos0 / B; b * B < a->pos1; b++) {
+		uint32_t cells = kern_attn_cells(a, b);
+		if (!cells)
+			continue;
 		const uint8_t *block = a->kv + (size_t)a->table[b] * a->block_bytes;
 		const void *k = block + a->k_offset, *v = block + a->v_offset;
-		size_t first = b * B, lo = a->pos0 > first ? a->pos0 - first : 0;
-		size_t hi = a->pos1 - first < B ? a->pos1 - first : B;
 
-		scores(q, a->head_k, k, 0, nh, type, s);
-		if (hi > 16)
-			scores(q, a->head_k, k, 16, nh, type, s);
-		else
-			for (int h = 0; h < nh; h++) /* masked below, but must not be left unset */
-				memset(s + h * B + 16, 0, 16 * sizeof *s);
+		for (size_t p = 0; p < B; p += 8 * (size_t)nv)
+			if (cells >> p & UINT32_MAX >> (B - 8 * nv))
+				scores(q, a->head_k, k, p, nh, nv, type, s);
+			else
+				for (int h = 0; h < nh; h++) /* masked below, but must not be left unset */
+					memset(s + h * B + p, 0, 8 * (size_t)nv * sizeof *s);
 		for (int h = 0; h < nh; h++)
-			c[h] = soften(s + h * B, lo, hi, &top[h], &sum[h]);
-		size_t d = 0;
-		for (; d + 16 <= ld; d += 16)
-			mix(acc, ld, s, c, v, d, lo, hi, nh, 2, type);
-		if (d < ld)
-			mix(acc, ld, s, c, v, d, lo, hi, nh, 1, type);
+			c[h] = soften(s + h * B, cells, &top[h], &sum[h]);
+		for (size_t d = 0, n; d < ld; d += n) {
+			if (type == KERN_KV_Q8_0 && d % G == 0)
+				v_scales(v, a->head_v, d / G, scales);
+			n = ld - d >= 8 * (size_t)nv ? 8 * (size_t)nv : ld - d >= 16 ? 16 : 8;
+			if (n == 8)
+				mix(acc, ld, s, c, v, scales, d, cells, nh, 1, type);
+			else if (n == 16)
+				mix(acc, ld, s, c, v, scales, d, cells, nh, 2, type);
+			else
+				mix(acc, ld, s, c, v, scales, d, cells, nh, nv, type);
+		}
 	}
 	for (int h = 0; h < nh; h++) {
 		float inv = 1.0f / sum[h];
@@ -173,9 +299,20 @@ AVX2 static void attn_f32(const struct kern_attn *a)
 	attn(a, KERN_KV_F32);
 }
 
+AVX2 static void attn_q8_0(const struct kern_attn *a)
+{
+	attn(a, KERN_KV_Q8_0);
+}
+
+/* The rest moves single numbers that lie apart, or is memcpy already: the reference's will do. */
 void kern_avx2_init_attn(struct kern *k)
 {
-	k->kv_put[KERN_KV_F16] = kv_put_f16;
+	k->put_k[KERN_KV_F16] = put_k_f16;
+	k->put_v[KERN_KV_F16] = put_v_f16;
+	k->get_k[KERN_KV_F16] = get_k_f16;
+	k->put_k[KERN_KV_Q8_0] = put_k_q8_0;
+	k->put_v[KERN_KV_Q8_0] = put_v_q8_0;
 	k->attn[KERN_KV_F16] = attn_f16;
 	k->attn[KERN_KV_F32] = attn_f32;
+	k->attn[KERN_KV_Q8_0] = attn_q8_0;
 }

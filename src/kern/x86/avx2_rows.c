@@ -1,20 +1,6 @@
 /* AVX2: row operations and the rounding of activations. Same operations as kern_ref.c, eight lanes at a time. */
 #include "kern/x86/avx2.h"
 
-/* Largest magnitude as bits: NaN > Inf > finite, whatever the order. */
-AVX2_INLINE uint32_t hmax_bits(__m256i v)
-{
-	__m128i a = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-	a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0x4e));
-	a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0xb1));
-	return (uint32_t)_mm_cvtsi128_si32(a);
-}
-
-AVX2_INLINE __m256i abs_bits(const float *x)
-{
-	return _mm256_and_si256(_mm256_loadu_si256((const void *)x), _mm256_set1_epi32(0x7fffffff));
-}
-
 AVX2_INLINE int32_t hsum_epi32(__m256i v)
 {
 	__m128i a = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -23,15 +9,10 @@ AVX2_INLINE int32_t hsum_epi32(__m256i v)
 	return _mm_cvtsi128_si32(a);
 }
 
-/* 32 floats to 32 bytes; returns the bytes. inv == 0 selects zeros. */
+/* 32 floats to 32 bytes; returns the bytes. |x * inv| is at most 127. */
 AVX2_INLINE __m256i round_32(const float *x, float inv, int8_t *qs)
 {
-	__m256 f = _mm256_set1_ps(inv);
-	__m256i keep = _mm256_set1_epi32(inv == 0.0f ? 0 : -1), q[4];
-	for (int i = 0; i < 4; i++)
-		q[i] = _mm256_and_si256(keep, _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), f)));
-	__m256i v = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
-	v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+	__m256i v = avx2_round_32(x, inv);
 	_mm256_storeu_si256((void *)qs, v);
 	return v;
 }
@@ -40,9 +21,7 @@ AVX2 static void act_q8_32(const float *x, size_t k, void *out)
 {
 	struct kern_act_q8_32 *o = out;
 	for (size_t b = 0; b < k / 32; b++, x += 32) {
-		__m256i m = _mm256_max_epi32(_mm256_max_epi32(abs_bits(x), abs_bits(x + 8)),
-				_mm256_max_epi32(abs_bits(x + 16), abs_bits(x + 24)));
-		struct kern_act_scale s = kern_act_scale(hmax_bits(m));
+		struct kern_act_scale s = kern_act_scale(avx2_hmax_bits(avx2_abs_bits_32(x)));
 		__m256i q = round_32(x, s.inv, o[b].qs);
 		__m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
 		int32_t sum = hsum_epi32(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -56,10 +35,10 @@ AVX2 static void act_q8_256(const float *x, size_t k, void *out)
 {
 	struct kern_act_q8_256 *o = out;
 	for (size_t b = 0; b < k / 256; b++, x += 256) {
-		__m256i m = abs_bits(x);
-		for (int i = 1; i < 32; i++)
-			m = _mm256_max_epi32(m, abs_bits(x + 8 * i));
-		struct kern_act_scale s = kern_act_scale(hmax_bits(m));
+		__m256i m = avx2_abs_bits_32(x);
+		for (int i = 1; i < 8; i++)
+			m = _mm256_max_epi32(m, avx2_abs_bits_32(x + 32 * i));
+		struct kern_act_scale s = kern_act_scale(avx2_hmax_bits(m));
 		o[b].d = s.d;
 		for (int i = 0; i < 8; i++) {
 			__m256i q = round_32(x + 32 * i, s.inv, o[b].qs + 32 * i);

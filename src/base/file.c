@@ -1,0 +1,297 @@
+/* Whole files, read and written through plain system calls.
+ *
+ * Invariants
+ *  1. `path` names either what it named before or the whole new file: its data is on the disk before the rename.
+ *  2. The temporary file is in the same directory, so that the rename stays within one file system, and is made by this
+ *     call alone (O_EXCL). It is gone when the call fails.
+ *  3. A call that a signal interrupted is made again; a short read or write goes on where it ended.
+ *  4. Every system call goes through a function that asks the failure hook first; the hook is off unless a test turns
+ *     it on. */
+#include "base/file.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SUFFIX_BYTES 64 /* ".", three numbers, ".tmp" and the NUL */
+#define NAMES_MAX 100   /* names tried; a clash takes the same process, count and nanosecond */
+
+static _Atomic int64_t fail_after = -1;
+static _Atomic int fail_error;
+
+void file_fail_after(int64_t n, int error)
+{
+	atomic_store(&fail_error, error);
+	atomic_store(&fail_after, n);
+}
+
+/* Whether this call is the one a test chose. */
+static bool chosen(void)
+{
+	if (atomic_load_explicit(&fail_after, memory_order_relaxed) < 0)
+		return false;
+	return atomic_fetch_sub(&fail_after, 1) == 0;
+}
+
+/* Whether this call is to fail; errno is set then. */
+static bool refused(void)
+{
+	const int error = chosen() ? atomic_load(&fail_error) : 0;
+	if (error)
+		errno = error;
+	return error != 0;
+}
+
+/* ---- System calls ---- */
+
+static int os_open(const char *path, int flags)
+{
+	int fd;
+	do
+		fd = refused() ? -1 : open(path, flags | O_CLOEXEC, 0666);
+	while (fd < 0 && errno == EINTR);
+	return fd;
+}
+
+/* Of n bytes, how many the hook lets pass in one call; 0 with errno set: the call fails. */
+static size_t allowed(size_t n)
+{
+	if (!chosen())
+		return n;
+	errno = atomic_load(&fail_error);
+	return errno == 0;
+}
+
+static ssize_t os_read(int fd, void *p, size_t n)
+{
+	ssize_t got;
+	do {
+		const size_t n_now = allowed(n);
+		got = n_now ? read(fd, p, n_now) : -1;
+	} while (got < 0 && errno == EINTR);
+	return got;
+}
+
+static ssize_t os_write(int fd, const void *p, size_t n)
+{
+	ssize_t put;
+	do {
+		const size_t n_now = allowed(n);
+		put = n_now ? write(fd, p, n_now) : -1;
+	} while (put < 0 && errno == EINTR);
+	return put;
+}
+
+static bool os_sync(int fd)
+{
+	int r;
+	do
+		r = refused() ? -1 : fsync(fd);
+	while (r < 0 && errno == EINTR);
+	return r == 0;
+}
+
+/* The descriptor is gone whatever close says, so it is never called twice; an interrupted one has not failed. */
+static bool os_close(int fd)
+{
+	const bool bad = refused();
+	const int e = errno;
+	const int r = close(fd);
+	if (bad)
+		errno = e;
+	return (!bad && r == 0) || errno == EINTR;
+}
+
+/* ---- Writing ---- */
+
+static enum cohort_status refuse(struct cohort_err *err, const char *path, const char *what, int error)
+{
+	err_set(err, COHORT_E_IO, "%s%s", what, strerror(error));
+	err_prefix(err, "%s", path);
+	return COHORT_E_IO;
+}
+
+static enum cohort_status no_memory(struct cohort_err *err, const char *path)
+{
+	err_set(err, COHORT_E_MEMORY, "out of memory");
+	err_prefix(err, "%s", path);
+	return COHORT_E_MEMORY;
+}
+
+/* A new, empty file beside `path`. tmp: room for the path and SUFFIX_BYTES more. */
+static int temp_open(const char *path, char *tmp)
+{
+	static _Atomic unsigned count;
+	const size_t n = strlen(path);
+	int fd = -1;
+
+	memcpy(tmp, path, n);
+	for (int i = 0; i < NAMES_MAX && fd < 0; i++) {
+		struct timespec now = {0};
+		clock_gettime(CLOCK_REALTIME, &now);
+		snprintf(tmp + n, SUFFIX_BYTES, ".%lx-%x-%lx.tmp", (unsigned long)getpid(),
+				atomic_fetch_add(&count, 1), (unsigned long)now.tv_nsec);
+		fd = os_open(tmp, O_WRONLY | O_CREAT | O_EXCL);
+		if (fd < 0 && errno != EEXIST)
+			break;
+	}
+	return fd;
+}
+
+static bool write_all(int fd, const uint8_t *p, size_t n)
+{
+	while (n > 0) {
+		const ssize_t put = os_write(fd, p, n);
+		if (put == 0)
+			errno = EIO; /* a file that takes nothing and says nothing */
+		if (put <= 0)
+			return false;
+		p += put;
+		n -= (size_t)put;
+	}
+	return true;
+}
+
+/* Fills and closes the temporary file. */
+static enum cohort_status fill(int fd, const char *path, const void *bytes, size_t n, struct cohort_err *err)
+{
+	const bool done = write_all(fd, bytes, n) && os_sync(fd);
+	const int e = errno;
+
+	if (!done) {
+		close(fd);
+		return refuse(err, path, "cannot write: ", e);
+	}
+	if (!os_close(fd))
+		return refuse(err, path, "cannot write: ", errno);
+	return COHORT_OK;
+}
+
+/* Opens the directory that holds `path`; dir: room for the path and two bytes more. */
+static int dir_open(const char *path, char *dir)
+{
+	const char *slash = strrchr(path, '/');
+	size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+
+	memcpy(dir, path, n);
+	if (n == 0)
+		dir[n++] = '.';
+	dir[n] = '\0';
+	return os_open(dir, O_RDONLY | O_DIRECTORY);
+}
+
+/* Puts the temporary file in place. The directory is opened before the rename, while failing is still free; where
+ * directories cannot be synced (EINVAL), the rename is as durable as the file system makes it. */
+static enum cohort_status put_in_place(const char *tmp, const char *path, char *dir, struct cohort_err *err)
+{
+	const int fd = dir_open(path, dir);
+
+	if (fd < 0) {
+		refuse(err, path, "cannot open its directory: ", errno);
+		goto gone;
+	}
+	if (refused() || rename(tmp, path) != 0) {
+		refuse(err, path, "cannot replace: ", errno);
+		close(fd);
+		goto gone;
+	}
+	const bool synced = os_sync(fd) || errno == EINVAL;
+	const int e = errno;
+	close(fd);
+	return synced ? COHORT_OK : refuse(err, path, "written, but its directory may not be on the disk: ", e);
+gone:
+	unlink(tmp);
+	return COHORT_E_IO;
+}
+
+enum cohort_status file_write_atomic(const char *path, const void *bytes, size_t n_bytes, struct cohort_err *err)
+{
+	size_t room;
+	char *tmp = size_add(strlen(path), SUFFIX_BYTES, &room) ? mem_alloc(2, room) : NULL;
+	enum cohort_status st;
+
+	if (!tmp)
+		return no_memory(err, path);
+	const int fd = temp_open(path, tmp);
+	if (fd < 0) {
+		st = refuse(err, path, "cannot make a temporary file beside it: ", errno);
+		goto out;
+	}
+	st = fill(fd, path, bytes, n_bytes, err);
+	if (st)
+		unlink(tmp);
+	else
+		st = put_in_place(tmp, path, tmp + room, err);
+out:
+	mem_free(tmp);
+	return st;
+}
+
+/* ---- Reading ---- */
+
+/* What there is to read of an open file; false with errno set. A directory or device is refused by *what. */
+static bool measure(int fd, size_t n_max, size_t *n, const char **what)
+{
+	struct stat st;
+
+	if (refused() || fstat(fd, &st) != 0)
+		return false;
+	if (!S_ISREG(st.st_mode))
+		*what = S_ISDIR(st.st_mode) ? "is a directory" : "not a regular file";
+	*n = (uintmax_t)st.st_size < n_max ? (size_t)st.st_size : n_max;
+	return true;
+}
+
+/* Up to n bytes, fewer when the file became shorter meanwhile. */
+static bool read_all(int fd, uint8_t *p, size_t n, size_t *n_got)
+{
+	size_t at = 0;
+
+	while (at < n) {
+		const ssize_t got = os_read(fd, p + at, n - at);
+		if (got < 0)
+			return false;
+		if (got == 0)
+			break;
+		at += (size_t)got;
+	}
+	*n_got = at;
+	return true;
+}
+
+enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size_t *n_bytes, struct cohort_err *err)
+{
+	const int fd = os_open(path, O_RDONLY | O_NONBLOCK); /* a FIFO is refused, not waited for */
+	const char *what = NULL;
+	uint8_t *buf = NULL;
+	enum cohort_status st = COHORT_OK;
+	size_t n = 0;
+
+	if (fd < 0)
+		return refuse(err, path, "", errno);
+	if (!measure(fd, n_max, &n, &what)) {
+		st = refuse(err, path, "", errno);
+	} else if (what) {
+		st = err_set(err, COHORT_E_IO, "%s", what);
+		err_prefix(err, "%s", path);
+	} else {
+		buf = mem_alloc(n, 1);
+		if (!buf)
+			st = no_memory(err, path);
+		else if (!read_all(fd, buf, n, n_bytes))
+			st = refuse(err, path, "cannot read: ", errno);
+	}
+	close(fd);
+	if (st)
+		mem_free(buf);
+	else
+		*out = buf;
+	return st;
+}

@@ -1,0 +1,413 @@
+/* The decode grid: one, many, each, scatter. They make batches in a scratch and decode them; what exceeds n_batch goes
+ * chunk by chunk within one transaction.
+ *
+ * Invariants
+ *  1. All or nothing over all chunks: the memory's transaction spans them. Before the first of several chunks is
+ *     computed, all of them are checked and reserved once and rolled back, so a refusal costs no arithmetic.
+ *  2. Indexes, of outputs and in errors, count the tokens of the call in the order they were given, whatever chunk they
+ *     went with. */
+#include "context/impl.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+
+#include <limits.h>
+#include <string.h>
+
+void cohort_scratch_init(struct cohort_scratch *s)
+{
+	*s = (struct cohort_scratch){0};
+	cohort_packing_init(&s->packing);
+}
+
+void cohort_scratch_release(struct cohort_scratch *s)
+{
+	if (s) {
+		cohort_packing_release(&s->packing);
+		mem_free(s->lengths);
+		mem_free(s->ranks);
+		mem_free(s->tokens);
+		mem_free(s->pos);
+		mem_free(s->seq);
+		mem_free(s->output);
+		cohort_scratch_init(s);
+	}
+}
+
+static enum cohort_status make_rows(struct cohort_scratch *s, size_t n, struct cohort_err *err)
+{
+	if (mem_grow((void **)&s->tokens, &s->tokens_max, n, sizeof *s->tokens) &&
+			mem_grow((void **)&s->pos, &s->pos_max, n, sizeof *s->pos) &&
+			mem_grow((void **)&s->seq, &s->seq_max, n, sizeof *s->seq) &&
+			mem_grow((void **)&s->output, &s->output_max, n, sizeof *s->output))
+		return COHORT_OK;
+	return err_set(err, COHORT_E_MEMORY, "out of memory for a batch of %zu rows", n);
+}
+
+static enum cohort_status make_items(struct cohort_scratch *s, size_t n, struct cohort_err *err)
+{
+	if (mem_grow((void **)&s->lengths, &s->lengths_max, n, sizeof *s->lengths) &&
+			mem_grow((void **)&s->ranks, &s->ranks_max, n, sizeof *s->ranks))
+		return COHORT_OK;
+	return err_set(err, COHORT_E_MEMORY, "out of memory for %zu items", n);
+}
+
+/* The first n rows of the scratch, or of other tokens, as a batch. */
+static struct cohort_batch as_batch(struct cohort_scratch *s, const cohort_token *tokens, size_t n)
+{
+	struct cohort_batch b;
+	/* Cannot fail: there are rows, and all arrays are there. */
+	(void)cohort_batch_view_raw(&b,
+			&(struct cohort_batch_raw){.n_tokens = (int32_t)n, .n_seq_row_max = 1, .n_pos_row = 1,
+				.tokens = (cohort_token *)tokens, .pos = s->pos, .seq = s->seq, .output = s->output},
+			NULL);
+	return b;
+}
+
+static void put_row(struct cohort_scratch *s, size_t at, cohort_pos pos, cohort_seq seq, bool output)
+{
+	s->pos[at] = pos;
+	s->seq[at] = seq;
+	s->output[at] = output;
+}
+
+/* A sequence id in range that this call has not named before. */
+static enum cohort_status name_seq(struct cohort_context *c, int32_t item, cohort_seq seq, struct cohort_err *err)
+{
+	if (seq < 0 || seq >= c->p.n_seq_max)
+		return err_rule(err, COHORT_E_BATCH, "seq-id", item, seq, c->p.n_seq_max, seq,
+				"item %d names sequence %d; ids are 0 to %d", item, seq, c->p.n_seq_max - 1);
+	if (c->named[seq] == c->call)
+		return err_rule(err, COHORT_E_BATCH, "seq-duplicate", item, seq, 1, 2,
+				"item %d names sequence %d, which an earlier item named", item, seq);
+	c->named[seq] = c->call;
+	return COHORT_OK;
+}
+
+/* ---- Several chunks ---- */
+
+/* Where a call's chunks come from. */
+struct feed {
+	struct cohort_context *c;
+	struct cohort_scratch *s;
+	/* The next chunk into *b, with rank_of for its outputs; false at the end. */
+	bool (*next)(struct feed *f, struct cohort_batch *b);
+	/* Index in the call of a row of the chunk. */
+	int64_t (*index)(const struct feed *f, int64_t row);
+	size_t n_done;      /* rows of the chunks before */
+	size_t n_chunk;     /* rows of this one */
+	/* many */
+	const cohort_token *tokens;
+	size_t n_tokens;
+	cohort_pos pos;
+	cohort_seq seq;
+	/* scatter */
+	const struct cohort_scatter_item *items;
+	int32_t chunk;      /* of the packing */
+	int32_t piece;      /* tokens of an oversized item that earlier chunks had */
+};
+
+/* Errors of a chunk in the numbers of the call. */
+static enum cohort_status explain(const struct feed *f, const struct cohort_err *e, struct cohort_err *err)
+{
+	const int64_t row = e->row < 0 ? -1 : f->index(f, e->row);
+
+	if (e->status == COHORT_NO_ROOM)
+		return err_rule(err, e->status, e->rule, row, e->seq, (int64_t)f->n_done + e->expected, e->got,
+				"no room in the cache for row %lld (sequence %lld); %lld rows would fit",
+				(long long)row, (long long)e->seq, (long long)((int64_t)f->n_done + e->expected));
+	if (err) {
+		*err = *e;
+		err->row = row;
+		if (row >= 0)
+			err_prefix(err, "row %lld of the call", (long long)row);
+	}
+	return e->status;
+}
+
+static enum cohort_status pass(struct feed *f, bool dry, struct cohort_err *err)
+{
+	struct cohort_batch b;
+
+	f->n_done = f->n_chunk = 0;
+	f->chunk = f->piece = 0;
+	while (f->next(f, &b)) {
+		struct memory_plan plan;
+		struct cohort_err e;
+		enum cohort_status st = context_check(f->c, &b, true, &e);
+		if (!st)
+			st = context_reserve(f->c, &plan, &e);
+		if (!st && !dry)
+			st = context_run(f->c, &plan, &e);
+		if (st)
+			return explain(f, &e, err);
+		f->n_done += f->n_chunk;
+	}
+	return COHORT_OK;
+}
+
+/* n_outputs entries of c->outputs have their rows already. */
+static enum cohort_status run_feed(struct feed *f, size_t n_outputs, struct cohort_err *err)
+{
+	struct cohort_context *c = f->c;
+	const double start = clock_now();
+
+	memory_begin(&c->memory);
+	enum cohort_status st = pass(f, true, err);
+	memory_rollback(&c->memory);
+	if (st)
+		return st;
+	memory_begin(&c->memory);
+	st = pass(f, false, err);
+	if (st) {
+		memory_rollback(&c->memory);
+		return st;
+	}
+	memory_commit(&c->memory);
+	c->n_rows = f->n_done;
+	c->n_outputs = n_outputs;
+	context_count(c, clock_now() - start, 0, f->n_done);
+	return COHORT_OK;
+}
+
+/* More than one chunk cannot keep every row's output. */
+static enum cohort_status check_output_all(const struct cohort_context *c, int64_t n_rows, struct cohort_err *err)
+{
+	if (!context_output_all(c))
+		return COHORT_OK;
+	return err_rule(err, COHORT_E_LIMIT, "n-batch", -1, -1, c->p.n_batch, n_rows,
+			"%lld rows; with output_all or pooling at most %d (n_batch)", (long long)n_rows, c->p.n_batch);
+}
+
+/* ---- One sequence ---- */
+
+enum cohort_status cohort_decode_one(struct cohort_context *c, cohort_token token, cohort_pos pos, cohort_seq seq,
+		bool want, struct cohort_err *err)
+{
+	if (!c)
+		return err_set(err, COHORT_E_ARG, "context is NULL");
+	context_forget(c);
+	put_row(&c->scratch, 0, pos, seq, want);
+	const struct cohort_batch b = as_batch(&c->scratch, &token, 1);
+	return context_decode(c, &b, err);
+}
+
+static void many_rows(struct feed *f, size_t from, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		put_row(f->s, i, f->pos + (cohort_pos)(from + i), f->seq, from + i + 1 == f->n_tokens);
+}
+
+static bool many_next(struct feed *f, struct cohort_batch *b)
+{
+	const size_t left = f->n_tokens - f->n_done, most = (size_t)f->c->p.n_batch;
+
+	f->n_chunk = left < most ? left : most;
+	if (f->n_chunk == 0)
+		return false;
+	many_rows(f, f->n_done, f->n_chunk);
+	f->c->rank_of[f->n_chunk - 1] = 0;
+	*b = as_batch(f->s, f->tokens + f->n_done, f->n_chunk);
+	return true;
+}
+
+static int64_t many_index(const struct feed *f, int64_t row)
+{
+	return (int64_t)f->n_done + row;
+}
+
+enum cohort_status cohort_decode_many(struct cohort_context *c, const cohort_token *tokens, int32_t n_tokens,
+		cohort_pos n_past, cohort_seq seq, struct cohort_err *err)
+{
+	if (!c || (n_tokens > 0 && !tokens))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", c ? "tokens" : "context");
+	if (n_tokens < 0 || n_past < 0)
+		return err_set(err, COHORT_E_ARG, "%s is %d", n_tokens < 0 ? "n_tokens" : "n_past",
+				n_tokens < 0 ? n_tokens : n_past);
+	if (n_tokens == 0)
+		return COHORT_OK;
+	context_forget(c);
+	if (n_tokens > context_pos_limit(c->model) - n_past)
+		return err_rule(err, COHORT_E_BATCH, "pos-limit", -1, seq, context_pos_limit(c->model),
+				(int64_t)n_past + n_tokens - 1,
+				"%d tokens from position %d on; a sequence ends before %d", n_tokens, n_past,
+				context_pos_limit(c->model));
+	struct feed f = {.c = c, .s = &c->scratch, .next = many_next, .index = many_index, .tokens = tokens,
+			.n_tokens = (size_t)n_tokens, .pos = n_past, .seq = seq};
+	if (n_tokens <= c->p.n_batch) {
+		many_rows(&f, 0, f.n_tokens);
+		const struct cohort_batch b = as_batch(f.s, tokens, f.n_tokens);
+		return context_decode(c, &b, err);
+	}
+	enum cohort_status st = check_output_all(c, n_tokens, err);
+	if (st)
+		return st;
+	c->outputs[0].row = n_tokens - 1;
+	return run_feed(&f, 1, err);
+}
+
+/* ---- Many sequences ---- */
+
+enum cohort_status cohort_decode_each(struct cohort_context *c, const struct cohort_each_item *items, int32_t n_items,
+		struct cohort_scratch *scratch, struct cohort_err *err)
+{
+	if (!c || (n_items > 0 && !items))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", c ? "items" : "context");
+	if (n_items < 0)
+		return err_set(err, COHORT_E_ARG, "n_items is %d", n_items);
+	if (n_items == 0)
+		return COHORT_OK;
+	context_forget(c);
+	if (n_items > c->p.n_batch)
+		return err_rule(err, COHORT_E_LIMIT, "n-batch", -1, -1, c->p.n_batch, n_items,
+				"%d items; the context takes at most %d (n_batch)", n_items, c->p.n_batch);
+	struct cohort_scratch *s = scratch ? scratch : &c->scratch;
+	enum cohort_status st = make_rows(s, (size_t)n_items, err);
+	for (int32_t i = 0; i < n_items && !st; i++) {
+		st = name_seq(c, i, items[i].seq, err);
+		s->tokens[i] = items[i].token;
+		put_row(s, (size_t)i, items[i].pos, items[i].seq, items[i].want);
+	}
+	if (st)
+		return st;
+	const struct cohort_batch b = as_batch(s, s->tokens, (size_t)n_items);
+	return context_decode(c, &b, err);
+}
+
+/* n tokens of an item from its token `from` on, to rows at and on; the last of all may want output. */
+static size_t scatter_rows(struct feed *f, int32_t item, size_t from, size_t n, size_t at)
+{
+	const struct cohort_scatter_item *it = &f->items[item];
+	for (size_t i = 0; i < n; i++) {
+		const bool last = from + i + 1 == (size_t)it->n_tokens;
+		f->s->tokens[at + i] = it->tokens[from + i];
+		put_row(f->s, at + i, it->pos + (cohort_pos)(from + i), it->seq, last && it->want);
+		if (last && it->want)
+			f->c->rank_of[at + i] = f->s->ranks[item];
+	}
+	return at + n;
+}
+
+/* An oversized item comes piece by piece, the items of any other chunk together. */
+static bool scatter_next(struct feed *f, struct cohort_batch *b)
+{
+	const struct cohort_packing *p = &f->s->packing;
+	const int32_t most = f->c->p.n_batch;
+
+	if (f->n_chunk) { /* on from the chunk before */
+		const struct cohort_chunk *k = &p->chunks[f->chunk];
+		f->piece += most;
+		if (!k->oversized || f->piece >= k->n_rows) {
+			f->chunk++;
+			f->piece = 0;
+		}
+	}
+	if (f->chunk == p->n_chunks)
+		return false;
+	const struct cohort_chunk *k = &p->chunks[f->chunk];
+	f->n_chunk = 0;
+	if (k->oversized) {
+		const int32_t left = k->n_rows - f->piece;
+		f->n_chunk = scatter_rows(
+				f, p->order[k->first], (size_t)f->piece, (size_t)(left < most ? left : most), 0);
+	} else {
+		for (int32_t i = 0; i < k->n_items; i++) {
+			const int32_t item = p->order[k->first + i];
+			f->n_chunk = scatter_rows(f, item, 0, (size_t)f->items[item].n_tokens, f->n_chunk);
+		}
+	}
+	*b = as_batch(f->s, f->s->tokens, f->n_chunk);
+	return true;
+}
+
+static int64_t scatter_index(const struct feed *f, int64_t row)
+{
+	const struct cohort_packing *p = &f->s->packing;
+	const struct cohort_chunk *k = &p->chunks[f->chunk];
+	int32_t i = k->first;
+	int64_t at = row + f->piece;
+
+	while (at >= f->items[p->order[i]].n_tokens)
+		at -= f->items[p->order[i++]].n_tokens;
+	for (int32_t j = 0; j < p->order[i]; j++)
+		at += f->items[j].n_tokens;
+	return at;
+}
+
+/* Looks at every item; counts rows and outputs and gives the outputs their indexes. */
+static enum cohort_status look_at_items(struct feed *f, int32_t n_items, int64_t *n_rows, size_t *n_outputs,
+		struct cohort_err *err)
+{
+	struct cohort_context *c = f->c;
+
+	*n_rows = 0;
+	*n_outputs = 0;
+	for (int32_t i = 0; i < n_items; i++) {
+		const struct cohort_scatter_item *it = &f->items[i];
+		if (it->n_tokens < 0 || (it->n_tokens > 0 && !it->tokens))
+			return err_rule(err, COHORT_E_ARG, "item", i, it->seq, 0, it->n_tokens,
+					it->n_tokens < 0 ? "item %d has %d tokens"
+							 : "item %d has no array of its %d tokens",
+					i, it->n_tokens);
+		f->s->lengths[i] = it->n_tokens;
+		if (it->n_tokens == 0)
+			continue;
+		enum cohort_status st = name_seq(c, i, it->seq, err);
+		if (st)
+			return st;
+		if (it->pos < 0 || it->n_tokens > context_pos_limit(c->model) - it->pos)
+			return err_rule(err, COHORT_E_BATCH, it->pos < 0 ? "pos-negative" : "pos-limit", i, it->seq,
+					it->pos < 0 ? 0 : context_pos_limit(c->model), it->pos,
+					"item %d has %d tokens from position %d on; positions are 0 to %d", i,
+					it->n_tokens, it->pos, context_pos_limit(c->model) - 1);
+		*n_rows += it->n_tokens;
+		if (it->want && *n_outputs == (size_t)c->p.n_batch)
+			return err_rule(err, COHORT_E_LIMIT, "n-outputs", i, it->seq, c->p.n_batch, c->p.n_batch + 1,
+					"more than %d items want output (n_batch)", c->p.n_batch);
+		if (*n_rows > INT32_MAX)
+			return err_set(err, COHORT_E_LIMIT, "more than %d tokens", INT32_MAX);
+		if (it->want) {
+			f->s->ranks[i] = (int32_t)*n_outputs;
+			c->outputs[(*n_outputs)++].row = (int32_t)*n_rows - 1;
+		}
+	}
+	return COHORT_OK;
+}
+
+enum cohort_status cohort_decode_scatter(struct cohort_context *c, const struct cohort_scatter_item *items,
+		int32_t n_items, struct cohort_scratch *scratch, struct cohort_err *err)
+{
+	int64_t n_rows;
+	size_t n_outputs;
+	int32_t i;
+
+	if (!c || (n_items > 0 && !items))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", c ? "items" : "context");
+	if (n_items < 0)
+		return err_set(err, COHORT_E_ARG, "n_items is %d", n_items);
+	for (i = 0; i < n_items && items[i].n_tokens == 0;)
+		i++;
+	if (i == n_items) /* nothing but empty spans, or none */
+		return COHORT_OK;
+	context_forget(c);
+	struct feed f = {.c = c, .s = scratch ? scratch : &c->scratch, .next = scatter_next, .index = scatter_index,
+			.items = items};
+	enum cohort_status st = make_items(f.s, (size_t)n_items, err);
+	if (!st)
+		st = look_at_items(&f, n_items, &n_rows, &n_outputs, err);
+	if (!st)
+		st = make_rows(f.s, (size_t)(n_rows < c->p.n_batch ? n_rows : c->p.n_batch), err);
+	if (st)
+		return st;
+	if (n_rows <= c->p.n_batch) {
+		size_t at = 0;
+		for (i = 0; i < n_items; i++)
+			at = scatter_rows(&f, i, 0, (size_t)items[i].n_tokens, at);
+		const struct cohort_batch b = as_batch(f.s, f.s->tokens, at);
+		return context_decode(c, &b, err);
+	}
+	st = check_output_all(c, n_rows, err);
+	if (!st)
+		st = cohort_bin_pack(&f.s->packing, f.s->lengths, n_items, c->p.n_batch, err);
+	return st ? st : run_feed(&f, n_outputs, err);
+}

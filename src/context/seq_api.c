@@ -1,0 +1,68 @@
+/* cohort.h's sequences: the memory's books first, then what they ask of the tensor side, which cannot fail. */
+#include "context/impl.h"
+
+static enum cohort_status no_context(struct cohort_err *err)
+{
+	return err_set(err, COHORT_E_ARG, "context is NULL");
+}
+
+static void move_cells(struct cohort_context *c, const struct kv_moves *moves)
+{
+	for (size_t g = 0; g < c->n_groups; g++)
+		for (size_t i = 0; i < moves[g].n_moves; i++) {
+			const struct kv_move *m = &moves[g].moves[i];
+			be_cpu.kv_move(c->forward.be, g,
+					&(struct be_move){m->from, m->from_slot, m->to, m->to_slot, m->n, m->shift});
+		}
+}
+
+enum cohort_status cohort_seq_rm(
+		struct cohort_context *c, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
+{
+	return c ? memory_seq_rm(&c->memory, seq, p0, p1, err) : no_context(err);
+}
+
+enum cohort_status cohort_seq_cp(struct cohort_context *c, cohort_seq src, cohort_seq dst, cohort_pos p0, cohort_pos p1,
+		struct cohort_err *err)
+{
+	struct kv_moves moves[MEMORY_KV_MAX];
+	if (!c)
+		return no_context(err);
+	enum cohort_status st = memory_seq_cp(&c->memory, src, dst, p0, p1, moves, err);
+	if (!st)
+		move_cells(c, moves);
+	return st;
+}
+
+enum cohort_status cohort_seq_keep(struct cohort_context *c, cohort_seq seq, struct cohort_err *err)
+{
+	return c ? memory_seq_keep(&c->memory, seq, err) : no_context(err);
+}
+
+enum cohort_status cohort_seq_add(struct cohort_context *c, cohort_seq seq, cohort_pos p0, cohort_pos p1,
+		cohort_pos delta, struct cohort_err *err)
+{
+	struct kv_moves moves[MEMORY_KV_MAX];
+	if (!c)
+		return no_context(err);
+	enum cohort_status st = memory_seq_add(&c->memory, seq, p0, p1, delta, moves, err);
+	if (!st)
+		move_cells(c, moves);
+	return st;
+}
+
+cohort_pos cohort_seq_pos_min(const struct cohort_context *c, cohort_seq seq)
+{
+	return c ? memory_pos_min(&c->memory, seq) : -1;
+}
+
+cohort_pos cohort_seq_pos_max(const struct cohort_context *c, cohort_seq seq)
+{
+	return c ? memory_pos_max(&c->memory, seq) : -1;
+}
+
+void cohort_seq_clear(struct cohort_context *c)
+{
+	if (c)
+		memory_clear(&c->memory);
+}

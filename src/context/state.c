@@ -1,0 +1,507 @@
+/* cohort.h's saved state: sequences as bytes, and back.
+ *
+ * Invariants
+ *  1. The size and the bytes come from the same walk (write_state), once without and once with a buffer, so they cannot
+ *     disagree. Sums cannot wrap: all they count lies in memory already.
+ *  2. Only cells that a saved sequence holds are written. What other sequences left in the same block never leaves the
+ *     context.
+ *  3. The same sequences give the same bytes, whatever blocks of the pool they lie in: image blocks are numbered in
+ *     the order of the sequences' ids and positions.
+ *  4. Restoring reads, checks and allocates everything, and asks every part of the memory whether it would take its
+ *     image (kv_import, dry), before the first change. From there on nothing fails: kv_import promises that what a dry
+ *     call granted is granted again, and cells are plain copies.
+ *
+ * It refuses to know how cells are laid out (the backend's cell_read and cell_write do), what makes the books sound
+ * (kv_import does) and what may be wrong with the bytes (state_read.c does). */
+#include "context/state.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+/* ---- Checksum and fingerprint ---- */
+
+static uint64_t load_le(const uint8_t *p, size_t n)
+{
+	uint64_t v = 0;
+	for (size_t i = 0; i < n; i++)
+		v |= (uint64_t)p[i] << 8 * i;
+	return v;
+}
+
+static uint64_t rotl(uint64_t x, int n)
+{
+	return x << n | x >> (64 - n);
+}
+
+/* One to one in the sum as well as in the lane, so that no change within one lane goes unseen. */
+static uint64_t sum_lane(uint64_t h, uint64_t lane)
+{
+	h ^= rotl(lane * 0x9e3779b185ebca87u, 31) * 0xc2b2ae3d27d4eb4fu;
+	return rotl(h, 27) * 0x9e3779b185ebca87u + 0x85ebca77c2b2ae63u;
+}
+
+/* The sum of n bytes, going on from an earlier one. Lanes are little-endian, whatever the machine is. */
+static uint64_t sum_bytes(uint64_t h, const void *bytes, size_t n)
+{
+	const uint8_t *p = bytes;
+	size_t i = 0;
+
+	h = sum_lane(h, n);
+	for (; n - i >= 8; i += 8)
+		h = sum_lane(h, load_u64(p + i));
+	if (i < n)
+		h = sum_lane(h, load_le(p + i, n - i));
+	h = (h ^ h >> 33) * 0xc2b2ae3d27d4eb4fu;
+	h = (h ^ h >> 29) * 0x165667b19e3779f9u;
+	return h ^ h >> 32;
+}
+
+uint64_t state_sum(const void *bytes, size_t n)
+{
+	return sum_bytes(0, bytes, n);
+}
+
+static uint64_t sum_float(uint64_t h, float v)
+{
+	uint32_t bits;
+	memcpy(&bits, &v, sizeof bits);
+	return sum_lane(h, bits);
+}
+
+/* A tensor by its shape and three samples: its beginning, middle and end, which any other training or quantising of the
+ * model changes. Reading all of a large model would take seconds. */
+static uint64_t sum_tensor(uint64_t h, const struct gguf_tensor *t)
+{
+	enum { SAMPLE_BYTES = 4096 };
+	const size_t n = (size_t)t->n_bytes, n_sample = n < SAMPLE_BYTES ? n : SAMPLE_BYTES;
+
+	h = sum_bytes(h, t->name.s, t->name.n);
+	h = sum_lane(h, t->type);
+	h = sum_lane(h, t->n_dims);
+	for (size_t i = 0; i < GGUF_DIMS; i++)
+		h = sum_lane(h, t->ne[i]);
+	h = sum_lane(h, n);
+	if (t->data) {
+		h = sum_bytes(h, t->data, n_sample);
+		h = sum_bytes(h, t->data + (n - n_sample) / 2, n_sample);
+		h = sum_bytes(h, t->data + (n - n_sample), n_sample);
+	}
+	return h;
+}
+
+static uint64_t sum_hparams(uint64_t h, const struct model_hparams *p)
+{
+	const uint32_t numbers[] = {p->n_vocab, p->n_embd, p->n_layer, p->n_head, p->n_head_kv, p->n_ff, p->n_ctx_train,
+			p->head_k, p->head_v, p->n_rot, p->rope_halves};
+	const float floats[] = {p->rope_base, p->rope_scale, p->norm_eps, p->attn_scale};
+
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		h = sum_lane(h, numbers[i]);
+	for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+		h = sum_float(h, floats[i]);
+	return h;
+}
+
+uint64_t state_fingerprint(const struct cohort_model *m)
+{
+	uint64_t h = sum_bytes(0, m->arch, strlen(m->arch));
+
+	h = sum_hparams(h, &m->model.hp);
+	for (size_t i = 0; i < m->model.hp.n_layer; i++)
+		h = sum_lane(h, m->model.layers[i].window);
+	for (size_t i = 0; i < m->model.n_weights; i++)
+		h = sum_tensor(h, m->model.weights[i].tensor);
+	return h;
+}
+
+/* ---- Saving ---- */
+
+enum cohort_status state_no_memory(struct cohort_err *err)
+{
+	return err_set(err, COHORT_E_MEMORY, "out of memory for a saved state");
+}
+
+static enum cohort_status check_context(const struct cohort_context *c, cohort_seq seq, struct cohort_err *err)
+{
+	if (!c)
+		return err_set(err, COHORT_E_ARG, "context is NULL");
+	if (seq != COHORT_SEQ_ALL && (seq < 0 || seq >= c->p.n_seq_max))
+		return err_rule(err, COHORT_E_ARG, "seq-id", -1, seq, c->p.n_seq_max - 1, seq,
+				"sequence %d is not one of 0 to %d, nor COHORT_SEQ_ALL", seq, c->p.n_seq_max - 1);
+	if (c->memory.recur)
+		return err_set(err, COHORT_E_UNSUPPORTED, "recurrent states cannot be saved or restored");
+	return COHORT_OK;
+}
+
+/* The blocks of one group that are to be saved. */
+struct image_part {
+	int32_t *number; /* [blocks of the pool]: of the image block it is, or -1 */
+	int32_t *block;  /* [n_blocks]: the pool's block */
+	uint32_t *held;  /* [n_blocks]: slots that a saved sequence holds */
+	size_t n_blocks;
+};
+
+struct image {
+	bool all;
+	cohort_seq *seqs; /* rising */
+	size_t n_seqs;
+	struct image_part parts[BE_GROUPS_MAX];
+};
+
+static void image_release(struct image *im)
+{
+	for (size_t g = 0; g < BE_GROUPS_MAX; g++) {
+		mem_free(im->parts[g].number);
+		mem_free(im->parts[g].block);
+		mem_free(im->parts[g].held);
+	}
+	mem_free(im->seqs);
+}
+
+/* Adds the blocks of a sequence that are not in the image yet, and its cells to all of them. */
+static void part_add(struct image_part *part, const struct kv *kv, cohort_seq seq)
+{
+	const cohort_pos first = kv_pos_first(kv, seq), max = kv_pos_max(kv, seq);
+	const size_t n = n_entries(first, max), at = n ? (size_t)first / be_kv_block() : 0;
+
+	for (size_t i = at; i < at + n; i++) {
+		const uint32_t held = kv_held(kv, seq)[i];
+		if (!held)
+			continue;
+		const int32_t block = kv_table(kv, seq)[i];
+		if (part->number[block] < 0) {
+			part->number[block] = (int32_t)part->n_blocks;
+			part->block[part->n_blocks] = block;
+			part->held[part->n_blocks++] = 0;
+		}
+		part->held[part->number[block]] |= held;
+	}
+}
+
+static bool part_init(struct image_part *part, const struct kv *kv, const struct image *im)
+{
+	struct kv_usage u;
+
+	kv_usage_get(kv, &u);
+	part->number = mem_alloc(u.n_blocks, sizeof *part->number);
+	part->block = mem_alloc(u.n_blocks, sizeof *part->block);
+	part->held = mem_alloc(u.n_blocks, sizeof *part->held);
+	if (!part->number || !part->block || !part->held)
+		return false;
+	memset(part->number, -1, u.n_blocks * sizeof *part->number);
+	for (size_t i = 0; i < im->n_seqs; i++)
+		part_add(part, kv, im->seqs[i]);
+	return true;
+}
+
+static bool image_init(struct image *im, const struct cohort_context *c, cohort_seq seq)
+{
+	*im = (struct image){.all = seq == COHORT_SEQ_ALL};
+	im->seqs = mem_alloc(im->all ? (size_t)c->p.n_seq_max : 1, sizeof *im->seqs);
+	if (!im->seqs)
+		return false;
+	if (!im->all)
+		im->seqs[im->n_seqs++] = seq;
+	for (cohort_seq s = 0; im->all && s < c->p.n_seq_max; s++)
+		if (memory_pos_max(&c->memory, s) >= 0)
+			im->seqs[im->n_seqs++] = s;
+	for (size_t g = 0; g < c->n_groups; g++)
+		if (!part_init(&im->parts[g], c->memory.kv[g], im))
+			return false;
+	return true;
+}
+
+struct writer {
+	uint8_t *out; /* NULL: bytes are only counted */
+	size_t at;
+};
+
+static void put(struct writer *w, const void *bytes, size_t n)
+{
+	if (w->out)
+		memcpy(w->out + w->at, bytes, n);
+	w->at += n;
+}
+
+static void put_number(struct writer *w, uint64_t v, size_t n)
+{
+	uint8_t bytes[8];
+	for (size_t i = 0; i < 8; i++)
+		bytes[i] = (uint8_t)(v >> 8 * i);
+	put(w, bytes, n);
+}
+
+static void put_u32(struct writer *w, uint32_t v)
+{
+	put_number(w, v, 4);
+}
+
+static void put_u64(struct writer *w, uint64_t v)
+{
+	put_number(w, v, 8);
+}
+
+static void write_head(struct writer *w, const struct cohort_context *c, const struct image *im, uint64_t n_bytes)
+{
+	put(w, STATE_MAGIC, 8);
+	put_u32(w, STATE_VERSION);
+	put_u32(w, im->all ? STATE_ALL : 0);
+	put_u64(w, n_bytes);
+	put_u64(w, w->out ? state_fingerprint(c->model) : 0);
+	put_u32(w, (uint32_t)c->p.kv_type);
+	put_u32(w, (uint32_t)be_kv_block());
+	put_u32(w, (uint32_t)c->n_groups);
+	put_u32(w, (uint32_t)im->n_seqs);
+	for (size_t g = 0; g < c->n_groups; g++) {
+		put_u32(w, (uint32_t)window_of(c, g));
+		put_u32(w, (uint32_t)im->parts[g].n_blocks);
+		put_u64(w, cell_bytes(c, g));
+	}
+	for (size_t i = 0; i < im->n_seqs; i++) {
+		put_u32(w, (uint32_t)im->seqs[i]);
+		put_u32(w, (uint32_t)memory_pos_max(&c->memory, im->seqs[i]));
+		for (size_t g = 0; g < c->n_groups; g++) {
+			put_u32(w, (uint32_t)kv_pos_min(c->memory.kv[g], im->seqs[i]));
+			put_u32(w, (uint32_t)kv_pos_first(c->memory.kv[g], im->seqs[i]));
+		}
+	}
+}
+
+static void write_table(struct writer *w, const struct kv *kv, const struct image_part *part, cohort_seq seq)
+{
+	const cohort_pos first = kv_pos_first(kv, seq), max = kv_pos_max(kv, seq);
+	const size_t n = n_entries(first, max), at = n ? (size_t)first / be_kv_block() : 0;
+
+	for (size_t i = at; i < at + n; i++) {
+		const uint32_t held = kv_held(kv, seq)[i];
+		put_u32(w, held ? (uint32_t)part->number[kv_table(kv, seq)[i]] : UINT32_MAX);
+		put_u32(w, held);
+	}
+}
+
+static void write_cells(struct writer *w, const struct cohort_context *c, size_t group, const struct image_part *part)
+{
+	const size_t n_cell = cell_bytes(c, group);
+
+	for (size_t i = 0; i < part->n_blocks; i++)
+		for (int32_t slot = 0; slot < (int32_t)be_kv_block(); slot++) {
+			if (!(part->held[i] >> slot & 1))
+				continue;
+			if (w->out)
+				c->forward.ops->cell_read(
+						c->forward.be, group, part->block[i], slot, w->out + w->at);
+			w->at += n_cell;
+		}
+}
+
+/* Everything but the checksum. n_bytes is the size of the whole state, once it is known. */
+static void write_state(struct writer *w, const struct cohort_context *c, const struct image *im, uint64_t n_bytes)
+{
+	write_head(w, c, im, n_bytes);
+	for (size_t g = 0; g < c->n_groups; g++) {
+		const struct image_part *part = &im->parts[g];
+		for (size_t i = 0; i < im->n_seqs; i++)
+			write_table(w, c->memory.kv[g], part, im->seqs[i]);
+		for (size_t i = 0; i < part->n_blocks; i++)
+			put_u32(w, part->held[i]);
+		write_cells(w, c, g, part);
+	}
+}
+
+static size_t image_bytes(const struct cohort_context *c, const struct image *im)
+{
+	struct writer w = {0};
+	write_state(&w, c, im, 0);
+	return w.at + SUM_BYTES;
+}
+
+/* out: image_bytes */
+static void image_write(const struct cohort_context *c, const struct image *im, size_t n_bytes, uint8_t *out)
+{
+	struct writer w = {.out = out};
+	write_state(&w, c, im, n_bytes);
+	put_u64(&w, state_sum(out, w.at));
+}
+
+size_t cohort_state_size(struct cohort_context *c, cohort_seq seq)
+{
+	struct image im;
+	size_t n = 0;
+
+	if (check_context(c, seq, NULL))
+		return 0;
+	if (image_init(&im, c, seq))
+		n = image_bytes(c, &im);
+	image_release(&im);
+	return n;
+}
+
+enum cohort_status cohort_state_save(struct cohort_context *c, cohort_seq seq, void *out, size_t n_max, size_t *n_out,
+		struct cohort_err *err)
+{
+	struct image im;
+	enum cohort_status st = check_context(c, seq, err);
+
+	if (st)
+		return st;
+	if (!n_out || (!out && n_max > 0))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", n_out ? "out" : "n_out");
+	if (!image_init(&im, c, seq)) {
+		st = state_no_memory(err);
+		goto out;
+	}
+	*n_out = image_bytes(c, &im);
+	if (*n_out > n_max)
+		st = err_set(err, COHORT_E_LIMIT, "the state takes %zu bytes, and there is room for %zu", *n_out,
+				n_max);
+	else
+		image_write(c, &im, *n_out, out);
+out:
+	image_release(&im);
+	return st;
+}
+
+enum cohort_status cohort_state_save_file(
+		struct cohort_context *c, cohort_seq seq, const char *path, struct cohort_err *err)
+{
+	struct image im;
+	uint8_t *bytes = NULL;
+	enum cohort_status st = check_context(c, seq, err);
+
+	if (st)
+		return st;
+	if (!path)
+		return err_set(err, COHORT_E_ARG, "path is NULL");
+	if (image_init(&im, c, seq)) {
+		const size_t n = image_bytes(c, &im);
+		bytes = mem_alloc(n, 1);
+		if (bytes) {
+			image_write(c, &im, n, bytes);
+			st = file_write_atomic(path, bytes, n, err);
+		}
+	}
+	if (!bytes)
+		st = state_no_memory(err);
+	image_release(&im);
+	mem_free(bytes);
+	return st;
+}
+
+/* ---- Restoring ---- */
+
+static enum cohort_status import_part(
+		struct cohort_context *c, const struct saved *s, size_t group, bool dry, struct cohort_err *err)
+{
+	const struct saved_part *part = &s->parts[group];
+	const struct kv_image image = {
+		.seqs = part->seqs,
+		.n_seqs = s->n_seqs,
+		.n_blocks = part->n_blocks,
+		.all = s->all,
+	};
+	enum cohort_status st = kv_import(c->memory.kv[group], &image, dry, part->ids, err);
+
+	if (st == COHORT_E_FORMAT && err && err->offset < 0) {
+		struct cohort_err why = *err;
+		err_at(err, st, part->at, "group %zu of the state: %s", group, why.text);
+	}
+	return st;
+}
+
+static void write_back(struct cohort_context *c, const struct saved *s, size_t group)
+{
+	const struct saved_part *part = &s->parts[group];
+	const size_t n_cell = cell_bytes(c, group);
+	const uint8_t *cell = part->cells;
+
+	for (size_t i = 0; i < part->n_blocks; i++)
+		for (int32_t slot = 0; slot < (int32_t)be_kv_block(); slot++)
+			if (part->cells_held[i] >> slot & 1) {
+				c->forward.ops->cell_write(c->forward.be, group, part->ids[i], slot, cell);
+				cell += n_cell;
+			}
+}
+
+static enum cohort_status replace(struct cohort_context *c, const struct saved *s, struct cohort_err *err)
+{
+	enum cohort_status st = COHORT_OK;
+
+	for (size_t g = 0; g < c->n_groups && !st; g++)
+		st = import_part(c, s, g, true, err);
+	if (st)
+		return st;
+	for (size_t g = 0; g < c->n_groups && !st; g++)
+		st = import_part(c, s, g, false, err);
+	if (st)
+		return err_set(err, COHORT_E_BUG, "the memory refused what it had granted");
+	for (size_t g = 0; g < c->n_groups; g++)
+		write_back(c, s, g);
+	return COHORT_OK;
+}
+
+static enum cohort_status restore(
+		struct cohort_context *c, cohort_seq seq, const uint8_t *bytes, size_t n_bytes, struct cohort_err *err)
+{
+	struct saved s;
+	enum cohort_status st = state_read(c, seq, bytes, n_bytes, &s, err);
+
+	if (!st)
+		st = replace(c, &s, err);
+	state_saved_release(&s);
+	return st;
+}
+
+enum cohort_status cohort_state_restore(struct cohort_context *c, cohort_seq seq, const void *bytes, size_t n_bytes,
+		struct cohort_err *err)
+{
+	enum cohort_status st = check_context(c, seq, err);
+
+	if (st)
+		return st;
+	if (!bytes)
+		return err_set(err, COHORT_E_ARG, "bytes is NULL");
+	return restore(c, seq, bytes, n_bytes, err);
+}
+
+/* The beginning first, so that a large file that is something else is not read at all, and one byte more than the
+ * beginning announces, so that a file that is too long is noticed. */
+static enum cohort_status load(const char *path, uint8_t **bytes, size_t *n_bytes, struct cohort_err *err)
+{
+	uint8_t *head;
+	enum cohort_status st = file_load(path, HEAD_BYTES + SUM_BYTES, &head, n_bytes, err);
+
+	if (st)
+		return st;
+	st = state_check_start(head, *n_bytes, err);
+	if (st) {
+		err_prefix(err, "%s", path);
+	} else {
+		const uint64_t n = load_u64(head + AT_BYTES);
+		st = file_load(path, n < SIZE_MAX ? (size_t)n + 1 : SIZE_MAX, bytes, n_bytes, err);
+	}
+	mem_free(head);
+	return st;
+}
+
+enum cohort_status cohort_state_restore_file(
+		struct cohort_context *c, cohort_seq seq, const char *path, struct cohort_err *err)
+{
+	uint8_t *bytes = NULL;
+	size_t n_bytes;
+	enum cohort_status st = check_context(c, seq, err);
+
+	if (st)
+		return st;
+	if (!path)
+		return err_set(err, COHORT_E_ARG, "path is NULL");
+	st = load(path, &bytes, &n_bytes, err);
+	if (st)
+		return st;
+	st = restore(c, seq, bytes, n_bytes, err);
+	if (st)
+		err_prefix(err, "%s", path);
+	mem_free(bytes);
+	return st;
+}

@@ -1,0 +1,93 @@
+/* Shared by the files that turn sequences into bytes and back. docs/state-format.md is the format. */
+#ifndef CONTEXT_STATE_H
+#define CONTEXT_STATE_H
+
+#include "context/impl.h"
+
+#define STATE_MAGIC "COHSTATE"
+#define STATE_VERSION 1
+#define STATE_ALL 1u
+
+enum {
+	AT_VERSION = 8,
+	AT_FLAGS = 12,
+	AT_BYTES = 16,
+	AT_MODEL = 24,
+	AT_TYPE = 32,
+	AT_BLOCK = 36,
+	AT_GROUPS = 40,
+	AT_SEQS = 44,
+	HEAD_BYTES = 48,
+	GROUP_BYTES = 16, /* window, blocks, bytes of a cell */
+	SEQ_BYTES = 8,    /* id, last position */
+	BEGIN_BYTES = 8,  /* of a sequence in a group: first position, first one whose cell is there */
+	ENTRY_BYTES = 8,  /* of a table: block number, held slots */
+	HELD_BYTES = 4,
+	SUM_BYTES = 8,
+};
+
+static inline uint32_t load_u32(const uint8_t *p)
+{
+	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static inline uint64_t load_u64(const uint8_t *p)
+{
+	return (uint64_t)load_u32(p) | (uint64_t)load_u32(p + 4) << 32;
+}
+
+/* The table entries of a sequence: blocks first / size to max / size. */
+static inline size_t n_entries(cohort_pos first, cohort_pos max)
+{
+	const cohort_pos size = (cohort_pos)be_kv_block();
+	return max < 0 ? 0 : (size_t)(max / size - first / size) + 1;
+}
+
+static inline size_t cell_bytes(const struct cohort_context *c, size_t group)
+{
+	return c->forward.ops->cell_bytes(c->forward.be, group);
+}
+
+/* Layers of a group have the same window. */
+static inline size_t window_of(const struct cohort_context *c, size_t group)
+{
+	for (size_t i = 0; i < c->model->model.hp.n_layer; i++)
+		if (c->group_of[i] == group)
+			return c->model->model.layers[i].window;
+	return 0;
+}
+
+/* What the bytes of a state say of one group. */
+struct saved_part {
+	struct kv_image_seq *seqs; /* [n_seqs] */
+	int32_t *blocks;           /* tables of all sequences, one after the other */
+	uint32_t *held;
+	size_t n_blocks;
+	uint32_t *cells_held;      /* [n_blocks] */
+	int32_t *ids;              /* [n_blocks]: blocks of the pool, from kv_import */
+	const uint8_t *cells;      /* in the bytes */
+	size_t at;                 /* of its tables in the bytes, for messages */
+};
+
+struct saved {
+	bool all;
+	size_t n_seqs;
+	struct saved_part parts[BE_GROUPS_MAX];
+};
+
+/* The 64-bit sum of n bytes. */
+uint64_t state_sum(const void *bytes, size_t n);
+/* A number that differs for models that could have computed different cells. */
+uint64_t state_fingerprint(const struct cohort_model *m);
+enum cohort_status state_no_memory(struct cohort_err *err);
+
+/* Whether this is a state of the version that is known here. n may be less than the whole, but not less than
+ * HEAD_BYTES + SUM_BYTES (E_FORMAT). */
+enum cohort_status state_check_start(const uint8_t *bytes, size_t n, struct cohort_err *err);
+/* Reads and checks all that can be checked without asking the books; changes nothing. The bytes must stay. Release *s
+ * whatever the outcome. */
+enum cohort_status state_read(const struct cohort_context *c, cohort_seq seq, const uint8_t *bytes, size_t n_bytes,
+		struct saved *s, struct cohort_err *err);
+void state_saved_release(struct saved *s);
+
+#endif
