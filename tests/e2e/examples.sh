@@ -1,0 +1,29 @@
+#!/bin/sh
+# The programs of examples/: they run, say what they promise, and refuse what is not a model.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+run "$COHORT_BUILD/example_each_and_scatter" "$model"
+[ "$rc" = 0 ] && empty err && has out '0: Once upon a time' && has out '1: The little dog' && has out '2: Tom and Lily' &&
+	[ "$(wc -l <"$tmp/out")" -ge 3 ]
+verdict 'each_and_scatter: three texts'
+keep out first
+
+# Greedy, so each line is what the sequence gives alone: batched with one sequence says the same.
+run batched -temperature 0 -n-parallel 1 -n-predict 24 -prompt 'Once upon a time'
+[ "$rc" = 0 ] && grep -F 'Once upon a time' "$tmp/out" | head -n 1 | cut -c 1-60 >"$tmp/alone" &&
+	grep -qF -e "$(cat "$tmp/alone")" "$tmp/first"
+verdict 'each_and_scatter: the text a sequence gives alone'
+
+run "$COHORT_BUILD/example_fork_and_rewind" "$model"
+[ "$rc" = 0 ] && empty err && has out 'bit for bit' && matches out '^4 forks of [0-9]+ tokens: ([0-9]+) blocks before, \1 after$'
+verdict 'fork_and_rewind: forks cost no block, a rewound sequence gives the same bits'
+
+for e in each_and_scatter fork_and_rewind; do
+	run "$COHORT_BUILD/example_$e"
+	[ "$rc" = 2 ] && has err usage
+	verdict "$e: usage"
+	run "$COHORT_BUILD/example_$e" "$COHORT_SOURCE/README.md"
+	[ "$rc" = 1 ] && has err README.md
+	verdict "$e: not a model"
+done
