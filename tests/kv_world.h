@@ -494,7 +494,7 @@ static inline void world_save(const struct world *w, const cohort_seq *src, cons
 		int32_t *blocks = im->blocks + k * n_index;
 		uint32_t *held = im->held + k * n_index;
 		*q = (struct kv_image_seq){dst[k], kv_pos_min(w->kv, src[k]), kv_pos_first(w->kv, src[k]),
-				kv_pos_max(w->kv, src[k]), blocks, held};
+				kv_pos_max(w->kv, src[k]), blocks, held, kv_pos_gone(w->kv, src[k])};
 		if (q->max < 0)
 			continue;
 		const size_t from = (size_t)q->first / w->size;

@@ -17,6 +17,8 @@ enum state_at {
 	STATE_AT_N_SEQS = 44,
 	STATE_AT_GROUPS = 48,
 	STATE_GROUP = 16,
+	STATE_SEQ = 8,        /* id, max */
+	STATE_SEQ_GROUP = 12, /* min, first, gone, for each group */
 	STATE_SUM = 8
 };
 

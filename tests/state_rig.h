@@ -27,7 +27,8 @@ struct bytes {
 
 /* ---- Contexts ---- */
 
-static inline struct cohort_context *context_of(struct cohort_model *m, enum cohort_kv_type type, int32_t n_ctx, int32_t n_ids)
+static inline struct cohort_context *context_of(
+		struct cohort_model *m, enum cohort_kv_type type, int32_t n_ctx, int32_t n_ids)
 {
 	struct cohort_context_params cp;
 	struct cohort_context *c;

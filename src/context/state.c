@@ -265,6 +265,7 @@ static void write_head(struct writer *w, const struct cohort_context *c, const s
 		for (size_t g = 0; g < c->n_groups; g++) {
 			put_u32(w, (uint32_t)kv_pos_min(c->memory.kv[g], im->seqs[i]));
 			put_u32(w, (uint32_t)kv_pos_first(c->memory.kv[g], im->seqs[i]));
+			put_u32(w, (uint32_t)kv_pos_gone(c->memory.kv[g], im->seqs[i]));
 		}
 	}
 }

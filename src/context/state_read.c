@@ -172,6 +172,7 @@ static enum cohort_status read_seq(struct reader *r, const struct cohort_context
 	for (size_t g = 0; g < c->n_groups; g++) {
 		q.min = take_pos(r);
 		q.first = take_pos(r);
+		q.gone = take_pos(r);
 		if (!positions_sound(&q, context_pos_limit(c->model)))
 			return err_at(r->err, COHORT_E_FORMAT, at, "sequence %d cannot have positions %d, %d to %d",
 					q.seq, q.min, q.first, q.max);

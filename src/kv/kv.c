@@ -495,6 +495,11 @@ cohort_pos kv_pos_first(const struct kv *kv, cohort_seq seq)
 	return look(kv, seq)->first;
 }
 
+cohort_pos kv_pos_gone(const struct kv *kv, cohort_seq seq)
+{
+	return look(kv, seq)->gone;
+}
+
 bool kv_has_gaps(const struct kv *kv, cohort_seq seq)
 {
 	const struct kv_seq *s = look(kv, seq);

@@ -78,6 +78,7 @@ const uint32_t *kv_held(const struct kv *kv, cohort_seq seq);
 cohort_pos kv_pos_min(const struct kv *kv, cohort_seq seq);   /* -1: empty; a window's released cells count as held */
 cohort_pos kv_pos_max(const struct kv *kv, cohort_seq seq);
 cohort_pos kv_pos_first(const struct kv *kv, cohort_seq seq); /* first position whose cell is there; -1: empty */
+cohort_pos kv_pos_gone(const struct kv *kv, cohort_seq seq);  /* a window released cells before it; 0: none */
 bool kv_has_gaps(const struct kv *kv, cohort_seq seq);        /* between kv_pos_first and pos_max */
 /* Both hold the same cells. */
 bool kv_same(const struct kv *kv, cohort_seq a, cohort_seq b);
@@ -110,6 +111,7 @@ struct kv_image_seq {
 	cohort_pos min, first, max; /* as kv_pos_*; -1: empty */
 	const int32_t *blocks;     /* [max / size - first / size + 1]: numbers of image blocks, -1 where held is 0 */
 	const uint32_t *held;      /* the same shape */
+	cohort_pos gone;           /* as kv_pos_gone */
 };
 struct kv_image {
 	const struct kv_image_seq *seqs;
@@ -117,7 +119,8 @@ struct kv_image {
 	size_t n_blocks;           /* image blocks are 0 .. n_blocks - 1 */
 	bool all;                  /* empties every sequence first; otherwise only those named */
 };
-/* Takes blocks for the image and makes its sequences. ids[i] is the block that image block i became. Trusts nothing:
+/* Takes blocks for the image and makes its sequences. ids[i] is the block that image block i became. After a dry call
+ * that succeeded the same call, made next, allocates nothing and succeeds. Trusts nothing:
  * E_FORMAT for an image that is not sound. NO_ROOM, E_MEMORY, seq-id; nothing has changed then. */
 enum cohort_status kv_import(struct kv *kv, const struct kv_image *image, bool dry, int32_t *ids,
 		struct cohort_err *err);

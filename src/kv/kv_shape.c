@@ -511,13 +511,15 @@ static enum cohort_status unsound(const struct kv_image_seq *q, const char *what
 static const char *check_lengths(const struct kv *kv, const struct kv_image_seq *q)
 {
 	if (q->max == -1)
-		return q->min == -1 && q->first == -1 ? NULL : "an empty sequence has positions";
+		return q->min == -1 && q->first == -1 && q->gone == 0 ? NULL : "an empty sequence has positions";
 	if (q->min < 0 || q->first < q->min || q->max < q->first)
 		return "its positions are not in order";
 	if ((size_t)q->max >= kv->n_pos_max)
 		return "its positions are beyond the limit";
+	if (q->first == q->min)
+		return q->gone == 0 ? NULL : "cells were released of which none is missing";
 	/* What the next row sees, and everything without a window, was not released. */
-	if (q->first > q->min && q->max + 2 - kv->window <= q->min)
+	if (q->gone <= q->min || q->gone > q->first || q->gone > q->max + 2 - kv->window)
 		return "cells are missing at its beginning";
 	return NULL;
 }
@@ -610,12 +612,8 @@ static void make_seq(struct kv *kv, const struct kv_image_seq *q, const int32_t 
 {
 	struct kv_seq *s = &kv->seqs[q->seq];
 	const size_t from = (size_t)q->first / kv->size, n = (size_t)q->max / kv->size - from + 1;
-	const int64_t sees = q->max + 2 - kv->window;
 
-	*s = (struct kv_seq){.min = q->min, .first = q->first, .max = q->max};
-	/* Cells the next row sees were never released: where such are missing they were removed. */
-	if (q->first > q->min)
-		s->gone = q->first < sees ? q->first : (cohort_pos)sees;
+	*s = (struct kv_seq){.min = q->min, .first = q->first, .max = q->max, .gone = q->gone};
 	for (size_t i = 0; i < n; i++) {
 		*kv_word(kv, q->seq, from + i) = q->held[i];
 		s->n_cells += __builtin_popcount(q->held[i]);

@@ -7,8 +7,14 @@
  * count and level; random mixtures of up to 32 sequences in random order and chunks; forks of a prefix, and tails
  * removed and decoded again.
  *
+ * Rows also come in by other doors: as vectors, through encode (alone or with others), through one, many, each and
+ * scatter. Sequences with a past of windows, gaps and moved cells are in test_exact_seq.c.
+ *
  * Shown red by planted faults: mutation_* below swap in a matrix product that re-associates its sum when a tile has
- * four columns or more, and an activation rounding that depends on the row's neighbour; both must be caught. */
+ * four columns or more, and an activation rounding that depends on the row's neighbour; both must be caught. Planted in
+ * the library once: a q8_0 scale of K left out at one level (golden_models, awkward_shapes), vectors gathered from the
+ * wrong rows (vectors), sequences of an encode in the same blocks and poolings over the wrong rows (encode), outputs
+ * named in the order of the ubatches, an oversized span cut wrongly, a dry pass that is not rolled back (grid). */
 #include "model_case.h"
 
 #include "backend/cpu.h"

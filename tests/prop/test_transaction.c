@@ -3,7 +3,8 @@
  * it would have given.
  *
  * Shown red by committing where cohort_decode rolls back (abort_everywhere, no_memory, not_finite fail) and by leaving
- * out half of the stores that parting groups need. A warm decode is also shown to allocate nothing. */
+ * out half of the stores that parting groups need. A warm decode is also shown to allocate nothing. test_inject.c goes
+ * through the other calls, with windows, gaps and several chunks. */
 #include "model_case.h"
 
 #include "cohort_tools.h"

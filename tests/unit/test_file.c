@@ -1,8 +1,8 @@
 /* Whole files: a path holds what it held or the whole new file, whatever fails, and nothing is left beside it.
  *
  * Shown red by leaving out the unlink after a failed write (failures, limit) or rename (failures), by writing to the
- * path itself (failures, limit), by leaving out the loop around write (one_byte, limit), and by opening without O_NONBLOCK
- * (load_refuses hangs on the FIFO). */
+ * path itself (failures, limit), by leaving out the loop around write (one_byte, limit), and by opening without
+ * O_NONBLOCK (load_refuses hangs on the FIFO). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -375,9 +375,9 @@ struct sample {
 static void sample_init(struct sample *s)
 {
 	*s = (struct sample){.blocks = {{0, -1, 1}, {0, 2, 0}}, .held = {{14, 0, 3}, {14, 1, 0}}};
-	s->seqs[0] = (struct kv_image_seq){1, 1, 1, 9, s->blocks[0], s->held[0]};
-	s->seqs[1] = (struct kv_image_seq){2, 1, 1, 4, s->blocks[1], s->held[1]};
-	s->seqs[2] = (struct kv_image_seq){5, -1, -1, -1, NULL, NULL};
+	s->seqs[0] = (struct kv_image_seq){1, 1, 1, 9, s->blocks[0], s->held[0], 0};
+	s->seqs[1] = (struct kv_image_seq){2, 1, 1, 4, s->blocks[1], s->held[1], 0};
+	s->seqs[2] = (struct kv_image_seq){5, -1, -1, -1, NULL, NULL, 0};
 	s->image = (struct kv_image){s->seqs, 3, 3, false};
 }
 
@@ -473,15 +473,28 @@ static void images_of_windows(void **state)
 	world_check(&w);
 	assert_int_equal(world_rm(&w, 3, 16, -1, &err), COHORT_E_ARG);
 	assert_string_equal(err.rule, "window-gone");
-	/* Of cells the next row sees none was released, so what is missing there was removed. */
-	world_rm(&w, 0, 11, 15, NULL);
+	/* What was removed behind the released cells is told apart from them. */
+	world_rm(&w, 0, 12, 15, NULL);
 	assert_int_equal(world_restore(&w, &w, one, other, 1, false, &err), COHORT_OK);
 	assert_int_equal(kv_pos_first(w.kv, 3), 15);
+	assert_int_equal(kv_pos_gone(w.kv, 3), kv_pos_gone(w.kv, 0));
+	assert_int_equal(kv_pos_gone(w.kv, 3), 12);
+	assert_int_equal(kv_pos_gone(w.kv, 99), 0);
 	world_check(&w);
-	/* A short sequence has lost nothing. */
+	/* Released cells lie at the beginning, are missing, and the next row sees none of them. */
 	sample_init(&s);
 	s.seqs[1].min = 0;
 	refused(&w, &s, COHORT_E_FORMAT, "beginning");
+	s.seqs[1].gone = 2;
+	refused(&w, &s, COHORT_E_FORMAT, "beginning");
+	s.seqs[1].gone = 1;
+	refused(&w, &s, COHORT_E_FORMAT, "beginning");
+	sample_init(&s);
+	s.seqs[1].gone = 1;
+	refused(&w, &s, COHORT_E_FORMAT, "none is missing");
+	sample_init(&s);
+	s.seqs[2].gone = 1;
+	refused(&w, &s, COHORT_E_FORMAT, "empty");
 	world_release(&w);
 }
 
