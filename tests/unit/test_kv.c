@@ -651,6 +651,29 @@ static void gaps(void **state)
 	world_release(&w);
 }
 
+/* What counts as released does not depend on how many commits it took. Seen red with the end of the last released block
+ * instead of its last cell. */
+static void windows_in_any_chunks(void **state)
+{
+	struct world w[2];
+	struct cohort_err err;
+	(void)state;
+
+	for (int k = 0; k < 2; k++) {
+		world_init_window(&w[k], 24, 32, 2, 40);
+		world_append(&w[k], 0, 16, NULL);
+		assert_int_equal(world_add(&w[k], 0, 10, -1, 90, &err), COHORT_OK);
+		for (int i = 0; i < (k ? 29 : 1); i++)
+			assert_int_equal(world_append(&w[k], 0, k ? 1 : 29, &err), COHORT_OK);
+	}
+	assert_true(kv_pos_gone(w[0].kv, 0) > 0);
+	assert_int_equal(kv_pos_gone(w[0].kv, 0), kv_pos_gone(w[1].kv, 0));
+	for (cohort_pos p = 134; p > 0; p--)
+		assert_int_equal(kv_seq_rm(w[0].kv, 0, p, -1, true, NULL), kv_seq_rm(w[1].kv, 0, p, -1, true, NULL));
+	world_release(&w[0]);
+	world_release(&w[1]);
+}
+
 static void keeping_one(void **state)
 {
 	const cohort_seq *live;
@@ -806,6 +829,7 @@ int main(void)
 		cmocka_unit_test(allocation_failures),
 		cmocka_unit_test(fork_of_a_thousand),
 		cmocka_unit_test(gaps),
+		cmocka_unit_test(windows_in_any_chunks),
 		cmocka_unit_test(keeping_one),
 		cmocka_unit_test(many_sequences),
 		cmocka_unit_test(inconsistencies_show),
