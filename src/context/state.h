@@ -20,7 +20,7 @@ enum {
 	HEAD_BYTES = 48,
 	GROUP_BYTES = 16, /* window, blocks, bytes of a cell */
 	SEQ_BYTES = 8,    /* id, last position */
-	BEGIN_BYTES = 12, /* of a sequence in a group: first position, first one whose cell is there, end of released ones */
+	BEGIN_BYTES = 12, /* of a sequence in a group: min, first, gone (as kv_pos_*) */
 	ENTRY_BYTES = 8,  /* of a table: block number, held slots */
 	HELD_BYTES = 4,
 	SUM_BYTES = 8,

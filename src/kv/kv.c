@@ -277,7 +277,8 @@ static void release(struct kv *kv, cohort_seq seq)
 	const size_t end = sees > 0 ? (size_t)sees / kv->size : 0;
 
 	if (kv_first_index(kv, s) < end) {
-		/* Behind the last cell that goes, not behind its block: so it does not matter how often it was committed. */
+		/* Behind the last cell that goes, not behind its block: so it does not matter how many commits it
+		 * took. */
 		s->gone = kv_prev_held(kv, seq, (cohort_pos)(end * kv->size) - 1) + 1;
 		kv_forget(kv, seq, s->first, s->gone);
 		s->first = kv_next_held(kv, seq, s->gone);
