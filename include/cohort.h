@@ -315,7 +315,8 @@ struct cohort_packing {
 	int32_t *tree;
 };
 COHORT_API void cohort_packing_init(struct cohort_packing *p);
-/* Reuses p's memory. E_ARG: a negative length (row says which), n_batch < 1, NULL. p holds no chunks then. */
+/* Reuses p's memory. E_ARG: a negative length (rule length; row says which), n_batch < 1, NULL. p holds no chunks
+ * then. */
 COHORT_API enum cohort_status cohort_bin_pack(struct cohort_packing *p, const int32_t *lengths, int32_t n_items,
 		int32_t n_batch, struct cohort_err *err);
 COHORT_API void cohort_packing_release(struct cohort_packing *p);
@@ -383,7 +384,7 @@ COHORT_API enum cohort_status cohort_check(struct cohort_context *ctx, const str
  *   embd-finite    their floats are finite
  *   pos-per-embd   a row has one position, or as many as the model wants
  *   token          the token is in the vocabulary
- *   seq-count      a row has at least one sequence id
+ *   seq-count      a row has at least one sequence id, and no more than the batch has room for
  *   seq-id         ids are in [0, n_seq_max)
  *   seq-repeat     no id twice in a row
  *   seq-sets       the ids of a row had the same last row in this batch: sets may shrink along a sequence, not mix
