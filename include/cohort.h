@@ -11,7 +11,8 @@
  *  - `_open/_free` make and end heap handles; `_init/_release` embedded structs;
  *    `_get` borrows. `_free` and `_release` accept NULL and half-built objects.
  *  - Options structs are filled by their `_init` with the defaults and then
- *    changed field by field. Zero means zero, not "default".
+ *    changed field by field. Zero means zero, not "default". Structs may grow
+ *    until version 1.0: build programs with the header of the library they use.
  *  - A model is immutable and may be shared by threads. A context, a sampler and
  *    a batch belong to one thread at a time.
  *  - The library never prints, exits, reads the environment or touches signals.
@@ -345,11 +346,13 @@ struct cohort_context_params {
 	size_t struct_size;
 	int32_t n_ctx;      /* size of the KV pool in tokens, shared by all sequences */
 	int32_t n_batch;    /* most rows of one decode */
-	int32_t n_ubatch;   /* most rows computed together */
+	int32_t n_ubatch;   /* most rows computed together; more than n_batch counts as n_batch */
 	int32_t n_seq_max;  /* sequence ids are 0 .. n_seq_max - 1; costs address space, not time */
 	int32_t n_threads;  /* compute threads, this one included; 0: one per CPU */
 	enum cohort_kv_type kv_type;
-	bool (*abort)(void *user); /* asked before every layer of every ubatch; true ends the call with ABORTED */
+	/* Asked before every layer of every ubatch; true ends the call with ABORTED. Neither this nor trace may call
+	 * functions of the context. */
+	bool (*abort)(void *user);
 	void *abort_user;
 	enum cohort_split split;
 	uint32_t outputs;            /* COHORT_OUTPUT_LOGITS, COHORT_OUTPUT_EMBEDDINGS or both */
@@ -398,7 +401,8 @@ COHORT_API enum cohort_status cohort_decode(struct cohort_context *ctx,
 		const struct cohort_batch *batch, struct cohort_err *err);
 
 /* Like cohort_decode without the cache and without causality: every row sees all rows of its sequence in the batch,
- * no sequence of the context is read or changed, positions begin at 0. For embeddings. Each sequence must fit into
+ * no sequence of the context is read or changed, positions begin at 0; layers with a window of w see w - 1 positions to
+ * either side. For embeddings. Each sequence must fit into
  * one ubatch, E_LIMIT (rule n-ubatch) otherwise, and rows have one id each (rule seq-count). */
 COHORT_API enum cohort_status cohort_encode(struct cohort_context *ctx,
 		const struct cohort_batch *batch, struct cohort_err *err);
@@ -460,7 +464,8 @@ COHORT_API enum cohort_status cohort_decode_scatter(struct cohort_context *ctx,
 		struct cohort_err *err);
 
 /* Runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each through the model and forgets it: faults weights
- * in and wakes threads before the first user comes. Changes no sequence and no output. */
+ * in and wakes threads before the first user comes. Changes no sequence and no output. E_LIMIT above n_ubatch rows
+ * (rule n-ubatch), 64 sequences or n_seq_max (rule n-seqs). */
 COHORT_API enum cohort_status cohort_warm_up(struct cohort_context *ctx, int32_t n_seq_tokens, int32_t n_seqs,
 		struct cohort_err *err);
 
@@ -489,17 +494,19 @@ COHORT_API const float *cohort_embeddings_seq_get(const struct cohort_context *c
 COHORT_API enum cohort_status cohort_seq_rm(struct cohort_context *ctx, cohort_seq seq,
 		cohort_pos p0, cohort_pos p1, struct cohort_err *err);
 /* Makes dst hold src's cells at [p0, p1) besides its own. Blocks are shared, no data is copied, except where cells of
- * both meet within a block. Refused when dst holds a position of the range already (rule cp-occupied). */
+ * both meet within a block (NO_ROOM when there is none for it). Refused when dst holds a position of the range already
+ * (rule cp-occupied) and, with sliding windows, when cells that dst would need are gone (window-gone). */
 COHORT_API enum cohort_status cohort_seq_cp(struct cohort_context *ctx, cohort_seq src,
 		cohort_seq dst, cohort_pos p0, cohort_pos p1, struct cohort_err *err);
 /* Empties every sequence but seq. */
 COHORT_API enum cohort_status cohort_seq_keep(struct cohort_context *ctx, cohort_seq seq, struct cohort_err *err);
 /* Moves the cells at [p0, p1) by delta positions, rotating their keys to match. The result may not overlap cells that
- * stay (rule add-occupied), go below 0 or past the limit (pos-negative, pos-limit). Takes blocks for a while: NO_ROOM.
+ * stay (rule add-occupied), go below 0 or past the limit (pos-negative, pos-limit), or need cells that a window let go
+ * (window-gone). Takes blocks for a while: NO_ROOM.
  * Moved cells are close to, but not the same bits as, freshly decoded ones. */
 COHORT_API enum cohort_status cohort_seq_add(struct cohort_context *ctx, cohort_seq seq,
 		cohort_pos p0, cohort_pos p1, cohort_pos delta, struct cohort_err *err);
-/* First and last position held, or -1 if empty or out of range. */
+/* First and last position held, or -1 if empty or out of range. Cells that a sliding window let go count as held. */
 COHORT_API cohort_pos cohort_seq_pos_min(const struct cohort_context *ctx, cohort_seq seq);
 COHORT_API cohort_pos cohort_seq_pos_max(const struct cohort_context *ctx, cohort_seq seq);
 COHORT_API void cohort_seq_clear(struct cohort_context *ctx); /* empties every sequence */
@@ -514,7 +521,7 @@ struct cohort_usage {
 	uint64_t used_bytes;  /* of all blocks in use */
 	int32_t n_seqs;       /* sequences that hold cells */
 };
-/* All zero for a NULL context. */
+/* With a NULL context: block_size only. With sliding windows the numbers of blocks are sums over several pools. */
 COHORT_API void cohort_usage_get(const struct cohort_context *ctx, struct cohort_usage *usage);
 
 /* Saved state: the cells of one sequence, or of all with their sharing (seq = COHORT_SEQ_ALL). The bytes carry a
@@ -532,7 +539,8 @@ COHORT_API enum cohort_status cohort_state_save(struct cohort_context *ctx, coho
 COHORT_API enum cohort_status cohort_state_restore(struct cohort_context *ctx, cohort_seq seq, const void *bytes,
 		size_t n_bytes, struct cohort_err *err);
 /* The same through a file. Saving writes a temporary file beside it and renames, so that the path never holds half a
- * state. E_IO says what failed. */
+ * state: a new file, with the mode that the umask gives, takes the place of what was there, a symbolic link included.
+ * E_IO says what failed; only when syncing the directory does, the new file is in place already. */
 COHORT_API enum cohort_status cohort_state_save_file(struct cohort_context *ctx, cohort_seq seq, const char *path,
 		struct cohort_err *err);
 COHORT_API enum cohort_status cohort_state_restore_file(struct cohort_context *ctx, cohort_seq seq, const char *path,
@@ -540,7 +548,7 @@ COHORT_API enum cohort_status cohort_state_restore_file(struct cohort_context *c
 
 /* Work done since the context was opened. */
 struct cohort_counters {
-	uint64_t n_decode;                 /* successful decodes */
+	uint64_t n_decode;                 /* successful calls; encode's rows count as prefill */
 	uint64_t n_prefill_rows, n_decode_rows; /* rows in runs of several of a sequence, and single ones */
 	double prefill_s, decode_s;        /* wall time, shared out by rows when a batch holds both */
 };

@@ -54,11 +54,11 @@ static struct be *cpu_open(const struct be_weights *w, const struct model *m, co
 	be->act = mem_zalloc_aligned(act_bytes, 1);
 	/* One row more than a ubatch has: a shift's. */
 	be->rope = mem_zalloc_aligned((lim->n_rows_max + 1) * (size_t)h->n_rot, sizeof(float));
-	be->shift_rope = be->rope + lim->n_rows_max * (size_t)h->n_rot;
 	be->scratch = mem_zalloc_aligned(scratch_bytes, 1);
 	be->pool = pool_open(lim->n_threads);
 	if (!be->act || !be->rope || !be->scratch || !be->pool || !cpu_kv_init(be, lim))
 		goto fail;
+	be->shift_rope = be->rope + lim->n_rows_max * (size_t)h->n_rot;
 	return be;
 fail:
 	cpu_free(be);

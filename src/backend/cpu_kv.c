@@ -158,16 +158,18 @@ static void attn_share(void *arg, size_t from, size_t to, size_t thread)
 		const size_t i = t / h->n_head_kv, r = j->rows ? (size_t)j->rows[i] : i;
 		const size_t hd = t % h->n_head_kv, at = head_offset(be, j->layer, hd);
 		const size_t pos = (size_t)be->rows->pos[r], window = j->group->window;
-		size_t first = (size_t)j->cells->first[r];
+		size_t first = (size_t)j->cells->first[r], end = (size_t)be->rows->end[r];
 		if (window && pos + 1 > window && pos + 1 - window > first)
 			first = pos + 1 - window;
+		if (window && end > pos + window) /* of rows that see what comes after them, too */
+			end = pos + window;
 		be->kern->attn[be->kv_type](&(struct kern_attn){
 			.q = j->q->f + r * j->q->n_cols + hd * group * h->head_k,
 			.n_q = group, .head_k = h->head_k, .head_v = h->head_v,
 			.kv = j->group->kv, .block_bytes = j->group->block_bytes,
 			.table = j->cells->tables[r], .held = j->cells->held[r],
 			.k_offset = at, .v_offset = at + be->k_bytes,
-			.pos0 = first, .pos1 = (size_t)be->rows->end[r],
+			.pos0 = first, .pos1 = end,
 			.out = j->out->f + i * j->out->n_cols + hd * group * h->head_v,
 			.scratch = be->scratch + thread * be->scratch_bytes,
 		});

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SUFFIX_BYTES 64 /* ".", three numbers, ".tmp" and the NUL */
+#define SUFFIX_BYTES 64 /* ".cohort-", three numbers, ".tmp" and the NUL */
 #define NAMES_MAX 100   /* names tried; a clash takes the same process, count and nanosecond */
 
 static _Atomic int64_t fail_after = -1;
@@ -129,14 +129,16 @@ static enum cohort_status no_memory(struct cohort_err *err, const char *path)
 static int temp_open(const char *path, char *tmp)
 {
 	static _Atomic unsigned count;
-	const size_t n = strlen(path);
+	const char *slash = strrchr(path, '/');
+	/* A name of its own: the file's may be as long as names get. */
+	const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
 	int fd = -1;
 
 	memcpy(tmp, path, n);
 	for (int i = 0; i < NAMES_MAX && fd < 0; i++) {
 		struct timespec now = {0};
 		clock_gettime(CLOCK_REALTIME, &now);
-		snprintf(tmp + n, SUFFIX_BYTES, ".%lx-%x-%lx.tmp", (unsigned long)getpid(),
+		snprintf(tmp + n, SUFFIX_BYTES, ".cohort-%lx-%x-%lx.tmp", (unsigned long)getpid(),
 				atomic_fetch_add(&count, 1), (unsigned long)now.tv_nsec);
 		fd = os_open(tmp, O_WRONLY | O_CREAT | O_EXCL);
 		if (fd < 0 && errno != EEXIST)

@@ -1,7 +1,7 @@
 /* cohort.h's contexts: parameters, lifetimes, figures. Decoding is in decode.c, sequences in seq_api.c. No arithmetic.
  *
  * Invariants
- *  1. Every array that a decode needs is sized here. Only batches whose rows name several sequences may make some grow.
+ *  1. Every array that a decode of plain rows needs is sized here; what else may make some grow, decode.c says.
  *  2. Layers with the same window form a group: a part of the memory, with its own blocks of the backend. */
 #include "context/impl.h"
 
@@ -12,6 +12,8 @@
 
 void cohort_context_params_init(struct cohort_context_params *params)
 {
+	if (!params)
+		return;
 	*params = (struct cohort_context_params){
 		.struct_size = sizeof *params,
 		.n_ctx = 2048,
@@ -106,9 +108,8 @@ static bool alloc_arrays(struct cohort_context *c)
 
 	for (size_t g = 0; g < c->n_groups; g++)
 		ok = ok && alloc_cells(&c->cells[g], u);
-	/* A quarter of a block per sequence is the least a scratch table must cater for; shorter ones go in more
-	 * turns. */
-	c->n_scratch_blocks = u / 8 + 1;
+	/* What any CONTEXT_WHOLE_MAX sequences of a ubatch take together; more of them go in more turns. */
+	c->n_scratch_blocks = u / be_kv_block() + CONTEXT_WHOLE_MAX + 1;
 	c->kv_rows = mem_zalloc(n, sizeof *c->kv_rows);
 	c->rank_of = mem_zalloc(n, sizeof *c->rank_of);
 	c->at_of = mem_zalloc(n, sizeof *c->at_of);
@@ -239,6 +240,8 @@ void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage
 {
 	struct kv_usage u;
 
+	if (!usage)
+		return;
 	*usage = (struct cohort_usage){.block_size = (int32_t)be_kv_block()};
 	if (!c)
 		return;
@@ -257,5 +260,6 @@ void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage
 
 void cohort_counters_get(const struct cohort_context *c, struct cohort_counters *counters)
 {
-	*counters = c ? c->counters : (struct cohort_counters){0};
+	if (counters)
+		*counters = c ? c->counters : (struct cohort_counters){0};
 }

@@ -4,7 +4,8 @@
  *  1. A call reserves the cache for all its rows before it computes the first; whatever fails afterwards is rolled
  *     back, so every sequence is as before. Cells written meanwhile lie beyond every sequence's end or in blocks
  *     nobody holds.
- *  2. A call allocates nothing, but for batches whose rows name several sequences.
+ *  2. A warm call allocates nothing. A first one may, for rows that name several sequences, for vectors, and for
+ *     several chunks; tracing always does.
  *  3. Outputs are computed in the order of the ubatches; `outputs` names them in batch order. */
 #include "context/impl.h"
 
@@ -292,10 +293,10 @@ enum cohort_status context_decode(struct cohort_context *c, const struct cohort_
 
 enum cohort_status cohort_decode(struct cohort_context *c, const struct cohort_batch *b, struct cohort_err *err)
 {
-	if (!c || !b)
-		return err_set(err, COHORT_E_ARG, "%s is NULL", c ? "batch" : "context");
+	if (!c)
+		return err_set(err, COHORT_E_ARG, "context is NULL");
 	context_forget(c);
-	return context_decode(c, b, err);
+	return b ? context_decode(c, b, err) : err_set(err, COHORT_E_ARG, "batch is NULL");
 }
 
 /* ---- Without memory ---- */
@@ -398,10 +399,12 @@ static enum cohort_status check_whole(const struct cohort_context *c, struct coh
 
 enum cohort_status cohort_encode(struct cohort_context *c, const struct cohort_batch *b, struct cohort_err *err)
 {
-	if (!c || !b)
-		return err_set(err, COHORT_E_ARG, "%s is NULL", c ? "batch" : "context");
-	const double start = clock_now();
+	if (!c)
+		return err_set(err, COHORT_E_ARG, "context is NULL");
 	context_forget(c);
+	if (!b)
+		return err_set(err, COHORT_E_ARG, "batch is NULL");
+	const double start = clock_now();
 	enum cohort_status st = context_check(c, b, false, err);
 	if (!st)
 		st = check_whole(c, err);
@@ -427,11 +430,14 @@ enum cohort_status cohort_warm_up(
 	if (n_seq_tokens < 1 || n_seqs < 1)
 		return err_set(err, COHORT_E_ARG, "a warm-up of %d sequences of %d rows", n_seqs, n_seq_tokens);
 	const int64_t n = (int64_t)n_seq_tokens * n_seqs;
-	const int64_t n_blocks = (n_seq_tokens + (int64_t)be_kv_block() - 1) / (int64_t)be_kv_block() * n_seqs;
-	if (n > c->p.n_ubatch || n_seqs > c->p.n_seq_max || n_blocks > (int64_t)c->n_scratch_blocks)
+	const int32_t n_most = c->p.n_seq_max < CONTEXT_WHOLE_MAX ? c->p.n_seq_max : CONTEXT_WHOLE_MAX;
+	if (n_seqs > n_most)
+		return err_rule(err, COHORT_E_LIMIT, "n-seqs", -1, -1, n_most, n_seqs,
+				"a warm-up of %d sequences; at most %d", n_seqs, n_most);
+	if (n > c->p.n_ubatch)
 		return err_rule(err, COHORT_E_LIMIT, "n-ubatch", -1, -1, c->p.n_ubatch, n,
-				"a warm-up of %d sequences of %d rows does not fit a ubatch of %d rows and %zu blocks",
-				n_seqs, n_seq_tokens, c->p.n_ubatch, c->n_scratch_blocks);
+				"a warm-up of %d sequences of %d rows; at most %d rows (n_ubatch)", n_seqs,
+				n_seq_tokens, c->p.n_ubatch);
 	enum cohort_status st = batch_reserve(&c->checked, n_seq_tokens, n_seqs, &u, err);
 	if (st)
 		return st;

@@ -16,8 +16,10 @@
 
 void cohort_scratch_init(struct cohort_scratch *s)
 {
-	*s = (struct cohort_scratch){0};
-	cohort_packing_init(&s->packing);
+	if (s) {
+		*s = (struct cohort_scratch){0};
+		cohort_packing_init(&s->packing);
+	}
 }
 
 void cohort_scratch_release(struct cohort_scratch *s)
@@ -71,16 +73,34 @@ static void put_row(struct cohort_scratch *s, size_t at, cohort_pos pos, cohort_
 	s->output[at] = output;
 }
 
-/* A sequence id in range that this call has not named before. */
-static enum cohort_status name_seq(struct cohort_context *c, int32_t item, cohort_seq seq, struct cohort_err *err)
+/* A sequence id in range that this call has not named before. row: the item's first. */
+static enum cohort_status name_seq(
+		struct cohort_context *c, int32_t item, int64_t row, cohort_seq seq, struct cohort_err *err)
 {
 	if (seq < 0 || seq >= c->p.n_seq_max)
-		return err_rule(err, COHORT_E_BATCH, "seq-id", item, seq, c->p.n_seq_max, seq,
+		return err_rule(err, COHORT_E_BATCH, "seq-id", row, seq, c->p.n_seq_max, seq,
 				"item %d names sequence %d; ids are 0 to %d", item, seq, c->p.n_seq_max - 1);
 	if (c->named[seq] == c->call)
-		return err_rule(err, COHORT_E_BATCH, "seq-duplicate", item, seq, 1, 2,
+		return err_rule(err, COHORT_E_BATCH, "seq-duplicate", row, seq, 1, 2,
 				"item %d names sequence %d, which an earlier item named", item, seq);
 	c->named[seq] = c->call;
+	return COHORT_OK;
+}
+
+/* Positions of a span: within the model's, so that sums of them cannot overflow. row: the span's first. */
+static enum cohort_status check_span(const struct cohort_context *c, int64_t row, cohort_pos pos, int32_t n,
+		cohort_seq seq, struct cohort_err *err)
+{
+	const cohort_pos limit = context_pos_limit(c->model);
+
+	if (pos < 0)
+		return err_rule(err, COHORT_E_BATCH, "pos-negative", row, seq, 0, pos,
+				"%d tokens of sequence %d from position %d on", n, seq, pos);
+	if (n > limit - pos)
+		return err_rule(err, COHORT_E_BATCH, "pos-limit", pos < limit ? row + limit - pos : row, seq, limit,
+				pos < limit ? limit : pos,
+				"%d tokens of sequence %d from position %d on; a sequence ends before %d", n, seq, pos,
+				limit);
 	return COHORT_OK;
 }
 
@@ -96,6 +116,7 @@ struct feed {
 	int64_t (*index)(const struct feed *f, int64_t row);
 	size_t n_done;      /* rows of the chunks before */
 	size_t n_chunk;     /* rows of this one */
+	size_t n_single;    /* rows that are the only one of their sequence */
 	/* many */
 	const cohort_token *tokens;
 	size_t n_tokens;
@@ -120,7 +141,7 @@ static enum cohort_status explain(const struct feed *f, const struct cohort_err 
 		*err = *e;
 		err->row = row;
 		if (row >= 0)
-			err_prefix(err, "row %lld of the call", (long long)row);
+			err_prefix(err, "row %lld of the call, in chunks of %d", (long long)row, f->c->p.n_batch);
 	}
 	return e->status;
 }
@@ -166,7 +187,7 @@ static enum cohort_status run_feed(struct feed *f, size_t n_outputs, struct coho
 	memory_commit(&c->memory);
 	c->n_rows = f->n_done;
 	c->n_outputs = n_outputs;
-	context_count(c, clock_now() - start, 0, f->n_done);
+	context_count(c, clock_now() - start, f->n_single, f->n_done);
 	return COHORT_OK;
 }
 
@@ -219,19 +240,18 @@ static int64_t many_index(const struct feed *f, int64_t row)
 enum cohort_status cohort_decode_many(struct cohort_context *c, const cohort_token *tokens, int32_t n_tokens,
 		cohort_pos n_past, cohort_seq seq, struct cohort_err *err)
 {
-	if (!c || (n_tokens > 0 && !tokens))
-		return err_set(err, COHORT_E_ARG, "%s is NULL", c ? "tokens" : "context");
-	if (n_tokens < 0 || n_past < 0)
-		return err_set(err, COHORT_E_ARG, "%s is %d", n_tokens < 0 ? "n_tokens" : "n_past",
-				n_tokens < 0 ? n_tokens : n_past);
+	if (!c)
+		return err_set(err, COHORT_E_ARG, "context is NULL");
 	if (n_tokens == 0)
 		return COHORT_OK;
 	context_forget(c);
-	if (n_tokens > context_pos_limit(c->model) - n_past)
-		return err_rule(err, COHORT_E_BATCH, "pos-limit", -1, seq, context_pos_limit(c->model),
-				(int64_t)n_past + n_tokens - 1,
-				"%d tokens from position %d on; a sequence ends before %d", n_tokens, n_past,
-				context_pos_limit(c->model));
+	if (n_tokens < 0)
+		return err_set(err, COHORT_E_ARG, "n_tokens is %d", n_tokens);
+	if (!tokens)
+		return err_set(err, COHORT_E_ARG, "tokens is NULL");
+	enum cohort_status st = check_span(c, 0, n_past, n_tokens, seq, err);
+	if (st)
+		return st;
 	struct feed f = {.c = c, .s = &c->scratch, .next = many_next, .index = many_index, .tokens = tokens,
 			.n_tokens = (size_t)n_tokens, .pos = n_past, .seq = seq};
 	if (n_tokens <= c->p.n_batch) {
@@ -239,7 +259,7 @@ enum cohort_status cohort_decode_many(struct cohort_context *c, const cohort_tok
 		const struct cohort_batch b = as_batch(f.s, tokens, f.n_tokens);
 		return context_decode(c, &b, err);
 	}
-	enum cohort_status st = check_output_all(c, n_tokens, err);
+	st = check_output_all(c, n_tokens, err);
 	if (st)
 		return st;
 	c->outputs[0].row = n_tokens - 1;
@@ -248,23 +268,31 @@ enum cohort_status cohort_decode_many(struct cohort_context *c, const cohort_tok
 
 /* ---- Many sequences ---- */
 
+static enum cohort_status check_items(const void *items, int32_t n_items, struct cohort_err *err)
+{
+	if (n_items < 0)
+		return err_set(err, COHORT_E_ARG, "n_items is %d", n_items);
+	return items ? COHORT_OK : err_set(err, COHORT_E_ARG, "items is NULL");
+}
+
 enum cohort_status cohort_decode_each(struct cohort_context *c, const struct cohort_each_item *items, int32_t n_items,
 		struct cohort_scratch *scratch, struct cohort_err *err)
 {
-	if (!c || (n_items > 0 && !items))
-		return err_set(err, COHORT_E_ARG, "%s is NULL", c ? "items" : "context");
-	if (n_items < 0)
-		return err_set(err, COHORT_E_ARG, "n_items is %d", n_items);
+	if (!c)
+		return err_set(err, COHORT_E_ARG, "context is NULL");
 	if (n_items == 0)
 		return COHORT_OK;
 	context_forget(c);
+	enum cohort_status st = check_items(items, n_items, err);
+	if (st)
+		return st;
 	if (n_items > c->p.n_batch)
 		return err_rule(err, COHORT_E_LIMIT, "n-batch", -1, -1, c->p.n_batch, n_items,
 				"%d items; the context takes at most %d (n_batch)", n_items, c->p.n_batch);
 	struct cohort_scratch *s = scratch ? scratch : &c->scratch;
-	enum cohort_status st = make_rows(s, (size_t)n_items, err);
+	st = make_rows(s, (size_t)n_items, err);
 	for (int32_t i = 0; i < n_items && !st; i++) {
-		st = name_seq(c, i, items[i].seq, err);
+		st = name_seq(c, i, i, items[i].seq, err);
 		s->tokens[i] = items[i].token;
 		put_row(s, (size_t)i, items[i].pos, items[i].seq, items[i].want);
 	}
@@ -350,20 +378,20 @@ static enum cohort_status look_at_items(struct feed *f, int32_t n_items, int64_t
 							 : "item %d has no array of its %d tokens",
 					i, it->n_tokens);
 		f->s->lengths[i] = it->n_tokens;
+		f->n_single += it->n_tokens == 1;
 		if (it->n_tokens == 0)
 			continue;
-		enum cohort_status st = name_seq(c, i, it->seq, err);
+		enum cohort_status st = name_seq(c, i, *n_rows, it->seq, err);
+		if (!st)
+			st = check_span(c, *n_rows, it->pos, it->n_tokens, it->seq, err);
 		if (st)
 			return st;
-		if (it->pos < 0 || it->n_tokens > context_pos_limit(c->model) - it->pos)
-			return err_rule(err, COHORT_E_BATCH, it->pos < 0 ? "pos-negative" : "pos-limit", i, it->seq,
-					it->pos < 0 ? 0 : context_pos_limit(c->model), it->pos,
-					"item %d has %d tokens from position %d on; positions are 0 to %d", i,
-					it->n_tokens, it->pos, context_pos_limit(c->model) - 1);
 		*n_rows += it->n_tokens;
 		if (it->want && *n_outputs == (size_t)c->p.n_batch)
-			return err_rule(err, COHORT_E_LIMIT, "n-outputs", i, it->seq, c->p.n_batch, c->p.n_batch + 1,
-					"more than %d items want output (n_batch)", c->p.n_batch);
+			return err_rule(err, COHORT_E_LIMIT, "n-outputs", *n_rows - 1, it->seq, c->p.n_batch,
+					c->p.n_batch + 1,
+					"more than %d items want output (n_batch): row %lld is one too many",
+					c->p.n_batch, (long long)*n_rows - 1);
 		if (*n_rows > INT32_MAX)
 			return err_set(err, COHORT_E_LIMIT, "more than %d tokens", INT32_MAX);
 		if (it->want) {
@@ -381,18 +409,19 @@ enum cohort_status cohort_decode_scatter(struct cohort_context *c, const struct 
 	size_t n_outputs;
 	int32_t i;
 
-	if (!c || (n_items > 0 && !items))
-		return err_set(err, COHORT_E_ARG, "%s is NULL", c ? "items" : "context");
-	if (n_items < 0)
-		return err_set(err, COHORT_E_ARG, "n_items is %d", n_items);
-	for (i = 0; i < n_items && items[i].n_tokens == 0;)
+	if (!c)
+		return err_set(err, COHORT_E_ARG, "context is NULL");
+	for (i = 0; items && i < n_items && items[i].n_tokens == 0;)
 		i++;
 	if (i == n_items) /* nothing but empty spans, or none */
 		return COHORT_OK;
 	context_forget(c);
+	enum cohort_status st = check_items(items, n_items, err);
+	if (st)
+		return st;
 	struct feed f = {.c = c, .s = scratch ? scratch : &c->scratch, .next = scatter_next, .index = scatter_index,
 			.items = items};
-	enum cohort_status st = make_items(f.s, (size_t)n_items, err);
+	st = make_items(f.s, (size_t)n_items, err);
 	if (!st)
 		st = look_at_items(&f, n_items, &n_rows, &n_outputs, err);
 	if (!st)

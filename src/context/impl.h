@@ -23,6 +23,9 @@ struct cohort_model {
 
 _Static_assert(BE_GROUPS_MAX == MEMORY_KV_MAX, "a group of layers is a part of the memory");
 
+/* Sequences that go through the model together without memory. */
+#define CONTEXT_WHOLE_MAX 64
+
 /* An output of the last call: which row asked for it, and where it was computed. */
 struct output {
 	int32_t row, place;

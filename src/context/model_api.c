@@ -9,7 +9,8 @@
 
 void cohort_model_params_init(struct cohort_model_params *params)
 {
-	*params = (struct cohort_model_params){.struct_size = sizeof *params};
+	if (params)
+		*params = (struct cohort_model_params){.struct_size = sizeof *params};
 }
 
 size_t cohort_isa_count(void)
@@ -129,6 +130,13 @@ void cohort_model_free(struct cohort_model *m)
 
 void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_info *info)
 {
+	if (!info)
+		return;
+	if (!m) {
+		*info = (struct cohort_model_info){.struct_size = sizeof *info, .arch = "", .name = "", .isa = "",
+				.tokenizer = "", .pretokenizer = "", .note = ""};
+		return;
+	}
 	const struct model_hparams *h = &m->model.hp;
 
 	*info = (struct cohort_model_info){
@@ -192,7 +200,7 @@ size_t cohort_tokenize_bound(size_t n_bytes)
 
 const char *cohort_token_bytes(const struct cohort_model *m, cohort_token token, bool special, size_t *n_bytes)
 {
-	return m->tok ? tok_bytes(m->tok, token, special, n_bytes) : NULL;
+	return m && m->tok && n_bytes ? tok_bytes(m->tok, token, special, n_bytes) : NULL;
 }
 
 enum cohort_status cohort_token_piece(const struct cohort_model *m, cohort_token token, bool leading_space,
@@ -235,24 +243,25 @@ enum cohort_status cohort_detokenize(const struct cohort_model *m, const cohort_
 
 bool cohort_token_is_eog(const struct cohort_model *m, cohort_token token)
 {
-	return m->tok && tok_is_eog(m->tok, token);
+	return m && m->tok && tok_is_eog(m->tok, token);
 }
 bool cohort_token_is_control(const struct cohort_model *m, cohort_token token)
 {
-	return m->tok && tok_is_control(m->tok, token);
+	return m && m->tok && tok_is_control(m->tok, token);
 }
 cohort_token cohort_token_bos(const struct cohort_model *m)
 {
-	return m->tok ? tok_bos(m->tok) : -1;
+	return m && m->tok ? tok_bos(m->tok) : -1;
 }
 cohort_token cohort_token_eos(const struct cohort_model *m)
 {
-	return m->tok ? tok_eos(m->tok) : -1;
+	return m && m->tok ? tok_eos(m->tok) : -1;
 }
 
 void cohort_detok_init(struct cohort_detok *d, const struct cohort_model *m, bool special, bool at_start)
 {
-	*d = (struct cohort_detok){.model = m, .special = special, .at_start = at_start};
+	if (d)
+		*d = (struct cohort_detok){.model = m, .special = special, .at_start = at_start};
 }
 
 enum cohort_status cohort_detok_push(struct cohort_detok *d, cohort_token token, char *out, size_t n_max, size_t *n_out,
@@ -267,5 +276,5 @@ enum cohort_status cohort_detok_push(struct cohort_detok *d, cohort_token token,
 
 size_t cohort_detok_flush(struct cohort_detok *d, char out[4])
 {
-	return tok_detok_flush(d, out);
+	return d && out ? tok_detok_flush(d, out) : 0;
 }

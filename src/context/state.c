@@ -128,7 +128,7 @@ static enum cohort_status check_context(const struct cohort_context *c, cohort_s
 	if (!c)
 		return err_set(err, COHORT_E_ARG, "context is NULL");
 	if (seq != COHORT_SEQ_ALL && (seq < 0 || seq >= c->p.n_seq_max))
-		return err_rule(err, COHORT_E_ARG, "seq-id", -1, seq, c->p.n_seq_max - 1, seq,
+		return err_rule(err, COHORT_E_ARG, "seq-id", -1, seq, c->p.n_seq_max, seq,
 				"sequence %d is not one of 0 to %d, nor COHORT_SEQ_ALL", seq, c->p.n_seq_max - 1);
 	if (c->memory.recur)
 		return err_set(err, COHORT_E_UNSUPPORTED, "recurrent states cannot be saved or restored");

@@ -144,7 +144,7 @@ static enum cohort_status place_seq(const struct reader *r, const struct cohort_
 		return err_at(r->err, COHORT_E_FORMAT, r->at - 4, "the state has a negative sequence id");
 	*place = seq == COHORT_SEQ_ALL ? (cohort_seq)id : seq;
 	if (*place >= c->p.n_seq_max)
-		return err_rule(r->err, COHORT_E_ARG, "seq-id", -1, *place, c->p.n_seq_max - 1, *place,
+		return err_rule(r->err, COHORT_E_ARG, "seq-id", -1, *place, c->p.n_seq_max, *place,
 				"the state holds sequence %d, the context's are 0 to %d", *place, c->p.n_seq_max - 1);
 	return COHORT_OK;
 }
@@ -272,6 +272,35 @@ static enum cohort_status read_cells(struct reader *r, struct saved_part *part, 
 	return COHORT_OK;
 }
 
+/* The cells of block `index` that a sequence holds from position `from` on. */
+static uint32_t held_at(const struct kv_image_seq *q, cohort_pos index, cohort_pos from)
+{
+	const cohort_pos size = (cohort_pos)be_kv_block(), slot = from - index * size;
+	const uint32_t held = index < q->first / size ? 0 : q->held[index - q->first / size];
+	return slot > 0 ? held & ~(uint32_t)(((uint64_t)1 << slot) - 1) : held;
+}
+
+/* All groups hold the same cells of a sequence, but for those that a window released: the parts of a memory know the
+ * same sequences, or later calls would find them at odds. */
+static enum cohort_status compare_groups(const struct reader *r, const struct saved *s, size_t n_groups)
+{
+	const cohort_pos size = (cohort_pos)be_kv_block();
+
+	for (size_t i = 0; i < s->n_seqs; i++) {
+		const struct kv_image_seq *q = &s->parts[0].seqs[i];
+		cohort_pos from = 0;
+		for (size_t g = 0; g < n_groups; g++)
+			from = s->parts[g].seqs[i].gone > from ? s->parts[g].seqs[i].gone : from;
+		for (size_t g = 1; g < n_groups; g++)
+			for (cohort_pos k = from / size; q->max >= 0 && k <= q->max / size; k++)
+				if (held_at(q, k, from) != held_at(&s->parts[g].seqs[i], k, from))
+					return err_at(r->err, COHORT_E_FORMAT, s->parts[g].at,
+							"groups 0 and %zu hold different cells of sequence %d", g,
+							q->seq);
+	}
+	return COHORT_OK;
+}
+
 static enum cohort_status read_all(struct reader *r, const struct cohort_context *c, struct saved *s, cohort_seq seq)
 {
 	const uint32_t flags = load_u32(r->bytes + AT_FLAGS);
@@ -295,6 +324,8 @@ static enum cohort_status read_all(struct reader *r, const struct cohort_context
 		if (!st)
 			st = read_cells(r, &s->parts[g], cell_bytes(c, g));
 	}
+	if (!st)
+		st = compare_groups(r, s, c->n_groups);
 	if (!st && r->at != r->n)
 		st = err_at(r->err, COHORT_E_FORMAT, r->at, "the state goes on behind its end");
 	return st;

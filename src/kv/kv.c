@@ -28,6 +28,14 @@ static bool sane(const struct kv_limits *lim)
 			lim->n_seq_max <= INT32_MAX && lim->n_pos_max <= INT32_MAX;
 }
 
+/* What a reservation of n rows that do not part takes. */
+static bool plan_room(struct kv *kv, size_t n_rows)
+{
+	return mem_grow((void **)&kv->stores, &kv->stores_max, n_rows, sizeof *kv->stores) &&
+			mem_grow((void **)&kv->copies, &kv->copies_max, n_rows, sizeof *kv->copies) &&
+			mem_grow((void **)&kv->nodes, &kv->nodes_max, n_rows, sizeof *kv->nodes);
+}
+
 struct kv *kv_open(const struct kv_limits *lim)
 {
 	const size_t n_blocks = lim->n_blocks, n_seq_max = lim->n_seq_max;
@@ -52,12 +60,13 @@ struct kv *kv_open(const struct kv_limits *lim)
 	kv->ref = mem_zalloc(n_blocks, sizeof *kv->ref);
 	kv->free = mem_zalloc(n_blocks, sizeof *kv->free);
 	kv->kept = mem_zalloc(n_blocks, sizeof *kv->kept);
-	if (!kv->tables || !kv->held || !kv->seqs || !kv->live || !kv->touched || !kv->ref || !kv->free || !kv->kept)
+	kv->chains = mem_zalloc(n_blocks, sizeof *kv->chains);
+	if (!kv->tables || !kv->held || !kv->seqs || !kv->live || !kv->touched || !kv->ref || !kv->free || !kv->kept ||
+			!kv->chains)
 		goto fail;
 	if (!mem_grow((void **)&kv->changes, &kv->changes_max, lim->n_rows_max, sizeof *kv->changes) ||
 			!mem_grow((void **)&kv->lengths, &kv->lengths_max, lim->n_rows_max, sizeof *kv->lengths) ||
-			!mem_grow((void **)&kv->stores, &kv->stores_max, lim->n_rows_max, sizeof *kv->stores) ||
-			!mem_grow((void **)&kv->copies, &kv->copies_max, lim->n_rows_max, sizeof *kv->copies))
+			!plan_room(kv, lim->n_rows_max))
 		goto fail;
 	for (size_t i = 0; i < n_seq_max; i++)
 		kv->seqs[i] = (struct kv_seq){.min = -1, .first = -1, .max = -1};
@@ -81,6 +90,8 @@ void kv_free(struct kv *kv)
 		mem_free(kv->ref);
 		mem_free(kv->free);
 		mem_free(kv->kept);
+		mem_free(kv->chains);
+		mem_free(kv->nodes);
 		mem_free(kv->changes);
 		mem_free(kv->lengths);
 		mem_free(kv->stores);
@@ -346,37 +357,49 @@ static void append(struct kv *kv, cohort_seq seq, cohort_pos pos, size_t index, 
 	s->n_cells++;
 }
 
-static bool add_extra(struct kv *kv, int32_t row, int32_t block, int32_t slot)
+/* The last node of a block, or -1. */
+static int32_t last_node(const struct kv *kv, int32_t block)
 {
-	if (!mem_grow((void **)&kv->extra, &kv->extra_max, kv->n_extra + 1, sizeof *kv->extra))
+	return kv->chains[block].epoch == kv->epoch ? kv->chains[block].last : -1;
+}
+
+/* There is room for a node. */
+static void add_node(struct kv *kv, int32_t row, int32_t block, int32_t slot)
+{
+	kv->nodes[kv->n_nodes] = (struct kv_node){row, slot, last_node(kv, block)};
+	kv->chains[block] = (struct kv_chain){kv->epoch, (int32_t)kv->n_nodes++};
+}
+
+/* n_left rows are still to come, and need a node each. */
+static bool add_extra(struct kv *kv, const struct kv_node *node, int32_t block, size_t n_left)
+{
+	const int32_t row = node->row, slot = node->slot; /* the nodes may move */
+
+	if (!mem_grow((void **)&kv->extra, &kv->extra_max, kv->n_extra + 1, sizeof *kv->extra) ||
+			!mem_grow((void **)&kv->nodes, &kv->nodes_max, kv->n_nodes + 1 + n_left, sizeof *kv->nodes))
 		return false;
 	kv->extra[kv->n_extra++] = (struct kv_store){row, block, slot};
+	add_node(kv, row, block, slot);
 	return true;
 }
 
 /* Rows of this reservation that went to `from`, at once or by an earlier redirection, must also go to `to`: their data
  * is not there yet, so a copy would miss it. *older tells that cells from before are to be copied as well: those of
  * earlier reservations are there by the time the copies are made. */
-static bool redirect(struct kv *kv, const struct kv_row *rows, size_t n, int32_t from, int32_t to, bool *older)
+static bool redirect(struct kv *kv, const struct kv_row *rows, size_t n, size_t n_left, int32_t from, int32_t to,
+		bool *older)
 {
-	const size_t index = (size_t)rows[n].pos / kv->size, n_extra = kv->n_extra;
+	const size_t index = (size_t)rows[n].pos / kv->size;
 	const uint32_t held = *kv_word(kv, rows[n].seq[0], index);
 	const cohort_pos first = (cohort_pos)(index * kv->size) + __builtin_ctz(held);
 	cohort_pos seen = rows[n].pos;
 
-	for (size_t i = n; i-- > 0 && seen > first;)
-		if (kv->stores[i].block == from) {
-			if (!add_extra(kv, (int32_t)i, to, kv->stores[i].slot))
-				return false;
-			seen = rows[i].pos < seen ? rows[i].pos : seen;
-		}
-	for (size_t i = 0; i < n_extra; i++)
-		if (kv->extra[i].block == from) {
-			const struct kv_store e = kv->extra[i];
-			if (!add_extra(kv, e.row, to, e.slot))
-				return false;
-			seen = rows[e.row].pos < seen ? rows[e.row].pos : seen;
-		}
+	for (int32_t i = last_node(kv, from); i >= 0; i = kv->nodes[i].prev) {
+		if (!add_extra(kv, &kv->nodes[i], to, n_left))
+			return false;
+		const cohort_pos pos = rows[kv->nodes[i].row].pos;
+		seen = pos < seen ? pos : seen;
+	}
 	*older = seen > first;
 	return true;
 }
@@ -391,7 +414,7 @@ static enum cohort_status no_room(const struct kv *kv, const struct kv_row *r, s
 
 /* A block of its own for the set of row n, with the cells of `old` if it has one (-1: none). */
 static enum cohort_status own_block(
-		struct kv *kv, const struct kv_row *rows, size_t n, int32_t old, struct cohort_err *err)
+		struct kv *kv, const struct kv_row *rows, size_t n, size_t n_rows, int32_t old, struct cohort_err *err)
 {
 	const struct kv_row *r = &rows[n];
 	bool older;
@@ -400,7 +423,7 @@ static enum cohort_status own_block(
 		return no_room(kv, r, n, err);
 	const int32_t block = kv_take(kv);
 	if (old >= 0) {
-		if (!redirect(kv, rows, n, old, block, &older)) {
+		if (!redirect(kv, rows, n, n_rows - n, old, block, &older)) {
 			/* Nobody holds the block yet, so the journal does not know it. */
 			kv->free[kv->n_free++] = block;
 			return err_set(err, COHORT_E_MEMORY, "out of memory");
@@ -413,7 +436,8 @@ static enum cohort_status own_block(
 	return COHORT_OK;
 }
 
-static enum cohort_status place(struct kv *kv, const struct kv_row *rows, size_t n, struct cohort_err *err)
+static enum cohort_status place(
+		struct kv *kv, const struct kv_row *rows, size_t n, size_t n_rows, struct cohort_err *err)
 {
 	const struct kv_row *r = &rows[n];
 	const cohort_seq lead = r->seq[0];
@@ -431,13 +455,14 @@ static enum cohort_status place(struct kv *kv, const struct kv_row *rows, size_t
 	if (!journal_room(kv, (size_t)r->n_seq))
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
 	if (!have || kv->ref[cur] != r->n_seq || kv->kept[cur] >> slot & 1) {
-		enum cohort_status st = own_block(kv, rows, n, cur, err);
+		enum cohort_status st = own_block(kv, rows, n, n_rows, cur, err);
 		if (st)
 			return st;
 	}
 	for (int32_t i = 0; i < r->n_seq; i++)
 		append(kv, r->seq[i], r->pos, index, UINT32_C(1) << slot, have);
 	kv->stores[n] = (struct kv_store){(int32_t)n, *kv_entry(kv, lead, index), (int32_t)slot};
+	add_node(kv, (int32_t)n, kv->stores[n].block, (int32_t)slot);
 	return COHORT_OK;
 }
 
@@ -450,13 +475,12 @@ enum cohort_status kv_reserve(
 		return err_set(err, COHORT_E_BUG, "no transaction is open");
 	kv->mark_changes = kv->n_changes;
 	kv->mark_lengths = kv->n_lengths;
-	if (!mem_grow((void **)&kv->stores, &kv->stores_max, n_rows, sizeof *kv->stores) ||
-			!mem_grow((void **)&kv->copies, &kv->copies_max, n_rows, sizeof *kv->copies))
+	if (!plan_room(kv, n_rows))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for %zu rows", n_rows);
-	kv->n_extra = kv->n_copies = 0;
+	kv->n_extra = kv->n_copies = kv->n_nodes = 0;
 	kv->epoch++;
 	for (size_t i = 0; i < n_rows && !st; i++)
-		st = place(kv, rows, i, err);
+		st = place(kv, rows, i, n_rows, err);
 	if (st)
 		kv_unreserve(kv);
 	else

@@ -23,6 +23,16 @@ struct kv_length {       /* a sequence before its first row of a reservation */
 	struct kv_seq old;
 };
 
+struct kv_node {         /* a row of the reservation that goes to a block */
+	int32_t row, slot;
+	int32_t prev;    /* the one before in the same block; -1: none */
+};
+
+struct kv_chain {        /* of a block; means nothing unless its epoch is the reservation's */
+	uint64_t epoch;
+	int32_t last;
+};
+
 struct kv {
 	size_t n_blocks, size, n_seq_max, n_index, n_pos_max;
 	int64_t window;       /* at least 2; as good as endless when there is none */
@@ -44,6 +54,9 @@ struct kv {
 	size_t mark_changes, mark_lengths; /* of the journal at the beginning of the last reservation */
 	struct kv_store *stores, *extra;
 	size_t stores_max, n_extra, extra_max;
+	struct kv_node *nodes;    /* one for each store and extra store */
+	size_t n_nodes, nodes_max;
+	struct kv_chain *chains;  /* [n_blocks] */
 	struct kv_copy *copies;
 	size_t n_copies, copies_max;
 	uint64_t *touched;    /* [n_seq_max]: the reservation or image that last met the sequence */

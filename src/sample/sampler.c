@@ -40,6 +40,8 @@ static size_t n_chunks(const struct cohort_sampler *s)
 
 void cohort_sampler_params_init(struct cohort_sampler_params *params)
 {
+	if (!params)
+		return;
 	*params = (struct cohort_sampler_params){
 		.struct_size = sizeof *params,
 		.temperature = 0.8f,

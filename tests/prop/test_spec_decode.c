@@ -20,7 +20,8 @@
  *
  * Shown red on planted faults, one at a time:
  *   outputs ranked in the order of the ubatches                 spec3_encode_in_any_company, spec3_scatter_is_packed
- *   encode lets rows see what is before them only               spec3_encode_sees_later_rows */
+ *   encode lets rows see what is before them only               spec3_encode_sees_later_rows
+ *   attention does not end where a window does                  spec3_encode_windows_are_even */
 #include "spec_case.h"
 
 /* ---- decode, encode ---- */
@@ -65,6 +66,34 @@ static void spec3_encode_sees_later_rows(void **state)
 		free(first[1]);
 	}
 	cohort_context_free(c);
+}
+
+/* Two layers with a window of 2 reach two positions to either side, and no further. Seen red without the end of the
+ * window. */
+static void spec3_encode_windows_are_even(void **state)
+{
+	struct cohort_model *m = model_at("tests/golden/data/llama.gguf");
+	cohort_token t[11];
+	struct cohort_batch b;
+	(void)state;
+
+	assert_int_equal(m->model.hp.n_layer, 2);
+	m->model.layers[0].window = m->model.layers[1].window = 2;
+	struct cohort_context *c = context_of(m, embedding_params());
+	memcpy(t, texts[0], sizeof t);
+	OK(cohort_batch_view(&b, t, 11, NULL));
+	OK(cohort_encode(c, &b, NULL));
+	float *was = floats(cohort_embeddings_get(c, 5, NULL), EMBD);
+	for (int changed = 0; changed < 11; changed++) {
+		t[changed] ^= 1;
+		OK(cohort_encode(c, &b, NULL));
+		const bool same = memcmp(cohort_embeddings_get(c, 5, NULL), was, EMBD * sizeof *was) == 0;
+		assert_int_equal(same, changed < 3 || changed > 7);
+		t[changed] ^= 1;
+	}
+	free(was);
+	cohort_context_free(c);
+	cohort_model_free(m);
 }
 
 static void spec3_encode_touches_no_sequence(void **state)
@@ -376,7 +405,7 @@ static void spec3_scatter_bounds_its_outputs(void **state)
 	for (int32_t i = 0; i < 5; i++)
 		items[i] = (struct cohort_scatter_item){texts[i], 3, 0, i, true};
 	assert_int_equal(cohort_decode_scatter(c, items, 5, NULL, &err), COHORT_E_LIMIT);
-	check_err(&err, COHORT_E_LIMIT, "n-outputs", 4, 4, 4, 5);
+	check_err(&err, COHORT_E_LIMIT, "n-outputs", 14, 4, 4, 5);
 	items[2].want = false;
 	OK(cohort_decode_scatter(c, items, 5, NULL, &err));
 	assert_int_equal(cohort_n_outputs(c), 4);
@@ -458,7 +487,8 @@ static void spec3_bad_arguments_are_named(void **state)
 	check_arg(cohort_decode_many(NULL, texts[0], 1, 0, 0, &err), &err, "context");
 	check_arg(cohort_decode_many(c, NULL, 1, 0, 0, &err), &err, "tokens");
 	check_arg(cohort_decode_many(c, texts[0], -1, 0, 0, &err), &err, "n_tokens");
-	check_arg(cohort_decode_many(c, texts[0], 1, -1, 0, &err), &err, "n_past");
+	assert_int_equal(cohort_decode_many(c, texts[0], 1, -1, 0, &err), COHORT_E_BATCH);
+	check_err(&err, COHORT_E_BATCH, "pos-negative", 0, 0, 0, -1);
 	check_arg(cohort_decode_each(NULL, &item, 1, NULL, &err), &err, "context");
 	check_arg(cohort_decode_each(c, NULL, 1, NULL, &err), &err, "items");
 	check_arg(cohort_decode_each(c, &item, -1, NULL, &err), &err, "n_items");
@@ -480,11 +510,50 @@ static void spec3_bad_arguments_are_named(void **state)
 	assert_true(strcmp(err.rule, "seq-id") == 0 && strstr(err.text, "sequence -4"));
 	check_arg(cohort_warm_up(c, 0, 1, &err), &err, "0 rows");
 	assert_int_equal(cohort_decode_many(c, texts[0], 300, 0, 0, &err), COHORT_E_BATCH);
-	check_err(&err, COHORT_E_BATCH, "pos-limit", -1, 0, POS_LIMIT, 299);
+	check_err(&err, COHORT_E_BATCH, "pos-limit", POS_LIMIT, 0, POS_LIMIT, POS_LIMIT);
 	assert_int_equal(cohort_decode_many(c, texts[0], 3, 0, 16, &err), COHORT_E_BATCH);
 	assert_string_equal(err.rule, "seq-id");
 	assert_int_equal(usage(c).n_used, 0);
 	cohort_context_free(c);
+}
+
+/* Calls without a status answer with nothing. */
+static void spec3_null_is_survived(void **state)
+{
+	struct cohort_usage u;
+	struct cohort_counters n;
+	struct cohort_model_info info;
+	struct cohort_detok d = {0};
+	char held[4];
+	size_t n_bytes;
+	(void)state;
+
+	cohort_model_params_init(NULL);
+	cohort_context_params_init(NULL);
+	cohort_sampler_params_init(NULL);
+	cohort_model_info_get(NULL, NULL);
+	cohort_model_info_get(NULL, &info);
+	assert_true(info.n_vocab == 0 && *info.arch == 0);
+	cohort_usage_get(NULL, NULL);
+	cohort_usage_get(NULL, &u);
+	assert_true(u.n_blocks == 0 && u.block_size == BLOCK);
+	cohort_counters_get(NULL, NULL);
+	cohort_counters_get(NULL, &n);
+	assert_int_equal(n.n_decode, 0);
+	assert_null(cohort_token_bytes(NULL, 0, true, &n_bytes));
+	assert_null(cohort_token_bytes(golden, 0, true, NULL));
+	assert_false(cohort_token_is_eog(NULL, 0) || cohort_token_is_control(NULL, 0));
+	assert_true(cohort_token_bos(NULL) == -1 && cohort_token_eos(NULL) == -1);
+	cohort_detok_init(NULL, NULL, true, true);
+	assert_int_equal(cohort_detok_flush(NULL, held), 0);
+	assert_int_equal(cohort_detok_flush(&d, NULL), 0);
+	cohort_scratch_init(NULL);
+	cohort_scratch_release(NULL);
+	cohort_seq_clear(NULL);
+	assert_true(cohort_seq_pos_min(NULL, 0) == -1 && cohort_seq_pos_max(NULL, 0) == -1);
+	assert_true(cohort_n_outputs(NULL) == 0 && !cohort_logits_get(NULL, 0, NULL));
+	assert_true(!cohort_embeddings_get(NULL, 0, NULL) && !cohort_embeddings_seq_get(NULL, 0, NULL));
+	assert_int_equal(cohort_state_size(NULL, 0), 0);
 }
 
 static void spec3_duplicates_are_named(void **state)
@@ -531,6 +600,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(spec3_decode_up_to_n_batch),
 		cmocka_unit_test(spec3_encode_sees_later_rows),
+		cmocka_unit_test(spec3_encode_windows_are_even),
 		cmocka_unit_test(spec3_encode_touches_no_sequence),
 		cmocka_unit_test(spec3_encode_takes_whole_sequences),
 		cmocka_unit_test(spec3_encode_in_any_company),
@@ -546,6 +616,7 @@ int main(void)
 		cmocka_unit_test(spec3_bin_pack),
 		cmocka_unit_test(spec3_scratch_is_reused),
 		cmocka_unit_test(spec3_bad_arguments_are_named),
+		cmocka_unit_test(spec3_null_is_survived),
 		cmocka_unit_test(spec3_duplicates_are_named),
 		cmocka_unit_test(spec3_empty_lists_are_a_no_op),
 	};

@@ -494,6 +494,11 @@ static void spec3_counters(void **state)
 	cohort_counters_get(c, &n);
 	assert_true(n.n_decode == 4 && n.n_prefill_rows == 123 && n.n_decode_rows == 3);
 	assert_true(n.prefill_s > m.prefill_s && n.decode_s > m.decode_s);
+	/* In chunks as in one batch. */
+	const struct cohort_scatter_item spans[] = {{texts[2], 70, 0, 5, true}, {texts[2], 1, 0, 6, true}};
+	OK(cohort_decode_scatter(c, spans, 2, NULL, NULL));
+	cohort_counters_get(c, &m);
+	assert_true(m.n_decode == 5 && m.n_prefill_rows == 193 && m.n_decode_rows == 4);
 	cohort_batch_release(&b);
 	cohort_context_free(c);
 }
@@ -503,6 +508,7 @@ static void spec3_warm_up_changes_nothing(void **state)
 	float *want = probe_untouched(), *last;
 	struct cohort_context *c = context();
 	struct cohort_counters n, m;
+	struct cohort_err err;
 	(void)state;
 
 	prepare(c);
@@ -511,7 +517,11 @@ static void spec3_warm_up_changes_nothing(void **state)
 	const uint64_t before = books(c);
 	OK(cohort_warm_up(c, 16, 1, NULL));
 	OK(cohort_warm_up(c, 1, 3, NULL));
-	assert_int_equal(cohort_warm_up(c, 17, 1, NULL), COHORT_E_LIMIT);
+	OK(cohort_warm_up(c, 1, 16, NULL));
+	assert_int_equal(cohort_warm_up(c, 17, 1, &err), COHORT_E_LIMIT);
+	check_err(&err, COHORT_E_LIMIT, "n-ubatch", -1, -1, 16, 17);
+	assert_int_equal(cohort_warm_up(c, 1, 17, &err), COHORT_E_LIMIT);
+	check_err(&err, COHORT_E_LIMIT, "n-seqs", -1, -1, 16, 17);
 	cohort_counters_get(c, &m);
 	assert_memory_equal(&n, &m, sizeof n);
 	assert_true(cohort_n_outputs(c) == 1 && same_logits(c, 4, last) && same_logits(c, -1, last));

@@ -214,6 +214,39 @@ static void sealed_mutations(void **state)
 	}
 }
 
+/* Tables of one group from another state, and the rest as it should be: groups that disagree about a sequence would be
+ * at odds at its next change. */
+static void groups_agree(void **state)
+{
+	struct rig r;
+	struct cohort_err err;
+	(void)state;
+	rig_open(&r, COHORT_KV_F16, 40);
+	grow(r.c, 0, 10, 1);
+	struct bytes whole = save(r.c, 0);
+	rm(r.c, 0, 5, 8);
+	struct bytes gap = save(r.c, 0);
+	const size_t head = STATE_AT_GROUPS + 2 * STATE_GROUP + STATE_SEQ + 2 * STATE_SEQ_GROUP;
+	const size_t n_cell = state_get(whole.p + STATE_AT_GROUPS + 8, 8);
+	const size_t n_whole = 8 + 4 + 10 * n_cell, n_gap = 8 + 4 + 7 * n_cell; /* a table entry, a word, cells */
+	struct bytes d = {malloc(whole.n), head + n_whole + n_gap + STATE_SUM};
+	assert_non_null(d.p);
+	assert_int_equal(whole.n, head + 2 * n_whole + STATE_SUM);
+	memcpy(d.p, whole.p, head + n_whole);
+	memcpy(d.p + head + n_whole, gap.p + head + n_gap, n_gap);
+	state_put(d.p + STATE_AT_SIZE, 8, d.n);
+	state_seal(d.p, d.n);
+	struct look before = look(r.c);
+	assert_int_equal(cohort_state_restore(r.c, 0, d.p, d.n, &err), COHORT_E_FORMAT);
+	assert_non_null(strstr(err.text, "different cells of sequence 0"));
+	unchanged(r.c, &before);
+	free(before.cells.p);
+	free(d.p);
+	free(gap.p);
+	free(whole.p);
+	rig_close(&r);
+}
+
 /* One wrong number in a state of sequences 0, 2 and 3 (two blocks of one group), and what is said of it. */
 static void refusals_say_why(void **state)
 {
@@ -354,6 +387,7 @@ int main(void)
 		cmocka_unit_test(room_in_one_group),
 		cmocka_unit_test(mutations),
 		cmocka_unit_test(sealed_mutations),
+		cmocka_unit_test(groups_agree),
 		cmocka_unit_test(refusals_say_why),
 		cmocka_unit_test(other_kinds),
 	};

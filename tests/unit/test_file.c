@@ -253,7 +253,10 @@ static void bad_places(void **state)
 	snprintf(path, sizeof path, "%s/below", p->path);
 	assert_int_equal(write_text(path, "x", &err), COHORT_E_IO);
 	assert_non_null(strstr(err.text, strerror(ENOTDIR)));
-	snprintf(path, sizeof path, "%s/%0250d", p->dir, 0);
+	snprintf(path, sizeof path, "%s/%0255d", p->dir, 0); /* as long as a name can be */
+	assert_int_equal(write_text(path, "x", &err), COHORT_OK);
+	assert_int_equal(unlink(path), 0);
+	snprintf(path, sizeof path, "%s/%0256d", p->dir, 0);
 	assert_int_equal(write_text(path, "x", &err), COHORT_E_IO);
 	assert_non_null(strstr(err.text, strerror(ENAMETOOLONG)));
 
