@@ -34,8 +34,10 @@ struct bench_format {
 static const struct bench_format formats[] = {
 	{QUANT_F32, 50.0, false}, {QUANT_F16, 50.0, true}, {QUANT_BF16, 50.0, true},
 	{QUANT_Q8_0, 75.0, false},  /* sign trick */
+	{QUANT_IQ4_NL, 75.0, false}, {QUANT_IQ4_XS, 75.0, false},
 	{QUANT_Q4_0, 135.0, false}, /* four maddubs or more per madd */
-	{QUANT_Q4_K, 135.0, false},
+	{QUANT_Q4_1, 135.0, false}, {QUANT_Q5_0, 135.0, false}, {QUANT_Q5_1, 135.0, false},
+	{QUANT_Q2_K, 135.0, false}, {QUANT_Q3_K, 135.0, false}, {QUANT_Q4_K, 135.0, false}, {QUANT_Q5_K, 135.0, false},
 	{QUANT_Q6_K, 120.0, false}, /* two */
 };
 static const size_t columns[] = {1, 2, 4, 8, 16, 32};

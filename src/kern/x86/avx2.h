@@ -26,6 +26,7 @@ void kern_avx2_init_attn(struct kern *k);
 void kern_avx2_init_mm_float(struct kern *k);
 void kern_avx2_init_mm_32(struct kern *k);
 void kern_avx2_init_mm_256(struct kern *k);
+void kern_avx2_init_mm_low(struct kern *k);
 
 /* The fold of docs/numerics.md: i and i + 4, i and i + 2, the last two. */
 AVX2_INLINE float avx2_tree8(__m256 v)

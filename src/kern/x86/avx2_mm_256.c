@@ -1,9 +1,10 @@
-/* AVX2: products with weights in blocks of 256 (Q4_K, Q6_K), eight rows interleaved as in avx2_mm_32.c. The scales
+/* AVX2: products with weights in blocks of 256 (Q4_K, Q5_K, Q6_K), eight rows interleaved as in avx2_mm_32.c. The scales
  * multiply in integers, so the conversion to float happens once per 256.
  *
  * Invariants
- *  1. int16 sums: four nibble pairs 15,240 (Q4_K); two pairs of 6-bit values 2 * 2 * 63 * 127 = 32,004 (Q6_K).
- *  2. int32 sums: 256 * 63 * 15 * 127 (Q4_K) and 256 * 128 * 63 * 127 (Q6_K, before the offset is taken off) < 2^28.
+ *  1. int16 sums: four nibble pairs 15,240 (Q4_K); four pairs of 5-bit values 4 * 2 * 31 * 127 = 31,496 (Q5_K); two
+ *     pairs of 6-bit values 2 * 2 * 63 * 127 = 32,004 (Q6_K).
+ *  2. int32 sums: 256 * 63 * 31 * 127 (Q5_K, more than Q4_K) and 256 * 128 * 63 * 127 (Q6_K, before the offset is taken off) < 2^28.
  *  3. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx2.h"
 
@@ -16,6 +17,11 @@ struct q4_kx8 {
 	uint8_t qs[32][32];    /* register i: bytes 4i..4i+3 of each row */
 };
 
+struct q5_kx8 {
+	struct q4_kx8 k;
+	uint8_t qh[8][32];     /* register i: bytes 4i..4i+3 of each row; bit j is of sub-block j */
+};
+
 struct q6_kx8 {
 	uint16_t d[8];
 	int8_t scales[8][16];  /* [pair of sub-blocks][row][2] */
@@ -24,6 +30,7 @@ struct q6_kx8 {
 };
 
 _Static_assert(sizeof(struct q4_kx8) == 8 * 148, "4 bytes a block more than in the file: unpacked scales");
+_Static_assert(sizeof(struct q5_kx8) == 8 * 180, "4 bytes a block more than in the file, likewise");
 _Static_assert(sizeof(struct q6_kx8) == 8 * 210, "same size as in the file");
 
 /* Asks for the line `ahead` bytes on, which may lie past the end: as a number, since no such pointer may be made. */
@@ -45,9 +52,18 @@ AVX2_INLINE __m256i two(__m256i v0, __m256i v1, const int8_t *p)
 			_mm256_maddubs_epi16(v0, avx2_bcast4(p)), _mm256_maddubs_epi16(v1, avx2_bcast4(p + 4)));
 }
 
-/* Sub-block j of Q4_K: the low or the high nibbles of eight registers against n columns. `ahead` is the distance to the
- * next eight rows, which are fetched meanwhile: short rows end before the hardware's prefetcher gets going. */
-AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *act, size_t step, int j, const bool high,
+/* Bit j of qh, above the nibbles. */
+AVX2_INLINE __m256i fifth(const uint8_t *qh, const int j)
+{
+	__m256i h = avx2_load(qh);
+	h = j < 4 ? _mm256_slli_epi16(h, 4 - j) : _mm256_srli_epi16(h, j - 4);
+	return _mm256_and_si256(h, _mm256_set1_epi8(16));
+}
+
+/* Sub-block j of Q4_K or Q5_K (qh not NULL): the low or the high nibbles of eight registers against n columns. `ahead` is
+ * the distance to the next eight rows, which are fetched meanwhile: short rows end before the hardware's prefetcher gets
+ * going. */
+AVX2_INLINE void sub_k(const struct q4_kx8 *w, const uint8_t *qh, const uint8_t *act, size_t step, const int j,
 		size_t ahead, __m256i *sum, const int n)
 {
 	const __m256i low = _mm256_set1_epi8(15);
@@ -66,7 +82,9 @@ AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *act, size_t ste
 		AVX2_UNROLL
 		for (int i = 0; i < 4; i++) {
 			__m256i x = avx2_load(q + 32 * (4 * e + i));
-			v[i] = _mm256_and_si256(high ? _mm256_srli_epi16(x, 4) : x, low);
+			v[i] = _mm256_and_si256(j % 2 ? _mm256_srli_epi16(x, 4) : x, low);
+			if (qh)
+				v[i] = _mm256_or_si256(v[i], fifth(qh + 32 * (4 * e + i), j));
 		}
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
@@ -77,41 +95,49 @@ AVX2_INLINE void sub_q4_k(const struct q4_kx8 *w, const uint8_t *act, size_t ste
 	}
 }
 
-AVX2_INLINE void tile_q4_k(const struct kern_mm *m, size_t row, size_t col, const int n)
+/* One block of Q4_K or Q5_K against n columns. */
+AVX2_INLINE void block_k(const struct q4_kx8 *w, const uint8_t *qh, const uint8_t *act, size_t step, size_t ahead,
+		__m256 *acc, const int n)
 {
-	const size_t nb = m->k / 256, step = m->act_bytes;
-	const struct q4_kx8 *w = (const struct q4_kx8 *)m->w + row / 8 * nb;
-	const uint8_t *act = (const uint8_t *)m->act + col * step;
-	__m256 acc[8];
+	__m256i sum[8], msum[8];
 
 	for (int c = 0; c < n; c++)
-		acc[c] = _mm256_setzero_ps();
-	for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {
-		__m256i sum[8], msum[8];
-		for (int c = 0; c < n; c++)
-			sum[c] = msum[c] = _mm256_setzero_si256();
-		for (int j = 0; j < 8; j += 2) {
-			sub_q4_k(w, act, step, j, false, nb * sizeof *w, sum, n);
-			sub_q4_k(w, act, step, j + 1, true, nb * sizeof *w, sum, n);
-		}
-		for (int j = 0; j < 4; j++) {
-			__m256i mn = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->mins[j]));
-			for (int c = 0; c < n; c++) {
-				const int16_t *s = &act_block(act, c, step)->s32[2 * j];
-				msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mn, avx2_bcast4(s)));
-			}
-		}
-		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
-		__m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
+		sum[c] = msum[c] = _mm256_setzero_si256();
+	AVX2_UNROLL
+	for (int j = 0; j < 8; j++)
+		sub_k(w, qh, act, step, j, ahead, sum, n);
+	for (int j = 0; j < 4; j++) {
+		__m256i mn = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->mins[j]));
 		for (int c = 0; c < n; c++) {
-			__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
-			acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
-			acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
+			const int16_t *s = &act_block(act, c, step)->s32[2 * j];
+			msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mn, avx2_bcast4(s)));
 		}
 	}
-	for (int c = 0; c < n; c++)
-		avx2_store_rows(m, row, col + (size_t)c, acc[c]);
+	__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
+	__m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
+	for (int c = 0; c < n; c++) {
+		__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
+		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
+		acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
+	}
 }
+
+#define TILE_K(fmt, block, qh)                                                                             \
+	AVX2_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)        \
+	{                                                                                                \
+		const size_t nb = m->k / 256, step = m->act_bytes;                                       \
+		const struct fmt##x8 *w = (const struct fmt##x8 *)m->w + row / 8 * nb;                   \
+		const uint8_t *act = (const uint8_t *)m->act + col * step;                               \
+		__m256 acc[8];                                                                           \
+		for (int c = 0; c < n; c++)                                                              \
+			acc[c] = _mm256_setzero_ps();                                                    \
+		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256))              \
+			block_k(block, qh, act, step, nb * sizeof *w, acc, n);                           \
+		for (int c = 0; c < n; c++)                                                              \
+			avx2_store_rows(m, row, col + (size_t)c, acc[c]);                                \
+	}
+TILE_K(q4_k, w, NULL)
+TILE_K(q5_k, &w->k, w->qh[0])
 
 /* Registers r = 0..7 of group g (0..3) of half h: elements 128 h + 32 g + 4 r. */
 AVX2_INLINE __m256i q6_k_reg(const struct q6_kx8 *w, int h, const int g, int r)
@@ -195,6 +221,7 @@ AVX2_INLINE void tile_q6_k(const struct kern_mm *m, size_t row, size_t col, cons
 }
 
 AVX2_MM(q4_k, 8)
+AVX2_MM(q5_k, 8)
 AVX2_MM(q6_k, 8)
 
 static size_t packed_bytes_q4_k(size_t n_rows, size_t k)
@@ -202,9 +229,25 @@ static size_t packed_bytes_q4_k(size_t n_rows, size_t k)
 	return (n_rows + 7) / 8 * (k / 256) * sizeof(struct q4_kx8);
 }
 
+static size_t packed_bytes_q5_k(size_t n_rows, size_t k)
+{
+	return (n_rows + 7) / 8 * (k / 256) * sizeof(struct q5_kx8);
+}
+
 static size_t packed_bytes_q6_k(size_t n_rows, size_t k)
 {
 	return (n_rows + 7) / 8 * (k / 256) * sizeof(struct q6_kx8);
+}
+
+/* Row j of eight: what Q4_K and Q5_K have in common. */
+static void pack_k(struct q4_kx8 *o, size_t j, uint16_t d, uint16_t dmin, const uint8_t *scales, const uint8_t *qs)
+{
+	o->d[j] = d;
+	o->dmin[j] = dmin;
+	for (int i = 0; i < 8; i++)
+		quant_k_scale_min(scales, i, &o->scales[i][j], &o->mins[i / 2][2 * j + (size_t)(i % 2)]);
+	for (int i = 0; i < 32; i++)
+		memcpy(o->qs[i] + 4 * j, qs + 4 * i, 4);
 }
 
 static void pack_q4_k(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)
@@ -216,13 +259,23 @@ static void pack_q4_k(void *dst, const void *src, size_t n_rows, size_t k, size_
 			memset(o, 0, sizeof *o);
 			for (size_t j = 0; j < 8 && r + j < n_rows; j++) {
 				const struct q4_k *s = (const struct q4_k *)src + (r + j) * nb + b;
-				o->d[j] = s->d;
-				o->dmin[j] = s->dmin;
+				pack_k(o, j, s->d, s->dmin, s->scales, s->qs);
+			}
+		}
+}
+
+static void pack_q5_k(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)
+{
+	size_t nb = k / 256;
+	for (size_t r = row0; r < row1; r += 8)
+		for (size_t b = 0; b < nb; b++) {
+			struct q5_kx8 *o = (struct q5_kx8 *)dst + r / 8 * nb + b;
+			memset(o, 0, sizeof *o);
+			for (size_t j = 0; j < 8 && r + j < n_rows; j++) {
+				const struct q5_k *s = (const struct q5_k *)src + (r + j) * nb + b;
+				pack_k(&o->k, j, s->d, s->dmin, s->scales, s->qs);
 				for (int i = 0; i < 8; i++)
-					quant_k_scale_min(s->scales, i, &o->scales[i][j],
-							&o->mins[i / 2][2 * j + (size_t)(i % 2)]);
-				for (int i = 0; i < 32; i++)
-					memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);
+					memcpy(o->qh[i] + 4 * j, s->qh + 4 * i, 4);
 			}
 		}
 }
@@ -250,5 +303,6 @@ static void pack_q6_k(void *dst, const void *src, size_t n_rows, size_t k, size_
 void kern_avx2_init_mm_256(struct kern *k)
 {
 	k->packed[QUANT_Q4_K] = (struct kern_mat){8, mm_q4_k, packed_bytes_q4_k, pack_q4_k};
+	k->packed[QUANT_Q5_K] = (struct kern_mat){8, mm_q5_k, packed_bytes_q5_k, pack_q5_k};
 	k->packed[QUANT_Q6_K] = (struct kern_mat){8, mm_q6_k, packed_bytes_q6_k, pack_q6_k};
 }

@@ -1,10 +1,11 @@
-/* AVX2: products with weights in blocks of 32 (Q4_0, Q8_0), eight rows interleaved.
+/* AVX2: products with weights in blocks of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL), eight rows interleaved.
  *
  * One register holds 4 consecutive k of 8 rows; the activation's 4 bytes are broadcast; each 32-bit lane is one output
  * row. So there is no horizontal sum, and an output's additions come in the order of docs/numerics.md whatever the
  * tile. Invariants
- *  1. int16 sums: eight products of a nibble pair with bytes reach at most 8 * 2 * 15 * 127 = 30,480; one pair of
- *     full bytes 2 * 128 * 127 = 32,512 (the sign sits on the activation, so a weight of -128 is fine).
+ *  1. int16 sums: eight products of a nibble pair with bytes reach at most 8 * 2 * 15 * 127 = 30,480; four of a pair of
+ *     5-bit values 4 * 2 * 31 * 127 = 31,496; one pair of full bytes 2 * 128 * 127 = 32,512 (the sign sits on the
+ *     activation, so a weight of -128 is fine).
  *  2. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx2.h"
 
@@ -15,13 +16,39 @@ struct q4_0x8 {
 	uint8_t qs[4][32]; /* register i: bytes 4i..4i+3 of each row's block */
 };
 
+struct q4_1x8 {
+	uint16_t d[8], m[8];
+	uint8_t qs[4][32];
+};
+
+struct q5_0x8 {
+	uint16_t d[8];
+	uint8_t qh[32];    /* bit i of byte b: the fifth bit of byte b of register i of eight */
+	uint8_t qs[4][32];
+};
+
+struct q5_1x8 {
+	uint16_t d[8], m[8];
+	uint8_t qh[32];
+	uint8_t qs[4][32];
+};
+
 struct q8_0x8 {
 	uint16_t d[8];
 	int8_t qs[8][32];
 };
 
+struct iq4_nlx8 {
+	uint16_t d[8];
+	uint8_t qs[4][32];
+};
+
 _Static_assert(sizeof(struct q4_0x8) == 8 * 18, "same size as in the file");
+_Static_assert(sizeof(struct q4_1x8) == 8 * 20, "same size as in the file");
+_Static_assert(sizeof(struct q5_0x8) == 8 * 22, "same size as in the file");
+_Static_assert(sizeof(struct q5_1x8) == 8 * 24, "same size as in the file");
 _Static_assert(sizeof(struct q8_0x8) == 8 * 34, "same size as in the file");
+_Static_assert(sizeof(struct iq4_nlx8) == 8 * 18, "same size as in the file");
 
 AVX2_INLINE const struct kern_act_q8_32 *act_row(const struct kern_mm *m, size_t col)
 {
@@ -34,82 +61,174 @@ AVX2_INLINE const struct kern_act_q8_32 *act_block(const struct kern_act_q8_32 *
 	return (const void *)((const uint8_t *)a + (size_t)c * step);
 }
 
-AVX2_INLINE void tile_q4_0(const struct kern_mm *m, size_t row, size_t col, const int n)
+/* The eight registers of a block of nibbles: the low ones are its first half. */
+AVX2_INLINE void load_nibbles(const uint8_t qs[4][32], __m256i v[8])
 {
-	const size_t nb = m->k / 32;
-	const struct q4_0x8 *w = (const struct q4_0x8 *)m->w + row / 8 * nb;
+	const __m256i low = _mm256_set1_epi8(15);
+	AVX2_UNROLL
+	for (int i = 0; i < 4; i++) {
+		__m256i q = avx2_load(qs[i]);
+		v[i] = _mm256_and_si256(q, low);
+		v[i + 4] = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
+	}
+}
+
+/* Puts bit i of qh above the nibbles of register i. Shifts work on 16 bits; what crosses a byte is masked away. */
+AVX2_INLINE void load_fives(const uint8_t qs[4][32], const uint8_t qh[32], __m256i v[8])
+{
+	const __m256i fifth = _mm256_set1_epi8(16), h = avx2_load(qh);
+	load_nibbles(qs, v);
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++) {
+		__m256i b = i < 4 ? _mm256_slli_epi16(h, 4 - i) : _mm256_srli_epi16(h, i - 4);
+		v[i] = _mm256_or_si256(v[i], _mm256_and_si256(b, fifth));
+	}
+}
+
+/* Registers [from, to) against the bytes of a column, in int16. */
+AVX2_INLINE __m256i pairs(const __m256i v[8], const int8_t *qs, const int from, const int to)
+{
+	__m256i s = _mm256_maddubs_epi16(v[from], avx2_bcast4(qs + 4 * from));
+	AVX2_UNROLL
+	for (int i = from + 1; i < to; i++)
+		s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[i], avx2_bcast4(qs + 4 * i)));
+	return s;
+}
+
+/* One block against n columns. `five`: values of 5 bits, four deep; off: multiple of 8 that values are above the
+ * weight's integer; m: minimums, or NULL. */
+AVX2_INLINE void unsigned_block(const __m256i v[8], const uint16_t *dw, const uint16_t *mw, const bool five,
+		const int off, const struct kern_act_q8_32 *a, size_t step, __m256 *acc, const int n)
+{
+	const __m256i ones = _mm256_set1_epi16(1);
+	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
+	const __m256 m = mw ? _mm256_cvtph_ps(_mm_loadu_si128((const void *)mw)) : _mm256_setzero_ps();
+
+	AVX2_UNROLL
+	for (int c = 0; c < n; c++) {
+		const struct kern_act_q8_32 *x = act_block(a, c, step);
+		__m256i t = _mm256_madd_epi16(pairs(v, x->qs, 0, five ? 4 : 8), ones);
+		if (five)
+			t = _mm256_add_epi32(t, _mm256_madd_epi16(pairs(v, x->qs, 4, 8), ones));
+		if (off)
+			t = _mm256_sub_epi32(t, _mm256_set1_epi32(off * x->sum8));
+		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x->d)), _mm256_cvtepi32_ps(t), acc[c]);
+		if (mw)
+			acc[c] = _mm256_fmadd_ps(m, _mm256_set1_ps(x->s), acc[c]);
+	}
+}
+
+#define TILE_UNSIGNED(fmt, load, min, five, off)                                                             \
+	AVX2_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)          \
+	{                                                                                                  \
+		const size_t nb = m->k / 32, step = m->act_bytes;                                          \
+		const struct fmt##x8 *w = (const struct fmt##x8 *)m->w + row / 8 * nb;                     \
+		const struct kern_act_q8_32 *a = act_row(m, col);                                          \
+		__m256 acc[4];                                                                             \
+		for (int c = 0; c < n; c++)                                                                \
+			acc[c] = _mm256_setzero_ps();                                                      \
+		for (size_t b = 0; b < nb; b++, w++, a++) {                                                \
+			__m256i v[8];                                                                      \
+			load;                                                                              \
+			unsigned_block(v, w->d, min, five, off, a, step, acc, n);                          \
+		}                                                                                          \
+		for (int c = 0; c < n; c++)                                                                \
+			avx2_store_rows(m, row, col + (size_t)c, acc[c]);                                  \
+	}
+TILE_UNSIGNED(q4_0, load_nibbles(w->qs, v), NULL, false, 1)
+TILE_UNSIGNED(q4_1, load_nibbles(w->qs, v), w->m, false, 0)
+TILE_UNSIGNED(q5_0, load_fives(w->qs, w->qh, v), NULL, true, 2)
+TILE_UNSIGNED(q5_1, load_fives(w->qs, w->qh, v), w->m, true, 0)
+
+/* Signed bytes against the bytes of n columns: one register at a time, since a pair fills int16. */
+AVX2_INLINE void signed_reg(
+		__m256i q, const struct kern_act_q8_32 *a, size_t step, int i, __m256i *sum, const int n)
+{
+	const __m256i mag = _mm256_abs_epi8(q), ones = _mm256_set1_epi16(1);
+	AVX2_UNROLL
+	for (int c = 0; c < n; c++) {
+		const struct kern_act_q8_32 *x = act_block(a, c, step);
+		__m256i s = _mm256_maddubs_epi16(mag, _mm256_sign_epi8(avx2_bcast4(x->qs + 4 * i), q));
+		sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, ones));
+	}
+}
+
+AVX2_INLINE void add_block(const uint16_t *dw, const __m256i *sum, const struct kern_act_q8_32 *a, size_t step,
+		__m256 *acc, const int n)
+{
+	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
+	AVX2_UNROLL
+	for (int c = 0; c < n; c++) {
+		const struct kern_act_q8_32 *x = act_block(a, c, step);
+		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x->d)), _mm256_cvtepi32_ps(sum[c]), acc[c]);
+	}
+}
+
+AVX2_INLINE void tile_q8_0(const struct kern_mm *m, size_t row, size_t col, const int n)
+{
+	const size_t nb = m->k / 32, step = m->act_bytes;
+	const struct q8_0x8 *w = (const struct q8_0x8 *)m->w + row / 8 * nb;
 	const struct kern_act_q8_32 *a = act_row(m, col);
-	const size_t step = m->act_bytes;
-	const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
 	__m256 acc[4];
 
 	for (int c = 0; c < n; c++)
 		acc[c] = _mm256_setzero_ps();
 	for (size_t b = 0; b < nb; b++, w++, a++) {
-		__m256i v[8]; /* the low nibbles are the first half of the block */
+		__m256i sum[4];
+		for (int c = 0; c < n; c++)
+			sum[c] = _mm256_setzero_si256();
 		AVX2_UNROLL
-		for (int i = 0; i < 4; i++) {
-			__m256i q = avx2_load(w->qs[i]);
-			v[i] = _mm256_and_si256(q, low);
-			v[i + 4] = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
-		}
-		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
-		AVX2_UNROLL
-		for (int c = 0; c < n; c++) {
-			const struct kern_act_q8_32 *x = act_block(a, c, step);
-			__m256i s = _mm256_maddubs_epi16(v[0], avx2_bcast4(x->qs));
-			AVX2_UNROLL
-			for (int i = 1; i < 8; i++)
-				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[i], avx2_bcast4(x->qs + 4 * i)));
-			__m256i t = _mm256_sub_epi32(_mm256_madd_epi16(s, ones), _mm256_set1_epi32(x->sum8));
-			acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x->d)), _mm256_cvtepi32_ps(t), acc[c]);
-		}
+		for (int i = 0; i < 8; i++)
+			signed_reg(avx2_load(w->qs[i]), a, step, i, sum, n);
+		add_block(w->d, sum, a, step, acc, n);
 	}
 	for (int c = 0; c < n; c++)
 		avx2_store_rows(m, row, col + (size_t)c, acc[c]);
 }
 
-AVX2_INLINE void tile_q8_0(const struct kern_mm *m, size_t row, size_t col, const int n)
+AVX2_INLINE void tile_iq4_nl(const struct kern_mm *m, size_t row, size_t col, const int n)
 {
-	const size_t nb = m->k / 32;
-	const struct q8_0x8 *w = (const struct q8_0x8 *)m->w + row / 8 * nb;
+	const size_t nb = m->k / 32, step = m->act_bytes;
+	const struct iq4_nlx8 *w = (const struct iq4_nlx8 *)m->w + row / 8 * nb;
 	const struct kern_act_q8_32 *a = act_row(m, col);
-	const size_t step = m->act_bytes;
-	const __m256i ones = _mm256_set1_epi16(1);
+	const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)quant_iq4_values));
+	const __m256i low = _mm256_set1_epi8(15);
 	__m256 acc[4];
 
 	for (int c = 0; c < n; c++)
 		acc[c] = _mm256_setzero_ps();
 	for (size_t b = 0; b < nb; b++, w++, a++) {
-		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 		__m256i sum[4];
 		for (int c = 0; c < n; c++)
 			sum[c] = _mm256_setzero_si256();
 		AVX2_UNROLL
-		for (int i = 0; i < 8; i++) {
-			__m256i q = avx2_load(w->qs[i]), mag = _mm256_abs_epi8(q);
-			AVX2_UNROLL
-			for (int c = 0; c < n; c++) {
-				const struct kern_act_q8_32 *x = act_block(a, c, step);
-				__m256i s = _mm256_maddubs_epi16(mag, _mm256_sign_epi8(avx2_bcast4(x->qs + 4 * i), q));
-				sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, ones));
-			}
+		for (int i = 0; i < 4; i++) {
+			__m256i q = avx2_load(w->qs[i]);
+			__m256i hi = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
+			signed_reg(_mm256_shuffle_epi8(table, _mm256_and_si256(q, low)), a, step, i, sum, n);
+			signed_reg(_mm256_shuffle_epi8(table, hi), a, step, i + 4, sum, n);
 		}
-		AVX2_UNROLL
-		for (int c = 0; c < n; c++) {
-			const struct kern_act_q8_32 *x = act_block(a, c, step);
-			acc[c] = _mm256_fmadd_ps(
-					_mm256_mul_ps(d, _mm256_set1_ps(x->d)), _mm256_cvtepi32_ps(sum[c]), acc[c]);
-		}
+		add_block(w->d, sum, a, step, acc, n);
 	}
 	for (int c = 0; c < n; c++)
 		avx2_store_rows(m, row, col + (size_t)c, acc[c]);
 }
 
 AVX2_MM(q4_0, 4)
+AVX2_MM(q4_1, 4)
+AVX2_MM(q5_0, 4)
+AVX2_MM(q5_1, 4)
 AVX2_MM(q8_0, 4)
+AVX2_MM(iq4_nl, 4)
 
-#define PACK(fmt, n_units)                                                                                 \
+/* Element e has bit e of the file's qh; here, bit e / 4 of the byte that its register has for e % 4. */
+static void pack_fifths(uint8_t *out, const uint8_t qh[4])
+{
+	for (int e = 0; e < 32; e++)
+		out[e % 4] = (uint8_t)(out[e % 4] | (qh[e / 8] >> e % 8 & 1) << e / 4);
+}
+
+#define PACK(fmt, n_units, more)                                                                           \
 	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                          \
 	{                                                                                                  \
 		return (n_rows + 7) / 8 * (k / 32) * sizeof(struct fmt##x8);                               \
@@ -124,16 +243,27 @@ AVX2_MM(q8_0, 4)
 				for (size_t j = 0; j < 8 && r + j < n_rows; j++) {                         \
 					const struct fmt *s = (const struct fmt *)src + (r + j) * nb + b;  \
 					o->d[j] = s->d;                                                    \
+					more;                                                              \
 					for (int i = 0; i < n_units; i++)                                  \
 						memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);                \
 				}                                                                          \
 			}                                                                                  \
 	}
-PACK(q4_0, 4)
-PACK(q8_0, 8)
+PACK(q4_0, 4, (void)0)
+PACK(q4_1, 4, o->m[j] = s->m)
+PACK(q5_0, 4, pack_fifths(o->qh + 4 * j, s->qh))
+PACK(q5_1, 4, (o->m[j] = s->m, pack_fifths(o->qh + 4 * j, s->qh)))
+PACK(q8_0, 8, (void)0)
+PACK(iq4_nl, 4, (void)0)
+
+#define MAT(fmt) (struct kern_mat) {8, mm_##fmt, packed_bytes_##fmt, pack_##fmt}
 
 void kern_avx2_init_mm_32(struct kern *k)
 {
-	k->packed[QUANT_Q4_0] = (struct kern_mat){8, mm_q4_0, packed_bytes_q4_0, pack_q4_0};
-	k->packed[QUANT_Q8_0] = (struct kern_mat){8, mm_q8_0, packed_bytes_q8_0, pack_q8_0};
+	k->packed[QUANT_Q4_0] = MAT(q4_0);
+	k->packed[QUANT_Q4_1] = MAT(q4_1);
+	k->packed[QUANT_Q5_0] = MAT(q5_0);
+	k->packed[QUANT_Q5_1] = MAT(q5_1);
+	k->packed[QUANT_Q8_0] = MAT(q8_0);
+	k->packed[QUANT_IQ4_NL] = MAT(iq4_nl);
 }

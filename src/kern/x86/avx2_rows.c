@@ -178,4 +178,5 @@ void kern_init_avx2(struct kern *k)
 	kern_avx2_init_mm_float(k);
 	kern_avx2_init_mm_32(k);
 	kern_avx2_init_mm_256(k);
+	kern_avx2_init_mm_low(k);
 }

@@ -1,0 +1,262 @@
+/* AVX2: products with weights of few bits in blocks of 256 (Q2_K, Q3_K) and of a table (IQ4_XS), eight rows interleaved as
+ * in avx2_mm_32.c. The scales multiply in integers, so the conversion to float happens once per 256.
+ *
+ * Invariants
+ *  1. int16 sums: four pairs of 3-bit values 4 * 2 * 7 * 127 = 7,112; one pair of table values 2 * 127 * 127 = 32,258 (the
+ *     sign sits on the activation).
+ *  2. int32 sums: 256 * 32 * 127 * 127 (IQ4_XS, the largest) < 2^28.
+ *  3. Rows past n_rows are packed as zeros and never stored. */
+#include "kern/x86/avx2.h"
+
+#include <string.h>
+
+struct q2_kx8 {
+	uint16_t d[8], dmin[8];
+	uint8_t scales[8][16]; /* [pair of sub-blocks][row][2]: scale low, minimum high, as in the file */
+	uint8_t qs[16][32];    /* register i: bytes 4i..4i+3 of each row */
+};
+
+struct q3_kx8 {
+	uint16_t d[8];
+	int8_t scales[8][16];  /* [pair of sub-blocks][row][2] */
+	uint8_t hmask[8][32];  /* register i: bytes 4i..4i+3 of each row */
+	uint8_t qs[16][32];
+};
+
+struct iq4_xsx8 {
+	uint16_t d[8];
+	int8_t scales[8][8];   /* [sub-block][row] */
+	uint8_t qs[32][32];
+};
+
+_Static_assert(sizeof(struct q2_kx8) == 8 * 84, "same size as in the file");
+_Static_assert(sizeof(struct q3_kx8) == 8 * 114, "4 bytes a block more than in the file: unpacked scales");
+_Static_assert(sizeof(struct iq4_xsx8) == 8 * 138, "2 bytes a block more than in the file: unpacked scales");
+
+/* Block of column c, where `act` is the block of column 0. */
+AVX2_INLINE const struct kern_act_q8_256 *act_block(const uint8_t *act, int c, size_t step)
+{
+	return (const void *)(act + (size_t)c * step);
+}
+
+/* Of pairs of int16, the first (or second) twice. */
+AVX2_INLINE __m256i one_of_pair(__m256i pairs, const bool second)
+{
+	const __m256i lanes = _mm256_setr_epi32(
+			0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+	const __m256i at = _mm256_set1_epi32(second ? 0x03020302 : 0x01000100);
+	return _mm256_shuffle_epi8(pairs, _mm256_add_epi8(at, lanes));
+}
+
+/* Bits 2 run and 2 run + 1 of each byte. */
+AVX2_INLINE __m256i two_bits(const uint8_t *qs, const int run)
+{
+	__m256i q = avx2_load(qs);
+	return _mm256_and_si256(run ? _mm256_srli_epi16(q, 2 * run) : q, _mm256_set1_epi8(3));
+}
+
+/* Bit `run` (0..7) of each byte, as bit 2. */
+AVX2_INLINE __m256i third_bit(const uint8_t *hmask, const int run)
+{
+	__m256i h = avx2_load(hmask);
+	h = run < 2 ? _mm256_slli_epi16(h, 2 - run) : _mm256_srli_epi16(h, run - 2);
+	return _mm256_and_si256(h, _mm256_set1_epi8(4));
+}
+
+/* Run r of 32 elements, two sub-blocks of 16, against n columns. qs: eight registers; hmask: eight more, or NULL. */
+AVX2_INLINE void run_of_32(const uint8_t *qs, const uint8_t *hmask, __m256i scales, const int r, const uint8_t *act,
+		size_t step, __m256i *sum, const int n)
+{
+	AVX2_UNROLL
+	for (int e = 0; e < 2; e++) {
+		const __m256i scale = one_of_pair(scales, e);
+		__m256i v[4];
+		AVX2_UNROLL
+		for (int i = 0; i < 4; i++) {
+			v[i] = two_bits(qs + 32 * (4 * e + i), r % 4);
+			if (hmask)
+				v[i] = _mm256_or_si256(v[i], third_bit(hmask + 32 * (4 * e + i), r));
+		}
+		AVX2_UNROLL
+		for (int c = 0; c < n; c++) {
+			const int8_t *p = act_block(act, c, step)->qs + 32 * r + 16 * e;
+			__m256i s = _mm256_maddubs_epi16(v[0], avx2_bcast4(p));
+			AVX2_UNROLL
+			for (int i = 1; i < 4; i++)
+				s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[i], avx2_bcast4(p + 4 * i)));
+			sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, scale));
+		}
+	}
+}
+
+AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)
+{
+	__m256i sum[8], msum[8];
+
+	for (int c = 0; c < n; c++)
+		sum[c] = msum[c] = _mm256_setzero_si256();
+	AVX2_UNROLL
+	for (int r = 0; r < 8; r++) {
+		const __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
+		const __m256i mins = _mm256_srli_epi16(both, 4);
+		run_of_32(w->qs[8 * (r / 4)], NULL, _mm256_and_si256(both, _mm256_set1_epi16(15)), r, act, step, sum, n);
+		AVX2_UNROLL
+		for (int c = 0; c < n; c++) {
+			const int16_t *s = &act_block(act, c, step)->s16[2 * r];
+			msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mins, avx2_bcast4(s)));
+		}
+	}
+	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
+	const __m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
+	for (int c = 0; c < n; c++) {
+		__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
+		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
+		acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
+	}
+}
+
+AVX2_INLINE void add_sums(const uint16_t *dw, const uint8_t *act, size_t step, const __m256i *sum, __m256 *acc,
+		const int n)
+{
+	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
+	for (int c = 0; c < n; c++) {
+		__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
+		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
+	}
+}
+
+/* Values are 4 above the weight's integer: 4 * scale * the sum of the activations is taken off. */
+AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)
+{
+	__m256i sum[8];
+
+	for (int c = 0; c < n; c++)
+		sum[c] = _mm256_setzero_si256();
+	AVX2_UNROLL
+	for (int r = 0; r < 8; r++) {
+		const __m256i scales = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
+		const __m256i by4 = _mm256_slli_epi16(scales, 2);
+		run_of_32(w->qs[8 * (r / 4)], w->hmask[0], scales, r, act, step, sum, n);
+		AVX2_UNROLL
+		for (int c = 0; c < n; c++) {
+			const int16_t *s = &act_block(act, c, step)->s16[2 * r];
+			sum[c] = _mm256_sub_epi32(sum[c], _mm256_madd_epi16(by4, avx2_bcast4(s)));
+		}
+	}
+	add_sums(w->d, act, step, sum, acc, n);
+}
+
+/* Sub-block j: 16 bytes a row, the low nibbles first. */
+AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)
+{
+	const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)quant_iq4_values));
+	const __m256i low = _mm256_set1_epi8(15);
+	__m256i sum[4];
+
+	for (int c = 0; c < n; c++)
+		sum[c] = _mm256_setzero_si256();
+	for (int j = 0; j < 8; j++) {
+		__m256i scale = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)w->scales[j]));
+		scale = _mm256_or_si256(_mm256_and_si256(scale, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(scale, 16));
+		AVX2_UNROLL
+		for (int i = 0; i < 8; i++) {
+			__m256i q = avx2_load(w->qs[4 * j + i % 4]);
+			q = _mm256_and_si256(i < 4 ? q : _mm256_srli_epi16(q, 4), low);
+			q = _mm256_shuffle_epi8(table, q);
+			const __m256i mag = _mm256_abs_epi8(q);
+			AVX2_UNROLL
+			for (int c = 0; c < n; c++) {
+				const int8_t *p = act_block(act, c, step)->qs + 32 * j + 4 * i;
+				__m256i s = _mm256_maddubs_epi16(mag, _mm256_sign_epi8(avx2_bcast4(p), q));
+				sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, scale));
+			}
+		}
+	}
+	add_sums(w->d, act, step, sum, acc, n);
+}
+
+#define TILE(fmt, most)                                                                                    \
+	AVX2_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)        \
+	{                                                                                                \
+		const size_t nb = m->k / 256, step = m->act_bytes;                                       \
+		const struct fmt##x8 *w = (const struct fmt##x8 *)m->w + row / 8 * nb;                   \
+		const uint8_t *act = (const uint8_t *)m->act + col * step;                               \
+		__m256 acc[most];                                                                        \
+		for (int c = 0; c < n; c++)                                                              \
+			acc[c] = _mm256_setzero_ps();                                                    \
+		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256))              \
+			block_##fmt(w, act, step, acc, n);                                               \
+		for (int c = 0; c < n; c++)                                                              \
+			avx2_store_rows(m, row, col + (size_t)c, acc[c]);                                \
+	}
+TILE(q2_k, 8)
+TILE(q3_k, 8)
+TILE(iq4_xs, 4)
+
+AVX2_MM(q2_k, 8)
+AVX2_MM(q3_k, 8)
+AVX2_MM(iq4_xs, 4)
+
+/* ---- Packing: row j of eight ---- */
+
+static void pack_row_q2_k(struct q2_kx8 *o, size_t j, const struct q2_k *s)
+{
+	o->d[j] = s->d;
+	o->dmin[j] = s->dmin;
+	for (int i = 0; i < 16; i++)
+		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
+	for (int i = 0; i < 16; i++)
+		memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);
+}
+
+static void pack_row_q3_k(struct q3_kx8 *o, size_t j, const struct q3_k *s)
+{
+	int8_t scales[16];
+
+	o->d[j] = s->d;
+	quant_q3_k_scales(s->scales, scales);
+	for (int i = 0; i < 16; i++)
+		o->scales[i / 2][2 * j + (size_t)(i % 2)] = scales[i];
+	for (int i = 0; i < 8; i++)
+		memcpy(o->hmask[i] + 4 * j, s->hmask + 4 * i, 4);
+	for (int i = 0; i < 16; i++)
+		memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);
+}
+
+static void pack_row_iq4_xs(struct iq4_xsx8 *o, size_t j, const struct iq4_xs *s)
+{
+	o->d[j] = s->d;
+	for (int i = 0; i < 8; i++) {
+		int lo = s->scales_l[i / 2] >> 4 * (i % 2) & 15, hi = s->scales_h >> 2 * i & 3;
+		o->scales[i][j] = (int8_t)((lo | hi << 4) - 32);
+	}
+	for (int i = 0; i < 32; i++)
+		memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);
+}
+
+#define PACK(fmt)                                                                                              \
+	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                              \
+	{                                                                                                      \
+		return (n_rows + 7) / 8 * (k / 256) * sizeof(struct fmt##x8);                                  \
+	}                                                                                                      \
+	static void pack_##fmt(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)  \
+	{                                                                                                      \
+		size_t nb = k / 256;                                                                           \
+		for (size_t r = row0; r < row1; r += 8)                                                        \
+			for (size_t b = 0; b < nb; b++) {                                                      \
+				struct fmt##x8 *o = (struct fmt##x8 *)dst + r / 8 * nb + b;                    \
+				memset(o, 0, sizeof *o);                                                       \
+				for (size_t j = 0; j < 8 && r + j < n_rows; j++)                               \
+					pack_row_##fmt(o, j, (const struct fmt *)src + (r + j) * nb + b);      \
+			}                                                                                      \
+	}
+PACK(q2_k)
+PACK(q3_k)
+PACK(iq4_xs)
+
+void kern_avx2_init_mm_low(struct kern *k)
+{
+	k->packed[QUANT_Q2_K] = (struct kern_mat){8, mm_q2_k, packed_bytes_q2_k, pack_q2_k};
+	k->packed[QUANT_Q3_K] = (struct kern_mat){8, mm_q3_k, packed_bytes_q3_k, pack_q3_k};
+	k->packed[QUANT_IQ4_XS] = (struct kern_mat){8, mm_iq4_xs, packed_bytes_iq4_xs, pack_iq4_xs};
+}
