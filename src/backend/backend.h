@@ -121,6 +121,7 @@ size_t be_kv_block(void);
 size_t be_cpu_level_count(void);
 const char *be_cpu_level_name(size_t level);
 bool be_cpu_level_usable(size_t level);
+const char *be_cpu_level_failed(size_t level); /* what it computes otherwise than it should, or NULL */
 size_t be_cpu_level_best(void);
 
 #endif

@@ -108,6 +108,10 @@ bool be_cpu_level_usable(size_t level)
 {
 	return kern_usable(level);
 }
+const char *be_cpu_level_failed(size_t level)
+{
+	return kern_failed(level);
+}
 size_t be_cpu_level_best(void)
 {
 	return kern_best();

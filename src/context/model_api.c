@@ -36,6 +36,10 @@ static enum cohort_status find_level(const char *isa, size_t *level, struct coho
 	for (size_t i = 0; i < be_cpu_level_count(); i++) {
 		if (strcmp(be_cpu_level_name(i), isa) == 0) {
 			*level = i;
+			if (be_cpu_level_failed(i))
+				return err_set(err, COHORT_E_UNSUPPORTED,
+						"instruction set level '%s' failed its self-test here (%s)", isa,
+						be_cpu_level_failed(i));
 			return be_cpu_level_usable(i)
 					? COHORT_OK
 					: err_set(err, COHORT_E_UNSUPPORTED,
@@ -105,6 +109,11 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 	if (!m)
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
 	m->level = level;
+	for (size_t i = level + 1; !p.isa && i < be_cpu_level_count(); i++)
+		if (be_cpu_level_failed(i))
+			snprintf(m->note, sizeof m->note,
+					"instruction set level %s failed its self-test (%s); %s is used instead",
+					be_cpu_level_name(i), be_cpu_level_failed(i), be_cpu_level_name(level));
 	m->vocab_only = p.vocab_only;
 	st = open_parts(m, path, &p, err);
 	if (st) {
@@ -146,7 +155,7 @@ void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_inf
 		.isa = be_cpu_level_name(m->level),
 		.tokenizer = !m->tok ? "" : tok_get_kind(m->tok) == TOK_SPM ? "spm" : "bpe",
 		.pretokenizer = m->tok ? tok_pre(m->tok) : "",
-		.note = m->tok ? tok_note(m->tok) : "",
+		.note = *m->note ? m->note : m->tok ? tok_note(m->tok) : "",
 		.n_vocab = m->tok ? tok_n_vocab(m->tok) : (int32_t)h->n_vocab,
 		.n_embd = (int32_t)h->n_embd,
 		.n_layer = (int32_t)h->n_layer,

@@ -9,17 +9,7 @@
 
 static struct kern levels[] = {{.name = "ref"}, {.name = "avx2"}};
 enum { N_LEVELS = sizeof levels / sizeof *levels };
-
-static void fill(void)
-{
-	kern_init_ref(&levels[0]);
-#if defined(__x86_64__)
-	if (kern_usable(1)) {
-		levels[1] = levels[0];
-		kern_init_avx2(&levels[1]);
-	}
-#endif
-}
+static const char *failed[N_LEVELS]; /* what a level does otherwise than the reference; NULL: nothing */
 
 #if defined(__x86_64__)
 /* The compilers' feature test knows AVX2 and FMA (and whether the OS saves the registers); F16C only in some. */
@@ -41,7 +31,8 @@ const char *kern_name(size_t level)
 	return level < N_LEVELS ? names[level] : NULL;
 }
 
-bool kern_usable(size_t level)
+/* Whether the CPU has the instructions. */
+static bool cpu_can(size_t level)
 {
 	if (level == 0)
 		return true;
@@ -52,13 +43,42 @@ bool kern_usable(size_t level)
 	return false;
 }
 
-const struct kern *kern_get(size_t level)
+/* Each level proves itself against the reference before it is used. */
+static void fill(void)
+{
+	kern_init_ref(&levels[0]);
+#if defined(__x86_64__)
+	if (cpu_can(1)) {
+		levels[1] = levels[0];
+		kern_init_avx2(&levels[1]);
+		failed[1] = kern_prove(&levels[1], &levels[0]);
+	}
+#endif
+}
+
+static void fill_once(void)
 {
 	static struct once once = ONCE_INIT;
-	if (level >= N_LEVELS || !kern_usable(level))
-		return NULL;
 	once_run(&once, fill);
-	return &levels[level];
+}
+
+bool kern_usable(size_t level)
+{
+	if (level >= N_LEVELS || !cpu_can(level))
+		return false;
+	fill_once();
+	return !failed[level];
+}
+
+const char *kern_failed(size_t level)
+{
+	fill_once();
+	return level < N_LEVELS ? failed[level] : NULL;
+}
+
+const struct kern *kern_get(size_t level)
+{
+	return kern_usable(level) ? &levels[level] : NULL;
 }
 
 size_t kern_best(void)

@@ -116,9 +116,16 @@ size_t kern_attn_scratch_bytes(size_t n_q, size_t head_v);
 size_t kern_count(void);
 const char *kern_name(size_t level);
 bool kern_usable(size_t level);
-/* NULL when the level is unknown or this CPU cannot run it. The table is filled once, on first use. */
+/* What a level that this CPU can run computed otherwise than the reference when it was first asked for, e.g. a format's
+ * name: it is left out then. NULL: nothing. */
+const char *kern_failed(size_t level);
+/* NULL when the level is unknown, this CPU cannot run it or it failed. The table is filled once, on first use. */
 const struct kern *kern_get(size_t level);
 size_t kern_best(void);
+
+/* Compares a table with another on a small random case of every entry, bit for bit (kern_proof.c). NULL: the same;
+ * otherwise the first thing that differs. */
+const char *kern_prove(const struct kern *k, const struct kern *ref);
 
 /* Each level: starts from a copy of the level below and overwrites what it improves. */
 void kern_init_ref(struct kern *k);

@@ -371,6 +371,71 @@ static void test_exp(void **state)
 		assert_true(kern_exp(x) <= 1.0f);
 }
 
+/* ---- The self-test ---- */
+
+static void bad_mm(const struct kern_mm *m, size_t row0, size_t row1)
+{
+	kern_get(0)->file[QUANT_Q5_K].mm(m, row0, row1);
+	m->out[m->n_rows * m->n_cols - 1] = nextafterf(m->out[m->n_rows * m->n_cols - 1], INFINITY);
+}
+static void bad_act(const float *x, size_t k, void *out)
+{
+	kern_get(0)->act[QUANT_ACT_Q8_256](x, k, out);
+	((struct kern_act_q8_256 *)out)->s16[3]++;
+}
+static void bad_scale(float *x, float f, size_t n)
+{
+	kern_get(0)->scale(x, f, n);
+	x[n - 1] = nextafterf(x[n - 1], 0.0f);
+}
+static void bad_attn(const struct kern_attn *a)
+{
+	struct kern_attn all = *a;
+	all.held = NULL;
+	kern_get(0)->attn[KERN_KV_Q8_0](&all);
+}
+static void bad_put(const float *v, size_t n, size_t slot, void *area)
+{
+	kern_get(0)->put_v[KERN_KV_F32](v, n - (slot == 31), slot, area);
+}
+static bool bad_finite(const float *x, size_t n)
+{
+	return kern_get(0)->all_finite(x, n - 1);
+}
+
+/* No level that this CPU can run was left out (then the cases of that level would not have run), and a table with one
+ * wrong entry is told by its name. */
+static void test_proof(void **state)
+{
+	(void)state;
+	for (size_t l = 0; l < kern_count(); l++) {
+		if (kern_failed(l))
+			fail_msg("level %s was left out: %s", kern_name(l), kern_failed(l));
+		if (!kern_usable(l))
+			continue;
+		struct kern k = *kern_get(l);
+		assert_null(kern_prove(&k, kern_get(0)));
+		k.file[QUANT_Q5_K].mm = bad_mm;
+		assert_string_equal(kern_prove(&k, kern_get(0)), "Q5_K");
+		k = *kern_get(l);
+		k.act[QUANT_ACT_Q8_256] = bad_act;
+		assert_string_equal(kern_prove(&k, kern_get(0)), "rounding of activations");
+		k = *kern_get(l);
+		k.scale = bad_scale;
+		assert_string_equal(kern_prove(&k, kern_get(0)), "norm, gate or rope");
+		k = *kern_get(l);
+		k.all_finite = bad_finite;
+		assert_string_equal(kern_prove(&k, kern_get(0)), "norm, gate or rope");
+		k = *kern_get(l);
+		k.attn[KERN_KV_Q8_0] = bad_attn;
+		assert_string_equal(kern_prove(&k, kern_get(0)), "attention");
+		k = *kern_get(l);
+		k.put_v[KERN_KV_F32] = bad_put;
+		assert_string_equal(kern_prove(&k, kern_get(0)), "attention");
+	}
+	assert_null(kern_failed(99));
+}
+
 /* ---- Options ---- */
 
 struct entry {
@@ -392,7 +457,7 @@ static const struct entry alone[] = {
 	{"mm: meaning", test_mm_meaning}, {"kv: meaning", test_kv_meaning}, {"kv: cells", test_kv_cells},
 	{"attn: meaning", test_attn_meaning}, {"attn: held", test_attn_held}, {"attn: types", test_attn_types},
 	{"mm: planted faults", test_mm_planted}, {"attn: planted fault", test_attn_planted},
-	{"all_finite", test_all_finite},
+	{"all_finite", test_all_finite}, {"self-test", test_proof},
 };
 enum {
 	N_COMPARED = sizeof compared / sizeof *compared, N_ALONE = sizeof alone / sizeof *alone,

@@ -1,0 +1,188 @@
+/* A level proves itself: a small random case of every entry of its table, bit for bit against the reference.
+ *
+ * Invariants
+ *  1. Inputs are finite and of moderate size, so that results are: bits of NaNs need not agree.
+ *  2. Nothing is allocated and nothing but the stack is written, so that it can run when the table is filled. It takes
+ *     well below a millisecond. */
+#include "kern/kern.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Rows and columns that leave a rest in every tile; one block of the largest kind. */
+enum { ROWS = 9, COLS = 5, K = 256, HEAD = 40, POSITIONS = 70, BLOCKS = 3, QUERIES = 3, SMALL = 67 };
+
+struct proof {
+	const struct kern *k, *ref;
+	struct rng rng;
+};
+
+static float number(struct proof *p)
+{
+	return (float)(rng_f64(&p->rng) * 4.0 - 2.0);
+}
+
+static void numbers(struct proof *p, float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] = number(p);
+}
+
+static bool moderate(const float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!(fabsf(x[i]) < 1e6f))
+			return false;
+	return true;
+}
+
+/* Random bytes, block by block, until they mean moderate numbers. */
+static void random_weights(struct proof *p, const struct quant_format *f, uint8_t *w)
+{
+	float x[K];
+
+	for (size_t b = 0; b < (size_t)ROWS * K / f->block; b++, w += f->block_bytes)
+		do
+			for (size_t i = 0; i < f->block_bytes; i++)
+				w[i] = (uint8_t)rng_u32(&p->rng);
+		while (f->to_f32(w, x, f->block), !moderate(x, f->block));
+}
+
+static void product(const struct kern_mat *mat, const void *w, const void *act, size_t act_bytes, float *out)
+{
+	_Alignas(64) float scratch[K];
+	mat->mm(&(struct kern_mm){.w = w, .n_rows = ROWS, .k = K, .act = act, .act_bytes = act_bytes, .n_cols = COLS,
+				.out = out, .out_ld = ROWS, .scratch = scratch},
+			0, ROWS);
+}
+
+static bool same_product(struct proof *p, uint32_t type, const struct quant_format *f)
+{
+	_Alignas(64) uint8_t w[ROWS * K * 4], packed[2 * ROWS * K * 4];
+	_Alignas(64) uint8_t act[COLS * K * 4];
+	float x[COLS * K], want[COLS * ROWS], got[COLS * ROWS];
+	const size_t act_bytes = kern_act_bytes(f->act, K);
+	const struct kern_mat *mat = &p->k->packed[type];
+
+	random_weights(p, f, w);
+	numbers(p, x, COLS * K);
+	for (size_t c = 0; c < COLS; c++)
+		p->ref->act[f->act](x + c * K, K, act + c * act_bytes);
+	product(&p->ref->file[type], w, act, act_bytes, want);
+	product(&p->k->file[type], w, act, act_bytes, got);
+	if (memcmp(want, got, sizeof want) != 0)
+		return false;
+	if (!mat->mm)
+		return true;
+	if (mat->packed_bytes(ROWS, K) > sizeof packed)
+		return false;
+	mat->pack(packed, w, ROWS, K, 0, ROWS);
+	product(mat, packed, act, act_bytes, got);
+	return memcmp(want, got, sizeof want) == 0;
+}
+
+static bool same_act(struct proof *p, enum quant_act kind)
+{
+	float x[K];
+	uint8_t want[K * 4] = {0}, got[K * 4] = {0};
+
+	numbers(p, x, K);
+	p->ref->act[kind](x, K, want);
+	p->k->act[kind](x, K, got);
+	return memcmp(want, got, sizeof want) == 0;
+}
+
+/* The operations on a row, one after the other on the same numbers. */
+static void row_steps(const struct kern *k, float *x, const float *y, const float *w)
+{
+	float angle[2][SMALL];
+
+	k->rms_norm(x, w, SMALL, 1e-5f, x);
+	k->add(x, y, SMALL);
+	k->silu_mul(x, w, SMALL, x);
+	k->scale(x, 0.7f, SMALL);
+	for (size_t i = 0; i < SMALL; i++) {
+		angle[0][i] = w[i] * 0.3f;
+		angle[1][i] = y[i] * 0.3f;
+	}
+	k->rope(x, SMALL - 1, angle[0], angle[1], false);
+	k->rope(x, SMALL - 1, angle[0], angle[1], true);
+}
+
+static bool same_rows(struct proof *p)
+{
+	float x[SMALL], y[SMALL], w[SMALL], want[SMALL];
+
+	numbers(p, x, SMALL);
+	numbers(p, y, SMALL);
+	numbers(p, w, SMALL);
+	memcpy(want, x, sizeof x);
+	row_steps(p->ref, want, y, w);
+	row_steps(p->k, x, y, w);
+	if (memcmp(want, x, sizeof x) != 0 || !p->k->all_finite(x, SMALL))
+		return false;
+	x[SMALL - 1] = INFINITY;
+	return !p->k->all_finite(x, SMALL);
+}
+
+/* A cache of three blocks filled by one table, and attention over it with the same table. */
+static void attend(const struct kern *k, enum kern_kv type, const float *kv, const float *q, const uint32_t *held,
+		float *out)
+{
+	enum { AREA = HEAD * KERN_KV_BLOCK * 4 + 64 };
+	static const int32_t table[BLOCKS] = {2, 0, 1};
+	_Alignas(64) uint8_t cache[BLOCKS * 2 * AREA] = {0};
+	_Alignas(64) float scratch[QUERIES * (KERN_KV_BLOCK + HEAD + 16)];
+	float back[HEAD];
+
+	for (size_t i = 0; i < POSITIONS; i++) {
+		uint8_t *area = cache + (size_t)table[i / KERN_KV_BLOCK] * 2 * AREA;
+		k->put_k[type](kv + 2 * i * HEAD, HEAD, i % KERN_KV_BLOCK, area);
+		k->put_v[type](kv + (2 * i + 1) * HEAD, HEAD, i % KERN_KV_BLOCK, area + AREA);
+	}
+	k->attn[type](&(struct kern_attn){.q = q, .n_q = QUERIES, .head_k = HEAD, .head_v = HEAD, .kv = cache,
+			.block_bytes = 2 * AREA, .table = table, .held = held, .k_offset = 0, .v_offset = AREA,
+			.pos0 = 3, .pos1 = POSITIONS, .out = out, .scratch = scratch});
+	k->get_k[type](cache, HEAD, 5, back);
+	out[0] += back[HEAD - 1];
+}
+
+static bool same_attention(struct proof *p, enum kern_kv type)
+{
+	static const uint32_t held[BLOCKS] = {0xfffffff0u, 0x00ffff0fu, 0x3fu};
+	float kv[2 * POSITIONS * HEAD], q[QUERIES * HEAD], want[QUERIES * HEAD], got[QUERIES * HEAD];
+
+	numbers(p, kv, 2 * POSITIONS * HEAD);
+	for (size_t i = 0; i < QUERIES * HEAD; i++)
+		q[i] = number(p) * 0.1f; /* small, so that every position has a say */
+	for (int gaps = 0; gaps < 2; gaps++) {
+		attend(p->ref, type, kv, q, gaps ? held : NULL, want);
+		attend(p->k, type, kv, q, gaps ? held : NULL, got);
+		if (memcmp(want, got, sizeof want) != 0)
+			return false;
+	}
+	return true;
+}
+
+const char *kern_prove(const struct kern *k, const struct kern *ref)
+{
+	struct proof p = {.k = k, .ref = ref};
+
+	rng_init(&p.rng, 1, 0);
+	for (uint32_t t = 0; t < QUANT_N_TYPES; t++) {
+		const struct quant_format *f = ref->file[t].mm ? quant_format_get(t) : NULL;
+		if (f && !same_product(&p, t, f))
+			return f->name;
+	}
+	for (int kind = QUANT_ACT_F32; kind <= QUANT_ACT_Q8_256; kind++)
+		if (!same_act(&p, (enum quant_act)kind))
+			return "rounding of activations";
+	if (!same_rows(&p))
+		return "norm, gate or rope";
+	for (int type = 0; type < KERN_KV_N; type++)
+		if (!same_attention(&p, (enum kern_kv)type))
+			return "attention";
+	return NULL;
+}
