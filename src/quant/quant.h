@@ -24,10 +24,18 @@ struct quant_format {
 	enum quant_act act;
 	/* n elements (a multiple of block) to float */
 	void (*to_f32)(const void *src, float *dst, size_t n);
+	/* n floats (a multiple of block) to blocks, with a small squared error: the same bytes everywhere, and each
+	 * block from its own floats alone. F32 copies; F16 and BF16 round to nearest, finite numbers to finite ones,
+	 * and keep Inf and NaN. In all other formats what is not finite counts as 0 (quant_finite tells), and what is
+	 * out of reach of the format's f16 scales is cut off: the blocks always read as finite numbers. */
+	void (*from_f32)(const float *src, void *dst, size_t n);
 };
 
 /* NULL for a type this version does not know. */
 const struct quant_format *quant_format_get(uint32_t type);
+
+/* Whether x has neither Inf nor NaN in it. */
+bool quant_finite(const float *x, size_t n);
 
 /* A gguf_size_fn. */
 bool quant_size(uint32_t type, uint64_t ne0, uint64_t n_rows, uint64_t *n_bytes, bool *bad_row);

@@ -19,4 +19,22 @@ void quant_to_f32_q6_k(const void *src, float *dst, size_t n);
 void quant_to_f32_iq4_xs(const void *src, float *dst, size_t n);
 void quant_to_f32_tq2_0(const void *src, float *dst, size_t n);
 
+/* The other way. dst is aligned to 2. */
+void quant_from_f32_q4_0(const float *src, void *dst, size_t n);
+void quant_from_f32_q4_1(const float *src, void *dst, size_t n);
+void quant_from_f32_q5_0(const float *src, void *dst, size_t n);
+void quant_from_f32_q5_1(const float *src, void *dst, size_t n);
+void quant_from_f32_q8_0(const float *src, void *dst, size_t n);
+void quant_from_f32_iq4_nl(const float *src, void *dst, size_t n);
+void quant_from_f32_q2_k(const float *src, void *dst, size_t n);
+void quant_from_f32_q3_k(const float *src, void *dst, size_t n);
+void quant_from_f32_q4_k(const float *src, void *dst, size_t n);
+void quant_from_f32_q5_k(const float *src, void *dst, size_t n);
+void quant_from_f32_q6_k(const float *src, void *dst, size_t n);
+void quant_from_f32_iq4_xs(const float *src, void *dst, size_t n);
+void quant_from_f32_tq2_0(const float *src, void *dst, size_t n);
+
+/* The place of a value in quant_iq4_values. */
+uint8_t quant_iq4_index(float value);
+
 #endif

@@ -1,10 +1,11 @@
-/* AVX2: products with weights in blocks of 256 (Q4_K, Q5_K, Q6_K), eight rows interleaved as in avx2_mm_32.c. The scales
- * multiply in integers, so the conversion to float happens once per 256.
+/* AVX2: products with weights in blocks of 256 (Q4_K, Q5_K, Q6_K), eight rows interleaved as in avx2_mm_32.c. The
+ * scales multiply in integers, so the conversion to float happens once per 256.
  *
  * Invariants
  *  1. int16 sums: four nibble pairs 15,240 (Q4_K); four pairs of 5-bit values 4 * 2 * 31 * 127 = 31,496 (Q5_K); two
  *     pairs of 6-bit values 2 * 2 * 63 * 127 = 32,004 (Q6_K).
- *  2. int32 sums: 256 * 63 * 31 * 127 (Q5_K, more than Q4_K) and 256 * 128 * 63 * 127 (Q6_K, before the offset is taken off) < 2^28.
+ *  2. int32 sums: 256 * 63 * 31 * 127 (Q5_K, more than Q4_K) and 256 * 128 * 63 * 127 (Q6_K, before the offset is
+ *     taken off) < 2^28.
  *  3. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx2.h"
 
@@ -60,9 +61,9 @@ AVX2_INLINE __m256i fifth(const uint8_t *qh, const int j)
 	return _mm256_and_si256(h, _mm256_set1_epi8(16));
 }
 
-/* Sub-block j of Q4_K or Q5_K (qh not NULL): the low or the high nibbles of eight registers against n columns. `ahead` is
- * the distance to the next eight rows, which are fetched meanwhile: short rows end before the hardware's prefetcher gets
- * going. */
+/* Sub-block j of Q4_K or Q5_K (qh not NULL): the low or the high nibbles of eight registers against n columns.
+ * `ahead` is the distance to the next eight rows, which are fetched meanwhile: short rows end before the hardware's
+ * prefetcher gets going. */
 AVX2_INLINE void sub_k(const struct q4_kx8 *w, const uint8_t *qh, const uint8_t *act, size_t step, const int j,
 		size_t ahead, __m256i *sum, const int n)
 {

@@ -1,9 +1,9 @@
-/* AVX2: products with weights of few bits in blocks of 256 (Q2_K, Q3_K) and of a table (IQ4_XS), eight rows interleaved as
- * in avx2_mm_32.c. The scales multiply in integers, so the conversion to float happens once per 256.
+/* AVX2: products with weights of few bits in blocks of 256 (Q2_K, Q3_K) and of a table (IQ4_XS), eight rows
+ * interleaved as in avx2_mm_32.c. The scales multiply in integers, so the conversion to float happens once per 256.
  *
  * Invariants
- *  1. int16 sums: four pairs of 3-bit values 4 * 2 * 7 * 127 = 7,112; one pair of table values 2 * 127 * 127 = 32,258 (the
- *     sign sits on the activation).
+ *  1. int16 sums: four pairs of 3-bit values 4 * 2 * 7 * 127 = 7,112; one pair of table values 2 * 127 * 127 =
+ *     32,258 (the sign sits on the activation).
  *  2. int32 sums: 256 * 32 * 127 * 127 (IQ4_XS, the largest) < 2^28.
  *  3. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx2.h"
@@ -99,7 +99,8 @@ AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const uint8_t *act, size_t s
 	for (int r = 0; r < 8; r++) {
 		const __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
 		const __m256i mins = _mm256_srli_epi16(both, 4);
-		run_of_32(w->qs[8 * (r / 4)], NULL, _mm256_and_si256(both, _mm256_set1_epi16(15)), r, act, step, sum, n);
+		run_of_32(w->qs[8 * (r / 4)], NULL, _mm256_and_si256(both, _mm256_set1_epi16(15)), r, act, step, sum,
+				n);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
 			const int16_t *s = &act_block(act, c, step)->s16[2 * r];
@@ -157,7 +158,8 @@ AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size
 		sum[c] = _mm256_setzero_si256();
 	for (int j = 0; j < 8; j++) {
 		__m256i scale = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)w->scales[j]));
-		scale = _mm256_or_si256(_mm256_and_si256(scale, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(scale, 16));
+		scale = _mm256_or_si256(
+				_mm256_and_si256(scale, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(scale, 16));
 		AVX2_UNROLL
 		for (int i = 0; i < 8; i++) {
 			__m256i q = avx2_load(w->qs[4 * j + i % 4]);
