@@ -103,6 +103,98 @@ struct cohort_gguf_tensor {
 /* Tensor i in file order. False, *out untouched, past the end. */
 COHORT_API bool cohort_gguf_tensor_get(const struct cohort_gguf *g, size_t i, struct cohort_gguf_tensor *out);
 
+/* ---- Writing GGUF files --------------------------------------------------- */
+
+/* Keys and tensors are announced, then the data of every tensor follows in the same order, in pieces of any size, so
+ * that a file of many gigabytes needs little memory. The file is written beside its place and appears there whole at
+ * the end, replacing what was there: until then, and whatever fails, the path holds what it held. Version 3, 32-byte
+ * alignment unless the key general.alignment says otherwise.
+ *
+ * Statuses of all calls: E_ARG for what could not be read back (an empty or repeated name, a value that does not fit
+ * its type, malformed array bytes) or comes in the wrong order or number; E_MEMORY; E_LIMIT. These leave the writer as
+ * it was. E_IO, from _begin, _data and _finish, ends it: nothing is left beside the path, and every later call but
+ * _free says E_IO again (but _begin may be tried again when the file could not be made at all). */
+struct cohort_gguf_writer; /* opaque; one thread at a time */
+
+/* Makes no file yet. */
+COHORT_API enum cohort_status cohort_gguf_writer_open(const char *path, struct cohort_gguf_writer **out,
+		struct cohort_err *err);
+/* Before _finish succeeded this gives the file up. Accepts NULL. */
+COHORT_API void cohort_gguf_writer_free(struct cohort_gguf_writer *w);
+
+/* Keys, in file order. Bytes are copied. */
+COHORT_API enum cohort_status cohort_gguf_writer_u32(struct cohort_gguf_writer *w, const char *key, uint32_t v,
+		struct cohort_err *err);
+COHORT_API enum cohort_status cohort_gguf_writer_u64(struct cohort_gguf_writer *w, const char *key, uint64_t v,
+		struct cohort_err *err);
+COHORT_API enum cohort_status cohort_gguf_writer_f32(struct cohort_gguf_writer *w, const char *key, float v,
+		struct cohort_err *err);
+COHORT_API enum cohort_status cohort_gguf_writer_bool(struct cohort_gguf_writer *w, const char *key, bool v,
+		struct cohort_err *err);
+/* s: NUL-terminated. Other bytes: cohort_gguf_writer_kv. */
+COHORT_API enum cohort_status cohort_gguf_writer_str(struct cohort_gguf_writer *w, const char *key, const char *s,
+		struct cohort_err *err);
+/* v: [n]. n_bytes: [n] lengths, or NULL when the strings are NUL-terminated. */
+COHORT_API enum cohort_status cohort_gguf_writer_strs(struct cohort_gguf_writer *w, const char *key,
+		const char *const *v, const size_t *n_bytes, size_t n, struct cohort_err *err);
+COHORT_API enum cohort_status cohort_gguf_writer_f32s(struct cohort_gguf_writer *w, const char *key, const float *v,
+		size_t n, struct cohort_err *err);
+COHORT_API enum cohort_status cohort_gguf_writer_i32s(struct cohort_gguf_writer *w, const char *key, const int32_t *v,
+		size_t n, struct cohort_err *err);
+/* Any key as _kv_get and _kv_find of an open file give it: copies it unchanged. `offset` is not used. */
+COHORT_API enum cohort_status cohort_gguf_writer_kv(struct cohort_gguf_writer *w, const struct cohort_gguf_kv *kv,
+		struct cohort_err *err);
+
+/* Announces a tensor; ne: [n_dims], 1..4, ne[0] the fastest. E_UNSUPPORTED: a format this version does not know. */
+COHORT_API enum cohort_status cohort_gguf_writer_tensor(struct cohort_gguf_writer *w, const char *name, uint32_t type,
+		uint32_t n_dims, const uint64_t *ne, struct cohort_err *err);
+
+/* Makes the file; no keys or tensors after it. */
+COHORT_API enum cohort_status cohort_gguf_writer_begin(struct cohort_gguf_writer *w, struct cohort_err *err);
+/* The next bytes of tensor i_tensor, counted as announced from 0. The one before must be complete. */
+COHORT_API enum cohort_status cohort_gguf_writer_data(struct cohort_gguf_writer *w, size_t i_tensor, const void *bytes,
+		size_t n_bytes, struct cohort_err *err);
+/* Every tensor is complete: puts the file in place. */
+COHORT_API enum cohort_status cohort_gguf_writer_finish(struct cohort_gguf_writer *w, struct cohort_err *err);
+
+/* ---- Formats of whole models ------------------------------------------------ */
+
+/* "F16", "Q4_K_M", ...: what a whole model may be written as; NULL past the end. A mix has more bits in some tensors,
+ * by the rules usual for its name. */
+COHORT_API const char *cohort_mix_name(size_t i);
+
+/* ---- Random models ---------------------------------------------------------- */
+
+/* A llama model with random weights: of no use for text, but of the shape, the formats and the size of a real one, so
+ * that its speed is a real one's, and a vocabulary of made-up words. Weights are scaled such that activations stay of
+ * the order of one. The file's bytes depend on shape, type and seed only, whatever the machine and the threads. */
+struct cohort_synth_params {
+	size_t struct_size;
+	uint32_t n_vocab;     /* at least 259: the unknown, begin and end tokens and one for each byte */
+	uint32_t n_embd, n_layer, n_head, n_head_kv, n_ff, n_ctx;
+	uint32_t head_size;   /* elements per head, even; 0: n_embd / n_head */
+	float rope_base;
+	bool tied;            /* the embedding serves as output matrix */
+	bool pure;            /* every matrix in the type's base format, where its rows are whole blocks of it */
+	const char *type;     /* of cohort_mix_name; upper or lower case */
+	const char *name;     /* general.name */
+	uint64_t seed;
+	int32_t n_threads;    /* 0: one per CPU */
+	/* Called now and then, with 0..1; returning false aborts (COHORT_ABORTED). */
+	bool (*progress)(float done, void *user);
+	void *progress_user;
+};
+
+/* The shape of smol-135m, Q4_K_M, seed 0. */
+COHORT_API void cohort_synth_params_init(struct cohort_synth_params *params);
+/* Names of known shapes; NULL past the end. */
+COHORT_API const char *cohort_synth_shape_name(size_t i);
+/* Sets name, n_vocab .. rope_base and tied to those of a known shape; false, with nothing changed, if not known. */
+COHORT_API bool cohort_synth_shape(struct cohort_synth_params *params, const char *name);
+/* Statuses: E_ARG, E_IO, E_MEMORY, E_LIMIT, ABORTED. The file appears whole or not at all. */
+COHORT_API enum cohort_status cohort_synth_write(const char *path, const struct cohort_synth_params *params,
+		struct cohort_err *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,7 +3,7 @@
  * Invariants
  *  1. `path` names either what it named before or the whole new file: its data is on the disk before the rename.
  *  2. The temporary file is in the same directory, so that the rename stays within one file system, and is made by this
- *     call alone (O_EXCL). It is gone when the call fails.
+ *     stream alone (O_EXCL). It is gone when a call fails, and a stream whose write failed stays failed.
  *  3. A call that a signal interrupted is made again; a short read or write goes on where it ended.
  *  4. Every system call goes through a function that asks the failure hook first; the hook is off unless a test turns
  *     it on. */
@@ -161,21 +161,6 @@ static bool write_all(int fd, const uint8_t *p, size_t n)
 	return true;
 }
 
-/* Fills and closes the temporary file. */
-static enum cohort_status fill(int fd, const char *path, const void *bytes, size_t n, struct cohort_err *err)
-{
-	const bool done = write_all(fd, bytes, n) && os_sync(fd);
-	const int e = errno;
-
-	if (!done) {
-		close(fd);
-		return refuse(err, path, "cannot write: ", e);
-	}
-	if (!os_close(fd))
-		return refuse(err, path, "cannot write: ", errno);
-	return COHORT_OK;
-}
-
 /* Opens the directory that holds `path`; dir: room for the path and two bytes more. */
 static int dir_open(const char *path, char *dir)
 {
@@ -213,26 +198,94 @@ gone:
 	return COHORT_E_IO;
 }
 
+struct file_stream {
+	int fd;      /* -1: closed after a failure, and the temporary file is gone */
+	size_t room; /* of each name */
+	char *path, *tmp, *dir;
+	char names[]; /* [3 * room] */
+};
+
+enum cohort_status file_stream_open(const char *path, struct file_stream **out, struct cohort_err *err)
+{
+	const size_t n = strlen(path);
+	struct file_stream *s = NULL;
+	size_t room, bytes;
+
+	if (size_add(n, SUFFIX_BYTES, &room) && size_mul(room, 3, &bytes) && size_add(bytes, sizeof *s, &bytes))
+		s = mem_alloc(1, bytes);
+	if (!s)
+		return no_memory(err, path);
+	*s = (struct file_stream){.room = room, .path = s->names, .tmp = s->names + room, .dir = s->names + 2 * room};
+	memcpy(s->path, path, n + 1);
+	s->fd = temp_open(path, s->tmp);
+	if (s->fd < 0) {
+		refuse(err, path, "cannot make a temporary file beside it: ", errno);
+		mem_free(s);
+		return COHORT_E_IO;
+	}
+	*out = s;
+	return COHORT_OK;
+}
+
+/* What is left of a stream whose file failed: the name, for messages. */
+static void drop(struct file_stream *s)
+{
+	if (s->fd >= 0) {
+		close(s->fd);
+		unlink(s->tmp);
+	}
+	s->fd = -1;
+}
+
+enum cohort_status file_stream_write(struct file_stream *s, const void *bytes, size_t n_bytes, struct cohort_err *err)
+{
+	if (s->fd < 0)
+		return refuse(err, s->path, "cannot write: an earlier write failed: ", EIO);
+	if (write_all(s->fd, bytes, n_bytes))
+		return COHORT_OK;
+	const int e = errno;
+	drop(s);
+	return refuse(err, s->path, "cannot write: ", e);
+}
+
+enum cohort_status file_stream_commit(struct file_stream *s, struct cohort_err *err)
+{
+	enum cohort_status st = COHORT_OK;
+
+	if (s->fd < 0) {
+		st = refuse(err, s->path, "cannot write: an earlier write failed: ", EIO);
+	} else if (!os_sync(s->fd)) {
+		const int e = errno;
+		drop(s);
+		st = refuse(err, s->path, "cannot write: ", e);
+	} else if (!os_close(s->fd)) {
+		st = refuse(err, s->path, "cannot write: ", errno);
+		unlink(s->tmp);
+	} else {
+		st = put_in_place(s->tmp, s->path, s->dir, err);
+	}
+	mem_free(s);
+	return st;
+}
+
+void file_stream_abort(struct file_stream *s)
+{
+	if (s)
+		drop(s);
+	mem_free(s);
+}
+
 enum cohort_status file_write_atomic(const char *path, const void *bytes, size_t n_bytes, struct cohort_err *err)
 {
-	size_t room;
-	char *tmp = size_add(strlen(path), SUFFIX_BYTES, &room) ? mem_alloc(2, room) : NULL;
-	enum cohort_status st;
+	struct file_stream *s;
+	enum cohort_status st = file_stream_open(path, &s, err);
 
-	if (!tmp)
-		return no_memory(err, path);
-	const int fd = temp_open(path, tmp);
-	if (fd < 0) {
-		st = refuse(err, path, "cannot make a temporary file beside it: ", errno);
-		goto out;
-	}
-	st = fill(fd, path, bytes, n_bytes, err);
 	if (st)
-		unlink(tmp);
-	else
-		st = put_in_place(tmp, path, tmp + room, err);
-out:
-	mem_free(tmp);
+		return st;
+	st = file_stream_write(s, bytes, n_bytes, err);
+	if (!st)
+		return file_stream_commit(s, err);
+	file_stream_abort(s);
 	return st;
 }
 

@@ -10,6 +10,15 @@
  * in place already. */
 enum cohort_status file_write_atomic(const char *path, const void *bytes, size_t n_bytes, struct cohort_err *err);
 
+/* The same in pieces, for files larger than memory: open makes the temporary file, commit puts it in place. Statuses:
+ * E_IO and E_MEMORY, the latter from open only. A write that fails removes the temporary file, and the stream is good
+ * for nothing but abort then. commit and abort free the stream, commit whatever its result. */
+struct file_stream;
+enum cohort_status file_stream_open(const char *path, struct file_stream **out, struct cohort_err *err);
+enum cohort_status file_stream_write(struct file_stream *s, const void *bytes, size_t n_bytes, struct cohort_err *err);
+enum cohort_status file_stream_commit(struct file_stream *s, struct cohort_err *err);
+void file_stream_abort(struct file_stream *s); /* accepts NULL */
+
 /* Reads a regular file, or its first n_max bytes when it is longer; *out is freed with mem_free. The bytes are a copy:
  * a file that is cut or changed later does not matter. A path is always a path ("-" is no standard input here). */
 enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size_t *n_bytes, struct cohort_err *err);

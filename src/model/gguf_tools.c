@@ -1,4 +1,5 @@
-/* cohort_tools.h's view of GGUF files: the checked directory of src/gguf handed out as plain structs, and as text.
+/* cohort_tools.h's view of GGUF files: the checked directory of src/gguf handed out as plain structs, and as text, and
+ * its writer with the sizes of block formats.
  *
  * Invariants
  *  1. Nothing is copied but numbers: every pointer given out is into the mapped file, or static.
@@ -14,6 +15,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "gguf/gguf.h"
+#include "gguf/gguf_write.h"
+#include "model/mix.h"
 #include "quant/quant.h"
 
 #include <stdio.h>
@@ -321,4 +324,179 @@ size_t cohort_gguf_format(const struct cohort_gguf_value *value, size_t n_elems_
 	if (n_max)
 		buf[t.n_written] = '\0';
 	return t.n;
+}
+
+/* ---- Writing ---- */
+
+/* The public handle is the room's own; only the sizes of block formats are added here. */
+static struct gguf_writer *inner(struct cohort_gguf_writer *w)
+{
+	return (struct gguf_writer *)w;
+}
+
+static struct gguf_str str_of(const char *s)
+{
+	return (struct gguf_str){s, strlen(s)};
+}
+
+enum cohort_status cohort_gguf_writer_open(const char *path, struct cohort_gguf_writer **out, struct cohort_err *err)
+{
+	struct gguf_writer *w;
+	enum cohort_status st;
+
+	if (!path || !out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", path ? "out" : "path");
+	if ((st = gguf_writer_open(path, quant_size, &w, err)))
+		return st;
+	*out = (struct cohort_gguf_writer *)w;
+	return COHORT_OK;
+}
+
+void cohort_gguf_writer_free(struct cohort_gguf_writer *w)
+{
+	gguf_writer_free(inner(w));
+}
+
+static enum cohort_status add(struct cohort_gguf_writer *w, struct gguf_kv kv, const char *key, struct cohort_err *err)
+{
+	if (!w || !key)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", w ? "key" : "writer");
+	kv.key = str_of(key);
+	return gguf_writer_kv(inner(w), &kv, err);
+}
+
+enum cohort_status cohort_gguf_writer_u32(struct cohort_gguf_writer *w, const char *key, uint32_t v,
+		struct cohort_err *err)
+{
+	return add(w, (struct gguf_kv){.type = GGUF_U32, .u = v}, key, err);
+}
+
+enum cohort_status cohort_gguf_writer_u64(struct cohort_gguf_writer *w, const char *key, uint64_t v,
+		struct cohort_err *err)
+{
+	return add(w, (struct gguf_kv){.type = GGUF_U64, .u = v}, key, err);
+}
+
+enum cohort_status cohort_gguf_writer_f32(struct cohort_gguf_writer *w, const char *key, float v,
+		struct cohort_err *err)
+{
+	return add(w, (struct gguf_kv){.type = GGUF_F32, .f = (double)v}, key, err);
+}
+
+enum cohort_status cohort_gguf_writer_bool(struct cohort_gguf_writer *w, const char *key, bool v,
+		struct cohort_err *err)
+{
+	return add(w, (struct gguf_kv){.type = GGUF_BOOL, .u = v}, key, err);
+}
+
+enum cohort_status cohort_gguf_writer_str(struct cohort_gguf_writer *w, const char *key, const char *s,
+		struct cohort_err *err)
+{
+	if (!s)
+		return err_set(err, COHORT_E_ARG, "string is NULL");
+	return add(w, (struct gguf_kv){.type = GGUF_STRING, .str = str_of(s)}, key, err);
+}
+
+enum cohort_status cohort_gguf_writer_strs(struct cohort_gguf_writer *w, const char *key, const char *const *v,
+		const size_t *n_bytes, size_t n, struct cohort_err *err)
+{
+	struct gguf_str *strs;
+	enum cohort_status st;
+
+	if (!w || !key || (n && !v))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !w ? "writer" : key ? "array" : "key");
+	strs = mem_alloc(n, sizeof *strs);
+	if (!strs)
+		return err_set(err, COHORT_E_MEMORY, "out of memory");
+	for (size_t i = 0; i < n; i++)
+		strs[i] = n_bytes ? (struct gguf_str){v[i], n_bytes[i]} : str_of(v[i]);
+	st = gguf_writer_strs(inner(w), str_of(key), strs, n, err);
+	mem_free(strs);
+	return st;
+}
+
+/* An array of numbers, which in memory is as in the file. */
+static enum cohort_status add_numbers(struct cohort_gguf_writer *w, const char *key, enum gguf_type type,
+		const void *v, size_t n, struct cohort_err *err)
+{
+	size_t n_bytes;
+
+	if (n && !v)
+		return err_set(err, COHORT_E_ARG, "array is NULL");
+	if (!size_mul(n, gguf_type_bytes(type), &n_bytes))
+		return err_set(err, COHORT_E_LIMIT, "%zu elements are too many", n);
+	return add(w, (struct gguf_kv){.type = GGUF_ARRAY, .arr = {type, n, v, n_bytes}}, key, err);
+}
+
+enum cohort_status cohort_gguf_writer_f32s(struct cohort_gguf_writer *w, const char *key, const float *v, size_t n,
+		struct cohort_err *err)
+{
+	return add_numbers(w, key, GGUF_F32, v, n, err);
+}
+
+enum cohort_status cohort_gguf_writer_i32s(struct cohort_gguf_writer *w, const char *key, const int32_t *v, size_t n,
+		struct cohort_err *err)
+{
+	return add_numbers(w, key, GGUF_I32, v, n, err);
+}
+
+enum cohort_status cohort_gguf_writer_kv(struct cohort_gguf_writer *w, const struct cohort_gguf_kv *from,
+		struct cohort_err *err)
+{
+	struct gguf_kv kv = {0};
+
+	if (!w || !from)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", w ? "key/value" : "writer");
+	const struct cohort_gguf_value *v = &from->value;
+	kv.key = (struct gguf_str){from->key, from->n_key};
+	kv.type = (enum gguf_type)v->type;
+	switch (v->type) {
+	case COHORT_GGUF_I8: case COHORT_GGUF_I16: case COHORT_GGUF_I32: case COHORT_GGUF_I64:
+		kv.i = v->i;
+		break;
+	case COHORT_GGUF_F32: case COHORT_GGUF_F64:
+		kv.f = v->f;
+		break;
+	case COHORT_GGUF_STRING:
+		kv.str = (struct gguf_str){v->str, v->n_str};
+		break;
+	case COHORT_GGUF_ARRAY:
+		kv.arr = (struct gguf_array){(enum gguf_type)v->elem_type, v->n_elems, v->data, v->data_bytes};
+		break;
+	default:
+		kv.u = v->u;
+		break;
+	}
+	return gguf_writer_kv(inner(w), &kv, err);
+}
+
+enum cohort_status cohort_gguf_writer_tensor(struct cohort_gguf_writer *w, const char *name, uint32_t type,
+		uint32_t n_dims, const uint64_t *ne, struct cohort_err *err)
+{
+	if (!w || !name || !ne)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !w ? "writer" : name ? "ne" : "name");
+	return gguf_writer_tensor(inner(w), str_of(name), type, n_dims, ne, err);
+}
+
+enum cohort_status cohort_gguf_writer_begin(struct cohort_gguf_writer *w, struct cohort_err *err)
+{
+	return w ? gguf_writer_begin(inner(w), err) : err_set(err, COHORT_E_ARG, "writer is NULL");
+}
+
+enum cohort_status cohort_gguf_writer_data(struct cohort_gguf_writer *w, size_t i_tensor, const void *bytes,
+		size_t n_bytes, struct cohort_err *err)
+{
+	if (!w || (!bytes && n_bytes))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", w ? "bytes" : "writer");
+	return gguf_writer_data(inner(w), i_tensor, bytes, n_bytes, err);
+}
+
+enum cohort_status cohort_gguf_writer_finish(struct cohort_gguf_writer *w, struct cohort_err *err)
+{
+	return w ? gguf_writer_finish(inner(w), err) : err_set(err, COHORT_E_ARG, "writer is NULL");
+}
+
+const char *cohort_mix_name(size_t i)
+{
+	return mix_get(i) ? mix_get(i)->name : NULL;
 }

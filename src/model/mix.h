@@ -1,0 +1,37 @@
+/* Which format each tensor of a model gets when the model as a whole is to be "Q4_K_M". */
+#ifndef MODEL_MIX_H
+#define MODEL_MIX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mix {
+	const char *name;   /* "Q4_K_M" */
+	uint32_t base;      /* enum quant_type of most matrices */
+	uint32_t file_type; /* general.file_type */
+};
+
+enum mix_role {
+	MIX_EMBD, MIX_OUTPUT, MIX_Q, MIX_K, MIX_V, MIX_O, MIX_GATE, MIX_UP, MIX_DOWN,
+	MIX_OTHER /* any other matrix */
+};
+
+/* What the rules ask of a model. */
+struct mix_model {
+	uint32_t n_layer, n_head, n_head_kv;
+	bool tied; /* the embedding is the output matrix, too */
+	bool pure; /* every matrix gets the base format where its rows allow */
+};
+
+size_t mix_count(void);
+const struct mix *mix_get(size_t i); /* NULL past the end */
+/* By name, upper or lower case; Q3_K, Q4_K and Q5_K are their _M mixes. NULL if unknown. */
+const struct mix *mix_find(const char *name);
+/* "F32, F16, ..." for messages. */
+const char *mix_names(char *out, size_t n_max);
+
+/* enum quant_type of a matrix with rows of ne0. i_layer is not used outside the layers. */
+uint32_t mix_type(const struct mix *x, const struct mix_model *m, enum mix_role role, uint32_t i_layer, uint64_t ne0);
+
+#endif
