@@ -215,7 +215,7 @@ static void sealed_mutations(void **state)
 }
 
 /* Tables of one group from another state, and the rest as it should be: groups that disagree about a sequence would be
- * at odds at its next change. */
+ * at odds at its next change. Seen red without the comparison of groups. */
 static void groups_agree(void **state)
 {
 	struct rig r;
