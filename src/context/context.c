@@ -92,19 +92,10 @@ static bool alloc_cells(struct context_cells *k, size_t n_ubatch)
 	return k->tables && k->held && k->first && k->stores;
 }
 
-static bool alloc_scratch(struct cohort_scratch *s, size_t n)
-{
-	cohort_scratch_init(s);
-	return mem_grow((void **)&s->tokens, &s->tokens_max, n, sizeof *s->tokens) &&
-			mem_grow((void **)&s->pos, &s->pos_max, n, sizeof *s->pos) &&
-			mem_grow((void **)&s->seq, &s->seq_max, n, sizeof *s->seq) &&
-			mem_grow((void **)&s->output, &s->output_max, n, sizeof *s->output);
-}
-
 static bool alloc_arrays(struct cohort_context *c)
 {
 	const size_t n = (size_t)c->p.n_batch, u = (size_t)c->p.n_ubatch, n_seq = (size_t)c->p.n_seq_max;
-	bool ok = batch_checked_init(&c->checked, n, n_seq) && alloc_scratch(&c->scratch, n);
+	bool ok = batch_checked_init(&c->checked, n, n_seq) && context_scratch_rows(&c->scratch, n);
 
 	for (size_t g = 0; g < c->n_groups; g++)
 		ok = ok && alloc_cells(&c->cells[g], u);

@@ -36,12 +36,17 @@ void cohort_scratch_release(struct cohort_scratch *s)
 	}
 }
 
-static enum cohort_status make_rows(struct cohort_scratch *s, size_t n, struct cohort_err *err)
+bool context_scratch_rows(struct cohort_scratch *s, size_t n)
 {
-	if (mem_grow((void **)&s->tokens, &s->tokens_max, n, sizeof *s->tokens) &&
+	return mem_grow((void **)&s->tokens, &s->tokens_max, n, sizeof *s->tokens) &&
 			mem_grow((void **)&s->pos, &s->pos_max, n, sizeof *s->pos) &&
 			mem_grow((void **)&s->seq, &s->seq_max, n, sizeof *s->seq) &&
-			mem_grow((void **)&s->output, &s->output_max, n, sizeof *s->output))
+			mem_grow((void **)&s->output, &s->output_max, n, sizeof *s->output);
+}
+
+static enum cohort_status make_rows(struct cohort_scratch *s, size_t n, struct cohort_err *err)
+{
+	if (context_scratch_rows(s, n))
 		return COHORT_OK;
 	return err_set(err, COHORT_E_MEMORY, "out of memory for a batch of %zu rows", n);
 }

@@ -3,6 +3,8 @@
  * Each bound is about 1.2 times the error measured on the worst matrix of the file; the matrices of a file differ by
  * less than 4 %.
  * The files are those of COHORT_SHARED, or of ../shared; without them the tests are skipped. */
+#include "quant_case.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -41,34 +43,6 @@ static struct golden goldens[] = {
 	{"tq2_0", QUANT_TQ2_0, 7.9e-1},    /* measured: 0.658 */
 };
 #define N_GOLDENS (sizeof goldens / sizeof *goldens)
-
-static void path_of(const char *file, char *path, size_t n_bytes)
-{
-	const char *shared = getenv("COHORT_SHARED");
-	int n = snprintf(path, n_bytes, "%s/golden/quant-%s.gguf", shared && *shared ? shared : "../shared", file);
-
-	assert_true(n > 0 && (size_t)n < n_bytes);
-}
-
-static void open_golden(struct gguf *g, const char *file)
-{
-	char path[4096];
-	struct cohort_err err;
-
-	path_of(file, path, sizeof path);
-	if (gguf_open(g, path, quant_size, &err) != COHORT_OK)
-		fail_msg("%s: %s", path, err.text);
-}
-
-static const struct gguf_tensor *same_tensor(const struct gguf *g, const struct gguf_tensor *t)
-{
-	char name[128];
-
-	assert_true(t->name.n < sizeof name);
-	memcpy(name, t->name.s, t->name.n);
-	name[t->name.n] = '\0';
-	return gguf_find_tensor(g, name);
-}
 
 static double error_of(const struct gguf_tensor *t, const struct gguf_tensor *base)
 {

@@ -5,6 +5,8 @@
  *
  * Planted fault, tried: a search for scale and minimum that stops after its first try turns Q2_K (1.08) and Q4_K (1.05)
  * red. Lesser faults of the search stay below BOUND; test_quantise.c has tighter bounds for them. */
+#include "quant_case.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -27,34 +29,6 @@ static const char *const files[] = {
 	"iq4_xs", "tq2_0",
 };
 #define N_FILES (sizeof files / sizeof *files)
-
-static void path_of(const char *file, char *path, size_t n_bytes)
-{
-	const char *shared = getenv("COHORT_SHARED");
-	int n = snprintf(path, n_bytes, "%s/golden/quant-%s.gguf", shared && *shared ? shared : "../shared", file);
-
-	assert_true(n > 0 && (size_t)n < n_bytes);
-}
-
-static void open_golden(struct gguf *g, const char *file)
-{
-	char path[4096];
-	struct cohort_err err;
-
-	path_of(file, path, sizeof path);
-	if (gguf_open(g, path, quant_size, &err) != COHORT_OK)
-		fail_msg("%s: %s", path, err.text);
-}
-
-static const struct gguf_tensor *same_tensor(const struct gguf *g, const struct gguf_tensor *t)
-{
-	char name[128];
-
-	assert_true(t->name.n < sizeof name);
-	memcpy(name, t->name.s, t->name.n);
-	name[t->name.n] = '\0';
-	return gguf_find_tensor(g, name);
-}
 
 static double rms(const struct quant_format *f, const void *blocks, const float *base, size_t n)
 {

@@ -3,6 +3,8 @@
  * Shown red by leaving out the unlink after a failed write (failures, limit) or rename (failures), by writing to the
  * path itself (failures, limit), by leaving out the loop around write (one_byte, limit), and by opening without
  * O_NONBLOCK (load_refuses hangs on the FIFO). */
+#include "place_case.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,45 +27,6 @@
 /* The system calls of a write that succeeds: open, write, fsync, close, open of the directory, rename, fsync of the
  * directory; and of a read: open, fstat, read. */
 enum { OPEN, WRITE, SYNC, CLOSE, OPEN_DIR, RENAME, SYNC_DIR, N_WRITE_CALLS, N_READ_CALLS = 3 };
-
-struct place {
-	char dir[64];
-	char path[96];
-};
-
-static size_t n_in(const char *dir)
-{
-	size_t n = 0;
-	DIR *d = opendir(dir);
-	assert_non_null(d);
-	for (struct dirent *e = readdir(d); e; e = readdir(d))
-		n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-	closedir(d);
-	return n;
-}
-
-static int setup(void **state)
-{
-	struct place *p = calloc(1, sizeof *p);
-	if (!p)
-		return -1;
-	snprintf(p->dir, sizeof p->dir, "/tmp/cohort-file-XXXXXX");
-	if (!mkdtemp(p->dir))
-		return -1;
-	snprintf(p->path, sizeof p->path, "%s/a.state", p->dir);
-	*state = p;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct place *p = *state;
-	file_fail_after(-1, 0);
-	unlink(p->path);
-	const int r = rmdir(p->dir); /* fails when something was left behind */
-	free(p);
-	return r;
-}
 
 static void check_text(const char *path, const char *want)
 {
@@ -108,8 +71,8 @@ static void bare_name(void **state)
 
 	assert_non_null(getcwd(old, sizeof old));
 	assert_int_equal(chdir(p->dir), 0);
-	assert_int_equal(write_text("a.state", "here", NULL), COHORT_OK);
-	check_text("a.state", "here");
+	assert_int_equal(write_text("a.file", "here", NULL), COHORT_OK);
+	check_text("a.file", "here");
 	assert_int_equal(chdir(old), 0);
 	check_text(p->path, "here");
 }

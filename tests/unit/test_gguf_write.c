@@ -6,6 +6,8 @@
  * tensors left at the end (sizes), the abort of the stream in gguf_writer_free (given_up), taking back the bytes of a
  * key that had no room in the map (retry), and the unlink after a failed write (system_calls_fail, stays_failed) or
  * close (system_calls_fail). */
+#include "place_case.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,46 +25,6 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cohort_tools.h"
-
-struct place {
-	char dir[64];
-	char path[96];
-};
-
-static size_t n_in(const char *dir)
-{
-	size_t n = 0;
-	DIR *d = opendir(dir);
-	assert_non_null(d);
-	for (struct dirent *e = readdir(d); e; e = readdir(d))
-		n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-	closedir(d);
-	return n;
-}
-
-static int setup(void **state)
-{
-	struct place *p = calloc(1, sizeof *p);
-	if (!p)
-		return -1;
-	snprintf(p->dir, sizeof p->dir, "/tmp/cohort-gguf-XXXXXX");
-	if (!mkdtemp(p->dir))
-		return -1;
-	snprintf(p->path, sizeof p->path, "%s/a.gguf", p->dir);
-	*state = p;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct place *p = *state;
-	file_fail_after(-1, 0);
-	mem_fail_after(-1);
-	unlink(p->path);
-	const int r = rmdir(p->dir); /* fails when something was left behind */
-	free(p);
-	return r;
-}
 
 static struct cohort_gguf_writer *writer(const char *path)
 {

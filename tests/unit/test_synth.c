@@ -4,6 +4,8 @@
  * Shown red by leaving the minima of Q4_K random (weights), scales of one sign (weights), a generator seeded with the
  * chunk's place in memory instead of its number (same_bytes), more_bits without its last eighth (mixes), TQ2_0's code 3
  * left in (weights), no fall-back for short rows (mixes, awkward_rows), weights of deviation 1 (decodes, weights). */
+#include "place_case.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,46 +25,6 @@
 #include "cohort_tools.h"
 #include "model/mix.h"
 #include "quant/quant.h"
-
-struct place {
-	char dir[64];
-	char path[96];
-};
-
-static size_t n_in(const char *dir)
-{
-	size_t n = 0;
-	DIR *d = opendir(dir);
-	assert_non_null(d);
-	for (struct dirent *e = readdir(d); e; e = readdir(d))
-		n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-	closedir(d);
-	return n;
-}
-
-static int setup(void **state)
-{
-	struct place *p = calloc(1, sizeof *p);
-	if (!p)
-		return -1;
-	snprintf(p->dir, sizeof p->dir, "/tmp/cohort-synth-XXXXXX");
-	if (!mkdtemp(p->dir))
-		return -1;
-	snprintf(p->path, sizeof p->path, "%s/a.gguf", p->dir);
-	*state = p;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct place *p = *state;
-	file_fail_after(-1, 0);
-	mem_fail_after(-1);
-	unlink(p->path);
-	const int r = rmdir(p->dir);
-	free(p);
-	return r;
-}
 
 static struct cohort_synth_params tiny(const char *type)
 {

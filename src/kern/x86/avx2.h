@@ -120,6 +120,39 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 		}                                                                        \
 	}
 
+/* packed_bytes_FMT and pack_FMT from pack_row_FMT(out, j, block), which puts a block of row j among its eight. Rows past
+ * the end stay zero. */
+#define AVX2_PACK(fmt, block)                                                                                    \
+	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                              \
+	{                                                                                                      \
+		return (n_rows + 7) / 8 * (k / (block)) * sizeof(struct fmt##x8);                              \
+	}                                                                                                      \
+	static void pack_##fmt(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)  \
+	{                                                                                                      \
+		size_t nb = k / (block);                                                                       \
+		for (size_t r = row0; r < row1; r += 8)                                                        \
+			for (size_t b = 0; b < nb; b++) {                                                      \
+				struct fmt##x8 *o = (struct fmt##x8 *)dst + r / 8 * nb + b;                    \
+				memset(o, 0, sizeof *o);                                                       \
+				for (size_t j = 0; j < 8 && r + j < n_rows; j++)                               \
+					pack_row_##fmt(o, j, (const struct fmt *)src + (r + j) * nb + b);      \
+			}                                                                                      \
+	}
+#define AVX2_PACKED(fmt) (struct kern_mat) {8, mm_##fmt, packed_bytes_##fmt, pack_##fmt}
+
+/* n units of 4 bytes of a row among those of eight. */
+static inline void avx2_pack_units(uint8_t (*out)[32], size_t j, const void *qs, int n)
+{
+	for (int i = 0; i < n; i++)
+		memcpy(out[i] + 4 * j, (const uint8_t *)qs + 4 * i, 4);
+}
+
+/* Block of column c, where `act` is the block of column 0. */
+AVX2_INLINE const struct kern_act_q8_256 *avx2_act_256(const uint8_t *act, int c, size_t step)
+{
+	return (const void *)(act + (size_t)c * step);
+}
+
 /* kern_exp in eight lanes. */
 AVX2_INLINE __m256 avx2_exp(__m256 x)
 {

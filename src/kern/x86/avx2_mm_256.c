@@ -40,12 +40,6 @@ AVX2_INLINE void fetch(const void *p, size_t ahead)
 	_mm_prefetch((const char *)((uintptr_t)p + ahead), _MM_HINT_T0);
 }
 
-/* Block of column c, where `act` is the block of column 0. */
-AVX2_INLINE const struct kern_act_q8_256 *act_block(const uint8_t *act, int c, size_t step)
-{
-	return (const void *)(act + (size_t)c * step);
-}
-
 /* Two registers of weights against eight bytes: fits int16 for values up to 6 bits. */
 AVX2_INLINE __m256i two(__m256i v0, __m256i v1, const int8_t *p)
 {
@@ -89,7 +83,7 @@ AVX2_INLINE void sub_k(const struct q4_kx8 *w, const uint8_t *qh, const uint8_t 
 		}
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int8_t *p = act_block(act, c, step)->qs + 32 * j + 16 * e;
+			const int8_t *p = avx2_act_256(act, c, step)->qs + 32 * j + 16 * e;
 			__m256i s = _mm256_add_epi16(two(v[0], v[1], p), two(v[2], v[3], p + 8));
 			sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, sc));
 		}
@@ -110,14 +104,14 @@ AVX2_INLINE void block_k(const struct q4_kx8 *w, const uint8_t *qh, const uint8_
 	for (int j = 0; j < 4; j++) {
 		__m256i mn = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->mins[j]));
 		for (int c = 0; c < n; c++) {
-			const int16_t *s = &act_block(act, c, step)->s32[2 * j];
+			const int16_t *s = &avx2_act_256(act, c, step)->s32[2 * j];
 			msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mn, avx2_bcast4(s)));
 		}
 	}
 	__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 	__m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
 	for (int c = 0; c < n; c++) {
-		__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
+		__m256 da = _mm256_set1_ps(avx2_act_256(act, c, step)->d);
 		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 		acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
 	}
@@ -174,7 +168,7 @@ AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t s
 	__m256i sc32 = _mm256_slli_epi16(sc, 5);
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
-		const int16_t *s = &act_block(act, c, step)->s16[8 * h + 2 * g];
+		const int16_t *s = &avx2_act_256(act, c, step)->s16[8 * h + 2 * g];
 		sum[c] = _mm256_sub_epi32(sum[c], _mm256_madd_epi16(sc32, avx2_bcast4(s)));
 	}
 	AVX2_UNROLL
@@ -185,7 +179,7 @@ AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t s
 			v[r] = q6_k_reg(w, h, g, 4 * e + r);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int8_t *p = act_block(act, c, step)->qs + 128 * h + 32 * g + 16 * e;
+			const int8_t *p = avx2_act_256(act, c, step)->qs + 128 * h + 32 * g + 16 * e;
 			__m256i t = _mm256_madd_epi16(two(v[0], v[1], p), scale);
 			t = _mm256_add_epi32(t, _mm256_madd_epi16(two(v[2], v[3], p + 8), scale));
 			sum[c] = _mm256_add_epi32(sum[c], t);
@@ -213,7 +207,7 @@ AVX2_INLINE void tile_q6_k(const struct kern_mm *m, size_t row, size_t col, cons
 		}
 		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 		for (int c = 0; c < n; c++) {
-			__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
+			__m256 da = _mm256_set1_ps(avx2_act_256(act, c, step)->d);
 			acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 		}
 	}
@@ -225,85 +219,45 @@ AVX2_MM(q4_k, 8)
 AVX2_MM(q5_k, 8)
 AVX2_MM(q6_k, 8)
 
-static size_t packed_bytes_q4_k(size_t n_rows, size_t k)
-{
-	return (n_rows + 7) / 8 * (k / 256) * sizeof(struct q4_kx8);
-}
+/* ---- Packing: row j of eight ---- */
 
-static size_t packed_bytes_q5_k(size_t n_rows, size_t k)
-{
-	return (n_rows + 7) / 8 * (k / 256) * sizeof(struct q5_kx8);
-}
-
-static size_t packed_bytes_q6_k(size_t n_rows, size_t k)
-{
-	return (n_rows + 7) / 8 * (k / 256) * sizeof(struct q6_kx8);
-}
-
-/* Row j of eight: what Q4_K and Q5_K have in common. */
+/* What Q4_K and Q5_K have in common. */
 static void pack_k(struct q4_kx8 *o, size_t j, uint16_t d, uint16_t dmin, const uint8_t *scales, const uint8_t *qs)
 {
 	o->d[j] = d;
 	o->dmin[j] = dmin;
 	for (int i = 0; i < 8; i++)
 		quant_k_scale_min(scales, i, &o->scales[i][j], &o->mins[i / 2][2 * j + (size_t)(i % 2)]);
-	for (int i = 0; i < 32; i++)
-		memcpy(o->qs[i] + 4 * j, qs + 4 * i, 4);
+	avx2_pack_units(o->qs, j, qs, 32);
 }
 
-static void pack_q4_k(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)
+static void pack_row_q4_k(struct q4_kx8 *o, size_t j, const struct q4_k *s)
 {
-	size_t nb = k / 256;
-	for (size_t r = row0; r < row1; r += 8)
-		for (size_t b = 0; b < nb; b++) {
-			struct q4_kx8 *o = (struct q4_kx8 *)dst + r / 8 * nb + b;
-			memset(o, 0, sizeof *o);
-			for (size_t j = 0; j < 8 && r + j < n_rows; j++) {
-				const struct q4_k *s = (const struct q4_k *)src + (r + j) * nb + b;
-				pack_k(o, j, s->d, s->dmin, s->scales, s->qs);
-			}
-		}
+	pack_k(o, j, s->d, s->dmin, s->scales, s->qs);
 }
 
-static void pack_q5_k(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)
+static void pack_row_q5_k(struct q5_kx8 *o, size_t j, const struct q5_k *s)
 {
-	size_t nb = k / 256;
-	for (size_t r = row0; r < row1; r += 8)
-		for (size_t b = 0; b < nb; b++) {
-			struct q5_kx8 *o = (struct q5_kx8 *)dst + r / 8 * nb + b;
-			memset(o, 0, sizeof *o);
-			for (size_t j = 0; j < 8 && r + j < n_rows; j++) {
-				const struct q5_k *s = (const struct q5_k *)src + (r + j) * nb + b;
-				pack_k(&o->k, j, s->d, s->dmin, s->scales, s->qs);
-				for (int i = 0; i < 8; i++)
-					memcpy(o->qh[i] + 4 * j, s->qh + 4 * i, 4);
-			}
-		}
+	pack_k(&o->k, j, s->d, s->dmin, s->scales, s->qs);
+	avx2_pack_units(o->qh, j, s->qh, 8);
 }
 
-static void pack_q6_k(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)
+static void pack_row_q6_k(struct q6_kx8 *o, size_t j, const struct q6_k *s)
 {
-	size_t nb = k / 256;
-	for (size_t r = row0; r < row1; r += 8)
-		for (size_t b = 0; b < nb; b++) {
-			struct q6_kx8 *o = (struct q6_kx8 *)dst + r / 8 * nb + b;
-			memset(o, 0, sizeof *o);
-			for (size_t j = 0; j < 8 && r + j < n_rows; j++) {
-				const struct q6_k *s = (const struct q6_k *)src + (r + j) * nb + b;
-				o->d[j] = s->d;
-				for (int i = 0; i < 16; i++)
-					o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
-				for (int i = 0; i < 32; i++)
-					memcpy(o->ql[i] + 4 * j, s->ql + 4 * i, 4);
-				for (int i = 0; i < 16; i++)
-					memcpy(o->qh[i] + 4 * j, s->qh + 4 * i, 4);
-			}
-		}
+	o->d[j] = s->d;
+	for (int i = 0; i < 16; i++)
+		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
+	avx2_pack_units(o->ql, j, s->ql, 32);
+	avx2_pack_units(o->qh, j, s->qh, 16);
 }
+
+AVX2_PACK(q4_k, 256)
+AVX2_PACK(q5_k, 256)
+AVX2_PACK(q6_k, 256)
 
 void kern_avx2_init_mm_256(struct kern *k)
 {
-	k->packed[QUANT_Q4_K] = (struct kern_mat){8, mm_q4_k, packed_bytes_q4_k, pack_q4_k};
-	k->packed[QUANT_Q5_K] = (struct kern_mat){8, mm_q5_k, packed_bytes_q5_k, pack_q5_k};
-	k->packed[QUANT_Q6_K] = (struct kern_mat){8, mm_q6_k, packed_bytes_q6_k, pack_q6_k};
+	k->packed[QUANT_Q4_K] = AVX2_PACKED(q4_k);
+	k->packed[QUANT_Q5_K] = AVX2_PACKED(q5_k);
+	k->packed[QUANT_Q6_K] = AVX2_PACKED(q6_k);
 }

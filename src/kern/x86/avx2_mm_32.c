@@ -228,27 +228,14 @@ static void pack_fifths(uint8_t *out, const uint8_t qh[4])
 		out[e % 4] = (uint8_t)(out[e % 4] | (qh[e / 8] >> e % 8 & 1) << e / 4);
 }
 
-#define PACK(fmt, n_units, more)                                                                           \
-	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                          \
-	{                                                                                                  \
-		return (n_rows + 7) / 8 * (k / 32) * sizeof(struct fmt##x8);                               \
-	}                                                                                                  \
-	static void pack_##fmt(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1) \
-	{                                                                                                  \
-		size_t nb = k / 32;                                                                        \
-		for (size_t r = row0; r < row1; r += 8)                                                    \
-			for (size_t b = 0; b < nb; b++) {                                                  \
-				struct fmt##x8 *o = (struct fmt##x8 *)dst + r / 8 * nb + b;                \
-				memset(o, 0, sizeof *o);                                                   \
-				for (size_t j = 0; j < 8 && r + j < n_rows; j++) {                         \
-					const struct fmt *s = (const struct fmt *)src + (r + j) * nb + b;  \
-					o->d[j] = s->d;                                                    \
-					more;                                                              \
-					for (int i = 0; i < n_units; i++)                                  \
-						memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);                \
-				}                                                                          \
-			}                                                                                  \
-	}
+#define PACK(fmt, n_units, more)                                                                 \
+	static void pack_row_##fmt(struct fmt##x8 *o, size_t j, const struct fmt *s)             \
+	{                                                                                        \
+		o->d[j] = s->d;                                                                  \
+		more;                                                                            \
+		avx2_pack_units((uint8_t(*)[32])o->qs, j, s->qs, n_units);                      \
+	}                                                                                        \
+	AVX2_PACK(fmt, 32)
 PACK(q4_0, 4, (void)0)
 PACK(q4_1, 4, o->m[j] = s->m)
 PACK(q5_0, 4, pack_fifths(o->qh + 4 * j, s->qh))
@@ -256,14 +243,12 @@ PACK(q5_1, 4, (o->m[j] = s->m, pack_fifths(o->qh + 4 * j, s->qh)))
 PACK(q8_0, 8, (void)0)
 PACK(iq4_nl, 4, (void)0)
 
-#define MAT(fmt) (struct kern_mat) {8, mm_##fmt, packed_bytes_##fmt, pack_##fmt}
-
 void kern_avx2_init_mm_32(struct kern *k)
 {
-	k->packed[QUANT_Q4_0] = MAT(q4_0);
-	k->packed[QUANT_Q4_1] = MAT(q4_1);
-	k->packed[QUANT_Q5_0] = MAT(q5_0);
-	k->packed[QUANT_Q5_1] = MAT(q5_1);
-	k->packed[QUANT_Q8_0] = MAT(q8_0);
-	k->packed[QUANT_IQ4_NL] = MAT(iq4_nl);
+	k->packed[QUANT_Q4_0] = AVX2_PACKED(q4_0);
+	k->packed[QUANT_Q4_1] = AVX2_PACKED(q4_1);
+	k->packed[QUANT_Q5_0] = AVX2_PACKED(q5_0);
+	k->packed[QUANT_Q5_1] = AVX2_PACKED(q5_1);
+	k->packed[QUANT_Q8_0] = AVX2_PACKED(q8_0);
+	k->packed[QUANT_IQ4_NL] = AVX2_PACKED(iq4_nl);
 }

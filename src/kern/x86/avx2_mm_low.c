@@ -33,12 +33,6 @@ _Static_assert(sizeof(struct q2_kx8) == 8 * 84, "same size as in the file");
 _Static_assert(sizeof(struct q3_kx8) == 8 * 114, "4 bytes a block more than in the file: unpacked scales");
 _Static_assert(sizeof(struct iq4_xsx8) == 8 * 138, "2 bytes a block more than in the file: unpacked scales");
 
-/* Block of column c, where `act` is the block of column 0. */
-AVX2_INLINE const struct kern_act_q8_256 *act_block(const uint8_t *act, int c, size_t step)
-{
-	return (const void *)(act + (size_t)c * step);
-}
-
 /* Of pairs of int16, the first (or second) twice. */
 AVX2_INLINE __m256i one_of_pair(__m256i pairs, const bool second)
 {
@@ -79,7 +73,7 @@ AVX2_INLINE void run_of_32(const uint8_t *qs, const uint8_t *hmask, __m256i scal
 		}
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int8_t *p = act_block(act, c, step)->qs + 32 * r + 16 * e;
+			const int8_t *p = avx2_act_256(act, c, step)->qs + 32 * r + 16 * e;
 			__m256i s = _mm256_maddubs_epi16(v[0], avx2_bcast4(p));
 			AVX2_UNROLL
 			for (int i = 1; i < 4; i++)
@@ -103,14 +97,14 @@ AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const uint8_t *act, size_t s
 				n);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int16_t *s = &act_block(act, c, step)->s16[2 * r];
+			const int16_t *s = &avx2_act_256(act, c, step)->s16[2 * r];
 			msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mins, avx2_bcast4(s)));
 		}
 	}
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 	const __m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
 	for (int c = 0; c < n; c++) {
-		__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
+		__m256 da = _mm256_set1_ps(avx2_act_256(act, c, step)->d);
 		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 		acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
 	}
@@ -121,7 +115,7 @@ AVX2_INLINE void add_sums(const uint16_t *dw, const uint8_t *act, size_t step, c
 {
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
 	for (int c = 0; c < n; c++) {
-		__m256 da = _mm256_set1_ps(act_block(act, c, step)->d);
+		__m256 da = _mm256_set1_ps(avx2_act_256(act, c, step)->d);
 		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 	}
 }
@@ -140,7 +134,7 @@ AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const uint8_t *act, size_t s
 		run_of_32(w->qs[8 * (r / 4)], w->hmask[0], scales, r, act, step, sum, n);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int16_t *s = &act_block(act, c, step)->s16[2 * r];
+			const int16_t *s = &avx2_act_256(act, c, step)->s16[2 * r];
 			sum[c] = _mm256_sub_epi32(sum[c], _mm256_madd_epi16(by4, avx2_bcast4(s)));
 		}
 	}
@@ -168,7 +162,7 @@ AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size
 			const __m256i mag = _mm256_abs_epi8(q);
 			AVX2_UNROLL
 			for (int c = 0; c < n; c++) {
-				const int8_t *p = act_block(act, c, step)->qs + 32 * j + 4 * i;
+				const int8_t *p = avx2_act_256(act, c, step)->qs + 32 * j + 4 * i;
 				__m256i s = _mm256_maddubs_epi16(mag, _mm256_sign_epi8(avx2_bcast4(p), q));
 				sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, scale));
 			}
@@ -207,8 +201,7 @@ static void pack_row_q2_k(struct q2_kx8 *o, size_t j, const struct q2_k *s)
 	o->dmin[j] = s->dmin;
 	for (int i = 0; i < 16; i++)
 		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
-	for (int i = 0; i < 16; i++)
-		memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);
+	avx2_pack_units(o->qs, j, s->qs, 16);
 }
 
 static void pack_row_q3_k(struct q3_kx8 *o, size_t j, const struct q3_k *s)
@@ -219,10 +212,8 @@ static void pack_row_q3_k(struct q3_kx8 *o, size_t j, const struct q3_k *s)
 	quant_q3_k_scales(s->scales, scales);
 	for (int i = 0; i < 16; i++)
 		o->scales[i / 2][2 * j + (size_t)(i % 2)] = scales[i];
-	for (int i = 0; i < 8; i++)
-		memcpy(o->hmask[i] + 4 * j, s->hmask + 4 * i, 4);
-	for (int i = 0; i < 16; i++)
-		memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);
+	avx2_pack_units(o->hmask, j, s->hmask, 8);
+	avx2_pack_units(o->qs, j, s->qs, 16);
 }
 
 static void pack_row_iq4_xs(struct iq4_xsx8 *o, size_t j, const struct iq4_xs *s)
@@ -232,33 +223,16 @@ static void pack_row_iq4_xs(struct iq4_xsx8 *o, size_t j, const struct iq4_xs *s
 		int lo = s->scales_l[i / 2] >> 4 * (i % 2) & 15, hi = s->scales_h >> 2 * i & 3;
 		o->scales[i][j] = (int8_t)((lo | hi << 4) - 32);
 	}
-	for (int i = 0; i < 32; i++)
-		memcpy(o->qs[i] + 4 * j, s->qs + 4 * i, 4);
+	avx2_pack_units(o->qs, j, s->qs, 32);
 }
 
-#define PACK(fmt)                                                                                              \
-	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                              \
-	{                                                                                                      \
-		return (n_rows + 7) / 8 * (k / 256) * sizeof(struct fmt##x8);                                  \
-	}                                                                                                      \
-	static void pack_##fmt(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)  \
-	{                                                                                                      \
-		size_t nb = k / 256;                                                                           \
-		for (size_t r = row0; r < row1; r += 8)                                                        \
-			for (size_t b = 0; b < nb; b++) {                                                      \
-				struct fmt##x8 *o = (struct fmt##x8 *)dst + r / 8 * nb + b;                    \
-				memset(o, 0, sizeof *o);                                                       \
-				for (size_t j = 0; j < 8 && r + j < n_rows; j++)                               \
-					pack_row_##fmt(o, j, (const struct fmt *)src + (r + j) * nb + b);      \
-			}                                                                                      \
-	}
-PACK(q2_k)
-PACK(q3_k)
-PACK(iq4_xs)
+AVX2_PACK(q2_k, 256)
+AVX2_PACK(q3_k, 256)
+AVX2_PACK(iq4_xs, 256)
 
 void kern_avx2_init_mm_low(struct kern *k)
 {
-	k->packed[QUANT_Q2_K] = (struct kern_mat){8, mm_q2_k, packed_bytes_q2_k, pack_q2_k};
-	k->packed[QUANT_Q3_K] = (struct kern_mat){8, mm_q3_k, packed_bytes_q3_k, pack_q3_k};
-	k->packed[QUANT_IQ4_XS] = (struct kern_mat){8, mm_iq4_xs, packed_bytes_iq4_xs, pack_iq4_xs};
+	k->packed[QUANT_Q2_K] = AVX2_PACKED(q2_k);
+	k->packed[QUANT_Q3_K] = AVX2_PACKED(q3_k);
+	k->packed[QUANT_IQ4_XS] = AVX2_PACKED(iq4_xs);
 }

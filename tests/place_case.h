@@ -1,0 +1,60 @@
+/* A directory of its own for each case of a test that writes files; a case that leaves anything behind fails. */
+#ifndef TESTS_PLACE_CASE_H
+#define TESTS_PLACE_CASE_H
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct place {
+	char dir[64];
+	char path[96]; /* a file in it that the case may leave */
+};
+
+static inline size_t n_in(const char *dir)
+{
+	size_t n = 0;
+	DIR *d = opendir(dir);
+	assert_non_null(d);
+	for (struct dirent *e = readdir(d); e; e = readdir(d))
+		n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+	closedir(d);
+	return n;
+}
+
+static inline int setup(void **state)
+{
+	struct place *p = calloc(1, sizeof *p);
+	if (!p)
+		return -1;
+	snprintf(p->dir, sizeof p->dir, "/tmp/cohort-place-XXXXXX");
+	if (!mkdtemp(p->dir))
+		return -1;
+	snprintf(p->path, sizeof p->path, "%s/a.file", p->dir);
+	*state = p;
+	return 0;
+}
+
+static inline int teardown(void **state)
+{
+	struct place *p = *state;
+	file_fail_after(-1, 0);
+	mem_fail_after(-1);
+	unlink(p->path);
+	const int r = rmdir(p->dir); /* fails when something was left behind */
+	free(p);
+	return r;
+}
+
+#endif
