@@ -120,8 +120,8 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 		}                                                                        \
 	}
 
-/* packed_bytes_FMT and pack_FMT from pack_row_FMT(out, j, block), which puts a block of row j among its eight. Rows past
- * the end stay zero. */
+/* packed_bytes_FMT and pack_FMT from pack_row_FMT(out, j, block), which puts a block of row j among its eight. Rows
+ * past the end stay zero. */
 #define AVX2_PACK(fmt, block)                                                                                    \
 	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                              \
 	{                                                                                                      \
