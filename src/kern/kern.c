@@ -7,53 +7,48 @@
 #include <cpuid.h>
 #endif
 
-static struct kern levels[] = {{.name = "ref"}, {.name = "avx2"}};
-enum { N_LEVELS = sizeof levels / sizeof *levels };
-static const char *failed[N_LEVELS]; /* what a level does otherwise than the reference; NULL: nothing */
+static bool can_ref(void)
+{
+	return true;
+}
 
 #if defined(__x86_64__)
-/* The compilers' feature test knows AVX2 and FMA (and whether the OS saves the registers); F16C only in some. */
-static bool has_f16c(void)
+/* The compilers' feature test knows these (and whether the OS saves the registers), but F16C only in some. */
+static bool can_avx2(void)
 {
 	unsigned a, b, c, d;
-	return __get_cpuid(1, &a, &b, &c, &d) && (c & 1u << 29);
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) &&
+			(c & 1u << 29);
 }
 #endif
 
-size_t kern_count(void)
-{
-	return N_LEVELS;
-}
-
-const char *kern_name(size_t level)
-{
-	static const char *const names[N_LEVELS] = {"ref", "avx2"};
-	return level < N_LEVELS ? names[level] : NULL;
-}
-
-/* Whether the CPU has the instructions. */
-static bool cpu_can(size_t level)
-{
-	if (level == 0)
-		return true;
+/* Worst to best. Each starts from a copy of the one before it. */
+static const struct {
+	const char *name;
+	bool (*can)(void); /* whether the CPU has the instructions */
+	void (*init)(struct kern *k);
+} ladder[] = {
+	{"ref", can_ref, kern_init_ref},
 #if defined(__x86_64__)
-	if (level == 1)
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+	{"avx2", can_avx2, kern_init_avx2},
 #endif
-	return false;
-}
+};
+enum { N_LEVELS = sizeof ladder / sizeof *ladder };
+
+static struct kern levels[N_LEVELS];
+static const char *failed[N_LEVELS]; /* what a level does otherwise than the reference; NULL: nothing */
 
 /* Each level proves itself against the reference before it is used. */
 static void fill(void)
 {
-	kern_init_ref(&levels[0]);
-#if defined(__x86_64__)
-	if (cpu_can(1)) {
-		levels[1] = levels[0];
-		kern_init_avx2(&levels[1]);
-		failed[1] = kern_prove(&levels[1], &levels[0]);
+	for (size_t i = 0; i < N_LEVELS && ladder[i].can(); i++) {
+		if (i > 0)
+			levels[i] = levels[i - 1];
+		ladder[i].init(&levels[i]);
+		levels[i].name = ladder[i].name;
+		if (i > 0)
+			failed[i] = kern_prove(&levels[i], &levels[0]);
 	}
-#endif
 }
 
 static void fill_once(void)
@@ -62,9 +57,19 @@ static void fill_once(void)
 	once_run(&once, fill);
 }
 
+size_t kern_count(void)
+{
+	return N_LEVELS;
+}
+
+const char *kern_name(size_t level)
+{
+	return level < N_LEVELS ? ladder[level].name : NULL;
+}
+
 bool kern_usable(size_t level)
 {
-	if (level >= N_LEVELS || !cpu_can(level))
+	if (level >= N_LEVELS || !ladder[level].can())
 		return false;
 	fill_once();
 	return !failed[level];
