@@ -248,10 +248,11 @@ struct mm_job {
 	size_t n_w;
 };
 
-/* The rows of all matrices are laid end to end and shared out in units of 8, so that small ones leave nobody idle. */
+/* The rows of all matrices are laid end to end and shared out in units of 16 (every level's unit divides it), so that
+ * small ones leave nobody idle. */
 static size_t mm_units(size_t n_rows)
 {
-	return (n_rows + 7) / 8;
+	return (n_rows + 15) / 16;
 }
 
 static void mm_share(void *arg, size_t from, size_t to, size_t thread)
@@ -266,7 +267,7 @@ static void mm_share(void *arg, size_t from, size_t to, size_t thread)
 		if (a < b) {
 			struct kern_mm mm = j->mm[w];
 			mm.scratch = j->be->scratch + thread * j->be->scratch_bytes;
-			j->mat[w]->mm(&mm, a * 8, b * 8 < mm.n_rows ? b * 8 : mm.n_rows);
+			j->mat[w]->mm(&mm, a * 16, b * 16 < mm.n_rows ? b * 16 : mm.n_rows);
 		}
 		at += units;
 	}

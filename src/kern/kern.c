@@ -20,6 +20,13 @@ static bool can_avx2(void)
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) &&
 			(c & 1u << 29);
 }
+
+static bool can_avx512(void)
+{
+	return can_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+			__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+			__builtin_cpu_supports("avx512vnni");
+}
 #endif
 
 /* Worst to best. Each starts from a copy of the one before it. */
@@ -31,6 +38,7 @@ static const struct {
 	{"ref", can_ref, kern_init_ref},
 #if defined(__x86_64__)
 	{"avx2", can_avx2, kern_init_avx2},
+	{"avx512", can_avx512, kern_init_avx512},
 #endif
 };
 enum { N_LEVELS = sizeof ladder / sizeof *ladder };

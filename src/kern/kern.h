@@ -15,7 +15,8 @@
 struct kern_act_q8_32 {
 	float d;        /* x is about d * qs */
 	float s;        /* d * (float)sum, rounded once */
-	int32_t sum8;   /* 8 times the sum of qs */
+	int32_t off8;   /* -8 times the sum of qs: what weights stored 8 above their value owe */
+	int32_t off128; /* -128 times */
 	int8_t qs[32];
 };
 /* ... and of 256 (with K, IQ4_XS and TQ weights). */
@@ -130,5 +131,6 @@ const char *kern_prove(const struct kern *k, const struct kern *ref);
 /* Each level: starts from a copy of the level below and overwrites what it improves. */
 void kern_init_ref(struct kern *k);
 void kern_init_avx2(struct kern *k);
+void kern_init_avx512(struct kern *k); /* with VNNI */
 
 #endif

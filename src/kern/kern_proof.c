@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Rows and columns that leave a rest in every tile; one block of the largest kind. */
-enum { ROWS = 9, COLS = 5, K = 256, HEAD = 40, POSITIONS = 70, BLOCKS = 3, QUERIES = 3, SMALL = 67 };
+enum { ROWS = 17, COLS = 5, K = 256, HEAD = 40, POSITIONS = 70, BLOCKS = 3, QUERIES = 3, SMALL = 67 };
 
 struct proof {
 	const struct kern *k, *ref;

@@ -47,7 +47,8 @@ static void act_q8_32(const float *x, size_t k, void *out)
 		round_block(x + 32 * b, 32, &o[b].d, o[b].qs);
 		for (int i = 0; i < 32; i++)
 			sum += o[b].qs[i];
-		o[b].sum8 = 8 * sum;
+		o[b].off8 = -8 * sum;
+		o[b].off128 = -128 * sum;
 		o[b].s = o[b].d * (float)sum;
 	}
 }

@@ -63,7 +63,8 @@ static bool act_differs(enum quant_act kind, const void *want, const void *got, 
 		const struct kern_act_q8_32 *a = want, *b = got;
 		for (size_t i = 0; i < k / 32; i++)
 			if (float_differs(a[i].d, b[i].d, true) || float_differs(a[i].s, b[i].s, true) ||
-					a[i].sum8 != b[i].sum8 || memcmp(a[i].qs, b[i].qs, sizeof a[i].qs) != 0)
+					a[i].off8 != b[i].off8 || a[i].off128 != b[i].off128 ||
+					memcmp(a[i].qs, b[i].qs, sizeof a[i].qs) != 0)
 				return true;
 		return false;
 	}
@@ -148,7 +149,8 @@ static void test_act_meaning(void **state)
 			check_block(x + 32 * j, 32, a[j].d, a[j].qs);
 			for (int e = 0; e < 32; e++)
 				sum += a[j].qs[e];
-			assert_int_equal(a[j].sum8, 8 * sum);
+			assert_int_equal(a[j].off8, -8 * sum);
+			assert_int_equal(a[j].off128, -128 * sum);
 			assert_false(float_differs(a[j].s, a[j].d * (float)sum, true));
 		}
 		for (size_t j = 0; j < 4; j++) {

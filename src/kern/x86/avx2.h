@@ -98,57 +98,85 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 		_mm256_maskstore_ps(out, avx2_mask((long)(m->n_rows - row)), v);
 }
 
-/* mm_FMT from tile_FMT: tiles of `most` columns (4 or 8), then one of what is left, so that weights are unpacked once
- * per tile and read again, if at all, from L1. The cases that cannot arise with 4 name a tile that exists anyway. */
-#define AVX2_MM(fmt, most)                                                                     \
-	AVX2 static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)     \
-	{                                                                                \
-		for (size_t r = row0; r < row1; r += 8) {                                \
-			size_t c = 0;                                                    \
-			for (; c + (most) <= m->n_cols; c += (most))                     \
-				tile_##fmt(m, r, c, most);                               \
-			switch (m->n_cols - c) {                                         \
-			case 7: tile_##fmt(m, r, c, (most) > 7 ? 7 : 1); break;          \
-			case 6: tile_##fmt(m, r, c, (most) > 6 ? 6 : 1); break;          \
-			case 5: tile_##fmt(m, r, c, (most) > 5 ? 5 : 1); break;          \
-			case 4: tile_##fmt(m, r, c, (most) > 4 ? 4 : 1); break;          \
-			case 3: tile_##fmt(m, r, c, 3); break;                           \
-			case 2: tile_##fmt(m, r, c, 2); break;                           \
-			case 1: tile_##fmt(m, r, c, 1); break;                           \
-			default: break;                                                  \
-			}                                                                \
-		}                                                                        \
+/* mm_FMT from tile_FMT, which computes `rows` outputs of n columns: tiles of `most` columns (4 or 8), then one of what
+ * is left, so that weights are unpacked once per tile and read again, if at all, from L1. The cases that cannot arise
+ * with 4 name a tile that exists anyway. */
+#define X86_MM(target, rows, fmt, most)                                                          \
+	target static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)           \
+	{                                                                                        \
+		for (size_t r = row0; r < row1; r += (rows)) {                                   \
+			size_t c = 0;                                                            \
+			for (; c + (most) <= m->n_cols; c += (most))                             \
+				tile_##fmt(m, r, c, most);                                       \
+			switch (m->n_cols - c) {                                                 \
+			case 7: tile_##fmt(m, r, c, (most) > 7 ? 7 : 1); break;                  \
+			case 6: tile_##fmt(m, r, c, (most) > 6 ? 6 : 1); break;                  \
+			case 5: tile_##fmt(m, r, c, (most) > 5 ? 5 : 1); break;                  \
+			case 4: tile_##fmt(m, r, c, (most) > 4 ? 4 : 1); break;                  \
+			case 3: tile_##fmt(m, r, c, 3); break;                                   \
+			case 2: tile_##fmt(m, r, c, 2); break;                                   \
+			case 1: tile_##fmt(m, r, c, 1); break;                                   \
+			default: break;                                                          \
+			}                                                                        \
+		}                                                                                \
 	}
+#define AVX2_MM(fmt, most) X86_MM(AVX2, 8, fmt, most)
 
-/* packed_bytes_FMT and pack_FMT from pack_row_FMT(out, j, block), which puts a block of row j among its eight. Rows
+/* packed_bytes_FMT and pack_FMT from pack_row_FMT(out, j, block), which puts a block of row j among its `rows`. Rows
  * past the end stay zero. */
-#define AVX2_PACK(fmt, block)                                                                                    \
-	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                              \
-	{                                                                                                      \
-		return (n_rows + 7) / 8 * (k / (block)) * sizeof(struct fmt##x8);                              \
-	}                                                                                                      \
-	static void pack_##fmt(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)  \
-	{                                                                                                      \
-		size_t nb = k / (block);                                                                       \
-		for (size_t r = row0; r < row1; r += 8)                                                        \
-			for (size_t b = 0; b < nb; b++) {                                                      \
-				struct fmt##x8 *o = (struct fmt##x8 *)dst + r / 8 * nb + b;                    \
-				memset(o, 0, sizeof *o);                                                       \
-				for (size_t j = 0; j < 8 && r + j < n_rows; j++)                               \
-					pack_row_##fmt(o, j, (const struct fmt *)src + (r + j) * nb + b);      \
-			}                                                                                      \
+#define X86_PACK(rows, fmt, block)                                                                                \
+	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                               \
+	{                                                                                                       \
+		return (n_rows + (rows) - 1) / (rows) * (k / (block)) * sizeof(struct fmt##x##rows);            \
+	}                                                                                                       \
+	static void pack_##fmt(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)   \
+	{                                                                                                       \
+		size_t nb = k / (block);                                                                        \
+		for (size_t r = row0; r < row1; r += (rows))                                                    \
+			for (size_t b = 0; b < nb; b++) {                                                       \
+				struct fmt##x##rows *o = (struct fmt##x##rows *)dst + r / (rows) * nb + b;      \
+				memset(o, 0, sizeof *o);                                                        \
+				for (size_t j = 0; j < (rows) && r + j < n_rows; j++)                           \
+					pack_row_##fmt(o, j, (const struct fmt *)src + (r + j) * nb + b);       \
+			}                                                                                       \
 	}
-#define AVX2_PACKED(fmt) (struct kern_mat) {8, mm_##fmt, packed_bytes_##fmt, pack_##fmt}
+#define X86_PACKED(rows, fmt) (struct kern_mat) {rows, mm_##fmt, packed_bytes_##fmt, pack_##fmt}
+#define AVX2_PACK(fmt, block) X86_PACK(8, fmt, block)
+#define AVX2_PACKED(fmt) X86_PACKED(8, fmt)
 
-/* n units of 4 bytes of a row among those of eight. */
-static inline void avx2_pack_units(uint8_t (*out)[32], size_t j, const void *qs, int n)
+/* n units of 4 bytes of row j among those of the others, one register (`width` bytes) per unit. */
+static inline void x86_pack_units(void *out, size_t width, size_t j, const void *qs, int n)
 {
 	for (int i = 0; i < n; i++)
-		memcpy(out[i] + 4 * j, (const uint8_t *)qs + 4 * i, 4);
+		memcpy((uint8_t *)out + (size_t)i * width + 4 * j, (const uint8_t *)qs + 4 * i, 4);
 }
 
-/* Block of column c, where `act` is the block of column 0. */
-AVX2_INLINE const struct kern_act_q8_256 *avx2_act_256(const uint8_t *act, int c, size_t step)
+/* Bits of five-bit values: element e has bit e of the file's qh; packed, it is bit e / 4 of the byte that its register
+ * has for e % 4. */
+static inline void x86_pack_fifths(uint8_t *out, const uint8_t qh[4])
+{
+	for (int e = 0; e < 32; e++)
+		out[e % 4] = (uint8_t)(out[e % 4] | (qh[e / 8] >> e % 8 & 1) << e / 4);
+}
+
+/* Asks for the line `ahead` bytes on, which may lie past the end: as a number, since no such pointer may be made. */
+static inline void x86_fetch(const void *p, size_t ahead)
+{
+	_mm_prefetch((const char *)((uintptr_t)p + ahead), _MM_HINT_T0);
+}
+
+/* First block of a column. */
+static inline const void *x86_act_row(const struct kern_mm *m, size_t col)
+{
+	return (const uint8_t *)m->act + col * m->act_bytes;
+}
+
+/* Block of column c, where `a` is the block of column 0. */
+static inline const struct kern_act_q8_32 *x86_act_32(const struct kern_act_q8_32 *a, int c, size_t step)
+{
+	return (const void *)((const uint8_t *)a + (size_t)c * step);
+}
+static inline const struct kern_act_q8_256 *x86_act_256(const uint8_t *act, int c, size_t step)
 {
 	return (const void *)(act + (size_t)c * step);
 }

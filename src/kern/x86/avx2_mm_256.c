@@ -34,12 +34,6 @@ _Static_assert(sizeof(struct q4_kx8) == 8 * 148, "4 bytes a block more than in t
 _Static_assert(sizeof(struct q5_kx8) == 8 * 180, "4 bytes a block more than in the file, likewise");
 _Static_assert(sizeof(struct q6_kx8) == 8 * 210, "same size as in the file");
 
-/* Asks for the line `ahead` bytes on, which may lie past the end: as a number, since no such pointer may be made. */
-AVX2_INLINE void fetch(const void *p, size_t ahead)
-{
-	_mm_prefetch((const char *)((uintptr_t)p + ahead), _MM_HINT_T0);
-}
-
 /* Two registers of weights against eight bytes: fits int16 for values up to 6 bits. */
 AVX2_INLINE __m256i two(__m256i v0, __m256i v1, const int8_t *p)
 {
@@ -65,8 +59,8 @@ AVX2_INLINE void sub_k(const struct q4_kx8 *w, const uint8_t *qh, const uint8_t 
 	const uint8_t *q = w->qs[8 * (j / 2)];
 	__m256i v[4];
 
-	fetch(q, ahead + 128 * (size_t)(j % 2));
-	fetch(q, ahead + 128 * (size_t)(j % 2) + 64);
+	x86_fetch(q, ahead + 128 * (size_t)(j % 2));
+	x86_fetch(q, ahead + 128 * (size_t)(j % 2) + 64);
 
 	__m256i sc = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)w->scales[j]));
 	sc = _mm256_or_si256(sc, _mm256_slli_epi32(sc, 16));
@@ -83,7 +77,7 @@ AVX2_INLINE void sub_k(const struct q4_kx8 *w, const uint8_t *qh, const uint8_t 
 		}
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int8_t *p = avx2_act_256(act, c, step)->qs + 32 * j + 16 * e;
+			const int8_t *p = x86_act_256(act, c, step)->qs + 32 * j + 16 * e;
 			__m256i s = _mm256_add_epi16(two(v[0], v[1], p), two(v[2], v[3], p + 8));
 			sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, sc));
 		}
@@ -104,14 +98,14 @@ AVX2_INLINE void block_k(const struct q4_kx8 *w, const uint8_t *qh, const uint8_
 	for (int j = 0; j < 4; j++) {
 		__m256i mn = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->mins[j]));
 		for (int c = 0; c < n; c++) {
-			const int16_t *s = &avx2_act_256(act, c, step)->s32[2 * j];
+			const int16_t *s = &x86_act_256(act, c, step)->s32[2 * j];
 			msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mn, avx2_bcast4(s)));
 		}
 	}
 	__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 	__m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
 	for (int c = 0; c < n; c++) {
-		__m256 da = _mm256_set1_ps(avx2_act_256(act, c, step)->d);
+		__m256 da = _mm256_set1_ps(x86_act_256(act, c, step)->d);
 		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 		acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
 	}
@@ -160,15 +154,15 @@ AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t s
 	const __m256i second = _mm256_add_epi8(_mm256_set1_epi32(0x03020302), lanes);
 	__m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[4 * h + g]));
 	const size_t next = ahead + 192 * (size_t)(4 * h + g) + offsetof(struct q6_kx8, ql);
-	fetch(w, next);
-	fetch(w, next + 64);
-	fetch(w, next + 128);
+	x86_fetch(w, next);
+	x86_fetch(w, next + 64);
+	x86_fetch(w, next + 128);
 
 	/* The offset of 32 first: 32 * scale fits int16, 32 * the sum would not. */
 	__m256i sc32 = _mm256_slli_epi16(sc, 5);
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
-		const int16_t *s = &avx2_act_256(act, c, step)->s16[8 * h + 2 * g];
+		const int16_t *s = &x86_act_256(act, c, step)->s16[8 * h + 2 * g];
 		sum[c] = _mm256_sub_epi32(sum[c], _mm256_madd_epi16(sc32, avx2_bcast4(s)));
 	}
 	AVX2_UNROLL
@@ -179,7 +173,7 @@ AVX2_INLINE void group_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t s
 			v[r] = q6_k_reg(w, h, g, 4 * e + r);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int8_t *p = avx2_act_256(act, c, step)->qs + 128 * h + 32 * g + 16 * e;
+			const int8_t *p = x86_act_256(act, c, step)->qs + 128 * h + 32 * g + 16 * e;
 			__m256i t = _mm256_madd_epi16(two(v[0], v[1], p), scale);
 			t = _mm256_add_epi32(t, _mm256_madd_epi16(two(v[2], v[3], p + 8), scale));
 			sum[c] = _mm256_add_epi32(sum[c], t);
@@ -207,7 +201,7 @@ AVX2_INLINE void tile_q6_k(const struct kern_mm *m, size_t row, size_t col, cons
 		}
 		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 		for (int c = 0; c < n; c++) {
-			__m256 da = _mm256_set1_ps(avx2_act_256(act, c, step)->d);
+			__m256 da = _mm256_set1_ps(x86_act_256(act, c, step)->d);
 			acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 		}
 	}
@@ -228,7 +222,7 @@ static void pack_k(struct q4_kx8 *o, size_t j, uint16_t d, uint16_t dmin, const 
 	o->dmin[j] = dmin;
 	for (int i = 0; i < 8; i++)
 		quant_k_scale_min(scales, i, &o->scales[i][j], &o->mins[i / 2][2 * j + (size_t)(i % 2)]);
-	avx2_pack_units(o->qs, j, qs, 32);
+	x86_pack_units(o->qs, sizeof *o->qs, j, qs, 32);
 }
 
 static void pack_row_q4_k(struct q4_kx8 *o, size_t j, const struct q4_k *s)
@@ -239,7 +233,7 @@ static void pack_row_q4_k(struct q4_kx8 *o, size_t j, const struct q4_k *s)
 static void pack_row_q5_k(struct q5_kx8 *o, size_t j, const struct q5_k *s)
 {
 	pack_k(&o->k, j, s->d, s->dmin, s->scales, s->qs);
-	avx2_pack_units(o->qh, j, s->qh, 8);
+	x86_pack_units(o->qh, sizeof *o->qh, j, s->qh, 8);
 }
 
 static void pack_row_q6_k(struct q6_kx8 *o, size_t j, const struct q6_k *s)
@@ -247,8 +241,8 @@ static void pack_row_q6_k(struct q6_kx8 *o, size_t j, const struct q6_k *s)
 	o->d[j] = s->d;
 	for (int i = 0; i < 16; i++)
 		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
-	avx2_pack_units(o->ql, j, s->ql, 32);
-	avx2_pack_units(o->qh, j, s->qh, 16);
+	x86_pack_units(o->ql, sizeof *o->ql, j, s->ql, 32);
+	x86_pack_units(o->qh, sizeof *o->qh, j, s->qh, 16);
 }
 
 AVX2_PACK(q4_k, 256)

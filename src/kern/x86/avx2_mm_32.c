@@ -50,17 +50,6 @@ _Static_assert(sizeof(struct q5_1x8) == 8 * 24, "same size as in the file");
 _Static_assert(sizeof(struct q8_0x8) == 8 * 34, "same size as in the file");
 _Static_assert(sizeof(struct iq4_nlx8) == 8 * 18, "same size as in the file");
 
-AVX2_INLINE const struct kern_act_q8_32 *act_row(const struct kern_mm *m, size_t col)
-{
-	return (const void *)((const uint8_t *)m->act + col * m->act_bytes);
-}
-
-/* Block of column c, where `a` is the block of column 0. */
-AVX2_INLINE const struct kern_act_q8_32 *act_block(const struct kern_act_q8_32 *a, int c, size_t step)
-{
-	return (const void *)((const uint8_t *)a + (size_t)c * step);
-}
-
 /* The eight registers of a block of nibbles: the low ones are its first half. */
 AVX2_INLINE void load_nibbles(const uint8_t qs[4][32], __m256i v[8])
 {
@@ -106,12 +95,12 @@ AVX2_INLINE void unsigned_block(const __m256i v[8], const uint16_t *dw, const ui
 
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
-		const struct kern_act_q8_32 *x = act_block(a, c, step);
+		const struct kern_act_q8_32 *x = x86_act_32(a, c, step);
 		__m256i t = _mm256_madd_epi16(pairs(v, x->qs, 0, five ? 4 : 8), ones);
 		if (five)
 			t = _mm256_add_epi32(t, _mm256_madd_epi16(pairs(v, x->qs, 4, 8), ones));
 		if (off)
-			t = _mm256_sub_epi32(t, _mm256_set1_epi32(off * x->sum8));
+			t = _mm256_add_epi32(t, _mm256_set1_epi32(off * x->off8));
 		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x->d)), _mm256_cvtepi32_ps(t), acc[c]);
 		if (mw)
 			acc[c] = _mm256_fmadd_ps(m, _mm256_set1_ps(x->s), acc[c]);
@@ -123,7 +112,7 @@ AVX2_INLINE void unsigned_block(const __m256i v[8], const uint16_t *dw, const ui
 	{                                                                                                  \
 		const size_t nb = m->k / 32, step = m->act_bytes;                                          \
 		const struct fmt##x8 *w = (const struct fmt##x8 *)m->w + row / 8 * nb;                     \
-		const struct kern_act_q8_32 *a = act_row(m, col);                                          \
+		const struct kern_act_q8_32 *a = x86_act_row(m, col);                                          \
 		__m256 acc[4];                                                                             \
 		for (int c = 0; c < n; c++)                                                                \
 			acc[c] = _mm256_setzero_ps();                                                      \
@@ -147,7 +136,7 @@ AVX2_INLINE void signed_reg(
 	const __m256i mag = _mm256_abs_epi8(q), ones = _mm256_set1_epi16(1);
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
-		const struct kern_act_q8_32 *x = act_block(a, c, step);
+		const struct kern_act_q8_32 *x = x86_act_32(a, c, step);
 		__m256i s = _mm256_maddubs_epi16(mag, _mm256_sign_epi8(avx2_bcast4(x->qs + 4 * i), q));
 		sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, ones));
 	}
@@ -159,7 +148,7 @@ AVX2_INLINE void add_block(const uint16_t *dw, const __m256i *sum, const struct 
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
-		const struct kern_act_q8_32 *x = act_block(a, c, step);
+		const struct kern_act_q8_32 *x = x86_act_32(a, c, step);
 		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x->d)), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 	}
 }
@@ -168,7 +157,7 @@ AVX2_INLINE void tile_q8_0(const struct kern_mm *m, size_t row, size_t col, cons
 {
 	const size_t nb = m->k / 32, step = m->act_bytes;
 	const struct q8_0x8 *w = (const struct q8_0x8 *)m->w + row / 8 * nb;
-	const struct kern_act_q8_32 *a = act_row(m, col);
+	const struct kern_act_q8_32 *a = x86_act_row(m, col);
 	__m256 acc[4];
 
 	for (int c = 0; c < n; c++)
@@ -190,7 +179,7 @@ AVX2_INLINE void tile_iq4_nl(const struct kern_mm *m, size_t row, size_t col, co
 {
 	const size_t nb = m->k / 32, step = m->act_bytes;
 	const struct iq4_nlx8 *w = (const struct iq4_nlx8 *)m->w + row / 8 * nb;
-	const struct kern_act_q8_32 *a = act_row(m, col);
+	const struct kern_act_q8_32 *a = x86_act_row(m, col);
 	const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)quant_iq4_values));
 	const __m256i low = _mm256_set1_epi8(15);
 	__m256 acc[4];
@@ -221,25 +210,18 @@ AVX2_MM(q5_1, 4)
 AVX2_MM(q8_0, 4)
 AVX2_MM(iq4_nl, 4)
 
-/* Element e has bit e of the file's qh; here, bit e / 4 of the byte that its register has for e % 4. */
-static void pack_fifths(uint8_t *out, const uint8_t qh[4])
-{
-	for (int e = 0; e < 32; e++)
-		out[e % 4] = (uint8_t)(out[e % 4] | (qh[e / 8] >> e % 8 & 1) << e / 4);
-}
-
 #define PACK(fmt, n_units, more)                                                                 \
 	static void pack_row_##fmt(struct fmt##x8 *o, size_t j, const struct fmt *s)             \
 	{                                                                                        \
 		o->d[j] = s->d;                                                                  \
 		more;                                                                            \
-		avx2_pack_units((uint8_t(*)[32])o->qs, j, s->qs, n_units);                      \
+		x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, n_units);                      \
 	}                                                                                        \
 	AVX2_PACK(fmt, 32)
 PACK(q4_0, 4, (void)0)
 PACK(q4_1, 4, o->m[j] = s->m)
-PACK(q5_0, 4, pack_fifths(o->qh + 4 * j, s->qh))
-PACK(q5_1, 4, (o->m[j] = s->m, pack_fifths(o->qh + 4 * j, s->qh)))
+PACK(q5_0, 4, x86_pack_fifths(o->qh + 4 * j, s->qh))
+PACK(q5_1, 4, (o->m[j] = s->m, x86_pack_fifths(o->qh + 4 * j, s->qh)))
 PACK(q8_0, 8, (void)0)
 PACK(iq4_nl, 4, (void)0)
 

@@ -73,7 +73,7 @@ AVX2_INLINE void run_of_32(const uint8_t *qs, const uint8_t *hmask, __m256i scal
 		}
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int8_t *p = avx2_act_256(act, c, step)->qs + 32 * r + 16 * e;
+			const int8_t *p = x86_act_256(act, c, step)->qs + 32 * r + 16 * e;
 			__m256i s = _mm256_maddubs_epi16(v[0], avx2_bcast4(p));
 			AVX2_UNROLL
 			for (int i = 1; i < 4; i++)
@@ -97,14 +97,14 @@ AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const uint8_t *act, size_t s
 				n);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int16_t *s = &avx2_act_256(act, c, step)->s16[2 * r];
+			const int16_t *s = &x86_act_256(act, c, step)->s16[2 * r];
 			msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mins, avx2_bcast4(s)));
 		}
 	}
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 	const __m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
 	for (int c = 0; c < n; c++) {
-		__m256 da = _mm256_set1_ps(avx2_act_256(act, c, step)->d);
+		__m256 da = _mm256_set1_ps(x86_act_256(act, c, step)->d);
 		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 		acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
 	}
@@ -115,7 +115,7 @@ AVX2_INLINE void add_sums(const uint16_t *dw, const uint8_t *act, size_t step, c
 {
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
 	for (int c = 0; c < n; c++) {
-		__m256 da = _mm256_set1_ps(avx2_act_256(act, c, step)->d);
+		__m256 da = _mm256_set1_ps(x86_act_256(act, c, step)->d);
 		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
 	}
 }
@@ -134,7 +134,7 @@ AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const uint8_t *act, size_t s
 		run_of_32(w->qs[8 * (r / 4)], w->hmask[0], scales, r, act, step, sum, n);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int16_t *s = &avx2_act_256(act, c, step)->s16[2 * r];
+			const int16_t *s = &x86_act_256(act, c, step)->s16[2 * r];
 			sum[c] = _mm256_sub_epi32(sum[c], _mm256_madd_epi16(by4, avx2_bcast4(s)));
 		}
 	}
@@ -162,7 +162,7 @@ AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size
 			const __m256i mag = _mm256_abs_epi8(q);
 			AVX2_UNROLL
 			for (int c = 0; c < n; c++) {
-				const int8_t *p = avx2_act_256(act, c, step)->qs + 32 * j + 4 * i;
+				const int8_t *p = x86_act_256(act, c, step)->qs + 32 * j + 4 * i;
 				__m256i s = _mm256_maddubs_epi16(mag, _mm256_sign_epi8(avx2_bcast4(p), q));
 				sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(s, scale));
 			}
@@ -201,7 +201,7 @@ static void pack_row_q2_k(struct q2_kx8 *o, size_t j, const struct q2_k *s)
 	o->dmin[j] = s->dmin;
 	for (int i = 0; i < 16; i++)
 		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
-	avx2_pack_units(o->qs, j, s->qs, 16);
+	x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, 16);
 }
 
 static void pack_row_q3_k(struct q3_kx8 *o, size_t j, const struct q3_k *s)
@@ -212,8 +212,8 @@ static void pack_row_q3_k(struct q3_kx8 *o, size_t j, const struct q3_k *s)
 	quant_q3_k_scales(s->scales, scales);
 	for (int i = 0; i < 16; i++)
 		o->scales[i / 2][2 * j + (size_t)(i % 2)] = scales[i];
-	avx2_pack_units(o->hmask, j, s->hmask, 8);
-	avx2_pack_units(o->qs, j, s->qs, 16);
+	x86_pack_units(o->hmask, sizeof *o->hmask, j, s->hmask, 8);
+	x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, 16);
 }
 
 static void pack_row_iq4_xs(struct iq4_xsx8 *o, size_t j, const struct iq4_xs *s)
@@ -223,7 +223,7 @@ static void pack_row_iq4_xs(struct iq4_xsx8 *o, size_t j, const struct iq4_xs *s
 		int lo = s->scales_l[i / 2] >> 4 * (i % 2) & 15, hi = s->scales_h >> 2 * i & 3;
 		o->scales[i][j] = (int8_t)((lo | hi << 4) - 32);
 	}
-	avx2_pack_units(o->qs, j, s->qs, 32);
+	x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, 32);
 }
 
 AVX2_PACK(q2_k, 256)

@@ -26,7 +26,8 @@ AVX2 static void act_q8_32(const float *x, size_t k, void *out)
 		__m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
 		int32_t sum = hsum_epi32(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 		o[b].d = s.d;
-		o[b].sum8 = 8 * sum;
+		o[b].off8 = -8 * sum;
+		o[b].off128 = -128 * sum;
 		o[b].s = s.d * (float)sum;
 	}
 }

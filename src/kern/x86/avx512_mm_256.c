@@ -1,0 +1,431 @@
+/* AVX-512 with VNNI: products with weights in blocks of 256 (Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS), sixteen rows
+ * interleaved as in avx512_mm_32.c. A block is eight runs of 32 elements; the scales multiply in integers, so the
+ * conversion to float happens once per 256.
+ *
+ * Invariants
+ *  1. Weights are unsigned: the file's bits, and the table's values plus 128. What that is too much (Q3_K 4, Q6_K 32,
+ *     IQ4_XS 128) is taken off as scale times activations' sum; these multiples of a scale fit int16 (at most 4,096).
+ *  2. Of Q2_K and Q3_K the sum over 16 elements fits int16 (16 * 7 * 127 = 14,224), so that it can be multiplied by its
+ *     scale and added by one instruction.
+ *  3. int32 sums: 256 * 32 * 255 * 127 + 256 * 4,096 * 127 (IQ4_XS) and 256 * 128 * 63 * 127 + 256 * 4,096 * 127 (Q6_K)
+ *     < 2^29.
+ *  4. Rows past n_rows are packed as zeros and never stored. */
+#include "kern/x86/avx512.h"
+
+/* Scales and minimums are stored as [pair of sub-blocks][row][2]; qs, ql and so on: register i has bytes 4i..4i+3 of
+ * each row. */
+struct q2_kx16 {
+	uint16_t d[16], dmin[16];
+	uint8_t scales[8][32]; /* scale low, minimum high, as in the file */
+	uint8_t qs[16][64];
+};
+
+struct q3_kx16 {
+	uint16_t d[16];
+	int8_t scales[8][32];
+	uint8_t hmask[8][64];
+	uint8_t qs[16][64];
+};
+
+struct q4_kx16 {
+	uint16_t d[16], dmin[16];
+	uint8_t scales[4][32], mins[4][32];
+	uint8_t qs[32][64];
+};
+
+struct q5_kx16 {
+	struct q4_kx16 k;
+	uint8_t qh[8][64];
+};
+
+struct q6_kx16 {
+	uint16_t d[16];
+	int8_t scales[8][32];
+	uint8_t ql[32][64];
+	uint8_t qh[16][64];
+};
+
+struct iq4_xsx16 {
+	uint16_t d[16];
+	int8_t scales[4][32];
+	uint8_t qs[32][64];
+};
+
+_Static_assert(sizeof(struct q2_kx16) == 16 * 84, "same size as in the file");
+_Static_assert(sizeof(struct q3_kx16) == 16 * 114, "4 bytes a block more than in the file: unpacked scales");
+_Static_assert(sizeof(struct q4_kx16) == 16 * 148, "4 bytes a block more than in the file: unpacked scales");
+_Static_assert(sizeof(struct q5_kx16) == 16 * 180, "4 bytes a block more than in the file, likewise");
+_Static_assert(sizeof(struct q6_kx16) == 16 * 210, "same size as in the file");
+_Static_assert(sizeof(struct iq4_xsx16) == 16 * 138, "2 bytes a block more than in the file: unpacked scales");
+
+/* ---- The eight registers of run r ---- */
+
+/* Bits of a byte moved left by n, or right for n < 0, and one mask. */
+AVX512_INLINE __m512i bits_at(const uint8_t *p, const int n, const int mask)
+{
+	__m512i q = avx512_load(p);
+	q = n > 0 ? _mm512_slli_epi16(q, (unsigned)n) : n < 0 ? _mm512_srli_epi16(q, (unsigned)-n) : q;
+	return _mm512_and_si512(q, _mm512_set1_epi8((char)mask));
+}
+
+AVX512_INLINE void load_q2_k(const struct q2_kx16 *w, const int r, __m512i v[8])
+{
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		v[i] = bits_at(w->qs[8 * (r / 4) + i], -2 * (r % 4), 3);
+}
+
+AVX512_INLINE void load_q3_k(const struct q3_kx16 *w, const int r, __m512i v[8])
+{
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		v[i] = _mm512_or_si512(bits_at(w->qs[8 * (r / 4) + i], -2 * (r % 4), 3), bits_at(w->hmask[i], 2 - r, 4));
+}
+
+AVX512_INLINE void load_q4_k(const struct q4_kx16 *w, const int r, __m512i v[8])
+{
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		v[i] = bits_at(w->qs[8 * (r / 2) + i], -4 * (r % 2), 15);
+}
+
+/* qh: bit r is of run r. */
+AVX512_INLINE void add_fifths(const uint8_t (*qh)[64], const int r, __m512i v[8])
+{
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		v[i] = _mm512_or_si512(v[i], bits_at(qh[i], 4 - r, 16));
+}
+
+/* Runs 0 and 1 of a half are the low nibbles, 2 and 3 the high ones. */
+AVX512_INLINE void load_q6_k(const struct q6_kx16 *w, const int r, __m512i v[8])
+{
+	const int half = r / 4, g = r % 4;
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		v[i] = _mm512_or_si512(bits_at(w->ql[16 * half + 8 * (g & 1) + i], g & 2 ? -4 : 0, 15),
+				bits_at(w->qh[8 * half + i], 4 - 2 * g, 0x30));
+}
+
+/* 16 bytes a row and run, the low nibbles first. */
+AVX512_INLINE void load_iq4_xs(const struct iq4_xsx16 *w, const int r, __m512i v[8])
+{
+	const __m128i signs = _mm_set1_epi8((char)0x80);
+	const __m128i values = _mm_xor_si128(_mm_loadu_si128((const void *)quant_iq4_values), signs);
+	const __m512i table = _mm512_broadcast_i32x4(values);
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		v[i] = _mm512_shuffle_epi8(table, bits_at(w->qs[4 * r + i % 4], i < 4 ? 0 : -4, 15));
+}
+
+/* ---- Sums ---- */
+
+/* Pairs of bytes as pairs of int16. */
+AVX512_INLINE __m512i pairs_u8(const uint8_t p[32])
+{
+	return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)p));
+}
+AVX512_INLINE __m512i pairs_i8(const int8_t p[32])
+{
+	return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)p));
+}
+
+/* One of each pair, as int32. */
+AVX512_INLINE __m512i one_of(__m512i pairs, const int second)
+{
+	return _mm512_srai_epi32(second ? pairs : _mm512_slli_epi32(pairs, 16), 16);
+}
+
+/* Registers [from, to) of run r against columns [c0, end), from 0. */
+AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const uint8_t *act, size_t step, const int r,
+		const int c0, const int end, __m512i t[4])
+{
+	AVX2_UNROLL
+	for (int c = c0; c < end; c++)
+		t[c - c0] = _mm512_setzero_si512();
+	AVX2_UNROLL
+	for (int i = from; i < to; i++) {
+		AVX2_UNROLL
+		for (int c = c0; c < end; c++) {
+			const int8_t *p = x86_act_256(act, c, step)->qs + 32 * r + 4 * i;
+			t[c - c0] = _mm512_dpbusd_epi32(t[c - c0], v[i], avx512_bcast4(p));
+		}
+	}
+}
+
+/* sum += scale * the products of run r, which is one sub-block of 32. */
+AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const uint8_t *act, size_t step, const int r, __m512i *sum,
+		const int n)
+{
+	AVX2_UNROLL
+	for (int c0 = 0; c0 < n; c0 += 4) {
+		const int end = n - c0 < 4 ? n : c0 + 4;
+		__m512i t[4];
+		dots(v, 0, 8, act, step, r, c0, end, t);
+		AVX2_UNROLL
+		for (int c = c0; c < end; c++)
+			sum[c] = _mm512_add_epi32(sum[c], _mm512_mullo_epi32(t[c - c0], scale));
+	}
+}
+
+/* The same with two sub-blocks of 16. `small`: their sums fit int16. */
+AVX512_INLINE void run_16(const __m512i v[8], __m512i scales, const bool small, const uint8_t *act, size_t step,
+		const int r, __m512i *sum, const int n)
+{
+	AVX2_UNROLL
+	for (int e = 0; e < 2; e++) {
+		const __m512i scale = one_of(scales, e), low = _mm512_and_si512(scale, _mm512_set1_epi32(0xffff));
+		AVX2_UNROLL
+		for (int c0 = 0; c0 < n; c0 += 4) {
+			const int end = n - c0 < 4 ? n : c0 + 4;
+			__m512i t[4];
+			dots(v, 4 * e, 4 * e + 4, act, step, r, c0, end, t);
+			AVX2_UNROLL
+			for (int c = c0; c < end; c++)
+				sum[c] = small ? _mm512_dpwssd_epi32(sum[c], t[c - c0], low)
+					       : _mm512_add_epi32(sum[c], _mm512_mullo_epi32(t[c - c0], scale));
+		}
+	}
+}
+
+/* sum += pairs times sums of the activations: the pairs of run r (sub-blocks of 16), or of runs 2r and 2r + 1. */
+AVX512_INLINE void add_pairs_16(__m512i pairs, const uint8_t *act, size_t step, const int r, __m512i *sum, const int n)
+{
+	AVX2_UNROLL
+	for (int c = 0; c < n; c++)
+		sum[c] = _mm512_dpwssd_epi32(sum[c], pairs, avx512_bcast4(&x86_act_256(act, c, step)->s16[2 * r]));
+}
+AVX512_INLINE void add_pairs_32(__m512i pairs, const uint8_t *act, size_t step, const int r, __m512i *sum, const int n)
+{
+	AVX2_UNROLL
+	for (int c = 0; c < n; c++)
+		sum[c] = _mm512_dpwssd_epi32(sum[c], pairs, avx512_bcast4(&x86_act_256(act, c, step)->s32[2 * r]));
+}
+
+AVX512_INLINE void clear(__m512i *sum, const int n)
+{
+	for (int c = 0; c < n; c++)
+		sum[c] = _mm512_setzero_si512();
+}
+
+/* acc += (dw * da) * sum, or -= */
+AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const uint8_t *act, size_t step, const __m512i *sum,
+		__m512 *acc, const int n)
+{
+	const __m512 d = avx512_halves(dw);
+	AVX2_UNROLL
+	for (int c = 0; c < n; c++) {
+		__m512 dd = _mm512_mul_ps(d, _mm512_set1_ps(x86_act_256(act, c, step)->d));
+		__m512 s = _mm512_cvtepi32_ps(sum[c]);
+		acc[c] = minus ? _mm512_fnmadd_ps(dd, s, acc[c]) : _mm512_fmadd_ps(dd, s, acc[c]);
+	}
+}
+
+/* ---- One block against n columns ---- */
+
+/* Q4_K, and with fifth bits Q5_K. */
+AVX512_INLINE void block_k(const struct q4_kx16 *w, const uint8_t (*qh)[64], const uint8_t *act, size_t step,
+		__m512 *acc, const int n)
+{
+	__m512i sum[8], v[8];
+
+	clear(sum, n);
+	AVX2_UNROLL
+	for (int r = 0; r < 8; r++) {
+		load_q4_k(w, r, v);
+		if (qh)
+			add_fifths(qh, r, v);
+		run_32(v, one_of(pairs_u8(w->scales[r / 2]), r % 2), act, step, r, sum, n);
+	}
+	add_sums(w->d, false, act, step, sum, acc, n);
+	clear(sum, n);
+	AVX2_UNROLL
+	for (int r = 0; r < 4; r++)
+		add_pairs_32(pairs_u8(w->mins[r]), act, step, r, sum, n);
+	add_sums(w->dmin, true, act, step, sum, acc, n);
+}
+
+AVX512_INLINE void block_q4_k(const struct q4_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
+{
+	block_k(w, NULL, act, step, acc, n);
+}
+
+AVX512_INLINE void block_q5_k(const struct q5_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
+{
+	block_k(&w->k, w->qh, act, step, acc, n);
+}
+
+AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
+{
+	__m512i sum[8], v[8];
+
+	clear(sum, n);
+	AVX2_UNROLL
+	for (int r = 0; r < 8; r++) {
+		load_q2_k(w, r, v);
+		run_16(v, _mm512_and_si512(pairs_u8(w->scales[r]), _mm512_set1_epi16(15)), true, act, step, r, sum, n);
+	}
+	add_sums(w->d, false, act, step, sum, acc, n);
+	clear(sum, n);
+	AVX2_UNROLL
+	for (int r = 0; r < 8; r++)
+		add_pairs_16(_mm512_srli_epi16(pairs_u8(w->scales[r]), 4), act, step, r, sum, n);
+	add_sums(w->dmin, true, act, step, sum, acc, n);
+}
+
+AVX512_INLINE void block_q3_k(const struct q3_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
+{
+	__m512i sum[8], v[8];
+
+	clear(sum, n);
+	AVX2_UNROLL
+	for (int r = 0; r < 8; r++) {
+		const __m512i scales = pairs_i8(w->scales[r]);
+		load_q3_k(w, r, v);
+		run_16(v, scales, true, act, step, r, sum, n);
+		add_pairs_16(_mm512_mullo_epi16(scales, _mm512_set1_epi16(-4)), act, step, r, sum, n);
+	}
+	add_sums(w->d, false, act, step, sum, acc, n);
+}
+
+AVX512_INLINE void block_q6_k(const struct q6_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
+{
+	__m512i sum[8], v[8];
+
+	clear(sum, n);
+	AVX2_UNROLL
+	for (int r = 0; r < 8; r++) {
+		const __m512i scales = pairs_i8(w->scales[r]);
+		load_q6_k(w, r, v);
+		run_16(v, scales, false, act, step, r, sum, n);
+		add_pairs_16(_mm512_mullo_epi16(scales, _mm512_set1_epi16(-32)), act, step, r, sum, n);
+	}
+	add_sums(w->d, false, act, step, sum, acc, n);
+}
+
+AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
+{
+	__m512i sum[8], v[8];
+
+	clear(sum, n);
+	AVX2_UNROLL
+	for (int r = 0; r < 8; r++) {
+		const __m512i scales = pairs_i8(w->scales[r / 2]);
+		load_iq4_xs(w, r, v);
+		run_32(v, one_of(scales, r % 2), act, step, r, sum, n);
+		if (r % 2)
+			add_pairs_32(_mm512_mullo_epi16(scales, _mm512_set1_epi16(-128)), act, step, r / 2, sum, n);
+	}
+	add_sums(w->d, false, act, step, sum, acc, n);
+}
+
+#define TILE(fmt)                                                                                        \
+	AVX512_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)    \
+	{                                                                                              \
+		const size_t nb = m->k / 256, step = m->act_bytes;                                     \
+		const struct fmt##x16 *w = (const struct fmt##x16 *)m->w + row / 16 * nb;              \
+		const uint8_t *act = x86_act_row(m, col);                                              \
+		__m512 acc[8];                                                                         \
+		for (int c = 0; c < n; c++)                                                            \
+			acc[c] = _mm512_setzero_ps();                                                  \
+		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256))            \
+			block_##fmt(w, act, step, acc, n);                                             \
+		for (int c = 0; c < n; c++)                                                            \
+			avx512_store_rows(m, row, col + (size_t)c, acc[c]);                            \
+	}                                                                                              \
+	AVX512_MM(fmt, 8)
+TILE(q2_k)
+TILE(q3_k)
+TILE(q4_k)
+TILE(q5_k)
+TILE(q6_k)
+TILE(iq4_xs)
+
+/* ---- Packing: row j of sixteen ---- */
+
+#define UNITS(field, n) x86_pack_units(o->field, sizeof *o->field, j, s->field, n)
+
+static void pack_row_q2_k(struct q2_kx16 *o, size_t j, const struct q2_k *s)
+{
+	o->d[j] = s->d;
+	o->dmin[j] = s->dmin;
+	for (int i = 0; i < 16; i++)
+		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
+	UNITS(qs, 16);
+}
+
+static void pack_row_q3_k(struct q3_kx16 *o, size_t j, const struct q3_k *s)
+{
+	int8_t scales[16];
+
+	o->d[j] = s->d;
+	quant_q3_k_scales(s->scales, scales);
+	for (int i = 0; i < 16; i++)
+		o->scales[i / 2][2 * j + (size_t)(i % 2)] = scales[i];
+	UNITS(hmask, 8);
+	UNITS(qs, 16);
+}
+
+static void pack_k(struct q4_kx16 *o, size_t j, uint16_t d, uint16_t dmin, const uint8_t *scales, const uint8_t *qs)
+{
+	o->d[j] = d;
+	o->dmin[j] = dmin;
+	for (int i = 0; i < 8; i++) {
+		size_t at = 2 * j + (size_t)(i % 2);
+		quant_k_scale_min(scales, i, &o->scales[i / 2][at], &o->mins[i / 2][at]);
+	}
+	x86_pack_units(o->qs, sizeof *o->qs, j, qs, 32);
+}
+
+static void pack_row_q4_k(struct q4_kx16 *o, size_t j, const struct q4_k *s)
+{
+	pack_k(o, j, s->d, s->dmin, s->scales, s->qs);
+}
+
+static void pack_row_q5_k(struct q5_kx16 *o, size_t j, const struct q5_k *s)
+{
+	pack_k(&o->k, j, s->d, s->dmin, s->scales, s->qs);
+	UNITS(qh, 8);
+}
+
+static void pack_row_q6_k(struct q6_kx16 *o, size_t j, const struct q6_k *s)
+{
+	o->d[j] = s->d;
+	for (int i = 0; i < 16; i++)
+		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
+	UNITS(ql, 32);
+	UNITS(qh, 16);
+}
+
+static void pack_row_iq4_xs(struct iq4_xsx16 *o, size_t j, const struct iq4_xs *s)
+{
+	o->d[j] = s->d;
+	for (int i = 0; i < 8; i++) {
+		int lo = s->scales_l[i / 2] >> 4 * (i % 2) & 15, hi = s->scales_h >> 2 * i & 3;
+		o->scales[i / 2][2 * j + (size_t)(i % 2)] = (int8_t)((lo | hi << 4) - 32);
+	}
+	UNITS(qs, 32);
+}
+
+AVX512_PACK(q2_k, 256)
+AVX512_PACK(q3_k, 256)
+AVX512_PACK(q4_k, 256)
+AVX512_PACK(q5_k, 256)
+AVX512_PACK(q6_k, 256)
+AVX512_PACK(iq4_xs, 256)
+
+void kern_avx512_init_mm_256(struct kern *k)
+{
+	k->packed[QUANT_Q2_K] = AVX512_PACKED(q2_k);
+	k->packed[QUANT_Q3_K] = AVX512_PACKED(q3_k);
+	k->packed[QUANT_Q4_K] = AVX512_PACKED(q4_k);
+	k->packed[QUANT_Q5_K] = AVX512_PACKED(q5_k);
+	k->packed[QUANT_Q6_K] = AVX512_PACKED(q6_k);
+	k->packed[QUANT_IQ4_XS] = AVX512_PACKED(iq4_xs);
+}
+
+void kern_init_avx512(struct kern *k)
+{
+	kern_avx512_init_mm_32(k);
+	kern_avx512_init_mm_256(k);
+}

@@ -1,0 +1,201 @@
+/* AVX-512 with VNNI: products with weights in blocks of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL), sixteen rows
+ * interleaved.
+ *
+ * One register holds 4 consecutive k of 16 rows; the activation's 4 bytes are broadcast; each 32-bit lane is one output
+ * row, as in avx2_mm_32.c. Invariants
+ *  1. Weights are unsigned: nibbles and 5-bit values as the file has them, int8 and the table's values plus 128. What
+ *     that is too much is a multiple of the activations' sum, from which the integer sum starts.
+ *  2. int32 sums: 32 * 255 * 127 + 128 * 32 * 127 < 2^21.
+ *  3. Rows past n_rows are packed as zeros and never stored. */
+#include "kern/x86/avx512.h"
+
+struct q4_0x16 {
+	uint16_t d[16];
+	uint8_t qs[4][64]; /* register i: bytes 4i..4i+3 of each row's block */
+};
+
+struct q4_1x16 {
+	uint16_t d[16], m[16];
+	uint8_t qs[4][64];
+};
+
+struct q5_0x16 {
+	uint16_t d[16];
+	uint8_t qh[64];    /* bit i of byte b: the fifth bit of byte b of register i of eight */
+	uint8_t qs[4][64];
+};
+
+struct q5_1x16 {
+	uint16_t d[16], m[16];
+	uint8_t qh[64];
+	uint8_t qs[4][64];
+};
+
+struct q8_0x16 {
+	uint16_t d[16];
+	uint8_t qs[8][64]; /* plus 128 */
+};
+
+struct iq4_nlx16 {
+	uint16_t d[16];
+	uint8_t qs[4][64];
+};
+
+_Static_assert(sizeof(struct q4_0x16) == 16 * 18, "same size as in the file");
+_Static_assert(sizeof(struct q4_1x16) == 16 * 20, "same size as in the file");
+_Static_assert(sizeof(struct q5_0x16) == 16 * 22, "same size as in the file");
+_Static_assert(sizeof(struct q5_1x16) == 16 * 24, "same size as in the file");
+_Static_assert(sizeof(struct q8_0x16) == 16 * 34, "same size as in the file");
+_Static_assert(sizeof(struct iq4_nlx16) == 16 * 18, "same size as in the file");
+
+/* ---- The eight registers of a block ---- */
+
+AVX512_INLINE void load_nibbles(const uint8_t qs[4][64], __m512i v[8])
+{
+	AVX2_UNROLL
+	for (int i = 0; i < 4; i++) {
+		__m512i q = avx512_load(qs[i]);
+		v[i] = avx512_nibbles(q, 0);
+		v[i + 4] = avx512_nibbles(q, 4);
+	}
+}
+
+/* Puts bit i of qh above the nibbles of register i. */
+AVX512_INLINE void load_fives(const uint8_t qs[4][64], const uint8_t qh[64], __m512i v[8])
+{
+	const __m512i fifth = _mm512_set1_epi8(16), h = avx512_load(qh);
+	load_nibbles(qs, v);
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++) {
+		__m512i b = i < 4 ? _mm512_slli_epi16(h, 4 - i) : _mm512_srli_epi16(h, i - 4);
+		v[i] = _mm512_or_si512(v[i], _mm512_and_si512(b, fifth));
+	}
+}
+
+AVX512_INLINE void load_bytes(const uint8_t qs[8][64], __m512i v[8])
+{
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		v[i] = avx512_load(qs[i]);
+}
+
+AVX512_INLINE void load_table(const uint8_t qs[4][64], __m512i v[8])
+{
+	const __m128i signs = _mm_set1_epi8((char)0x80);
+	const __m128i values = _mm_xor_si128(_mm_loadu_si128((const void *)quant_iq4_values), signs);
+	const __m512i table = _mm512_broadcast_i32x4(values);
+	load_nibbles(qs, v);
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		v[i] = _mm512_shuffle_epi8(table, v[i]);
+}
+
+/* ---- One block against n columns ---- */
+
+/* Where the integer sum starts when weights are stored `off` above their value. */
+AVX512_INLINE __m512i start(const struct kern_act_q8_32 *x, const int off)
+{
+	switch (off) {
+	case 8: return avx512_bcast4(&x->off8);
+	case 16: return _mm512_slli_epi32(avx512_bcast4(&x->off8), 1);
+	case 128: return avx512_bcast4(&x->off128);
+	default: return _mm512_setzero_si512();
+	}
+}
+
+/* Four columns at a time: as many sums as it takes to keep the multiplier busy. */
+AVX512_INLINE void block(const __m512i v[8], const uint16_t *dw, const uint16_t *mw, const int off,
+		const struct kern_act_q8_32 *a, size_t step, __m512 *acc, const int n)
+{
+	const __m512 d = avx512_halves(dw), m = mw ? avx512_halves(mw) : _mm512_setzero_ps();
+
+	AVX2_UNROLL
+	for (int c0 = 0; c0 < n; c0 += 4) {
+		const int end = n - c0 < 4 ? n : c0 + 4;
+		__m512i t[4];
+		AVX2_UNROLL
+		for (int c = c0; c < end; c++)
+			t[c - c0] = start(x86_act_32(a, c, step), off);
+		AVX2_UNROLL
+		for (int i = 0; i < 8; i++) {
+			AVX2_UNROLL
+			for (int c = c0; c < end; c++) {
+				const int8_t *qs = x86_act_32(a, c, step)->qs;
+				t[c - c0] = _mm512_dpbusd_epi32(t[c - c0], v[i], avx512_bcast4(qs + 4 * i));
+			}
+		}
+		AVX2_UNROLL
+		for (int c = c0; c < end; c++) {
+			const struct kern_act_q8_32 *x = x86_act_32(a, c, step);
+			__m512 dd = _mm512_mul_ps(d, _mm512_set1_ps(x->d));
+			acc[c] = _mm512_fmadd_ps(dd, _mm512_cvtepi32_ps(t[c - c0]), acc[c]);
+			if (mw)
+				acc[c] = _mm512_fmadd_ps(m, _mm512_set1_ps(x->s), acc[c]);
+		}
+	}
+}
+
+#define TILE(fmt, load, min, off)                                                                          \
+	AVX512_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)      \
+	{                                                                                                \
+		const size_t nb = m->k / 32, step = m->act_bytes;                                        \
+		const struct fmt##x16 *w = (const struct fmt##x16 *)m->w + row / 16 * nb;                \
+		const struct kern_act_q8_32 *a = x86_act_row(m, col);                                    \
+		__m512 acc[8];                                                                           \
+		for (int c = 0; c < n; c++)                                                              \
+			acc[c] = _mm512_setzero_ps();                                                    \
+		for (size_t b = 0; b < nb; b++, w++, a++) {                                              \
+			__m512i v[8];                                                                    \
+			load;                                                                            \
+			block(v, w->d, min, off, a, step, acc, n);                                       \
+		}                                                                                        \
+		for (int c = 0; c < n; c++)                                                              \
+			avx512_store_rows(m, row, col + (size_t)c, acc[c]);                              \
+	}
+TILE(q4_0, load_nibbles(w->qs, v), NULL, 8)
+TILE(q4_1, load_nibbles(w->qs, v), w->m, 0)
+TILE(q5_0, load_fives(w->qs, w->qh, v), NULL, 16)
+TILE(q5_1, load_fives(w->qs, w->qh, v), w->m, 0)
+TILE(q8_0, load_bytes(w->qs, v), NULL, 128)
+TILE(iq4_nl, load_table(w->qs, v), NULL, 128)
+
+AVX512_MM(q4_0, 8)
+AVX512_MM(q4_1, 8)
+AVX512_MM(q5_0, 8)
+AVX512_MM(q5_1, 8)
+AVX512_MM(q8_0, 8)
+AVX512_MM(iq4_nl, 8)
+
+/* ---- Packing: row j of sixteen ---- */
+
+static void pack_bytes(struct q8_0x16 *o, size_t j, const int8_t *qs)
+{
+	for (size_t i = 0; i < 32; i++)
+		o->qs[i / 4][4 * j + i % 4] = (uint8_t)(qs[i] + 128);
+}
+
+#define PACK(fmt, more)                                                                          \
+	static void pack_row_##fmt(struct fmt##x16 *o, size_t j, const struct fmt *s)            \
+	{                                                                                        \
+		o->d[j] = s->d;                                                                  \
+		more;                                                                            \
+	}                                                                                        \
+	AVX512_PACK(fmt, 32)
+#define NIBBLES x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, 4)
+#define FIFTHS x86_pack_fifths(o->qh + 4 * j, s->qh)
+PACK(q4_0, NIBBLES)
+PACK(q4_1, (NIBBLES, o->m[j] = s->m))
+PACK(q5_0, (NIBBLES, FIFTHS))
+PACK(q5_1, (NIBBLES, FIFTHS, o->m[j] = s->m))
+PACK(q8_0, pack_bytes(o, j, s->qs))
+PACK(iq4_nl, NIBBLES)
+
+void kern_avx512_init_mm_32(struct kern *k)
+{
+	k->packed[QUANT_Q4_0] = AVX512_PACKED(q4_0);
+	k->packed[QUANT_Q4_1] = AVX512_PACKED(q4_1);
+	k->packed[QUANT_Q5_0] = AVX512_PACKED(q5_0);
+	k->packed[QUANT_Q5_1] = AVX512_PACKED(q5_1);
+	k->packed[QUANT_Q8_0] = AVX512_PACKED(q8_0);
+	k->packed[QUANT_IQ4_NL] = AVX512_PACKED(iq4_nl);
+}
