@@ -12,6 +12,7 @@
 /* Each fills in its part of the table. */
 void kern_avx512_init_mm_32(struct kern *k);
 void kern_avx512_init_mm_256(struct kern *k);
+void kern_avx512_init_mm_float(struct kern *k);
 
 AVX512_INLINE __m512i avx512_load(const void *p)
 {

@@ -12,8 +12,13 @@
  *  4. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx512.h"
 
-/* Scales and minimums are stored as [pair of sub-blocks][row][2]; qs, ql and so on: register i has bytes 4i..4i+3 of
- * each row. */
+/* Whatever is read first comes first: memory is fast only when it is read in one direction. Scales and minimums are
+ * [pair of sub-blocks][row][2]. Of a row, register i has bytes 4i..4i+3 of what the file has in qs; where bits of a value
+ * lie in two places, register i of run r has elements 32r + 4i to 32r + 4i + 3:
+ *   Q3_K, half h of the block: qs as in the file; bit 2 (r % 4) + i / 4 of hm[i % 4] is the third of run r, register i
+ *   Q5_K, runs 2p and 2p + 1: qs as in the file; bit i of qh[r % 2] is the fifth of run r, register i
+ *   Q6_K, runs 2p and 2p + 1: low nibbles of ql and high ones; qh[i % 4] has two bits of run 2p, register i, two of
+ *   register i + 4, then the same of run 2p + 1 */
 struct q2_kx16 {
 	uint16_t d[16], dmin[16];
 	uint8_t scales[8][32]; /* scale low, minimum high, as in the file */
@@ -23,8 +28,9 @@ struct q2_kx16 {
 struct q3_kx16 {
 	uint16_t d[16];
 	int8_t scales[8][32];
-	uint8_t hmask[8][64];
-	uint8_t qs[16][64];
+	struct {
+		uint8_t hm[4][64], qs[8][64];
+	} h[2];
 };
 
 struct q4_kx16 {
@@ -34,15 +40,19 @@ struct q4_kx16 {
 };
 
 struct q5_kx16 {
-	struct q4_kx16 k;
-	uint8_t qh[8][64];
+	uint16_t d[16], dmin[16];
+	uint8_t scales[4][32], mins[4][32];
+	struct {
+		uint8_t qh[2][64], qs[8][64];
+	} p[4];
 };
 
 struct q6_kx16 {
 	uint16_t d[16];
 	int8_t scales[8][32];
-	uint8_t ql[32][64];
-	uint8_t qh[16][64];
+	struct {
+		uint8_t qh[4][64], ql[8][64];
+	} p[4];
 };
 
 struct iq4_xsx16 {
@@ -60,10 +70,10 @@ _Static_assert(sizeof(struct iq4_xsx16) == 16 * 138, "2 bytes a block more than 
 
 /* ---- The eight registers of run r ---- */
 
-/* Bits of a byte moved left by n, or right for n < 0, and one mask. */
-AVX512_INLINE __m512i bits_at(const uint8_t *p, const int n, const int mask)
+/* Bits of each byte moved left by n (right for n < 0), and a mask. Shifts work on 16 bits; what crosses a byte is masked
+ * away. */
+AVX512_INLINE __m512i bits_at(__m512i q, const int n, const int mask)
 {
-	__m512i q = avx512_load(p);
 	q = n > 0 ? _mm512_slli_epi16(q, (unsigned)n) : n < 0 ? _mm512_srli_epi16(q, (unsigned)-n) : q;
 	return _mm512_and_si512(q, _mm512_set1_epi8((char)mask));
 }
@@ -72,39 +82,46 @@ AVX512_INLINE void load_q2_k(const struct q2_kx16 *w, const int r, __m512i v[8])
 {
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = bits_at(w->qs[8 * (r / 4) + i], -2 * (r % 4), 3);
+		v[i] = bits_at(avx512_load(w->qs[8 * (r / 4) + i]), -2 * (r % 4), 3);
 }
 
 AVX512_INLINE void load_q3_k(const struct q3_kx16 *w, const int r, __m512i v[8])
 {
+	__m512i h[4];
+	AVX2_UNROLL
+	for (int i = 0; i < 4; i++)
+		h[i] = avx512_load(w->h[r / 4].hm[i]);
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(bits_at(w->qs[8 * (r / 4) + i], -2 * (r % 4), 3), bits_at(w->hmask[i], 2 - r, 4));
+		v[i] = _mm512_or_si512(bits_at(avx512_load(w->h[r / 4].qs[i]), -2 * (r % 4), 3),
+				bits_at(h[i % 4], 2 - 2 * (r % 4) - i / 4, 4));
 }
 
 AVX512_INLINE void load_q4_k(const struct q4_kx16 *w, const int r, __m512i v[8])
 {
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = bits_at(w->qs[8 * (r / 2) + i], -4 * (r % 2), 15);
+		v[i] = bits_at(avx512_load(w->qs[8 * (r / 2) + i]), -4 * (r % 2), 15);
 }
 
-/* qh: bit r is of run r. */
-AVX512_INLINE void add_fifths(const uint8_t (*qh)[64], const int r, __m512i v[8])
+AVX512_INLINE void load_q5_k(const struct q5_kx16 *w, const int r, __m512i v[8])
 {
+	const __m512i h = avx512_load(w->p[r / 2].qh[r % 2]);
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(v[i], bits_at(qh[i], 4 - r, 16));
+		v[i] = _mm512_or_si512(bits_at(avx512_load(w->p[r / 2].qs[i]), -4 * (r % 2), 15), bits_at(h, 4 - i, 16));
 }
 
-/* Runs 0 and 1 of a half are the low nibbles, 2 and 3 the high ones. */
 AVX512_INLINE void load_q6_k(const struct q6_kx16 *w, const int r, __m512i v[8])
 {
-	const int half = r / 4, g = r % 4;
+	__m512i h[4];
+	AVX2_UNROLL
+	for (int i = 0; i < 4; i++)
+		h[i] = avx512_load(w->p[r / 2].qh[i]);
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(bits_at(w->ql[16 * half + 8 * (g & 1) + i], g & 2 ? -4 : 0, 15),
-				bits_at(w->qh[8 * half + i], 4 - 2 * g, 0x30));
+		v[i] = _mm512_or_si512(bits_at(avx512_load(w->p[r / 2].ql[i]), -4 * (r % 2), 15),
+				bits_at(h[i % 4], 4 - 2 * (i / 4) - 4 * (r % 2), 0x30));
 }
 
 /* 16 bytes a row and run, the low nibbles first. */
@@ -115,7 +132,7 @@ AVX512_INLINE void load_iq4_xs(const struct iq4_xsx16 *w, const int r, __m512i v
 	const __m512i table = _mm512_broadcast_i32x4(values);
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_shuffle_epi8(table, bits_at(w->qs[4 * r + i % 4], i < 4 ? 0 : -4, 15));
+		v[i] = _mm512_shuffle_epi8(table, bits_at(avx512_load(w->qs[4 * r + i % 4]), i < 4 ? 0 : -4, 15));
 }
 
 /* ---- Sums ---- */
@@ -223,37 +240,26 @@ AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const uint8_t 
 
 /* ---- One block against n columns ---- */
 
-/* Q4_K, and with fifth bits Q5_K. */
-AVX512_INLINE void block_k(const struct q4_kx16 *w, const uint8_t (*qh)[64], const uint8_t *act, size_t step,
-		__m512 *acc, const int n)
-{
-	__m512i sum[8], v[8];
-
-	clear(sum, n);
-	AVX2_UNROLL
-	for (int r = 0; r < 8; r++) {
-		load_q4_k(w, r, v);
-		if (qh)
-			add_fifths(qh, r, v);
-		run_32(v, one_of(pairs_u8(w->scales[r / 2]), r % 2), act, step, r, sum, n);
+#define BLOCK_K(fmt)                                                                                               \
+	AVX512_INLINE void block_##fmt(                                                                          \
+			const struct fmt##x16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)     \
+	{                                                                                                        \
+		__m512i sum[8], v[8];                                                                            \
+		clear(sum, n);                                                                                   \
+		AVX2_UNROLL                                                                                      \
+		for (int r = 0; r < 8; r++) {                                                                    \
+			load_##fmt(w, r, v);                                                                     \
+			run_32(v, one_of(pairs_u8(w->scales[r / 2]), r % 2), act, step, r, sum, n);              \
+		}                                                                                                \
+		add_sums(w->d, false, act, step, sum, acc, n);                                                   \
+		clear(sum, n);                                                                                   \
+		AVX2_UNROLL                                                                                      \
+		for (int r = 0; r < 4; r++)                                                                      \
+			add_pairs_32(pairs_u8(w->mins[r]), act, step, r, sum, n);                                \
+		add_sums(w->dmin, true, act, step, sum, acc, n);                                                 \
 	}
-	add_sums(w->d, false, act, step, sum, acc, n);
-	clear(sum, n);
-	AVX2_UNROLL
-	for (int r = 0; r < 4; r++)
-		add_pairs_32(pairs_u8(w->mins[r]), act, step, r, sum, n);
-	add_sums(w->dmin, true, act, step, sum, acc, n);
-}
-
-AVX512_INLINE void block_q4_k(const struct q4_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
-{
-	block_k(w, NULL, act, step, acc, n);
-}
-
-AVX512_INLINE void block_q5_k(const struct q5_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
-{
-	block_k(&w->k, w->qh, act, step, acc, n);
-}
+BLOCK_K(q4_k)
+BLOCK_K(q5_k)
 
 AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
 {
@@ -328,8 +334,11 @@ AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const uint8_t *act, s
 		__m512 acc[8];                                                                         \
 		for (int c = 0; c < n; c++)                                                            \
 			acc[c] = _mm512_setzero_ps();                                                  \
-		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256))            \
+		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {          \
+			if (X86_FETCHES(m, col, 3))                                                       \
+				X86_FETCH(w, sizeof *w, nb * sizeof *w);                               \
 			block_##fmt(w, act, step, acc, n);                                             \
+		}                                                                                      \
 		for (int c = 0; c < n; c++)                                                            \
 			avx512_store_rows(m, row, col + (size_t)c, acc[c]);                            \
 	}                                                                                              \
@@ -344,6 +353,12 @@ TILE(iq4_xs)
 /* ---- Packing: row j of sixteen ---- */
 
 #define UNITS(field, n) x86_pack_units(o->field, sizeof *o->field, j, s->field, n)
+
+/* Adds bits to a byte. */
+static void put_bits(uint8_t *to, unsigned bits, size_t at)
+{
+	*to = (uint8_t)(*to | bits << at);
+}
 
 static void pack_row_q2_k(struct q2_kx16 *o, size_t j, const struct q2_k *s)
 {
@@ -362,39 +377,55 @@ static void pack_row_q3_k(struct q3_kx16 *o, size_t j, const struct q3_k *s)
 	quant_q3_k_scales(s->scales, scales);
 	for (int i = 0; i < 16; i++)
 		o->scales[i / 2][2 * j + (size_t)(i % 2)] = scales[i];
-	UNITS(hmask, 8);
-	UNITS(qs, 16);
-}
-
-static void pack_k(struct q4_kx16 *o, size_t j, uint16_t d, uint16_t dmin, const uint8_t *scales, const uint8_t *qs)
-{
-	o->d[j] = d;
-	o->dmin[j] = dmin;
-	for (int i = 0; i < 8; i++) {
-		size_t at = 2 * j + (size_t)(i % 2);
-		quant_k_scale_min(scales, i, &o->scales[i / 2][at], &o->mins[i / 2][at]);
+	for (size_t h = 0; h < 2; h++)
+		x86_pack_units(o->h[h].qs, sizeof *o->h[h].qs, j, s->qs + 32 * h, 8);
+	for (size_t e = 0; e < 256; e++) {
+		const size_t r = e / 32, i = e % 32 / 4;
+		put_bits(&o->h[r / 4].hm[i % 4][4 * j + e % 4], s->hmask[e % 32] >> r & 1, 2 * (r % 4) + i / 4);
 	}
-	x86_pack_units(o->qs, sizeof *o->qs, j, qs, 32);
 }
 
 static void pack_row_q4_k(struct q4_kx16 *o, size_t j, const struct q4_k *s)
 {
-	pack_k(o, j, s->d, s->dmin, s->scales, s->qs);
+	o->d[j] = s->d;
+	o->dmin[j] = s->dmin;
+	for (int i = 0; i < 8; i++) {
+		size_t at = 2 * j + (size_t)(i % 2);
+		quant_k_scale_min(s->scales, i, &o->scales[i / 2][at], &o->mins[i / 2][at]);
+	}
+	UNITS(qs, 32);
 }
 
 static void pack_row_q5_k(struct q5_kx16 *o, size_t j, const struct q5_k *s)
 {
-	pack_k(&o->k, j, s->d, s->dmin, s->scales, s->qs);
-	UNITS(qh, 8);
+	o->d[j] = s->d;
+	o->dmin[j] = s->dmin;
+	for (int i = 0; i < 8; i++) {
+		size_t at = 2 * j + (size_t)(i % 2);
+		quant_k_scale_min(s->scales, i, &o->scales[i / 2][at], &o->mins[i / 2][at]);
+	}
+	for (size_t p = 0; p < 4; p++)
+		x86_pack_units(o->p[p].qs, sizeof *o->p[p].qs, j, s->qs + 32 * p, 8);
+	for (size_t e = 0; e < 256; e++) {
+		const size_t r = e / 32, i = e % 32 / 4;
+		put_bits(&o->p[r / 2].qh[r % 2][4 * j + e % 4], s->qh[e % 32] >> r & 1, i);
+	}
 }
 
 static void pack_row_q6_k(struct q6_kx16 *o, size_t j, const struct q6_k *s)
 {
+	int8_t q[256];
+
 	o->d[j] = s->d;
 	for (int i = 0; i < 16; i++)
 		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
-	UNITS(ql, 32);
-	UNITS(qh, 16);
+	quant_ints_q6_k(s, q);
+	for (size_t e = 0; e < 256; e++) {
+		const size_t r = e / 32, i = e % 32 / 4, at = 4 * j + e % 4;
+		const unsigned v = (unsigned)(q[e] + 32);
+		put_bits(&o->p[r / 2].ql[i][at], v & 15, 4 * (r % 2));
+		put_bits(&o->p[r / 2].qh[i % 4][at], v >> 4, 2 * (i / 4) + 4 * (r % 2));
+	}
 }
 
 static void pack_row_iq4_xs(struct iq4_xsx16 *o, size_t j, const struct iq4_xs *s)
@@ -426,6 +457,7 @@ void kern_avx512_init_mm_256(struct kern *k)
 
 void kern_init_avx512(struct kern *k)
 {
+	kern_avx512_init_mm_float(k);
 	kern_avx512_init_mm_32(k);
 	kern_avx512_init_mm_256(k);
 }

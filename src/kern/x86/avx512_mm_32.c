@@ -146,6 +146,8 @@ AVX512_INLINE void block(const __m512i v[8], const uint16_t *dw, const uint16_t 
 			acc[c] = _mm512_setzero_ps();                                                    \
 		for (size_t b = 0; b < nb; b++, w++, a++) {                                              \
 			__m512i v[8];                                                                    \
+			if (X86_FETCHES(m, col, 3))                                                         \
+				X86_FETCH(w, sizeof *w, nb * sizeof *w);                                 \
 			load;                                                                            \
 			block(v, w->d, min, off, a, step, acc, n);                                       \
 		}                                                                                        \
