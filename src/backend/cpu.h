@@ -8,15 +8,15 @@
 
 struct be_weight {
 	const struct kern_mat *mat;
-	const void *data; /* in mat's layout */
-	void *packed;     /* owned, or NULL when data is in the file */
+	const void *data; /* in mat's layout, in the file or in be_weights.packed */
 };
 
 struct be_weights {
 	const struct kern *kern;
 	struct be_weight *w; /* [n], by model_weight.index */
 	size_t n;
-	uint64_t packed_bytes;
+	uint8_t *packed;     /* [packed_bytes] */
+	size_t packed_bytes;
 };
 
 struct be_buf {

@@ -1,23 +1,38 @@
 /* CPU weights: each matrix in the layout its level likes best, repacked once at load by all threads.
  *
  * Invariants
- *  1. A matrix is either read where the file has it or from one packed copy; after packing, the file's pages are given
- *     back.
- *  2. The token embedding stays in the file's layout too, as rows are looked up in it. */
+ *  1. A matrix is either read where the file has it or from one packed copy. All copies lie in one piece of memory, in
+ *     the model's order, which is the order of use: so large pages fit, and what one product asks for ahead of itself
+ *     is the next one's.
+ *  2. Matrices are packed a slice at a time, and the file's pages are given back after each: both layouts are in memory
+ *     for one slice only. Rows of the token embedding are looked up in the file; the pages that takes come back. */
 #include "backend/cpu.h"
 
 #include "base/mem.h"
 
+enum { SLICE_BYTES = 16 << 20 };
+
+struct loading {
+	struct be_weights *w;
+	const struct model *m;
+	struct pool *pool;
+	bool (*progress)(float, void *);
+	void *user;
+	uint64_t n_done; /* bytes of the file */
+};
+
 struct pack_job {
+	const struct kern_mat *mat;
 	const struct model_weight *mw;
-	struct be_weight *bw;
+	void *to;
+	size_t row0;
 };
 
 static void pack_share(void *arg, size_t from, size_t to, size_t thread)
 {
-	struct pack_job *j = arg;
+	const struct pack_job *j = arg;
 	(void)thread;
-	j->bw->mat->pack(j->bw->packed, j->mw->data, j->mw->n_rows, j->mw->k, from, to);
+	j->mat->pack(j->to, j->mw->data, j->mw->n_rows, j->mw->k, j->row0 + from, j->row0 + to);
 }
 
 static bool wanted(const struct model *m, const struct model_weight *w)
@@ -25,13 +40,81 @@ static bool wanted(const struct model *m, const struct model_weight *w)
 	return w->n_rows > 1 && (w != m->token_embd || m->output == m->token_embd);
 }
 
+/* The packed layout a matrix gets, or NULL. */
+static const struct kern_mat *layout_of(const struct be_weights *w, const struct model *m, const struct model_weight *mw)
+{
+	const struct kern_mat *mat = &w->kern->packed[mw->type];
+	return wanted(m, mw) && mat->mm ? mat : NULL;
+}
+
+/* Room in the packed piece, in whole cache lines. */
+static bool room_of(const struct kern_mat *mat, const struct model_weight *mw, size_t *bytes)
+{
+	return size_add(mat->packed_bytes(mw->n_rows, mw->k), 63, bytes) && (*bytes &= ~(size_t)63, true);
+}
+
+/* `bytes` more of the file are done. */
+static bool go_on(struct loading *l, uint64_t bytes)
+{
+	l->n_done += bytes;
+	return !l->progress || l->progress((float)((double)l->n_done / (double)l->m->weight_bytes), l->user);
+}
+
+static bool pack(struct loading *l, const struct kern_mat *mat, const struct model_weight *mw, void *to)
+{
+	const uint64_t row_bytes = mw->tensor->n_bytes / mw->n_rows;
+	size_t slice = SLICE_BYTES / (row_bytes + 1) / mat->unit * mat->unit;
+	slice = slice ? slice : mat->unit;
+
+	for (size_t row = 0; row < mw->n_rows; row += slice) {
+		const size_t n = mw->n_rows - row < slice ? mw->n_rows - row : slice;
+		pool_run(l->pool, n, mat->unit, pack_share, &(struct pack_job){mat, mw, to, row});
+		map_drop(&l->m->gguf->map, mw->tensor->offset + row * row_bytes, n * row_bytes);
+		if (!go_on(l, n * row_bytes))
+			return false;
+	}
+	return true;
+}
+
+static enum cohort_status load(struct loading *l, bool file_layout, struct cohort_err *err)
+{
+	struct be_weights *w = l->w;
+	const struct model *m = l->m;
+	bool going = true;
+
+	for (size_t i = 0; i < m->n_weights && !file_layout; i++) {
+		const struct kern_mat *mat = layout_of(w, m, &m->weights[i]);
+		size_t bytes;
+		if (mat && (!room_of(mat, &m->weights[i], &bytes) || !size_add(w->packed_bytes, bytes, &w->packed_bytes)))
+			return err_set(err, COHORT_E_LIMIT, "the weights are too large for this machine");
+	}
+	if (w->packed_bytes && !(w->packed = mem_zalloc_large(w->packed_bytes)))
+		return err_set(err, COHORT_E_MEMORY, "out of memory for %zu bytes of weights", w->packed_bytes);
+
+	uint8_t *at = w->packed;
+	for (size_t i = 0; i < m->n_weights && going; i++) {
+		const struct model_weight *mw = &m->weights[i];
+		const struct kern_mat *mat = file_layout ? NULL : layout_of(w, m, mw);
+		if (mat) {
+			size_t bytes;
+			room_of(mat, mw, &bytes);
+			w->w[i] = (struct be_weight){mat, at};
+			going = pack(l, mat, mw, at);
+			at += bytes;
+		} else {
+			w->w[i] = (struct be_weight){&w->kern->file[mw->type], mw->data};
+			going = go_on(l, mw->tensor->n_bytes);
+		}
+	}
+	return going ? COHORT_OK : err_set(err, COHORT_ABORTED, "loading aborted by the caller");
+}
+
 enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct model *m, size_t level, bool file_layout,
 		size_t n_threads, bool (*progress)(float, void *), void *user, struct cohort_err *err)
 {
 	struct be_weights *w = mem_zalloc(1, sizeof *w);
 	struct pool *pool = NULL;
-	enum cohort_status st = COHORT_OK;
-	uint64_t done = 0;
+	enum cohort_status st;
 
 	if (!w)
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
@@ -39,53 +122,24 @@ enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct mod
 	w->n = m->n_weights;
 	w->w = mem_zalloc(w->n, sizeof *w->w);
 	pool = pool_open(n_threads ? n_threads : pool_cpu_count());
-	if (!w->kern) {
+	if (!w->kern)
 		st = err_set(err, COHORT_E_UNSUPPORTED, "this CPU cannot run level %zu", level);
-		goto out;
-	}
-	if (!w->w || !pool) {
+	else if (!w->w || !pool)
 		st = err_set(err, COHORT_E_MEMORY, "out of memory for weights");
-		goto out;
-	}
-	for (size_t i = 0; i < w->n; i++) {
-		const struct model_weight *mw = &m->weights[i];
-		struct be_weight *bw = &w->w[i];
-		bw->mat = &w->kern->file[mw->type];
-		bw->data = mw->data;
-		if (!file_layout && wanted(m, mw) && w->kern->packed[mw->type].mm) {
-			const struct kern_mat *mat = &w->kern->packed[mw->type];
-			size_t bytes = mat->packed_bytes(mw->n_rows, mw->k);
-			bw->packed = mem_zalloc_aligned(bytes, 1);
-			if (!bw->packed) {
-				st = err_set(err, COHORT_E_MEMORY, "out of memory for %zu bytes of weights", bytes);
-				goto out;
-			}
-			bw->mat = mat;
-			bw->data = bw->packed;
-			pool_run(pool, mw->n_rows, mat->unit, pack_share, &(struct pack_job){mw, bw});
-			w->packed_bytes += bytes;
-			if (mw != m->token_embd)
-				map_drop(&m->gguf->map, mw->tensor->offset, mw->tensor->n_bytes);
-		}
-		done += mw->tensor->n_bytes;
-		if (progress && !progress((float)((double)done / (double)m->weight_bytes), user)) {
-			st = err_set(err, COHORT_ABORTED, "loading aborted by the caller");
-			goto out;
-		}
-	}
-	*out = w;
-	w = NULL;
-out:
+	else
+		st = load(&(struct loading){.w = w, .m = m, .pool = pool, .progress = progress, .user = user}, file_layout, err);
 	pool_free(pool);
-	be_cpu_weights_free(w);
+	if (st != COHORT_OK)
+		be_cpu_weights_free(w);
+	else
+		*out = w;
 	return st;
 }
 
 void be_cpu_weights_free(struct be_weights *w)
 {
 	if (w) {
-		for (size_t i = 0; w->w && i < w->n; i++)
-			mem_free_aligned(w->w[i].packed);
+		mem_free_aligned(w->packed);
 		mem_free(w->w);
 		mem_free(w);
 	}

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static _Atomic int64_t fail_after = -1;
 static _Atomic bool fail_all;
@@ -92,17 +93,34 @@ void mem_free(void *p)
 
 /* The pointer malloc gave sits just before the aligned one. calloc, so that large areas are mapped
  * lazily and a 4,096-sequence table costs only what is touched. */
-void *mem_zalloc_aligned(size_t n, size_t size)
+static void *zalloc_at(size_t bytes, size_t align)
 {
-	size_t bytes;
-	if (!size_mul(n, size, &bytes) || !size_add(bytes, 64 + sizeof(void *), &bytes))
+	if (!size_add(bytes, align + sizeof(void *), &bytes))
 		return NULL;
 	char *raw = mem_zalloc(bytes, 1);
 	if (!raw)
 		return NULL;
-	uintptr_t at = ((uintptr_t)raw + sizeof(void *) + 63) & ~(uintptr_t)63;
+	uintptr_t at = ((uintptr_t)raw + sizeof(void *) + align - 1) & ~(uintptr_t)(align - 1);
 	memcpy((char *)at - sizeof(void *), &raw, sizeof raw);
 	return (void *)at;
+}
+
+void *mem_zalloc_aligned(size_t n, size_t size)
+{
+	size_t bytes;
+	return size_mul(n, size, &bytes) ? zalloc_at(bytes, 64) : NULL;
+}
+
+/* Advice may be refused; then the pages are small. */
+void *mem_zalloc_large(size_t n_bytes)
+{
+	const size_t page = (size_t)2 << 20;
+	void *p = zalloc_at(n_bytes, n_bytes < page ? 64 : page);
+#ifdef MADV_HUGEPAGE
+	if (p && n_bytes >= page)
+		madvise(p, n_bytes & ~(page - 1), MADV_HUGEPAGE);
+#endif
+	return p;
 }
 
 void mem_free_aligned(void *p)

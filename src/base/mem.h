@@ -35,6 +35,8 @@ void mem_free(void *p);
 
 /* 64-byte aligned, zeroed; freed by mem_free_aligned. */
 void *mem_zalloc_aligned(size_t n, size_t size);
+/* The same for what is large and read as a whole: in the system's large pages where it has them. */
+void *mem_zalloc_large(size_t n_bytes);
 void mem_free_aligned(void *p);
 
 /* Grows *p (of *n_max elements of `size`) to hold at least n_want; amortised doubling. */
