@@ -22,7 +22,6 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/rng.h"
-#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -390,71 +389,6 @@ static double median(double *v, size_t n)
 	return (v[(n - 1) / 2] + v[n / 2]) / 2;
 }
 
-static bool odd_byte(const char *s, size_t n, size_t *len)
-{
-	uint32_t cp;
-	*len = utf8_decode(s, n, &cp);
-	return *len == 0 || cp < 32 || cp == 127;
-}
-
-/* The path, for a table and for JSON: each byte that belongs in neither becomes a question mark. */
-static char *printable(const char *s)
-{
-	size_t n = strlen(s);
-	char *out = mem_strndup(s, n);
-
-	for (size_t i = 0, len; out && i < n; i += len ? len : 1)
-		if (odd_byte(s + i, n - i, &len))
-			out[i] = '?';
-	return out;
-}
-
-/* One word as a shell reads it: bare, in single quotes, or, with bytes that no line can show, as $'...'. */
-static char *quote(char *out, const char *s)
-{
-	static const char bare[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=,:+@%";
-	const size_t n = strlen(s);
-	bool odd = false;
-
-	if (n > 0 && strspn(s, bare) == n) {
-		memcpy(out, s, n);
-		return out + n;
-	}
-	for (size_t i = 0, len; i < n; i += len ? len : 1)
-		odd = odd_byte(s + i, n - i, &len) || odd;
-	if (odd)
-		*out++ = '$';
-	*out++ = '\'';
-	for (size_t i = 0; i < n; i++) {
-		const unsigned char c = (unsigned char)s[i];
-		if (odd && (c < 32 || c > 126 || c == '\'' || c == '\\'))
-			out += sprintf(out, "\\x%02x", c);
-		else if (c == '\'')
-			out += sprintf(out, "'\\''");
-		else
-			*out++ = (char)c;
-	}
-	*out++ = '\'';
-	return out;
-}
-
-static char *command_line(int argc, char **argv)
-{
-	size_t n = 1;
-	for (int i = 0; i < argc; i++)
-		n += 4 * strlen(argv[i]) + 4; /* a byte becomes four at most; quotes, a dollar and a space */
-	char *out = mem_alloc(n, 1), *p = out;
-
-	for (int i = 0; out && i < argc; i++) {
-		if (i > 0)
-			*p++ = ' ';
-		p = quote(p, argv[i]);
-	}
-	if (out)
-		*p = '\0';
-	return out;
-}
-
 static void print_header(const struct bench *b)
 {
 	char name[ERR_SHOW_BYTES];
@@ -609,7 +543,7 @@ static int run(struct bench *b, int argc, char **argv)
 	if (!b->c.model && !(b->c.model = builtin_model(prog)))
 		return EXIT_MODEL;
 	b->path = printable(b->c.model);
-	b->command = command_line(argc, argv);
+	b->command = command_line(argc, (const char *const *)argv);
 	if (!b->path || !b->command) {
 		fprintf(stderr, "%s: out of memory\n", prog);
 		return EXIT_RUN;

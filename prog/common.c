@@ -1,7 +1,9 @@
 /* Shared by the programs. */
 #include "common.h"
 
+#include "base/mem.h"
 #include "base/pool.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -166,4 +168,68 @@ int32_t thread_count(bool given, int64_t n)
 {
 	int64_t cpus = (int64_t)pool_cpu_count();
 	return (int32_t)(given || n <= cpus ? n : cpus);
+}
+
+static bool odd_byte(const char *s, size_t n, size_t *len)
+{
+	uint32_t cp;
+	*len = utf8_decode(s, n, &cp);
+	return *len == 0 || cp < 32 || cp == 127;
+}
+
+char *printable(const char *s)
+{
+	size_t n = strlen(s);
+	char *out = mem_strndup(s, n);
+
+	for (size_t i = 0, len; out && i < n; i += len ? len : 1)
+		if (odd_byte(s + i, n - i, &len))
+			out[i] = '?';
+	return out;
+}
+
+/* One word as a shell reads it: bare, in single quotes, or, with bytes that no line can show, as $'...'. */
+static char *quote(char *out, const char *s)
+{
+	static const char bare[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=,:+@%";
+	const size_t n = strlen(s);
+	bool odd = false;
+
+	if (n > 0 && strspn(s, bare) == n) {
+		memcpy(out, s, n);
+		return out + n;
+	}
+	for (size_t i = 0, len; i < n; i += len ? len : 1)
+		odd = odd_byte(s + i, n - i, &len) || odd;
+	if (odd)
+		*out++ = '$';
+	*out++ = '\'';
+	for (size_t i = 0; i < n; i++) {
+		const unsigned char c = (unsigned char)s[i];
+		if (odd && (c < 32 || c > 126 || c == '\'' || c == '\\'))
+			out += sprintf(out, "\\x%02x", c);
+		else if (c == '\'')
+			out += sprintf(out, "'\\''");
+		else
+			*out++ = (char)c;
+	}
+	*out++ = '\'';
+	return out;
+}
+
+char *command_line(int argc, const char *const *argv)
+{
+	size_t n = 1;
+	for (int i = 0; i < argc; i++)
+		n += 4 * strlen(argv[i]) + 4; /* a byte becomes four at most; quotes, a dollar and a space */
+	char *out = mem_alloc(n, 1), *p = out;
+
+	for (int i = 0; out && i < argc; i++) {
+		if (i > 0)
+			*p++ = ' ';
+		p = quote(p, argv[i]);
+	}
+	if (out)
+		*p = '\0';
+	return out;
 }

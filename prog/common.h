@@ -36,4 +36,10 @@ void progress_end(void);
 /* Threads to use: as given, or 4 but not more than there are CPUs. */
 int32_t thread_count(bool given, int64_t n);
 
+/* Both are freed with mem_free, and NULL when out of memory.
+ * s for a table or for JSON: each byte that belongs in neither becomes a question mark. */
+char *printable(const char *s);
+/* A command as one line that a shell reads back to the same words. */
+char *command_line(int argc, const char *const *argv);
+
 #endif

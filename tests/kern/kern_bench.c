@@ -9,36 +9,20 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 enum { K = 2048, ROWS = 512, COLS_MAX = 32, ROUNDS = 7 };
 
-#define PROBE_BASE 50.0  /* GMAC/s of f32 FMA behind the limits below */
-#define L3_GB_S 56.0     /* read bandwidth of one core there */
-#define F16_ONCE 21.0    /* GMAC/s when every weight is converted for one product */
+#define L3_GB_S 56.0 /* read bandwidth of one core of that machine */
 #define CELL_SECONDS 2e-3
 
-struct bench_format {
-	uint32_t type;
-	double limit;  /* GMAC/s of the arithmetic alone */
-	bool widened;  /* to f32 once per group of columns */
-};
-
-static const struct bench_format formats[] = {
-	{QUANT_F32, 50.0, false}, {QUANT_F16, 50.0, true}, {QUANT_BF16, 50.0, true},
-	{QUANT_Q8_0, 75.0, false},  /* sign trick */
-	{QUANT_IQ4_NL, 75.0, false}, {QUANT_IQ4_XS, 75.0, false},
-	{QUANT_Q4_0, 135.0, false}, /* four maddubs or more per madd */
-	{QUANT_Q4_1, 135.0, false}, {QUANT_Q5_0, 135.0, false}, {QUANT_Q5_1, 135.0, false},
-	{QUANT_Q2_K, 135.0, false}, {QUANT_Q3_K, 135.0, false}, {QUANT_Q4_K, 135.0, false}, {QUANT_Q5_K, 135.0, false},
-	{QUANT_Q6_K, 120.0, false}, /* two */
+static const uint32_t formats[] = {
+	QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_Q4_0, QUANT_Q4_1,
+	QUANT_Q5_0, QUANT_Q5_1, QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K,
 };
 static const size_t columns[] = {1, 2, 4, 8, 16, 32};
 /* Attention: query heads per KV head. The cache of one head at this length fits L2 in every type but F32. */
@@ -56,59 +40,12 @@ struct bench {
 	double gmacs[N_FORMATS][N_COLUMNS][ROUNDS], mpos[KERN_KV_N][N_QUERIES][ROUNDS], probe[ROUNDS];
 };
 
-/* ---- The probe ---- */
-
-#if defined(__x86_64__)
-/* Twelve chains hide the latency of FMA on every AVX2 CPU so far (5 cycles, 2 a cycle). The start is the caller's: from
- * constants a compiler can tell that a chain stands still, and drop it. */
-__attribute__((target("avx2,fma"))) static float fma_chains(long n, float start)
-{
-	__m256 a[12], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f), sum = _mm256_setzero_ps();
-#pragma GCC unroll 12
-	for (int j = 0; j < 12; j++)
-		a[j] = _mm256_set1_ps(start + (float)j);
-	for (long i = 0; i < n; i++) {
-#pragma GCC unroll 12
-		for (int j = 0; j < 12; j++)
-			a[j] = _mm256_fmadd_ps(a[j], x, y);
-	}
-#pragma GCC unroll 12
-	for (int j = 0; j < 12; j++)
-		sum = _mm256_add_ps(sum, a[j]);
-	return _mm256_cvtss_f32(sum);
-}
-
-static double probe_gmacs(void)
-{
-	const long n = 100000;
-	volatile float io = 0.5f; /* so that the chains are computed at all */
-	double t0 = clock_now();
-	io = fma_chains(n, io);
-	return (double)n * 12 * 8 / (clock_now() - t0) * 1e-9;
-}
-
-static bool has_probe(void)
-{
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-#else
-static double probe_gmacs(void)
-{
-	return PROBE_BASE;
-}
-
-static bool has_probe(void)
-{
-	return false;
-}
-#endif
-
 /* ---- Cells ---- */
 
 static const struct kern_mat *mat_of(const struct bench *b, size_t f)
 {
-	const struct kern_mat *packed = &b->kern->packed[formats[f].type];
-	return packed->mm ? packed : &b->kern->file[formats[f].type];
+	const struct kern_mat *packed = &b->kern->packed[formats[f]];
+	return packed->mm ? packed : &b->kern->file[formats[f]];
 }
 
 static void *must(void *p)
@@ -123,7 +60,7 @@ static void *must(void *p)
 /* Random weights with every f16 number finite: bytes below 0x40 keep any pair of them a small f16. */
 static void make_weights(struct bench *b, size_t f, struct rng *r)
 {
-	const struct quant_format *q = quant_format_get(formats[f].type);
+	const struct quant_format *q = quant_format_get(formats[f]);
 	size_t n_bytes = (size_t)ROWS * K / q->block * q->block_bytes;
 	uint8_t *file = must(mem_zalloc_aligned(n_bytes, 1));
 
@@ -199,7 +136,7 @@ static void bench_release(struct bench *b)
 
 static double cell_gmacs(const struct bench *b, size_t f, size_t n_cols)
 {
-	enum quant_act kind = quant_format_get(formats[f].type)->act;
+	enum quant_act kind = quant_format_get(formats[f])->act;
 	const struct kern_mm m = {
 		.w = b->w[f], .n_rows = ROWS, .k = K, .act = b->act[kind], .act_bytes = kern_act_bytes(kind, K),
 		.n_cols = n_cols, .out = b->out, .out_ld = ROWS, .scratch = b->scratch,
@@ -254,43 +191,14 @@ static double median(const double v[ROUNDS])
 	return s[ROUNDS / 2];
 }
 
-/* The lower of arithmetic and of reading the weights once; widening is paid once per product. */
+/* The lower of arithmetic and of reading the weights once. */
 static double limit_of(size_t f, size_t n_cols, double scale)
 {
-	const struct quant_format *q = quant_format_get(formats[f].type);
-	double work = formats[f].limit, n = (double)n_cols;
-	double read = L3_GB_S * n * q->block / q->block_bytes;
+	const struct quant_format *q = quant_format_get(formats[f]);
+	const double work = limit_gmacs(formats[f], n_cols);
+	const double read = L3_GB_S * (double)n_cols * q->block / q->block_bytes;
 
-	if (formats[f].widened)
-		work = 1.0 / (1.0 / work + (1.0 / F16_ONCE - 1.0 / work) / n);
 	return scale * (work < read ? work : read);
-}
-
-static void cpu_name(char *name, size_t n_bytes)
-{
-	char line[256];
-	FILE *f = fopen("/proc/cpuinfo", "r");
-
-	snprintf(name, n_bytes, "unknown");
-	while (f && fgets(line, sizeof line, f)) {
-		char *colon = strchr(line, ':');
-		if (strncmp(line, "model name", 10) == 0 && colon) {
-			line[strcspn(line, "\n")] = '\0';
-			snprintf(name, n_bytes, "%s", colon + 2);
-			break;
-		}
-	}
-	if (f)
-		fclose(f);
-}
-
-static const char *compiler(void)
-{
-#if defined(__clang__)
-	return __VERSION__; /* names itself */
-#else
-	return "gcc " __VERSION__;
-#endif
 }
 
 static void print_table(const struct bench *b, double probe, double scale)
@@ -300,7 +208,7 @@ static void print_table(const struct bench *b, double probe, double scale)
 		printf("  %5zu col     ", columns[j]);
 	printf("\n");
 	for (size_t f = 0; f < N_FORMATS; f++) {
-		printf("%-8s %-7s", quant_format_get(formats[f].type)->name, mat_of(b, f)->pack ? "packed" : "file");
+		printf("%-8s %-7s", quant_format_get(formats[f])->name, mat_of(b, f)->pack ? "packed" : "file");
 		for (size_t j = 0; j < N_COLUMNS; j++) {
 			double m = median(b->gmacs[f][j]);
 			printf("  %6.1f (%3.0f %%)", m, 100.0 * m / limit_of(f, columns[j], scale));
@@ -308,7 +216,7 @@ static void print_table(const struct bench *b, double probe, double scale)
 		printf("\n");
 	}
 	printf("in brackets: %% of limit. f32 FMA probe: %.1f GMAC/s%s; limits are scaled by %.3f\n", probe,
-			has_probe() ? "" : " (assumed: no probe for this CPU)", scale);
+			limit_has_probe() ? "" : " (assumed: no probe for this CPU)", scale);
 	printf("attention, million positions/s (head size %d, %d positions), by query heads per KV head\n%-8s", HEAD,
 			POSITIONS, "cache");
 	for (size_t j = 0; j < N_QUERIES; j++)
@@ -326,13 +234,13 @@ static bool write_json(const struct bench *b, const char *path, const char *cpu,
 	FILE *o = fopen(path, "w");
 	if (!o)
 		return false;
-	fprintf(o, "{\"cpu\": \"%s\", \"compiler\": \"%s\", \"level\": \"%s\",\n", cpu, compiler(), b->kern->name);
+	fprintf(o, "{\"cpu\": \"%s\", \"compiler\": \"%s\", \"level\": \"%s\",\n", cpu, compiler_name(), b->kern->name);
 	fprintf(o, " \"k\": %d, \"rows\": %d, \"rounds\": %d,\n", K, ROWS, ROUNDS);
 	fprintf(o, " \"probe_gmacs\": %.3f, \"cells\": [", probe);
 	for (size_t f = 0; f < N_FORMATS; f++)
 		for (size_t j = 0; j < N_COLUMNS; j++)
 			fprintf(o, "%s\n  {\"format\": \"%s\", \"layout\": \"%s\", \"cols\": %zu, \"gmacs\": %.3f, "
-					"\"limit\": %.3f}", f + j ? "," : "", quant_format_get(formats[f].type)->name,
+					"\"limit\": %.3f}", f + j ? "," : "", quant_format_get(formats[f])->name,
 					mat_of(b, f)->pack ? "packed" : "file", columns[j], median(b->gmacs[f][j]),
 					limit_of(f, columns[j], scale));
 	fprintf(o, "\n], \"attention\": [");
@@ -354,7 +262,7 @@ int kern_bench(size_t level, const char *json_path)
 	cpu_name(cpu, sizeof cpu);
 	bench_init(&b, kern_get(level));
 	for (int i = 0; i < ROUNDS; i++) {
-		b.probe[i] = has_probe() ? probe_gmacs() : PROBE_BASE;
+		b.probe[i] = limit_probe();
 		for (size_t f = 0; f < N_FORMATS; f++)
 			for (size_t j = 0; j < N_COLUMNS; j++)
 				b.gmacs[f][j][i] = cell_gmacs(&b, f, columns[j]);
@@ -362,9 +270,9 @@ int kern_bench(size_t level, const char *json_path)
 			for (size_t j = 0; j < N_QUERIES; j++)
 				b.mpos[type][j][i] = cell_mpos(&b, (enum kern_kv)type, queries[j]);
 	}
-	double probe = median(b.probe), scale = probe / PROBE_BASE;
-	printf("%s; %s; level %s; 1 thread, k %d, %d rows, median of %d rounds\n", cpu, compiler(), b.kern->name, K,
-			ROWS, ROUNDS);
+	double probe = median(b.probe), scale = probe / LIMIT_PROBE_BASE;
+	printf("%s; %s; level %s; 1 thread, k %d, %d rows, median of %d rounds\n", cpu, compiler_name(), b.kern->name,
+			K, ROWS, ROUNDS);
 	print_table(&b, probe, scale);
 	if (json_path && !write_json(&b, json_path, cpu, probe, scale)) {
 		fprintf(stderr, "kern_test: cannot write %s\n", json_path);
