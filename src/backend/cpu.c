@@ -44,8 +44,8 @@ static struct be *cpu_open(const struct be_weights *w, const struct model *m, co
 	for (size_t i = 0; i < m->n_weights; i++)
 		k_max = max_size(k_max, m->weights[i].k);
 	be->act_bytes = k_max * sizeof(float); /* the widest kind */
-	be->scratch_bytes = max_size(
-			kern_mm_scratch_bytes(k_max), kern_attn_scratch_bytes(h->n_head / h->n_head_kv, h->head_v));
+	be->scratch_bytes = max_size(kern_mm_scratch_bytes(k_max),
+			kern_attn_scratch_bytes(KERN_ATTN_ROWS, h->n_head / h->n_head_kv, h->head_k, h->head_v));
 	be->scratch_bytes = max_size(be->scratch_bytes, cpu_kv_scratch_bytes(m));
 	be->scratch_bytes = (be->scratch_bytes + 4095) & ~(size_t)4095;
 	if (!size_mul(be->act_bytes, lim->n_rows_max, &act_bytes) ||

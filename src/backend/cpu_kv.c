@@ -79,6 +79,7 @@ struct attn_job {
 	struct be_buf *q, *k, *out;
 	const struct be_buf *v;
 	const int32_t *rows; /* or NULL */
+	size_t n, run;       /* output rows, and how many go together */
 	size_t layer;
 	const struct be_cells *cells;
 	const struct cpu_kv_group *group;
@@ -146,34 +147,56 @@ void cpu_kv_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, const 
 		store(&j, &j.cells->stores[i]);
 }
 
-/* Items are (output row, KV head) pairs. */
+/* What row r (output row i) attends to, apart from the head. */
+static struct kern_attn row_of(const struct attn_job *j, size_t i)
+{
+	const struct be *be = j->be;
+	const struct model_hparams *h = &be->m->hp;
+	const size_t r = j->rows ? (size_t)j->rows[i] : i;
+	const size_t pos = (size_t)be->rows->pos[r], window = j->group->window;
+	size_t first = (size_t)j->cells->first[r], end = (size_t)be->rows->end[r];
+
+	if (window && pos + 1 > window && pos + 1 - window > first)
+		first = pos + 1 - window;
+	if (window && end > pos + window) /* of rows that see what comes after them, too */
+		end = pos + window;
+	return (struct kern_attn){
+		.q = j->q->f + r * j->q->n_cols, .n_q = h->n_head / h->n_head_kv, .head_k = h->head_k, .head_v = h->head_v,
+		.kv = j->group->kv, .block_bytes = j->group->block_bytes,
+		.table = j->cells->tables[r], .held = j->cells->held[r],
+		.pos0 = first, .pos1 = end, .out = j->out->f + i * j->out->n_cols,
+	};
+}
+
+/* Items are (run of rows, KV head) pairs, the last run first: in a prompt it has the longest way. */
 static void attn_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct attn_job *j = arg;
 	struct be *be = j->be;
 	const struct model_hparams *h = &be->m->hp;
-	size_t group = h->n_head / h->n_head_kv;
+	const size_t n_runs = (j->n + j->run - 1) / j->run, n_q = h->n_head / h->n_head_kv;
 
 	for (size_t t = from; t < to; t++) {
-		const size_t i = t / h->n_head_kv, r = j->rows ? (size_t)j->rows[i] : i;
 		const size_t hd = t % h->n_head_kv, at = head_offset(be, j->layer, hd);
-		const size_t pos = (size_t)be->rows->pos[r], window = j->group->window;
-		size_t first = (size_t)j->cells->first[r], end = (size_t)be->rows->end[r];
-		if (window && pos + 1 > window && pos + 1 - window > first)
-			first = pos + 1 - window;
-		if (window && end > pos + window) /* of rows that see what comes after them, too */
-			end = pos + window;
-		be->kern->attn[be->kv_type](&(struct kern_attn){
-			.q = j->q->f + r * j->q->n_cols + hd * group * h->head_k,
-			.n_q = group, .head_k = h->head_k, .head_v = h->head_v,
-			.kv = j->group->kv, .block_bytes = j->group->block_bytes,
-			.table = j->cells->tables[r], .held = j->cells->held[r],
-			.k_offset = at, .v_offset = at + be->k_bytes,
-			.pos0 = first, .pos1 = end,
-			.out = j->out->f + i * j->out->n_cols + hd * group * h->head_v,
-			.scratch = be->scratch + thread * be->scratch_bytes,
-		});
+		const size_t i0 = (n_runs - 1 - t / h->n_head_kv) * j->run;
+		const size_t n = j->n - i0 < j->run ? j->n - i0 : j->run;
+		struct kern_attn rows[KERN_ATTN_ROWS];
+		for (size_t i = 0; i < n; i++) {
+			rows[i] = row_of(j, i0 + i);
+			rows[i].q += hd * n_q * h->head_k;
+			rows[i].out += hd * n_q * h->head_v;
+			rows[i].k_offset = at;
+			rows[i].v_offset = at + be->k_bytes;
+		}
+		kern_attn(be->kern, be->kv_type, rows, n, be->scratch + thread * be->scratch_bytes);
 	}
+}
+
+/* Rows that go together: as many as leave every thread several items to choose from. */
+static size_t run_length(const struct be *be, size_t n)
+{
+	const size_t most = n * be->m->hp.n_head_kv / (4 * pool_size(be->pool));
+	return most < 1 ? 1 : most < KERN_ATTN_ROWS ? most : KERN_ATTN_ROWS;
 }
 
 void cpu_kv_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer, const int32_t *rows,
@@ -183,8 +206,10 @@ void cpu_kv_attention(struct be *be, struct be_buf *out, const struct be_buf *q,
 	j.q = (struct be_buf *)q;
 	j.out = out;
 	j.rows = rows;
+	j.n = n;
+	j.run = run_length(be, n);
 	be->rounded = NULL;
-	pool_run(be->pool, n * be->m->hp.n_head_kv, 1, attn_share, &j);
+	pool_run(be->pool, (n + j.run - 1) / j.run * be->m->hp.n_head_kv, 1, attn_share, &j);
 }
 
 /* ---- Blocks and cells ---- */

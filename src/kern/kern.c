@@ -117,9 +117,3 @@ size_t kern_mm_scratch_bytes(size_t k)
 {
 	return kern_pad8(k) * sizeof(float);
 }
-
-/* Per query head: scores of one block, the accumulator, and two running numbers, padded to a line. */
-size_t kern_attn_scratch_bytes(size_t n_q, size_t head_v)
-{
-	return n_q * (KERN_KV_BLOCK + kern_pad8(head_v) + 16) * sizeof(float);
-}

@@ -59,7 +59,23 @@ struct kern_attn {
 	size_t v_offset;        /* the V area */
 	size_t pos0, pos1;      /* positions attended to: [pos0, pos1), with at least one that is held */
 	float *out;             /* [n_q, head_v] */
-	void *scratch;          /* kern_attn_scratch_bytes, 64-byte aligned */
+};
+
+/* One head of one row on its way through the blocks. */
+struct kern_attn_query {
+	const float *q;         /* [head_k] */
+	float *acc;             /* [kern_pad16(head_v)] */
+	float top, sum;
+	uint32_t cells;         /* what it sees of the present block: not 0 */
+};
+
+/* One block for n queries. */
+struct kern_attn_step {
+	size_t head_k, head_v;
+	const void *k, *v;      /* the areas */
+	struct kern_attn_query *queries;
+	size_t n;
+	void *scratch;          /* kern_attn_step_bytes, 64-byte aligned */
 };
 
 /* Areas of a block. F16, F32: K [head_k, 32], V [32, kern_pad8(head_v)].
@@ -90,13 +106,18 @@ struct kern {
 	void (*put_v[KERN_KV_N])(const float *v, size_t n, size_t slot, void *area);
 	/* Reads K back, exactly as attention sees it. */
 	void (*get_k[KERN_KV_N])(const void *area, size_t n, size_t slot, float *out);
-	void (*attn[KERN_KV_N])(const struct kern_attn *a);
+	void (*attn[KERN_KV_N])(const struct kern_attn_step *s);
 	bool (*all_finite)(const float *x, size_t n);
 };
 
 static inline size_t kern_pad8(size_t n)
 {
 	return (n + 7) & ~(size_t)7;
+}
+
+static inline size_t kern_pad16(size_t n)
+{
+	return (n + 15) & ~(size_t)15;
 }
 
 /* Bytes of an area for heads of n elements (multiples of 64), and of one position's share of it. */
@@ -111,7 +132,14 @@ void kern_v_cell_write(enum kern_kv t, size_t n, void *area, size_t slot, const 
 
 size_t kern_act_bytes(enum quant_act kind, size_t k);
 size_t kern_mm_scratch_bytes(size_t k);
-size_t kern_attn_scratch_bytes(size_t n_q, size_t head_v);
+
+/* Attention of n rows (KERN_ATTN_ROWS at most) with the same head sizes and n_q, over the same KV head of the same pool:
+ * where neighbours have the same block they go over it together. Each gets what it would get alone. scratch:
+ * kern_attn_scratch_bytes, 64-byte aligned. */
+enum { KERN_ATTN_ROWS = 16 };
+void kern_attn(const struct kern *k, enum kern_kv type, const struct kern_attn *rows, size_t n, void *scratch);
+size_t kern_attn_scratch_bytes(size_t n_rows, size_t n_q, size_t head_k, size_t head_v);
+size_t kern_attn_step_bytes(size_t n, size_t head_k, size_t head_v);
 
 /* Levels, worst to best; 0 is the reference. */
 size_t kern_count(void);

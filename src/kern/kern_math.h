@@ -146,4 +146,21 @@ static inline uint32_t kern_attn_cells(const struct kern_attn *a, size_t b)
 	return a->held ? in & a->held[b] : in;
 }
 
+/* The cells that all queries see and that come, in each one's order, before the others it sees: these can be taken
+ * together without changing an order. */
+static inline uint32_t kern_attn_common(const struct kern_attn_query *q, size_t n)
+{
+	uint32_t common = UINT32_MAX, upto;
+
+	for (size_t i = 0; i < n; i++)
+		common &= q[i].cells;
+	if (!common)
+		return 0;
+	upto = (uint32_t)(((uint64_t)2 << (31 - __builtin_clz(common))) - 1);
+	for (size_t i = 0; i < n; i++)
+		if ((q[i].cells & upto) != common)
+			return 0;
+	return common;
+}
+
 #endif

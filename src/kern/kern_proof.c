@@ -12,7 +12,8 @@
 #include <string.h>
 
 /* Rows and columns that leave a rest in every tile; one block of the largest kind. */
-enum { ROWS = 17, COLS = 5, K = 256, HEAD = 40, POSITIONS = 70, BLOCKS = 3, QUERIES = 3, SMALL = 67 };
+enum { ROWS = 17, COLS = 5, K = 256, HEAD = 40, POSITIONS = 70, BLOCKS = 3, QUERIES = 3, ATTN_ROWS = 3, SMALL = 67 };
+enum { N_OUT = ATTN_ROWS * QUERIES * HEAD, SCRATCH = 24 << 10 };
 
 struct proof {
 	const struct kern *k, *ref;
@@ -134,7 +135,7 @@ static void attend(const struct kern *k, enum kern_kv type, const float *kv, con
 	enum { AREA = HEAD * KERN_KV_BLOCK * 4 + 64 };
 	static const int32_t table[BLOCKS] = {2, 0, 1};
 	_Alignas(64) uint8_t cache[BLOCKS * 2 * AREA] = {0};
-	_Alignas(64) float scratch[QUERIES * (KERN_KV_BLOCK + HEAD + 16)];
+	_Alignas(64) uint8_t scratch[SCRATCH];
 	float back[HEAD];
 
 	for (size_t i = 0; i < POSITIONS; i++) {
@@ -142,20 +143,25 @@ static void attend(const struct kern *k, enum kern_kv type, const float *kv, con
 		k->put_k[type](kv + 2 * i * HEAD, HEAD, i % KERN_KV_BLOCK, area);
 		k->put_v[type](kv + (2 * i + 1) * HEAD, HEAD, i % KERN_KV_BLOCK, area + AREA);
 	}
-	k->attn[type](&(struct kern_attn){.q = q, .n_q = QUERIES, .head_k = HEAD, .head_v = HEAD, .kv = cache,
-			.block_bytes = 2 * AREA, .table = table, .held = held, .k_offset = 0, .v_offset = AREA,
-			.pos0 = 3, .pos1 = POSITIONS, .out = out, .scratch = scratch});
+	struct kern_attn rows[ATTN_ROWS];
+	for (size_t r = 0; r < ATTN_ROWS; r++)
+		rows[r] = (struct kern_attn){.q = q + r * QUERIES * HEAD, .n_q = QUERIES, .head_k = HEAD, .head_v = HEAD,
+				.kv = cache, .block_bytes = 2 * AREA, .table = table, .held = held, .k_offset = 0,
+				.v_offset = AREA, .pos0 = 3, .pos1 = POSITIONS - 3 * r, .out = out + r * QUERIES * HEAD};
+	kern_attn(k, type, rows, ATTN_ROWS, scratch);
 	k->get_k[type](cache, HEAD, 5, back);
 	out[0] += back[HEAD - 1];
 }
 
 static bool same_attention(struct proof *p, enum kern_kv type)
 {
+	if (kern_attn_scratch_bytes(ATTN_ROWS, QUERIES, HEAD, HEAD) > SCRATCH)
+		return false;
 	static const uint32_t held[BLOCKS] = {0xfffffff0u, 0x00ffff0fu, 0x3fu};
-	float kv[2 * POSITIONS * HEAD], q[QUERIES * HEAD], want[QUERIES * HEAD], got[QUERIES * HEAD];
+	float kv[2 * POSITIONS * HEAD], q[N_OUT], want[N_OUT], got[N_OUT];
 
 	numbers(p, kv, 2 * POSITIONS * HEAD);
-	for (size_t i = 0; i < QUERIES * HEAD; i++)
+	for (size_t i = 0; i < N_OUT; i++)
 		q[i] = number(p) * 0.1f; /* small, so that every position has a say */
 	for (int gaps = 0; gaps < 2; gaps++) {
 		attend(p->ref, type, kv, q, gaps ? held : NULL, want);

@@ -432,47 +432,32 @@ static float v_at(const void *area, size_t n, size_t i, size_t slot, enum kern_k
 
 /* ---- Attention ---- */
 
-/* Online softmax, block by block in position order; one query head at a time. */
-static inline void attn(const struct kern_attn *a, enum kern_kv type)
+/* One block of the online softmax, one query at a time. */
+static inline void attn(const struct kern_attn_step *s, enum kern_kv type)
 {
-	float *acc = a->scratch; /* [head_v] */
+	for (struct kern_attn_query *q = s->queries; q < s->queries + s->n; q++) {
+		float p[B] = {0}, lane[8], old = q->top;
 
-	for (size_t h = 0; h < a->n_q; h++) {
-		const float *q = a->q + h * a->head_k;
-		float top = KERN_ATTN_FLOOR, sum = 0.0f;
-		memset(acc, 0, a->head_v * sizeof *acc);
-		for (size_t b = a->pos0 / B; b * B < a->pos1; b++) {
-			uint32_t cells = kern_attn_cells(a, b);
-			float p[B] = {0}, lane[8], old = top;
-			if (!cells)
+		for (size_t j = 0; j < B; j++) {
+			if (!(q->cells >> j & 1))
 				continue;
-			const uint8_t *block = a->kv + (size_t)a->table[b] * a->block_bytes;
-
-			for (size_t j = 0; j < B; j++) {
-				if (!(cells >> j & 1))
-					continue;
-				for (size_t i = 0; i < a->head_k; i++)
-					p[j] = fmaf(q[i], k_at(block + a->k_offset, a->head_k, i, j, type), p[j]);
-				top = p[j] > top ? p[j] : top;
-			}
-			for (size_t j = 0; j < B; j++)
-				if (cells >> j & 1)
-					p[j] = kern_exp(p[j] - top);
-			for (size_t i = 0; i < 8; i++)
-				lane[i] = p[i] + p[8 + i] + p[16 + i] + p[24 + i];
-			float c = kern_exp(old - top);
-			sum = fmaf(sum, c, kern_tree8(lane));
-			for (size_t i = 0; i < a->head_v; i++) {
-				acc[i] = acc[i] * c;
-				for (size_t j = 0; j < B; j++)
-					if (cells >> j & 1)
-						acc[i] = fmaf(p[j], v_at(block + a->v_offset, a->head_v, i, j, type),
-								acc[i]);
-			}
+			for (size_t i = 0; i < s->head_k; i++)
+				p[j] = fmaf(q->q[i], k_at(s->k, s->head_k, i, j, type), p[j]);
+			q->top = p[j] > q->top ? p[j] : q->top;
 		}
-		float inv = 1.0f / sum;
-		for (size_t i = 0; i < a->head_v; i++)
-			a->out[h * a->head_v + i] = acc[i] * inv;
+		for (size_t j = 0; j < B; j++)
+			if (q->cells >> j & 1)
+				p[j] = kern_exp(p[j] - q->top);
+		for (size_t i = 0; i < 8; i++)
+			lane[i] = p[i] + p[8 + i] + p[16 + i] + p[24 + i];
+		float c = kern_exp(old - q->top);
+		q->sum = fmaf(q->sum, c, kern_tree8(lane));
+		for (size_t i = 0; i < s->head_v; i++) {
+			q->acc[i] = q->acc[i] * c;
+			for (size_t j = 0; j < B; j++)
+				if (q->cells >> j & 1)
+					q->acc[i] = fmaf(p[j], v_at(s->v, s->head_v, i, j, type), q->acc[i]);
+		}
 	}
 }
 
@@ -482,9 +467,9 @@ static inline void attn(const struct kern_attn *a, enum kern_kv type)
 		for (size_t i = 0; i < n; i++)                                                \
 			out[i] = k_at(area, n, i, slot, type);                                \
 	}                                                                                     \
-	static void attn_##name(const struct kern_attn *a)                                    \
+	static void attn_##name(const struct kern_attn_step *s)                               \
 	{                                                                                     \
-		attn(a, type);                                                                \
+		attn(s, type);                                                                \
 	}
 KV_TYPE(f16, KERN_KV_F16)
 KV_TYPE(f32, KERN_KV_F32)

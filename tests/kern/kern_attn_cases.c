@@ -162,25 +162,25 @@ static void case_release(struct attn_case *c)
 	guard_check_all();
 }
 
-/* One run of attn: fresh garbage in out and scratch. Returns out. */
-static const float *run(const struct attn_case *c, void (*attn)(const struct kern_attn *))
+/* One run of attention: fresh garbage in out and scratch. Returns out. */
+static const float *run(const struct attn_case *c, const struct kern *level)
 {
 	struct kern_attn a = c->a;
 	a.out = guard_get(GUARD_OUT, a.n_q * a.head_v * sizeof *a.out, 4, c->side);
-	a.scratch = guard_get(GUARD_SCRATCH, kern_attn_scratch_bytes(a.n_q, a.head_v), 64, c->side);
-	attn(&a);
+	kern_attn(level, c->type, &a, 1,
+			guard_get(GUARD_SCRATCH, kern_attn_scratch_bytes(1, a.n_q, a.head_k, a.head_v), 64, c->side));
 	return a.out;
 }
 
 static void compute_want(const struct attn_case *c)
 {
-	memcpy(c->want, run(c, kern_reference()->attn[c->type]), c->a.n_q * c->a.head_v * sizeof *c->want);
+	memcpy(c->want, run(c, kern_reference()), c->a.n_q * c->a.head_v * sizeof *c->want);
 }
 
-static bool run_differs(const struct attn_case *c, void (*attn)(const struct kern_attn *))
+static bool run_differs(const struct attn_case *c, const struct kern *level)
 {
 	size_t n = c->a.n_q * c->a.head_v;
-	return floats_differ(c->want, run(c, attn), n, false) < n;
+	return floats_differ(c->want, run(c, level), n, false) < n;
 }
 
 /* Every pair of head sizes in every type, with every number of queries in turn. */
@@ -201,7 +201,7 @@ void test_attn(void **state)
 							i / 2 % 2 ? GUARD_START : GUARD_END, (enum held_kind)kind,
 							level);
 					compute_want(&c);
-					if (run_differs(&c, level->attn[type]))
+					if (run_differs(&c, level))
 						fail_msg("type %d, heads %zu and %zu, %zu queries, at %zu..%zu%s", type,
 								c.a.head_k, c.a.head_v, n_q, c.a.pos0, c.a.pos1,
 								c.a.held ? " with gaps" : "");
@@ -240,7 +240,7 @@ void test_attn_edges(void **state)
 			c.v[j] *= c.k[j / 5] > -50.0f ? 0.0f : 1e35f;
 		put_all(&c, level);
 		compute_want(&c);
-		size_t at = floats_differ(c.want, run(&c, level->attn[KERN_KV_F32]), n_out, !finite || first);
+		size_t at = floats_differ(c.want, run(&c, level), n_out, !finite || first);
 		if (at < n_out)
 			fail_msg("case %d: positions %zu..%zu, output %zu", i, c.a.pos0, c.a.pos1, at);
 		case_release(&c);
@@ -268,7 +268,7 @@ void test_attn_extreme(void **state)
 		compute_want(&c);
 		for (size_t e = 0; e < n && finite; e++)
 			assert_true(isfinite(c.want[e]));
-		if (floats_differ(c.want, run(&c, level->attn[c.type]), n, !finite) < n)
+		if (floats_differ(c.want, run(&c, level), n, !finite) < n)
 			fail_msg("case %d: type %d, heads %zu and %zu", i, (int)c.type, c.a.head_k, c.a.head_v);
 		case_release(&c);
 	}
@@ -284,11 +284,11 @@ static void check_full(const struct attn_case *c, const struct kern *level)
 
 	memset(held, 0xff, sizeof held);
 	full.a.held = held;
-	assert_false(run_differs(&full, level->attn[c->type]));
+	assert_false(run_differs(&full, level));
 	memset(held, 0, sizeof held);
 	for (size_t p = c->a.pos0; p < c->a.pos1; p++)
 		held[p / B] |= 1u << p % B;
-	assert_false(run_differs(&full, level->attn[c->type]));
+	assert_false(run_differs(&full, level));
 }
 
 /* Blocks that are passed over leave no trace: without them, the same bits. */
@@ -312,7 +312,7 @@ static void check_compacted(const struct attn_case *c, const struct kern *level)
 	few.a.held = held;
 	few.a.pos0 = 0;
 	few.a.pos1 = n * B;
-	assert_false(run_differs(&few, level->attn[c->type]));
+	assert_false(run_differs(&few, level));
 }
 
 void test_attn_held(void **state)
@@ -345,7 +345,7 @@ void test_attn_types(void **state)
 		struct attn_case c, plain;
 		case_random(&c, &r, i, i / 4 % 2 ? HELD_GAPS : HELD_NULL, level);
 		const struct kern_attn *a = &c.a;
-		memcpy(c.want, run(&c, level->attn[c.type]), a->n_q * a->head_v * sizeof *c.want);
+		memcpy(c.want, run(&c, level), a->n_q * a->head_v * sizeof *c.want);
 		plain = c;
 		plain.type = KERN_KV_F32;
 		for (size_t p = a->pos0; p < a->pos1; p++) {
@@ -362,7 +362,7 @@ void test_attn_types(void **state)
 		fill_garbage(kv, c.n_blocks * plain.a.block_bytes, KERN_KV_F32, &r);
 		plain.a.kv = kv;
 		put_all(&plain, level);
-		if (run_differs(&plain, level->attn[KERN_KV_F32]))
+		if (run_differs(&plain, level))
 			fail_msg("case %d: type %d, heads %zu and %zu", i, (int)c.type, a->head_k, a->head_v);
 		case_release(&c);
 	}
@@ -417,7 +417,7 @@ void test_attn_meaning(void **state)
 	for (int i = 0; i < 300; i++) {
 		struct attn_case c;
 		case_random(&c, &r, i, i / 4 % 2 ? HELD_GAPS : HELD_NULL, level);
-		const float *got = run(&c, level->attn[c.type]);
+		const float *got = run(&c, level);
 		for (size_t h = 0; h < c.a.n_q; h++) {
 			attn_double(&c, h, out);
 			/* |V| is at most 1, so the errors are those of the weights: a score is a sum of up to 256
@@ -431,42 +431,107 @@ void test_attn_meaning(void **state)
 	}
 }
 
+enum { TABLE_MAX = 16 };
+
+/* A row like the case's own, but that ends earlier or sees less, and with two whole blocks in each other's place. */
+static void vary(const struct attn_case *c, struct rng *r, struct kern_attn *a, int32_t *table, uint32_t *held)
+{
+	const size_t n = (c->a.pos1 + B - 1) / B, whole0 = (c->a.pos0 + B - 1) / B, whole1 = c->a.pos1 / B;
+
+	assert_true(n <= TABLE_MAX);
+	*a = c->a;
+	memcpy(table, c->a.table, n * sizeof *table);
+	a->table = table;
+	if (c->a.held) {
+		bool any = false;
+		for (size_t i = 0; i < n; i++)
+			held[i] = c->a.held[i] & (rng_u32(r) | rng_u32(r));
+		a->held = held;
+		for (size_t p = a->pos0; p < a->pos1; p++)
+			any |= is_seen(a, p);
+		a->held = any ? held : c->a.held;
+		return;
+	}
+	if (rng_u32(r) % 2)
+		a->pos1 = a->pos0 + 1 + rand_below(r, (uint32_t)(a->pos1 - a->pos0));
+	if (rng_u32(r) % 2 && whole0 + 1 < whole1) {
+		size_t x = whole0 + rand_below(r, (uint32_t)(whole1 - whole0)), y = whole1 - 1;
+		int32_t t = table[x];
+		table[x] = table[y];
+		table[y] = t;
+	}
+}
+
+/* Several rows at once: of one sequence at different positions, with gaps of their own, with some other blocks. Each
+ * gets what the reference gives it alone. Seen red with rows taken along although their table names another block, with
+ * cells that only some queries see given to all of a tile, and with a tile's cells out of order. */
+void test_attn_rows(void **state)
+{
+	const struct kern *level = *state;
+	struct rng r;
+
+	rng_init(&r, 14, 0);
+	for (int i = 0; i < 200; i++) {
+		struct attn_case c;
+		struct kern_attn rows[KERN_ATTN_ROWS];
+		int32_t tables[KERN_ATTN_ROWS][TABLE_MAX];
+		uint32_t held[KERN_ATTN_ROWS][TABLE_MAX];
+		case_random(&c, &r, i, (enum held_kind)(i % 2), level);
+		const size_t n = 1 + rand_below(&r, KERN_ATTN_ROWS), n_out = c.a.n_q * c.a.head_v, n_in = c.a.n_q * c.a.head_k;
+		float *q = malloc(n * n_in * sizeof *q), *want = malloc(n * n_out * sizeof *want);
+		assert_true(q && want);
+
+		for (size_t j = 0; j < n * n_in; j++)
+			q[j] = rand_between(&r, -0.5f, 0.5f);
+		for (size_t row = 0; row < n; row++) {
+			vary(&c, &r, &rows[row], tables[row], held[row]);
+			rows[row].q = q + row * n_in;
+			rows[row].out = want + row * n_out;
+			kern_attn(kern_reference(), c.type, &rows[row], 1, guard_get(GUARD_SCRATCH,
+					kern_attn_scratch_bytes(1, c.a.n_q, c.a.head_k, c.a.head_v), 64, c.side));
+		}
+		float *got = guard_get(GUARD_OUT, n * n_out * sizeof *got, 4, c.side);
+		for (size_t row = 0; row < n; row++)
+			rows[row].out = got + row * n_out;
+		kern_attn(level, c.type, rows, n, guard_get(GUARD_SCRATCH,
+				kern_attn_scratch_bytes(n, c.a.n_q, c.a.head_k, c.a.head_v), 64, c.side));
+		size_t at = floats_differ(want, got, n * n_out, false);
+		if (at < n * n_out)
+			fail_msg("case %d, %zu rows of %zu queries: row %zu differs", i, n, c.a.n_q, at / n_out);
+		free(q);
+		free(want);
+		case_release(&c);
+	}
+}
+
 /* ---- Planted fault ---- */
 
-/* The reference's attention on F32 cells, but with a block's positions mixed in from the last to the first. */
-static void attn_backwards(const struct kern_attn *a)
+/* The reference's block on F32 cells, but with the positions mixed in from the last to the first. */
+static void attn_backwards(const struct kern_attn_step *s)
 {
-	float *acc = a->scratch;
+	const float *k = s->k, *v = s->v;
 
-	for (size_t h = 0; h < a->n_q; h++) {
-		float top = KERN_ATTN_FLOOR, sum = 0.0f;
-		memset(acc, 0, a->head_v * sizeof *acc);
-		for (size_t b = a->pos0 / B; b * B < a->pos1; b++) {
-			const uint8_t *block = a->kv + (size_t)a->table[b] * a->block_bytes;
-			const float *k = (const void *)(block + a->k_offset), *v = (const void *)(block + a->v_offset);
-			float p[B] = {0}, lane[8], old = top;
-			for (size_t j = 0; j < B; j++) {
-				if (b * B + j < a->pos0 || b * B + j >= a->pos1)
-					continue;
-				for (size_t i = 0; i < a->head_k; i++)
-					p[j] = fmaf(a->q[h * a->head_k + i], k[i * B + j], p[j]);
-				top = p[j] > top ? p[j] : top;
-			}
-			for (size_t j = 0; j < B; j++)
-				p[j] = b * B + j < a->pos0 || b * B + j >= a->pos1 ? 0.0f : kern_exp(p[j] - top);
-			for (size_t i = 0; i < 8; i++)
-				lane[i] = p[i] + p[8 + i] + p[16 + i] + p[24 + i];
-			float c = kern_exp(old - top);
-			sum = fmaf(sum, c, kern_tree8(lane));
-			for (size_t i = 0; i < a->head_v; i++) {
-				acc[i] *= c;
-				for (size_t j = B; j-- > 0;)
-					if (b * B + j >= a->pos0 && b * B + j < a->pos1)
-						acc[i] = fmaf(p[j], v[j * kern_pad8(a->head_v) + i], acc[i]);
-			}
+	for (struct kern_attn_query *q = s->queries; q < s->queries + s->n; q++) {
+		float p[B] = {0}, lane[8], old = q->top;
+		for (size_t j = 0; j < B; j++) {
+			if (!(q->cells >> j & 1))
+				continue;
+			for (size_t i = 0; i < s->head_k; i++)
+				p[j] = fmaf(q->q[i], k[i * B + j], p[j]);
+			q->top = p[j] > q->top ? p[j] : q->top;
 		}
-		for (size_t i = 0; i < a->head_v; i++)
-			a->out[h * a->head_v + i] = acc[i] * (1.0f / sum);
+		for (size_t j = 0; j < B; j++)
+			p[j] = q->cells >> j & 1 ? kern_exp(p[j] - q->top) : 0.0f;
+		for (size_t i = 0; i < 8; i++)
+			lane[i] = p[i] + p[8 + i] + p[16 + i] + p[24 + i];
+		float c = kern_exp(old - q->top);
+		q->sum = fmaf(q->sum, c, kern_tree8(lane));
+		for (size_t i = 0; i < s->head_v; i++) {
+			q->acc[i] *= c;
+			for (size_t j = B; j-- > 0;)
+				if (q->cells >> j & 1)
+					q->acc[i] = fmaf(p[j], v[j * kern_pad8(s->head_v) + i], q->acc[i]);
+		}
 	}
 }
 
@@ -476,8 +541,10 @@ void test_attn_planted(void **state)
 {
 	struct rng r;
 	int n_tried = 0;
+	struct kern backwards = *kern_reference();
 
 	(void)state;
+	backwards.attn[KERN_KV_F32] = attn_backwards;
 	rng_init(&r, 13, 0);
 	for (int i = 0; i < 100; i++) {
 		struct attn_case c;
@@ -487,9 +554,9 @@ void test_attn_planted(void **state)
 			q[j] = rand_between(&r, -1.0f, 1.0f);
 		c.a.q = q;
 		compute_want(&c);
-		assert_false(run_differs(&c, kern_reference()->attn[KERN_KV_F32]));
+		assert_false(run_differs(&c, kern_reference()));
 		if (c.a.pos1 - c.a.pos0 >= 8) {
-			assert_true(run_differs(&c, attn_backwards));
+			assert_true(run_differs(&c, &backwards));
 			n_tried++;
 		}
 		case_release(&c);

@@ -116,7 +116,7 @@ static void bench_init(struct bench *b, const struct kern *kern)
 		b->table[i] = i;
 	for (int type = 0; type < KERN_KV_N; type++)
 		make_cache(b, (enum kern_kv)type, &r);
-	b->attn_scratch = must(mem_zalloc_aligned(kern_attn_scratch_bytes(QUERIES_MAX, HEAD), 1));
+	b->attn_scratch = must(mem_zalloc_aligned(kern_attn_scratch_bytes(1, QUERIES_MAX, HEAD, HEAD), 1));
 	b->scratch = must(mem_zalloc_aligned(kern_mm_scratch_bytes(K), 1));
 	b->out = must(mem_zalloc_aligned((size_t)COLS_MAX * ROWS, sizeof *b->out));
 }
@@ -160,15 +160,15 @@ static double cell_mpos(const struct bench *b, enum kern_kv type, size_t n_q)
 	const struct kern_attn a = {
 		.q = b->act[QUANT_ACT_F32], .n_q = n_q, .head_k = HEAD, .head_v = HEAD, .kv = b->kv[type],
 		.block_bytes = kv_block_bytes(type), .table = b->table, .v_offset = kern_k_area_bytes(type, HEAD),
-		.pos1 = POSITIONS, .out = b->out, .scratch = b->attn_scratch,
+		.pos1 = POSITIONS, .out = b->out,
 	};
 	double t0, t1;
 	long n = 0;
 
-	b->kern->attn[type](&a);
+	kern_attn(b->kern, type, &a, 1, b->attn_scratch);
 	t0 = clock_now();
 	do {
-		b->kern->attn[type](&a);
+		kern_attn(b->kern, type, &a, 1, b->attn_scratch);
 		n++;
 		t1 = clock_now();
 	} while (t1 - t0 < CELL_SECONDS);

@@ -65,6 +65,8 @@ void test_kv_meaning(void **state);
 void test_kv_cells(void **state);
 void test_attn(void **state);
 void test_attn_edges(void **state);
+void test_attn_rows(void **state);
+void test_attn_rows(void **state);
 void test_attn_extreme(void **state);
 void test_attn_held(void **state);
 void test_attn_types(void **state);

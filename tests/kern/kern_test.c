@@ -390,11 +390,11 @@ static void bad_scale(float *x, float f, size_t n)
 	kern_get(0)->scale(x, f, n);
 	x[n - 1] = nextafterf(x[n - 1], 0.0f);
 }
-static void bad_attn(const struct kern_attn *a)
+static void bad_attn(const struct kern_attn_step *s)
 {
-	struct kern_attn all = *a;
-	all.held = NULL;
-	kern_get(0)->attn[KERN_KV_Q8_0](&all);
+	for (size_t i = 0; i < s->n; i++)
+		s->queries[i].cells |= 1u << 31;
+	kern_get(0)->attn[KERN_KV_Q8_0](s);
 }
 static void bad_put(const float *v, size_t n, size_t slot, void *area)
 {
@@ -451,6 +451,7 @@ static const struct entry compared[] = {
 	{"rope", test_rope}, {"all_finite", test_all_finite}, {"mm: random shapes", test_mm_random},
 	{"mm: extreme bytes", test_mm_extreme}, {"mm: Inf and NaN", test_mm_nonfinite}, {"kv: put", test_kv_put},
 	{"kv: get", test_kv_get}, {"kv: cells", test_kv_cells}, {"attn", test_attn}, {"attn: edges", test_attn_edges},
+	{"attn: rows", test_attn_rows},
 	{"attn: extreme cells", test_attn_extreme}, {"attn: held", test_attn_held}, {"attn: types", test_attn_types},
 };
 /* On its own: the reference. */

@@ -1,9 +1,10 @@
 /* AVX2: the cache and attention. In a block, K has positions in its lanes and V has dimensions, so neither product
- * needs a horizontal sum. The query heads of a KV head go together, so that each cell is widened once per four heads.
+ * needs a horizontal sum. Queries go in fours; with more than four the block is widened to floats once for all.
  *
  * Invariants
- *  1. Scores are computed for cells nobody may see, too, whatever lies there; they are selected away in soften.
- *  2. V is read of the row's own cells only. */
+ *  1. Scores are computed for cells a query may not see, too, whatever lies there; they are selected away in soften.
+ *  2. Of V a query is given its own cells only, in order: those that all four see and that come before each one's
+ *     others together, the others one query at a time. */
 #include "kern/x86/avx2.h"
 
 #include <string.h>
@@ -110,8 +111,8 @@ AVX2_INLINE int tile_width(const int nh)
 }
 
 /* Scores of nh heads for 8 nv positions from p: one chain over the head's dimensions per position. */
-AVX2_INLINE void scores(const float *q, size_t head_k, const void *k, size_t p, const int nh, const int nv,
-		const enum kern_kv type, float *out)
+AVX2_INLINE void scores(const struct kern_attn_query *q, size_t head_k, const void *k, size_t p, const int nh,
+		const int nv, const enum kern_kv type, float *out)
 {
 	const void *scales = (const uint8_t *)k + head_k * B; /* [groups, B], Q8_0 only */
 	/* The other types have one group, and no scales. */
@@ -134,7 +135,7 @@ AVX2_INLINE void scores(const float *q, size_t head_k, const void *k, size_t p, 
 			}
 			AVX2_UNROLL
 			for (int h = 0; h < nh; h++) {
-				__m256 y = _mm256_set1_ps(q[(size_t)h * head_k + e]);
+				__m256 y = _mm256_set1_ps(q[h].q[e]);
 				AVX2_UNROLL
 				for (int v = 0; v < nv; v++)
 					s[h][v] = _mm256_fmadd_ps(y, x[v], s[h][v]);
@@ -161,37 +162,36 @@ AVX2_INLINE __m256 lanes_of(uint32_t bits, int i)
 	return _mm256_castsi256_ps(_mm256_cmpeq_epi32(v, bit));
 }
 
-/* Scores of one head become weights, and 0 where cells has no bit; returns the factor for what was summed before. */
-AVX2_INLINE float soften(float *s, uint32_t cells, float *top, float *sum)
+/* Scores of one query become weights, and 0 where it sees nothing; returns the factor for what was summed before. */
+AVX2_INLINE float soften(float *s, struct kern_attn_query *q)
 {
-	__m256 v[4], in[4], m = _mm256_set1_ps(*top), lane = _mm256_setzero_ps();
+	__m256 v[4], in[4], m = _mm256_set1_ps(q->top), lane = _mm256_setzero_ps();
 	for (int i = 0; i < 4; i++) {
-		in[i] = lanes_of(cells, 8 * i);
+		in[i] = lanes_of(q->cells, 8 * i);
 		v[i] = _mm256_loadu_ps(s + 8 * i);
 		m = _mm256_max_ps(_mm256_blendv_ps(m, v[i], in[i]), m); /* a > b ? a : b: NaN is passed over */
 	}
-	float old = *top;
-	*top = hmax(m);
+	float old = q->top;
+	q->top = hmax(m);
 	for (int i = 0; i < 4; i++) {
-		v[i] = _mm256_and_ps(in[i], avx2_exp(_mm256_sub_ps(v[i], _mm256_set1_ps(*top))));
+		v[i] = _mm256_and_ps(in[i], avx2_exp(_mm256_sub_ps(v[i], _mm256_set1_ps(q->top))));
 		_mm256_storeu_ps(s + 8 * i, v[i]);
 	}
 	lane = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(v[0], v[1]), v[2]), v[3]);
-	float c = _mm256_cvtss_f32(avx2_exp(_mm256_set1_ps(old - *top)));
-	*sum = fmaf(*sum, c, avx2_tree8(lane));
+	float c = _mm256_cvtss_f32(avx2_exp(_mm256_set1_ps(old - q->top)));
+	q->sum = fmaf(q->sum, c, avx2_tree8(lane));
 	return c;
 }
 
-/* acc += p V for nh heads and 8 nd dimensions from d, positions in order. A run of cells at a time: without gaps there
- * is one. scales [B]: of the group that d lies in, Q8_0 only. */
-AVX2_INLINE void mix(float *acc, size_t ld, const float *p, const float *c, const void *v, const float *scales,
-		size_t d, uint32_t cells, const int nh, const int nd, const enum kern_kv type)
+/* acc = acc * c + p V for nh queries and 8 nd dimensions from d, positions in order. A run of cells at a time: without
+ * gaps there is one. scales [B]: of the group that d lies in, Q8_0 only. */
+AVX2_INLINE void mix(const struct kern_attn_query *q, size_t ld, const float *p, const float *c, const void *v,
+		const float *scales, size_t d, uint32_t cells, const int nh, const int nd, const enum kern_kv type)
 {
 	__m256 o[4][4], x[4];
 	for (int h = 0; h < nh; h++)
 		for (int e = 0; e < nd; e++)
-			o[h][e] = _mm256_mul_ps(_mm256_loadu_ps(acc + (size_t)h * ld + d + 8 * (size_t)e),
-					_mm256_set1_ps(c[h]));
+			o[h][e] = _mm256_mul_ps(_mm256_loadu_ps(q[h].acc + d + 8 * (size_t)e), _mm256_set1_ps(c[h]));
 	while (cells) {
 		/* Adding the lowest bit carries to the end of its run, and out of the word when that is 32. */
 		uint32_t carry = cells + (cells & -cells);
@@ -215,7 +215,7 @@ AVX2_INLINE void mix(float *acc, size_t ld, const float *p, const float *c, cons
 	}
 	for (int h = 0; h < nh; h++)
 		for (int e = 0; e < nd; e++)
-			_mm256_storeu_ps(acc + (size_t)h * ld + d + 8 * (size_t)e, o[h][e]);
+			_mm256_storeu_ps(q[h].acc + d + 8 * (size_t)e, o[h][e]);
 }
 
 /* The scales of group g for every position, side by side. Places nobody wrote give any number, which nobody uses. */
@@ -229,80 +229,113 @@ AVX2_INLINE void v_scales(const void *v, size_t head_v, size_t g, float out[B])
 		_mm256_storeu_ps(out + j, load_kv(h, j, KERN_KV_F16));
 }
 
-AVX2_INLINE void heads(const struct kern_attn *a, size_t h0, const int nh, const enum kern_kv type)
+/* All dimensions of nh queries. */
+AVX2_INLINE void mix_all(const struct kern_attn_query *q, const void *v, size_t head_v, const float *p, const float *c,
+		uint32_t cells, const int nh, const enum kern_kv type)
 {
-	const int nv = tile_width(nh);
-	const size_t ld = kern_pad8(a->head_v);
-	const float *q = a->q + h0 * a->head_k;
-	float *s = a->scratch, *acc = s + nh * B; /* [nh, B], [nh, ld] */
-	float top[4], sum[4], c[4], scales[B];
+	const int nd = tile_width(nh);
+	const size_t ld = kern_pad8(head_v);
+	float scales[B];
 
-	memset(acc, 0, (size_t)nh * ld * sizeof *acc);
-	for (int h = 0; h < nh; h++) {
-		top[h] = KERN_ATTN_FLOOR;
-		sum[h] = 0.0f;
-	}
-	for (size_t b = a->pos0 / B; b * B < a->pos1; b++) {
-		uint32_t cells = kern_attn_cells(a, b);
-		if (!cells)
-			continue;
-		const uint8_t *block = a->kv + (size_t)a->table[b] * a->block_bytes;
-		const void *k = block + a->k_offset, *v = block + a->v_offset;
-
-		for (size_t p = 0; p < B; p += 8 * (size_t)nv)
-			if (cells >> p & UINT32_MAX >> (B - 8 * nv))
-				scores(q, a->head_k, k, p, nh, nv, type, s);
-			else
-				for (int h = 0; h < nh; h++) /* masked below, but must not be left unset */
-					memset(s + h * B + p, 0, 8 * (size_t)nv * sizeof *s);
-		for (int h = 0; h < nh; h++)
-			c[h] = soften(s + h * B, cells, &top[h], &sum[h]);
-		for (size_t d = 0, n; d < ld; d += n) {
-			if (type == KERN_KV_Q8_0 && d % G == 0)
-				v_scales(v, a->head_v, d / G, scales);
-			n = ld - d >= 8 * (size_t)nv ? 8 * (size_t)nv : ld - d >= 16 ? 16 : 8;
-			if (n == 8)
-				mix(acc, ld, s, c, v, scales, d, cells, nh, 1, type);
-			else if (n == 16)
-				mix(acc, ld, s, c, v, scales, d, cells, nh, 2, type);
-			else
-				mix(acc, ld, s, c, v, scales, d, cells, nh, nv, type);
-		}
-	}
-	for (int h = 0; h < nh; h++) {
-		float inv = 1.0f / sum[h];
-		float *out = a->out + (h0 + (size_t)h) * a->head_v;
-		for (size_t i = 0; i < a->head_v; i++)
-			out[i] = acc[(size_t)h * ld + i] * inv;
+	for (size_t d = 0, n; d < ld; d += n) {
+		if (type == KERN_KV_Q8_0 && d % G == 0)
+			v_scales(v, head_v, d / G, scales);
+		n = ld - d >= 8 * (size_t)nd ? 8 * (size_t)nd : ld - d >= 16 ? 16 : 8;
+		if (n == 8)
+			mix(q, ld, p, c, v, scales, d, cells, nh, 1, type);
+		else if (n == 16)
+			mix(q, ld, p, c, v, scales, d, cells, nh, 2, type);
+		else
+			mix(q, ld, p, c, v, scales, d, cells, nh, nd, type);
 	}
 }
 
-AVX2_INLINE void attn(const struct kern_attn *a, const enum kern_kv type)
+AVX2_INLINE void queries(const struct kern_attn_step *s, struct kern_attn_query *q, const void *k, const void *v,
+		float *p, const int nh, const enum kern_kv type)
 {
-	size_t h = 0;
-	for (; h + 4 <= a->n_q; h += 4)
-		heads(a, h, 4, type);
-	switch (a->n_q - h) {
-	case 3: heads(a, h, 3, type); break;
-	case 2: heads(a, h, 2, type); break;
-	case 1: heads(a, h, 1, type); break;
+	const int nv = tile_width(nh);
+	uint32_t any = 0, common;
+	float c[4];
+
+	for (int h = 0; h < nh; h++)
+		any |= q[h].cells;
+	for (size_t at = 0; at < B; at += 8 * (size_t)nv)
+		if (any >> at & UINT32_MAX >> (B - 8 * nv))
+			scores(q, s->head_k, k, at, nh, nv, type, p);
+		else
+			for (int h = 0; h < nh; h++) /* masked below, but must not be left unset */
+				memset(p + h * B + at, 0, 8 * (size_t)nv * sizeof *p);
+	for (int h = 0; h < nh; h++)
+		c[h] = soften(p + h * B, &q[h]);
+	common = kern_attn_common(q, (size_t)nh);
+	mix_all(q, v, s->head_v, p, c, common, nh, type);
+	for (int h = 0; h < nh; h++)
+		if (q[h].cells != common)
+			mix_all(q + h, v, s->head_v, p + h * B, &(const float){1.0f}, q[h].cells & ~common, 1, type);
+}
+
+/* The block as floats, laid out as an F32 cache has it. Places nobody wrote become any number, which nobody uses. */
+AVX2_INLINE void widen(const struct kern_attn_step *s, const enum kern_kv type, float *k, float *v)
+{
+	const size_t ld = kern_pad8(s->head_v);
+	float scales[B];
+
+	for (size_t i = 0; i < s->head_k; i++)
+		for (size_t j = 0; j < B; j += 8) {
+			__m256 x = load_kv(s->k, i * B + j, type);
+			if (type == KERN_KV_Q8_0)
+				x = _mm256_mul_ps(x, load_kv((const uint8_t *)s->k + s->head_k * B, i / G * B + j, KERN_KV_F16));
+			_mm256_storeu_ps(k + i * B + j, x);
+		}
+	for (size_t d = 0; d < ld; d += 8) {
+		if (type == KERN_KV_Q8_0 && d % G == 0)
+			v_scales(s->v, s->head_v, d / G, scales);
+		for (size_t j = 0; j < B; j++) {
+			__m256 x = load_kv(s->v, j * ld + d, type);
+			if (type == KERN_KV_Q8_0)
+				x = _mm256_mul_ps(x, _mm256_set1_ps(scales[j]));
+			_mm256_storeu_ps(v + j * ld + d, x);
+		}
+	}
+}
+
+AVX2_INLINE void attn(const struct kern_attn_step *s, const void *k, const void *v, const enum kern_kv type)
+{
+	struct kern_attn_query *q = s->queries;
+	float *p = s->scratch;
+	size_t left = s->n;
+
+	for (; left >= 4; left -= 4, q += 4)
+		queries(s, q, k, v, p, 4, type);
+	switch (left) {
+	case 3: queries(s, q, k, v, p, 3, type); break;
+	case 2: queries(s, q, k, v, p, 2, type); break;
+	case 1: queries(s, q, k, v, p, 1, type); break;
 	default: break;
 	}
 }
 
-AVX2 static void attn_f16(const struct kern_attn *a)
+AVX2 static void attn_f32(const struct kern_attn_step *s)
 {
-	attn(a, KERN_KV_F16);
-}
-AVX2 static void attn_f32(const struct kern_attn *a)
-{
-	attn(a, KERN_KV_F32);
+	attn(s, s->k, s->v, KERN_KV_F32);
 }
 
-AVX2 static void attn_q8_0(const struct kern_attn *a)
-{
-	attn(a, KERN_KV_Q8_0);
-}
+#define ATTN(name, type)                                                                      \
+	AVX2 static void attn_##name(const struct kern_attn_step *s)                          \
+	{                                                                                     \
+		if (s->n <= 4) {                                                              \
+			attn(s, s->k, s->v, type);                                            \
+			return;                                                               \
+		}                                                                             \
+		float *k = (float *)s->scratch + s->n * B, *v = k + s->head_k * B;            \
+		widen(s, type, k, v);                                                         \
+		struct kern_attn_step wide = *s;                                              \
+		wide.k = k;                                                                   \
+		wide.v = v;                                                                   \
+		attn_f32(&wide);                                                              \
+	}
+ATTN(f16, KERN_KV_F16)
+ATTN(q8_0, KERN_KV_Q8_0)
 
 /* The rest moves single numbers that lie apart, or is memcpy already: the reference's will do. */
 void kern_avx2_init_attn(struct kern *k)

@@ -11,6 +11,7 @@
 
 /* Each fills in its part of the table. */
 void kern_avx512_init_mm_32(struct kern *k);
+void kern_avx512_init_attn(struct kern *k);
 void kern_avx512_init_mm_256(struct kern *k);
 void kern_avx512_init_mm_float(struct kern *k);
 

@@ -457,6 +457,7 @@ void kern_avx512_init_mm_256(struct kern *k)
 
 void kern_init_avx512(struct kern *k)
 {
+	kern_avx512_init_attn(k);
 	kern_avx512_init_mm_float(k);
 	kern_avx512_init_mm_32(k);
 	kern_avx512_init_mm_256(k);
