@@ -23,6 +23,7 @@
 /* Each fills in its part of the table. */
 void kern_avx2_init_rows(struct kern *k);
 void kern_avx2_init_attn(struct kern *k);
+void kern_avx2_init_pack(struct kern *k);
 void kern_avx2_init_mm_float(struct kern *k);
 void kern_avx2_init_mm_32(struct kern *k);
 void kern_avx2_init_mm_256(struct kern *k);
@@ -121,43 +122,6 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 		}                                                                                \
 	}
 #define AVX2_MM(fmt, most) X86_MM(AVX2, 8, fmt, most)
-
-/* packed_bytes_FMT and pack_FMT from pack_row_FMT(out, j, block), which puts a block of row j among its `rows`. Rows
- * past the end stay zero. */
-#define X86_PACK(rows, fmt, block)                                                                                \
-	static size_t packed_bytes_##fmt(size_t n_rows, size_t k)                                               \
-	{                                                                                                       \
-		return (n_rows + (rows) - 1) / (rows) * (k / (block)) * sizeof(struct fmt##x##rows);            \
-	}                                                                                                       \
-	static void pack_##fmt(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)   \
-	{                                                                                                       \
-		size_t nb = k / (block);                                                                        \
-		for (size_t r = row0; r < row1; r += (rows))                                                    \
-			for (size_t b = 0; b < nb; b++) {                                                       \
-				struct fmt##x##rows *o = (struct fmt##x##rows *)dst + r / (rows) * nb + b;      \
-				memset(o, 0, sizeof *o);                                                        \
-				for (size_t j = 0; j < (rows) && r + j < n_rows; j++)                           \
-					pack_row_##fmt(o, j, (const struct fmt *)src + (r + j) * nb + b);       \
-			}                                                                                       \
-	}
-#define X86_PACKED(rows, fmt) (struct kern_mat) {rows, mm_##fmt, packed_bytes_##fmt, pack_##fmt}
-#define AVX2_PACK(fmt, block) X86_PACK(8, fmt, block)
-#define AVX2_PACKED(fmt) X86_PACKED(8, fmt)
-
-/* n units of 4 bytes of row j among those of the others, one register (`width` bytes) per unit. */
-static inline void x86_pack_units(void *out, size_t width, size_t j, const void *qs, int n)
-{
-	for (int i = 0; i < n; i++)
-		memcpy((uint8_t *)out + (size_t)i * width + 4 * j, (const uint8_t *)qs + 4 * i, 4);
-}
-
-/* Bits of five-bit values: element e has bit e of the file's qh; packed, it is bit e / 4 of the byte that its register
- * has for e % 4. */
-static inline void x86_pack_fifths(uint8_t *out, const uint8_t qh[4])
-{
-	for (int e = 0; e < 32; e++)
-		out[e % 4] = (uint8_t)(out[e % 4] | (qh[e / 8] >> e % 8 & 1) << e / 4);
-}
 
 /* Asks for the line `ahead` bytes on, which may lie past the end: as a number, since no such pointer may be made. Always
  * inline: as a function it has no effect that gcc knows of, and calls to it are dropped. */

@@ -9,46 +9,8 @@
  *  2. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx2.h"
 
-#include <string.h>
-
-struct q4_0x8 {
-	uint16_t d[8];
-	uint8_t qs[4][32]; /* register i: bytes 4i..4i+3 of each row's block */
-};
-
-struct q4_1x8 {
-	uint16_t d[8], m[8];
-	uint8_t qs[4][32];
-};
-
-struct q5_0x8 {
-	uint16_t d[8];
-	uint8_t qh[32];    /* bit i of byte b: the fifth bit of byte b of register i of eight */
-	uint8_t qs[4][32];
-};
-
-struct q5_1x8 {
-	uint16_t d[8], m[8];
-	uint8_t qh[32];
-	uint8_t qs[4][32];
-};
-
-struct q8_0x8 {
-	uint16_t d[8];
-	int8_t qs[8][32];
-};
-
-struct iq4_nlx8 {
-	uint16_t d[8];
-	uint8_t qs[4][32];
-};
-
-_Static_assert(sizeof(struct q4_0x8) == 8 * 18, "same size as in the file");
-_Static_assert(sizeof(struct q4_1x8) == 8 * 20, "same size as in the file");
-_Static_assert(sizeof(struct q5_0x8) == 8 * 22, "same size as in the file");
-_Static_assert(sizeof(struct q5_1x8) == 8 * 24, "same size as in the file");
-_Static_assert(sizeof(struct q8_0x8) == 8 * 34, "same size as in the file");
-_Static_assert(sizeof(struct iq4_nlx8) == 8 * 18, "same size as in the file");
+#define X86_N 8
+#include "kern/x86/layout.h"
 
 /* The eight registers of a block of nibbles: the low ones are its first half. */
 AVX2_INLINE void load_nibbles(const uint8_t qs[4][32], __m256i v[8])
@@ -118,6 +80,8 @@ AVX2_INLINE void unsigned_block(const __m256i v[8], const uint16_t *dw, const ui
 			acc[c] = _mm256_setzero_ps();                                                      \
 		for (size_t b = 0; b < nb; b++, w++, a++) {                                                \
 			__m256i v[8];                                                                      \
+			if (X86_FETCHES(m, col, 3))                                                        \
+				X86_FETCH(w, sizeof *w, nb * sizeof *w);                                   \
 			load;                                                                              \
 			unsigned_block(v, w->d, min, five, off, a, step, acc, n);                          \
 		}                                                                                          \
@@ -164,6 +128,8 @@ AVX2_INLINE void tile_q8_0(const struct kern_mm *m, size_t row, size_t col, cons
 		acc[c] = _mm256_setzero_ps();
 	for (size_t b = 0; b < nb; b++, w++, a++) {
 		__m256i sum[4];
+		if (X86_FETCHES(m, col, 3))
+			X86_FETCH(w, sizeof *w, nb * sizeof *w);
 		for (int c = 0; c < n; c++)
 			sum[c] = _mm256_setzero_si256();
 		AVX2_UNROLL
@@ -188,6 +154,8 @@ AVX2_INLINE void tile_iq4_nl(const struct kern_mm *m, size_t row, size_t col, co
 		acc[c] = _mm256_setzero_ps();
 	for (size_t b = 0; b < nb; b++, w++, a++) {
 		__m256i sum[4];
+		if (X86_FETCHES(m, col, 3))
+			X86_FETCH(w, sizeof *w, nb * sizeof *w);
 		for (int c = 0; c < n; c++)
 			sum[c] = _mm256_setzero_si256();
 		AVX2_UNROLL
@@ -210,27 +178,12 @@ AVX2_MM(q5_1, 4)
 AVX2_MM(q8_0, 4)
 AVX2_MM(iq4_nl, 4)
 
-#define PACK(fmt, n_units, more)                                                                 \
-	static void pack_row_##fmt(struct fmt##x8 *o, size_t j, const struct fmt *s)             \
-	{                                                                                        \
-		o->d[j] = s->d;                                                                  \
-		more;                                                                            \
-		x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, n_units);                      \
-	}                                                                                        \
-	AVX2_PACK(fmt, 32)
-PACK(q4_0, 4, (void)0)
-PACK(q4_1, 4, o->m[j] = s->m)
-PACK(q5_0, 4, x86_pack_fifths(o->qh + 4 * j, s->qh))
-PACK(q5_1, 4, (o->m[j] = s->m, x86_pack_fifths(o->qh + 4 * j, s->qh)))
-PACK(q8_0, 8, (void)0)
-PACK(iq4_nl, 4, (void)0)
-
 void kern_avx2_init_mm_32(struct kern *k)
 {
-	k->packed[QUANT_Q4_0] = AVX2_PACKED(q4_0);
-	k->packed[QUANT_Q4_1] = AVX2_PACKED(q4_1);
-	k->packed[QUANT_Q5_0] = AVX2_PACKED(q5_0);
-	k->packed[QUANT_Q5_1] = AVX2_PACKED(q5_1);
-	k->packed[QUANT_Q8_0] = AVX2_PACKED(q8_0);
-	k->packed[QUANT_IQ4_NL] = AVX2_PACKED(iq4_nl);
+	k->packed[QUANT_Q4_0].mm = mm_q4_0;
+	k->packed[QUANT_Q4_1].mm = mm_q4_1;
+	k->packed[QUANT_Q5_0].mm = mm_q5_0;
+	k->packed[QUANT_Q5_1].mm = mm_q5_1;
+	k->packed[QUANT_Q8_0].mm = mm_q8_0;
+	k->packed[QUANT_IQ4_NL].mm = mm_iq4_nl;
 }

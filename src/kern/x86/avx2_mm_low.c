@@ -8,30 +8,8 @@
  *  3. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx2.h"
 
-#include <string.h>
-
-struct q2_kx8 {
-	uint16_t d[8], dmin[8];
-	uint8_t scales[8][16]; /* [pair of sub-blocks][row][2]: scale low, minimum high, as in the file */
-	uint8_t qs[16][32];    /* register i: bytes 4i..4i+3 of each row */
-};
-
-struct q3_kx8 {
-	uint16_t d[8];
-	int8_t scales[8][16];  /* [pair of sub-blocks][row][2] */
-	uint8_t hmask[8][32];  /* register i: bytes 4i..4i+3 of each row */
-	uint8_t qs[16][32];
-};
-
-struct iq4_xsx8 {
-	uint16_t d[8];
-	int8_t scales[8][8];   /* [sub-block][row] */
-	uint8_t qs[32][32];
-};
-
-_Static_assert(sizeof(struct q2_kx8) == 8 * 84, "same size as in the file");
-_Static_assert(sizeof(struct q3_kx8) == 8 * 114, "4 bytes a block more than in the file: unpacked scales");
-_Static_assert(sizeof(struct iq4_xsx8) == 8 * 138, "2 bytes a block more than in the file: unpacked scales");
+#define X86_N 8
+#include "kern/x86/layout.h"
 
 /* Of pairs of int16, the first (or second) twice. */
 AVX2_INLINE __m256i one_of_pair(__m256i pairs, const bool second)
@@ -49,17 +27,18 @@ AVX2_INLINE __m256i two_bits(const uint8_t *qs, const int run)
 	return _mm256_and_si256(run ? _mm256_srli_epi16(q, 2 * run) : q, _mm256_set1_epi8(3));
 }
 
-/* Bit `run` (0..7) of each byte, as bit 2. */
-AVX2_INLINE __m256i third_bit(const uint8_t *hmask, const int run)
+/* The third bit of run r, register i, as bit 2. */
+AVX2_INLINE __m256i third_bit(const uint8_t (*hm)[32], const int r, const int i)
 {
-	__m256i h = avx2_load(hmask);
-	h = run < 2 ? _mm256_slli_epi16(h, 2 - run) : _mm256_srli_epi16(h, run - 2);
+	const int left = 2 - 2 * (r % 4) - i / 4;
+	__m256i h = avx2_load(hm[i % 4]);
+	h = left > 0 ? _mm256_slli_epi16(h, left) : left < 0 ? _mm256_srli_epi16(h, -left) : h;
 	return _mm256_and_si256(h, _mm256_set1_epi8(4));
 }
 
-/* Run r of 32 elements, two sub-blocks of 16, against n columns. qs: eight registers; hmask: eight more, or NULL. */
-AVX2_INLINE void run_of_32(const uint8_t *qs, const uint8_t *hmask, __m256i scales, const int r, const uint8_t *act,
-		size_t step, __m256i *sum, const int n)
+/* Run r of 32 elements, two sub-blocks of 16, against n columns. qs: eight registers; hm: four more, or NULL. */
+AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m256i scales, const int r,
+		const uint8_t *act, size_t step, __m256i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int e = 0; e < 2; e++) {
@@ -67,9 +46,9 @@ AVX2_INLINE void run_of_32(const uint8_t *qs, const uint8_t *hmask, __m256i scal
 		__m256i v[4];
 		AVX2_UNROLL
 		for (int i = 0; i < 4; i++) {
-			v[i] = two_bits(qs + 32 * (4 * e + i), r % 4);
-			if (hmask)
-				v[i] = _mm256_or_si256(v[i], third_bit(hmask + 32 * (4 * e + i), r));
+			v[i] = two_bits(qs[4 * e + i], r % 4);
+			if (hm)
+				v[i] = _mm256_or_si256(v[i], third_bit(hm, r, 4 * e + i));
 		}
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
@@ -93,7 +72,7 @@ AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const uint8_t *act, size_t s
 	for (int r = 0; r < 8; r++) {
 		const __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
 		const __m256i mins = _mm256_srli_epi16(both, 4);
-		run_of_32(w->qs[8 * (r / 4)], NULL, _mm256_and_si256(both, _mm256_set1_epi16(15)), r, act, step, sum,
+		run_of_32(w->qs + 8 * (r / 4), NULL, _mm256_and_si256(both, _mm256_set1_epi16(15)), r, act, step, sum,
 				n);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
@@ -131,7 +110,7 @@ AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const uint8_t *act, size_t s
 	for (int r = 0; r < 8; r++) {
 		const __m256i scales = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
 		const __m256i by4 = _mm256_slli_epi16(scales, 2);
-		run_of_32(w->qs[8 * (r / 4)], w->hmask[0], scales, r, act, step, sum, n);
+		run_of_32(w->h[r / 4].qs, w->h[r / 4].hm, scales, r, act, step, sum, n);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
 			const int16_t *s = &x86_act_256(act, c, step)->s16[2 * r];
@@ -151,9 +130,8 @@ AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size
 	for (int c = 0; c < n; c++)
 		sum[c] = _mm256_setzero_si256();
 	for (int j = 0; j < 8; j++) {
-		__m256i scale = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)w->scales[j]));
-		scale = _mm256_or_si256(
-				_mm256_and_si256(scale, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(scale, 16));
+		__m256i scale = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[j / 2]));
+		scale = j % 2 ? one_of_pair(scale, true) : one_of_pair(scale, false);
 		AVX2_UNROLL
 		for (int i = 0; i < 8; i++) {
 			__m256i q = avx2_load(w->qs[4 * j + i % 4]);
@@ -180,8 +158,11 @@ AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size
 		__m256 acc[most];                                                                        \
 		for (int c = 0; c < n; c++)                                                              \
 			acc[c] = _mm256_setzero_ps();                                                    \
-		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256))              \
+		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {            \
+			if (X86_FETCHES(m, col, 3))                                                      \
+				X86_FETCH(w, sizeof *w, nb * sizeof *w);                                 \
 			block_##fmt(w, act, step, acc, n);                                               \
+		}                                                                                        \
 		for (int c = 0; c < n; c++)                                                              \
 			avx2_store_rows(m, row, col + (size_t)c, acc[c]);                                \
 	}
@@ -193,46 +174,9 @@ AVX2_MM(q2_k, 8)
 AVX2_MM(q3_k, 8)
 AVX2_MM(iq4_xs, 4)
 
-/* ---- Packing: row j of eight ---- */
-
-static void pack_row_q2_k(struct q2_kx8 *o, size_t j, const struct q2_k *s)
-{
-	o->d[j] = s->d;
-	o->dmin[j] = s->dmin;
-	for (int i = 0; i < 16; i++)
-		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
-	x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, 16);
-}
-
-static void pack_row_q3_k(struct q3_kx8 *o, size_t j, const struct q3_k *s)
-{
-	int8_t scales[16];
-
-	o->d[j] = s->d;
-	quant_q3_k_scales(s->scales, scales);
-	for (int i = 0; i < 16; i++)
-		o->scales[i / 2][2 * j + (size_t)(i % 2)] = scales[i];
-	x86_pack_units(o->hmask, sizeof *o->hmask, j, s->hmask, 8);
-	x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, 16);
-}
-
-static void pack_row_iq4_xs(struct iq4_xsx8 *o, size_t j, const struct iq4_xs *s)
-{
-	o->d[j] = s->d;
-	for (int i = 0; i < 8; i++) {
-		int lo = s->scales_l[i / 2] >> 4 * (i % 2) & 15, hi = s->scales_h >> 2 * i & 3;
-		o->scales[i][j] = (int8_t)((lo | hi << 4) - 32);
-	}
-	x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, 32);
-}
-
-AVX2_PACK(q2_k, 256)
-AVX2_PACK(q3_k, 256)
-AVX2_PACK(iq4_xs, 256)
-
 void kern_avx2_init_mm_low(struct kern *k)
 {
-	k->packed[QUANT_Q2_K] = AVX2_PACKED(q2_k);
-	k->packed[QUANT_Q3_K] = AVX2_PACKED(q3_k);
-	k->packed[QUANT_IQ4_XS] = AVX2_PACKED(iq4_xs);
+	k->packed[QUANT_Q2_K].mm = mm_q2_k;
+	k->packed[QUANT_Q3_K].mm = mm_q3_k;
+	k->packed[QUANT_IQ4_XS].mm = mm_iq4_xs;
 }

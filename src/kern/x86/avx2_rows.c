@@ -176,6 +176,7 @@ void kern_init_avx2(struct kern *k)
 	k->name = "avx2";
 	kern_avx2_init_rows(k);
 	kern_avx2_init_attn(k);
+	kern_avx2_init_pack(k);
 	kern_avx2_init_mm_float(k);
 	kern_avx2_init_mm_32(k);
 	kern_avx2_init_mm_256(k);

@@ -10,6 +10,7 @@
 #define AVX512_INLINE AVX512 __attribute__((always_inline)) static inline
 
 /* Each fills in its part of the table. */
+void kern_avx512_init_pack(struct kern *k);
 void kern_avx512_init_mm_32(struct kern *k);
 void kern_avx512_init_attn(struct kern *k);
 void kern_avx512_init_mm_256(struct kern *k);
@@ -51,7 +52,5 @@ AVX512_INLINE void avx512_store_rows(const struct kern_mm *m, size_t row, size_t
 }
 
 #define AVX512_MM(fmt, most) X86_MM(AVX512, 16, fmt, most)
-#define AVX512_PACK(fmt, block) X86_PACK(16, fmt, block)
-#define AVX512_PACKED(fmt) X86_PACKED(16, fmt)
 
 #endif

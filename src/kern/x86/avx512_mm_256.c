@@ -12,61 +12,8 @@
  *  4. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx512.h"
 
-/* Whatever is read first comes first: memory is fast only when it is read in one direction. Scales and minimums are
- * [pair of sub-blocks][row][2]. Of a row, register i has bytes 4i..4i+3 of what the file has in qs; where bits of a value
- * lie in two places, register i of run r has elements 32r + 4i to 32r + 4i + 3:
- *   Q3_K, half h of the block: qs as in the file; bit 2 (r % 4) + i / 4 of hm[i % 4] is the third of run r, register i
- *   Q5_K, runs 2p and 2p + 1: qs as in the file; bit i of qh[r % 2] is the fifth of run r, register i
- *   Q6_K, runs 2p and 2p + 1: low nibbles of ql and high ones; qh[i % 4] has two bits of run 2p, register i, two of
- *   register i + 4, then the same of run 2p + 1 */
-struct q2_kx16 {
-	uint16_t d[16], dmin[16];
-	uint8_t scales[8][32]; /* scale low, minimum high, as in the file */
-	uint8_t qs[16][64];
-};
-
-struct q3_kx16 {
-	uint16_t d[16];
-	int8_t scales[8][32];
-	struct {
-		uint8_t hm[4][64], qs[8][64];
-	} h[2];
-};
-
-struct q4_kx16 {
-	uint16_t d[16], dmin[16];
-	uint8_t scales[4][32], mins[4][32];
-	uint8_t qs[32][64];
-};
-
-struct q5_kx16 {
-	uint16_t d[16], dmin[16];
-	uint8_t scales[4][32], mins[4][32];
-	struct {
-		uint8_t qh[2][64], qs[8][64];
-	} p[4];
-};
-
-struct q6_kx16 {
-	uint16_t d[16];
-	int8_t scales[8][32];
-	struct {
-		uint8_t qh[4][64], ql[8][64];
-	} p[4];
-};
-
-struct iq4_xsx16 {
-	uint16_t d[16];
-	int8_t scales[4][32];
-	uint8_t qs[32][64];
-};
-
-_Static_assert(sizeof(struct q2_kx16) == 16 * 84, "same size as in the file");
-_Static_assert(sizeof(struct q3_kx16) == 16 * 114, "4 bytes a block more than in the file: unpacked scales");
-_Static_assert(sizeof(struct q4_kx16) == 16 * 148, "4 bytes a block more than in the file: unpacked scales");
-_Static_assert(sizeof(struct q5_kx16) == 16 * 180, "4 bytes a block more than in the file, likewise");
-_Static_assert(sizeof(struct q6_kx16) == 16 * 210, "same size as in the file");
-_Static_assert(sizeof(struct iq4_xsx16) == 16 * 138, "2 bytes a block more than in the file: unpacked scales");
+#define X86_N 16
+#include "kern/x86/layout.h"
 
 /* ---- The eight registers of run r ---- */
 
@@ -350,114 +297,20 @@ TILE(q5_k)
 TILE(q6_k)
 TILE(iq4_xs)
 
-/* ---- Packing: row j of sixteen ---- */
-
-#define UNITS(field, n) x86_pack_units(o->field, sizeof *o->field, j, s->field, n)
-
-/* Adds bits to a byte. */
-static void put_bits(uint8_t *to, unsigned bits, size_t at)
-{
-	*to = (uint8_t)(*to | bits << at);
-}
-
-static void pack_row_q2_k(struct q2_kx16 *o, size_t j, const struct q2_k *s)
-{
-	o->d[j] = s->d;
-	o->dmin[j] = s->dmin;
-	for (int i = 0; i < 16; i++)
-		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
-	UNITS(qs, 16);
-}
-
-static void pack_row_q3_k(struct q3_kx16 *o, size_t j, const struct q3_k *s)
-{
-	int8_t scales[16];
-
-	o->d[j] = s->d;
-	quant_q3_k_scales(s->scales, scales);
-	for (int i = 0; i < 16; i++)
-		o->scales[i / 2][2 * j + (size_t)(i % 2)] = scales[i];
-	for (size_t h = 0; h < 2; h++)
-		x86_pack_units(o->h[h].qs, sizeof *o->h[h].qs, j, s->qs + 32 * h, 8);
-	for (size_t e = 0; e < 256; e++) {
-		const size_t r = e / 32, i = e % 32 / 4;
-		put_bits(&o->h[r / 4].hm[i % 4][4 * j + e % 4], s->hmask[e % 32] >> r & 1, 2 * (r % 4) + i / 4);
-	}
-}
-
-static void pack_row_q4_k(struct q4_kx16 *o, size_t j, const struct q4_k *s)
-{
-	o->d[j] = s->d;
-	o->dmin[j] = s->dmin;
-	for (int i = 0; i < 8; i++) {
-		size_t at = 2 * j + (size_t)(i % 2);
-		quant_k_scale_min(s->scales, i, &o->scales[i / 2][at], &o->mins[i / 2][at]);
-	}
-	UNITS(qs, 32);
-}
-
-static void pack_row_q5_k(struct q5_kx16 *o, size_t j, const struct q5_k *s)
-{
-	o->d[j] = s->d;
-	o->dmin[j] = s->dmin;
-	for (int i = 0; i < 8; i++) {
-		size_t at = 2 * j + (size_t)(i % 2);
-		quant_k_scale_min(s->scales, i, &o->scales[i / 2][at], &o->mins[i / 2][at]);
-	}
-	for (size_t p = 0; p < 4; p++)
-		x86_pack_units(o->p[p].qs, sizeof *o->p[p].qs, j, s->qs + 32 * p, 8);
-	for (size_t e = 0; e < 256; e++) {
-		const size_t r = e / 32, i = e % 32 / 4;
-		put_bits(&o->p[r / 2].qh[r % 2][4 * j + e % 4], s->qh[e % 32] >> r & 1, i);
-	}
-}
-
-static void pack_row_q6_k(struct q6_kx16 *o, size_t j, const struct q6_k *s)
-{
-	int8_t q[256];
-
-	o->d[j] = s->d;
-	for (int i = 0; i < 16; i++)
-		o->scales[i / 2][2 * j + (size_t)(i % 2)] = s->scales[i];
-	quant_ints_q6_k(s, q);
-	for (size_t e = 0; e < 256; e++) {
-		const size_t r = e / 32, i = e % 32 / 4, at = 4 * j + e % 4;
-		const unsigned v = (unsigned)(q[e] + 32);
-		put_bits(&o->p[r / 2].ql[i][at], v & 15, 4 * (r % 2));
-		put_bits(&o->p[r / 2].qh[i % 4][at], v >> 4, 2 * (i / 4) + 4 * (r % 2));
-	}
-}
-
-static void pack_row_iq4_xs(struct iq4_xsx16 *o, size_t j, const struct iq4_xs *s)
-{
-	o->d[j] = s->d;
-	for (int i = 0; i < 8; i++) {
-		int lo = s->scales_l[i / 2] >> 4 * (i % 2) & 15, hi = s->scales_h >> 2 * i & 3;
-		o->scales[i / 2][2 * j + (size_t)(i % 2)] = (int8_t)((lo | hi << 4) - 32);
-	}
-	UNITS(qs, 32);
-}
-
-AVX512_PACK(q2_k, 256)
-AVX512_PACK(q3_k, 256)
-AVX512_PACK(q4_k, 256)
-AVX512_PACK(q5_k, 256)
-AVX512_PACK(q6_k, 256)
-AVX512_PACK(iq4_xs, 256)
-
 void kern_avx512_init_mm_256(struct kern *k)
 {
-	k->packed[QUANT_Q2_K] = AVX512_PACKED(q2_k);
-	k->packed[QUANT_Q3_K] = AVX512_PACKED(q3_k);
-	k->packed[QUANT_Q4_K] = AVX512_PACKED(q4_k);
-	k->packed[QUANT_Q5_K] = AVX512_PACKED(q5_k);
-	k->packed[QUANT_Q6_K] = AVX512_PACKED(q6_k);
-	k->packed[QUANT_IQ4_XS] = AVX512_PACKED(iq4_xs);
+	k->packed[QUANT_Q2_K].mm = mm_q2_k;
+	k->packed[QUANT_Q3_K].mm = mm_q3_k;
+	k->packed[QUANT_Q4_K].mm = mm_q4_k;
+	k->packed[QUANT_Q5_K].mm = mm_q5_k;
+	k->packed[QUANT_Q6_K].mm = mm_q6_k;
+	k->packed[QUANT_IQ4_XS].mm = mm_iq4_xs;
 }
 
 void kern_init_avx512(struct kern *k)
 {
 	kern_avx512_init_attn(k);
+	kern_avx512_init_pack(k);
 	kern_avx512_init_mm_float(k);
 	kern_avx512_init_mm_32(k);
 	kern_avx512_init_mm_256(k);

@@ -9,44 +9,8 @@
  *  3. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx512.h"
 
-struct q4_0x16 {
-	uint16_t d[16];
-	uint8_t qs[4][64]; /* register i: bytes 4i..4i+3 of each row's block */
-};
-
-struct q4_1x16 {
-	uint16_t d[16], m[16];
-	uint8_t qs[4][64];
-};
-
-struct q5_0x16 {
-	uint16_t d[16];
-	uint8_t qh[64];    /* bit i of byte b: the fifth bit of byte b of register i of eight */
-	uint8_t qs[4][64];
-};
-
-struct q5_1x16 {
-	uint16_t d[16], m[16];
-	uint8_t qh[64];
-	uint8_t qs[4][64];
-};
-
-struct q8_0x16 {
-	uint16_t d[16];
-	uint8_t qs[8][64]; /* plus 128 */
-};
-
-struct iq4_nlx16 {
-	uint16_t d[16];
-	uint8_t qs[4][64];
-};
-
-_Static_assert(sizeof(struct q4_0x16) == 16 * 18, "same size as in the file");
-_Static_assert(sizeof(struct q4_1x16) == 16 * 20, "same size as in the file");
-_Static_assert(sizeof(struct q5_0x16) == 16 * 22, "same size as in the file");
-_Static_assert(sizeof(struct q5_1x16) == 16 * 24, "same size as in the file");
-_Static_assert(sizeof(struct q8_0x16) == 16 * 34, "same size as in the file");
-_Static_assert(sizeof(struct iq4_nlx16) == 16 * 18, "same size as in the file");
+#define X86_N 16
+#include "kern/x86/layout.h"
 
 /* ---- The eight registers of a block ---- */
 
@@ -168,36 +132,12 @@ AVX512_MM(q5_1, 8)
 AVX512_MM(q8_0, 8)
 AVX512_MM(iq4_nl, 8)
 
-/* ---- Packing: row j of sixteen ---- */
-
-static void pack_bytes(struct q8_0x16 *o, size_t j, const int8_t *qs)
-{
-	for (size_t i = 0; i < 32; i++)
-		o->qs[i / 4][4 * j + i % 4] = (uint8_t)(qs[i] + 128);
-}
-
-#define PACK(fmt, more)                                                                          \
-	static void pack_row_##fmt(struct fmt##x16 *o, size_t j, const struct fmt *s)            \
-	{                                                                                        \
-		o->d[j] = s->d;                                                                  \
-		more;                                                                            \
-	}                                                                                        \
-	AVX512_PACK(fmt, 32)
-#define NIBBLES x86_pack_units(o->qs, sizeof *o->qs, j, s->qs, 4)
-#define FIFTHS x86_pack_fifths(o->qh + 4 * j, s->qh)
-PACK(q4_0, NIBBLES)
-PACK(q4_1, (NIBBLES, o->m[j] = s->m))
-PACK(q5_0, (NIBBLES, FIFTHS))
-PACK(q5_1, (NIBBLES, FIFTHS, o->m[j] = s->m))
-PACK(q8_0, pack_bytes(o, j, s->qs))
-PACK(iq4_nl, NIBBLES)
-
 void kern_avx512_init_mm_32(struct kern *k)
 {
-	k->packed[QUANT_Q4_0] = AVX512_PACKED(q4_0);
-	k->packed[QUANT_Q4_1] = AVX512_PACKED(q4_1);
-	k->packed[QUANT_Q5_0] = AVX512_PACKED(q5_0);
-	k->packed[QUANT_Q5_1] = AVX512_PACKED(q5_1);
-	k->packed[QUANT_Q8_0] = AVX512_PACKED(q8_0);
-	k->packed[QUANT_IQ4_NL] = AVX512_PACKED(iq4_nl);
+	k->packed[QUANT_Q4_0].mm = mm_q4_0;
+	k->packed[QUANT_Q4_1].mm = mm_q4_1;
+	k->packed[QUANT_Q5_0].mm = mm_q5_0;
+	k->packed[QUANT_Q5_1].mm = mm_q5_1;
+	k->packed[QUANT_Q8_0].mm = mm_q8_0;
+	k->packed[QUANT_IQ4_NL].mm = mm_iq4_nl;
 }

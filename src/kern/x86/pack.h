@@ -1,0 +1,198 @@
+/* Making the layouts of layout.h: the source of a level's pack file, which defines X86_N, X86_Q8_0_PLUS (what is added
+ * to the bytes of Q8_0) and X86_INIT_PACK (the name of the function that fills in the table), and includes this.
+ *
+ * Invariants
+ *  1. Rows past n_rows are packed as zeros.
+ *  2. A row goes to its place whatever the others are: ranges of rows can be packed by different threads. */
+#include "kern/kern.h"
+
+#include <string.h>
+
+#include "kern/x86/layout.h"
+
+/* n units of 4 bytes of row j, one register per unit. */
+static void put_units(uint8_t (*out)[X86_REG], size_t j, const void *qs, int n)
+{
+	for (int i = 0; i < n; i++)
+		memcpy(out[i] + 4 * j, (const uint8_t *)qs + 4 * i, 4);
+}
+
+/* Adds bits to a byte. */
+static void put_bits(uint8_t *to, unsigned bits, size_t at)
+{
+	*to = (uint8_t)(*to | bits << at);
+}
+
+/* Element e has bit e of the file's qh. */
+static void put_fifths(uint8_t out[X86_REG], size_t j, const uint8_t qh[4])
+{
+	for (size_t e = 0; e < 32; e++)
+		put_bits(out + 4 * j + e % 4, qh[e / 8] >> e % 8 & 1, e / 4);
+}
+
+/* ---- Row j of X86_N, one block ---- */
+
+#define ROW(fmt) static void row_##fmt(X86_ROWS_OF(fmt) *o, size_t j, const struct fmt *s)
+
+ROW(q4_0)
+{
+	o->d[j] = s->d;
+	put_units(o->qs, j, s->qs, 4);
+}
+
+ROW(q4_1)
+{
+	o->d[j] = s->d;
+	o->m[j] = s->m;
+	put_units(o->qs, j, s->qs, 4);
+}
+
+ROW(q5_0)
+{
+	o->d[j] = s->d;
+	put_fifths(o->qh, j, s->qh);
+	put_units(o->qs, j, s->qs, 4);
+}
+
+ROW(q5_1)
+{
+	o->d[j] = s->d;
+	o->m[j] = s->m;
+	put_fifths(o->qh, j, s->qh);
+	put_units(o->qs, j, s->qs, 4);
+}
+
+ROW(q8_0)
+{
+	o->d[j] = s->d;
+	for (size_t e = 0; e < 32; e++)
+		o->qs[e / 4][4 * j + e % 4] = (uint8_t)(s->qs[e] + X86_Q8_0_PLUS);
+}
+
+ROW(iq4_nl)
+{
+	o->d[j] = s->d;
+	put_units(o->qs, j, s->qs, 4);
+}
+
+ROW(q2_k)
+{
+	o->d[j] = s->d;
+	o->dmin[j] = s->dmin;
+	for (size_t i = 0; i < 16; i++)
+		o->scales[i / 2][2 * j + i % 2] = s->scales[i];
+	put_units(o->qs, j, s->qs, 16);
+}
+
+ROW(q3_k)
+{
+	int8_t scales[16];
+
+	o->d[j] = s->d;
+	quant_q3_k_scales(s->scales, scales);
+	for (size_t i = 0; i < 16; i++)
+		o->scales[i / 2][2 * j + i % 2] = scales[i];
+	for (size_t h = 0; h < 2; h++)
+		put_units(o->h[h].qs, j, s->qs + 32 * h, 8);
+	for (size_t e = 0; e < 256; e++) {
+		const size_t r = e / 32, i = e % 32 / 4;
+		put_bits(&o->h[r / 4].hm[i % 4][4 * j + e % 4], s->hmask[e % 32] >> r & 1, 2 * (r % 4) + i / 4);
+	}
+}
+
+ROW(q4_k)
+{
+	o->d[j] = s->d;
+	o->dmin[j] = s->dmin;
+	for (size_t i = 0; i < 8; i++)
+		quant_k_scale_min(s->scales, (int)i, &o->scales[i / 2][2 * j + i % 2], &o->mins[i / 2][2 * j + i % 2]);
+	put_units(o->qs, j, s->qs, 32);
+}
+
+ROW(q5_k)
+{
+	o->d[j] = s->d;
+	o->dmin[j] = s->dmin;
+	for (size_t i = 0; i < 8; i++)
+		quant_k_scale_min(s->scales, (int)i, &o->scales[i / 2][2 * j + i % 2], &o->mins[i / 2][2 * j + i % 2]);
+	for (size_t p = 0; p < 4; p++)
+		put_units(o->p[p].qs, j, s->qs + 32 * p, 8);
+	for (size_t e = 0; e < 256; e++) {
+		const size_t r = e / 32, i = e % 32 / 4;
+		put_bits(&o->p[r / 2].qh[r % 2][4 * j + e % 4], s->qh[e % 32] >> r & 1, i);
+	}
+}
+
+ROW(q6_k)
+{
+	int8_t q[256];
+
+	o->d[j] = s->d;
+	for (size_t i = 0; i < 16; i++)
+		o->scales[i / 2][2 * j + i % 2] = s->scales[i];
+	quant_ints_q6_k(s, q);
+	for (size_t e = 0; e < 256; e++) {
+		const size_t r = e / 32, i = e % 32 / 4, at = 4 * j + e % 4;
+		const unsigned v = (unsigned)(q[e] + 32);
+		put_bits(&o->p[r / 2].ql[i][at], v & 15, 4 * (r % 2));
+		put_bits(&o->p[r / 2].qh[i % 4][at], v >> 4, 2 * (i / 4) + 4 * (r % 2));
+	}
+}
+
+ROW(iq4_xs)
+{
+	o->d[j] = s->d;
+	for (size_t i = 0; i < 8; i++) {
+		int lo = s->scales_l[i / 2] >> 4 * (i % 2) & 15, hi = s->scales_h >> 2 * i & 3;
+		o->scales[i / 2][2 * j + i % 2] = (int8_t)((lo | hi << 4) - 32);
+	}
+	put_units(o->qs, j, s->qs, 32);
+}
+
+/* ---- The table's functions ---- */
+
+#define PACK(fmt, block)                                                                                            \
+	static size_t bytes_##fmt(size_t n_rows, size_t k)                                                        \
+	{                                                                                                         \
+		return (n_rows + X86_N - 1) / X86_N * (k / (block)) * sizeof(X86_ROWS_OF(fmt));                   \
+	}                                                                                                         \
+	static void pack_##fmt(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)     \
+	{                                                                                                         \
+		const size_t nb = k / (block);                                                                    \
+		for (size_t r = row0; r < row1; r += X86_N)                                                       \
+			for (size_t b = 0; b < nb; b++) {                                                         \
+				X86_ROWS_OF(fmt) *o = (X86_ROWS_OF(fmt) *)dst + r / X86_N * nb + b;               \
+				memset(o, 0, sizeof *o);                                                          \
+				for (size_t j = 0; j < X86_N && r + j < n_rows; j++)                              \
+					row_##fmt(o, j, (const struct fmt *)src + (r + j) * nb + b);              \
+			}                                                                                         \
+	}
+PACK(q4_0, 32)
+PACK(q4_1, 32)
+PACK(q5_0, 32)
+PACK(q5_1, 32)
+PACK(q8_0, 32)
+PACK(iq4_nl, 32)
+PACK(q2_k, 256)
+PACK(q3_k, 256)
+PACK(q4_k, 256)
+PACK(q5_k, 256)
+PACK(q6_k, 256)
+PACK(iq4_xs, 256)
+
+void X86_INIT_PACK(struct kern *k)
+{
+#define ENTRY(type, fmt) k->packed[type] = (struct kern_mat){X86_N, NULL, bytes_##fmt, pack_##fmt}
+	ENTRY(QUANT_Q4_0, q4_0);
+	ENTRY(QUANT_Q4_1, q4_1);
+	ENTRY(QUANT_Q5_0, q5_0);
+	ENTRY(QUANT_Q5_1, q5_1);
+	ENTRY(QUANT_Q8_0, q8_0);
+	ENTRY(QUANT_IQ4_NL, iq4_nl);
+	ENTRY(QUANT_Q2_K, q2_k);
+	ENTRY(QUANT_Q3_K, q3_k);
+	ENTRY(QUANT_Q4_K, q4_k);
+	ENTRY(QUANT_Q5_K, q5_k);
+	ENTRY(QUANT_Q6_K, q6_k);
+	ENTRY(QUANT_IQ4_XS, iq4_xs);
+}
