@@ -6,12 +6,19 @@
 
 #include "cohort_tools.h"
 
-/* The input, beside the place's own file, which is the output. Removed by the case itself. */
+/* The input, beside the place's own file, which is the output. */
 static inline const char *input_of(const struct place *p)
 {
 	static char path[128];
 	snprintf(path, sizeof path, "%s/in.gguf", p->dir);
 	return path;
+}
+
+/* Both may be left; anything else fails the case. */
+static inline int teardown_both(void **state)
+{
+	unlink(input_of(*state));
+	return teardown(state);
 }
 
 static inline struct cohort_synth_params tiny(const char *type)
