@@ -241,8 +241,8 @@ struct cohort_quantize_result {
 
 /* Q4_K_M, one thread per CPU. */
 COHORT_API void cohort_quantize_params_init(struct cohort_quantize_params *params);
-/* Reads `in` and writes `out`, which appears whole or not at all; not to be the same file. In a dry run `out` may be NULL.
- * result: may be NULL; set when all went well. Statuses: E_ARG, also for a file that takes allow_requantize; E_FORMAT,
+/* Reads `in` and writes `out`, another file, which appears whole or not at all; in a dry run `out` may be NULL. result
+ * may be NULL, and is set when all went well. Statuses: E_ARG, also for a file that takes allow_requantize; E_FORMAT,
  * also for weights that are not finite; E_IO, E_UNSUPPORTED, E_MEMORY, E_LIMIT, ABORTED. */
 COHORT_API enum cohort_status cohort_quantize_write(const char *in, const char *out,
 		const struct cohort_quantize_params *params, struct cohort_quantize_result *result,

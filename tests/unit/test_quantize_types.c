@@ -1,7 +1,7 @@
 /* Which format each tensor gets: the mixes on a model of sixteen layers, and names of every kind.
  *
- * The tables are what llama.cpp's quantiser of August 2026 makes of the same tensors (without an importance matrix, which
- * it asks for in Q2_K_S: that row follows its rules on paper).
+ * The tables are what llama.cpp's quantiser makes of the same tensors (without an importance matrix, which it asks for
+ * in Q2_K_S: that row follows its rules on paper).
  *
  * Shown red by the order of the file instead of that of the layers, by a layer's number for that of its value matrix,
  * by as many value matrices as layers (counting), by a fused attn_qkv of no role, by ffn_gate_inp left out of the names
