@@ -195,6 +195,59 @@ COHORT_API bool cohort_synth_shape(struct cohort_synth_params *params, const cha
 COHORT_API enum cohort_status cohort_synth_write(const char *path, const struct cohort_synth_params *params,
 		struct cohort_err *err);
 
+/* ---- Quantising --------------------------------------------------------------- */
+
+/* A GGUF file written in another format. Every key is copied but general.file_type and general.quantization_version,
+ * which are set. Matrices become what the mix has for their role, told by the usual names (token_embd, output,
+ * blk.N.attn_v, ...; any architecture); vectors, norms, biases, the choice of experts, position tables and such stay as
+ * they are. The file's bytes do not depend on the threads. */
+
+/* What becomes of a tensor. */
+struct cohort_quantize_tensor {
+	const char *name;          /* [n_name], any bytes, not NUL-terminated; until the callback returns */
+	size_t n_name;
+	uint32_t n_dims;           /* 1..4 */
+	uint64_t ne[4];            /* ne[0] is the fastest; unused ones are 1 */
+	const char *from, *to;     /* "F16", "Q4_K"; static */
+	const char *instead_of;    /* what its rows are no whole blocks of, so that `to` stands in for it; else NULL */
+	uint64_t bytes_before, bytes_after;
+	double rms_error;          /* of the differences, over that of the weights; 0 when copied, and in a dry run */
+	double max_error;          /* the largest difference */
+};
+
+struct cohort_quantize_params {
+	size_t struct_size;
+	const char *type;                 /* of cohort_mix_name; upper or lower case */
+	const char *token_embedding_type; /* a single format ("Q8_0") for the token embedding; NULL: by the mix */
+	const char *output_tensor_type;   /* the same for the output matrix, also where the embedding serves as it */
+	bool pure;                        /* no mix: the base format wherever rows are whole blocks of it */
+	bool allow_requantize;            /* converts what is quantised already, too */
+	bool dry_run;                     /* reports what would be done: reads no weights, writes nothing */
+	int32_t n_threads;                /* 0: one per CPU */
+	/* Called now and then, with 0..1; returning false aborts (COHORT_ABORTED). */
+	bool (*progress)(float done, void *user);
+	void *progress_user;
+	/* Called for each tensor in file order, when it is done. Measuring the errors takes some more time. */
+	void (*report)(const struct cohort_quantize_tensor *t, void *user);
+	void *report_user;
+};
+
+struct cohort_quantize_result {
+	uint64_t n_tensors, n_weights;
+	uint64_t n_converted;               /* tensors; the others are copied */
+	uint64_t n_fallback;                /* tensors with `instead_of` */
+	uint64_t bytes_before, bytes_after; /* of tensor data */
+};
+
+/* Q4_K_M, one thread per CPU. */
+COHORT_API void cohort_quantize_params_init(struct cohort_quantize_params *params);
+/* Reads `in` and writes `out`, another file, which appears whole or not at all; in a dry run `out` may be NULL. result
+ * may be NULL, and is set when all went well. Statuses: E_ARG, also for a file that takes allow_requantize; E_FORMAT,
+ * also for weights that are not finite; E_IO, E_UNSUPPORTED, E_MEMORY, E_LIMIT, ABORTED. */
+COHORT_API enum cohort_status cohort_quantize_write(const char *in, const char *out,
+		const struct cohort_quantize_params *params, struct cohort_quantize_result *result,
+		struct cohort_err *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -13,6 +13,7 @@ static const struct cmd {
 	{"info", "what a model file holds", cmd_info},
 	{"tokenize", "text to token ids", cmd_tokenize},
 	{"logits", "the logits of every position of a token sequence", cmd_logits},
+	{"quantize", "a model file in another format", cmd_quantize},
 	{"synth", "a model with random weights, for measuring speed", cmd_synth},
 	{"bench", "the speed of prompts and of generation, for lists of sizes", cmd_bench},
 };

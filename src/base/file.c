@@ -205,12 +205,30 @@ struct file_stream {
 	char names[]; /* [3 * room] */
 };
 
+/* Asked before anything is written: a rename onto a directory would fail only at the end, and one onto a device (as
+ * root, into /dev) would succeed. */
+static enum cohort_status check_target(const char *path, struct cohort_err *err)
+{
+	struct stat st;
+
+	if (lstat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
+		return COHORT_OK; /* what else may be wrong shows when the temporary file is made */
+	if (S_ISDIR(st.st_mode))
+		return refuse(err, path, "cannot replace: ", EISDIR);
+	err_set(err, COHORT_E_IO, "cannot replace: not a regular file");
+	err_prefix(err, "%s", path);
+	return COHORT_E_IO;
+}
+
 enum cohort_status file_stream_open(const char *path, struct file_stream **out, struct cohort_err *err)
 {
 	const size_t n = strlen(path);
 	struct file_stream *s = NULL;
 	size_t room, bytes;
+	const enum cohort_status st = check_target(path, err);
 
+	if (st)
+		return st;
 	if (size_add(n, SUFFIX_BYTES, &room) && size_mul(room, 3, &bytes) && size_add(bytes, sizeof *s, &bytes))
 		s = mem_alloc(1, bytes);
 	if (!s)
@@ -287,6 +305,13 @@ enum cohort_status file_write_atomic(const char *path, const void *bytes, size_t
 		return file_stream_commit(s, err);
 	file_stream_abort(s);
 	return st;
+}
+
+bool file_same(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 /* ---- Reading ---- */

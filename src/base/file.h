@@ -5,9 +5,9 @@
 #include "base/err.h"
 
 /* Writes the bytes to a new file beside `path` and renames it to `path`, replacing what was there (a symbolic link
- * itself, not what it points to). The file's mode is what the umask leaves of 0666. E_IO and E_MEMORY leave `path` as
- * it was and nothing beside it; only when the very last step fails, telling the disk of the new name, is the new file
- * in place already. */
+ * itself, not what it points to; a directory or device is refused). The file's mode is what the umask leaves of 0666.
+ * E_IO and E_MEMORY leave `path` as it was and nothing beside it; only when the very last step fails, telling the disk
+ * of the new name, is the new file in place already. */
 enum cohort_status file_write_atomic(const char *path, const void *bytes, size_t n_bytes, struct cohort_err *err);
 
 /* The same in pieces, for files larger than memory: open makes the temporary file, commit puts it in place. Statuses:
@@ -22,6 +22,9 @@ void file_stream_abort(struct file_stream *s); /* accepts NULL */
 /* Reads a regular file, or its first n_max bytes when it is longer; *out is freed with mem_free. The bytes are a copy:
  * a file that is cut or changed later does not matter. A path is always a path ("-" is no standard input here). */
 enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size_t *n_bytes, struct cohort_err *err);
+
+/* Whether both paths lead to one file, links followed. False if either is not there. */
+bool file_same(const char *a, const char *b);
 
 /* Tests: the n-th system call of this file from now on fails once with the given errno (0: the next; negative: none).
  * Counted are open, fstat, read, write, fsync, rename, and the close of a file written. With errno 0 it does not fail,

@@ -80,9 +80,16 @@ static bool more_bits(uint32_t i, uint32_t n)
 	return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
 }
 
+/* Eight experts (Mixtral): beside them attention is so small that it may have all the bits. */
+static bool eight(const struct mix_model *m)
+{
+	return m->n_expert == 8;
+}
+
 static uint32_t type_v(const struct mix *x, const struct mix_model *m, uint32_t i)
 {
-	const bool many = m->n_head / m->n_head_kv >= 4; /* a small matrix, each row of which serves many heads */
+	/* A small matrix, each row of which serves many heads. */
+	const bool many = m->n_head_kv && m->n_head / m->n_head_kv >= 4;
 	uint32_t type = x->base;
 
 	switch (x->file_type) {
@@ -91,14 +98,14 @@ static uint32_t type_v(const struct mix *x, const struct mix_model *m, uint32_t 
 	case FT_Q3_K_M: type = i < 2 ? QUANT_Q5_K : QUANT_Q4_K; break;
 	case FT_Q3_K_L: type = QUANT_Q5_K; break;
 	case FT_IQ4_NL: case FT_IQ4_XS: type = many ? QUANT_Q5_K : type; break;
-	case FT_Q4_K_M: case FT_Q5_K_M: type = more_bits(i, m->n_layer) ? QUANT_Q6_K : type; break;
+	case FT_Q4_K_M: case FT_Q5_K_M: type = more_bits(i, m->n_v) ? QUANT_Q6_K : type; break;
 	case FT_Q4_K_S: type = i < 4 ? QUANT_Q5_K : type; break;
 	default: break;
 	}
 	/* 80 layers with shared heads are the 70 B models, whose value matrices are an eighth of the queries'. */
 	if (m->n_layer == 80 && m->n_head != m->n_head_kv && (type == QUANT_Q3_K || type == QUANT_Q4_K))
 		type = QUANT_Q5_K;
-	return type;
+	return eight(m) ? QUANT_Q8_0 : type;
 }
 
 static uint32_t type_down(const struct mix *x, const struct mix_model *m, uint32_t i)
@@ -116,12 +123,14 @@ static uint32_t type_down(const struct mix *x, const struct mix_model *m, uint32
 	}
 }
 
-static uint32_t type_o(const struct mix *x)
+static uint32_t type_o(const struct mix *x, const struct mix_model *m)
 {
 	switch (x->file_type) {
-	case FT_Q2_K: return QUANT_Q3_K;
-	case FT_Q3_K_M: return QUANT_Q4_K;
-	case FT_Q3_K_L: return QUANT_Q5_K;
+	case FT_Q2_K: return eight(m) ? QUANT_Q5_K : QUANT_Q3_K;
+	case FT_Q3_K_M: return eight(m) ? QUANT_Q5_K : QUANT_Q4_K;
+	case FT_Q3_K_L: return eight(m) ? x->base : QUANT_Q5_K;
+	case FT_Q3_K_S: case FT_Q4_K_S: case FT_Q4_K_M: case FT_IQ4_NL: case FT_IQ4_XS:
+		return eight(m) ? QUANT_Q5_K : x->base;
 	default: return x->base;
 	}
 }
@@ -131,14 +140,15 @@ static uint32_t type_output(const struct mix *x, uint64_t ne0)
 	return x->base == QUANT_Q8_0 || ne0 % block(x->base) ? QUANT_Q8_0 : QUANT_Q6_K;
 }
 
-static uint32_t wanted(const struct mix *x, const struct mix_model *m, enum mix_role role, uint32_t i, uint64_t ne0)
+static uint32_t by_role(const struct mix *x, const struct mix_model *m, enum mix_role role, uint32_t i, uint64_t ne0)
 {
 	switch (role) {
 	case MIX_OUTPUT: return type_output(x, ne0);
 	case MIX_EMBD: return m->tied ? type_output(x, ne0) : x->base == QUANT_TQ2_0 ? QUANT_Q4_K : x->base;
+	case MIX_K: return eight(m) ? QUANT_Q8_0 : x->base;
 	case MIX_V: return type_v(x, m, i);
 	case MIX_DOWN: return type_down(x, m, i);
-	case MIX_O: return type_o(x);
+	case MIX_O: return type_o(x, m);
 	default: return x->base;
 	}
 }
@@ -156,11 +166,19 @@ static uint32_t fall_back(uint32_t type)
 	}
 }
 
-uint32_t mix_type(const struct mix *x, const struct mix_model *m, enum mix_role role, uint32_t i_layer, uint64_t ne0)
+uint32_t mix_wanted(const struct mix *x, const struct mix_model *m, enum mix_role role, uint32_t i, uint64_t ne0)
 {
-	uint32_t type = m->pure || block(x->base) == 1 ? x->base : wanted(x, m, role, i_layer, ne0);
+	return m->pure || block(x->base) == 1 ? x->base : by_role(x, m, role, i, ne0);
+}
 
+uint32_t mix_fit(uint32_t type, uint64_t ne0)
+{
 	while (ne0 % block(type))
 		type = fall_back(type);
 	return type;
+}
+
+uint32_t mix_type(const struct mix *x, const struct mix_model *m, enum mix_role role, uint32_t i, uint64_t ne0)
+{
+	return mix_fit(mix_wanted(x, m, role, i, ne0), ne0);
 }

@@ -19,9 +19,11 @@ enum mix_role {
 
 /* What the rules ask of a model. */
 struct mix_model {
-	uint32_t n_layer, n_head, n_head_kv;
-	bool tied; /* the embedding is the output matrix, too */
-	bool pure; /* every matrix gets the base format where its rows allow */
+	uint32_t n_layer, n_head, n_head_kv; /* heads 0: it has none */
+	uint32_t n_v;      /* matrices of role MIX_V; not every layer need have one */
+	uint32_t n_expert; /* 0: a feed-forward part without experts */
+	bool tied;         /* the embedding is the output matrix, too */
+	bool pure;         /* every matrix gets the base format where its rows allow */
 };
 
 size_t mix_count(void);
@@ -31,7 +33,12 @@ const struct mix *mix_find(const char *name);
 /* "F32, F16, ..." for messages. */
 const char *mix_names(char *out, size_t n_max);
 
-/* enum quant_type of a matrix with rows of ne0. i_layer is not used outside the layers. */
-uint32_t mix_type(const struct mix *x, const struct mix_model *m, enum mix_role role, uint32_t i_layer, uint64_t ne0);
+/* enum quant_type of a matrix with rows of ne0. i: for MIX_V its place among the n_v, otherwise its layer, which is not
+ * used outside the layers. */
+uint32_t mix_type(const struct mix *x, const struct mix_model *m, enum mix_role role, uint32_t i, uint64_t ne0);
+/* What the matrix would get if its rows were whole blocks of it. */
+uint32_t mix_wanted(const struct mix *x, const struct mix_model *m, enum mix_role role, uint32_t i, uint64_t ne0);
+/* The format for rows of ne0 when `type` is wanted: itself, or what stands in for it. */
+uint32_t mix_fit(uint32_t type, uint64_t ne0);
 
 #endif

@@ -594,7 +594,10 @@ enum cohort_status cohort_synth_write(const char *path, const struct cohort_synt
 	if (!a.mix)
 		return err_set(err, COHORT_E_ARG, "type '%.40s' is not known; known: %s", p.type,
 				mix_names(known, sizeof known));
-	a.mm = (struct mix_model){p.n_layer, p.n_head, p.n_head_kv, p.tied, p.pure};
+	a.mm = (struct mix_model){
+		.n_layer = p.n_layer, .n_head = p.n_head, .n_head_kv = p.n_head_kv, .n_v = p.n_layer,
+		.tied = p.tied, .pure = p.pure,
+	};
 	if ((st = cohort_gguf_writer_open(path, &a.w, err)))
 		return st;
 	if (!(st = put_keys(&a, err)) && !(st = put_parts(&a, err)) && !(st = cohort_gguf_writer_begin(a.w, err)) &&

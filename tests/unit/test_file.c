@@ -1,8 +1,8 @@
 /* Whole files: a path holds what it held or the whole new file, whatever fails, and nothing is left beside it.
  *
  * Shown red by leaving out the unlink after a failed write (failures, limit) or rename (failures), by writing to the
- * path itself (failures, limit), by leaving out the loop around write (one_byte, limit), and by opening without
- * O_NONBLOCK (load_refuses hangs on the FIFO). */
+ * path itself (failures, limit), by leaving out the loop around write (one_byte, limit), by opening without O_NONBLOCK
+ * (load_refuses hangs on the FIFO), and by replacing whatever is there (bad_places, its FIFO). */
 #include "place_case.h"
 
 #include <setjmp.h>
@@ -211,8 +211,16 @@ static void bad_places(void **state)
 	assert_int_equal(write_text(p->dir, "x", &err), COHORT_E_IO);
 	assert_non_null(strstr(err.text, strerror(EISDIR)));
 	assert_int_equal(write_text("", "x", &err), COHORT_E_IO);
+	assert_int_equal(mkfifo(p->path, 0600), 0);
+	assert_int_equal(write_text(p->path, "x", &err), COHORT_E_IO);
+	assert_non_null(strstr(err.text, "not a regular file"));
+	assert_int_equal(unlink(p->path), 0);
+	assert_false(file_same(p->path, p->path));
 
 	assert_int_equal(write_text(p->path, "old", NULL), COHORT_OK);
+	snprintf(path, sizeof path, "%s/../%s", p->dir, strrchr(p->dir, '/') + 1);
+	assert_true(file_same(path, p->dir));
+	assert_false(file_same(p->path, p->dir));
 	snprintf(path, sizeof path, "%s/below", p->path);
 	assert_int_equal(write_text(path, "x", &err), COHORT_E_IO);
 	assert_non_null(strstr(err.text, strerror(ENOTDIR)));

@@ -254,7 +254,8 @@ static void vocabulary(void **state)
 static void mixes(void **state)
 {
 	(void)state;
-	const struct mix_model tinyllama = {22, 32, 4, false, false}, smol = {30, 9, 3, true, false};
+	const struct mix_model tinyllama = {.n_layer = 22, .n_head = 32, .n_head_kv = 4, .n_v = 22};
+	const struct mix_model smol = {.n_layer = 30, .n_head = 9, .n_head_kv = 3, .n_v = 30, .tied = true};
 	struct mix_model pure = tinyllama;
 	const struct mix *m = mix_find("q4_k_m");
 	unsigned n = 0;
