@@ -44,7 +44,12 @@ static struct be *cpu_open(const struct be_weights *w, const struct model *m, co
 	for (size_t i = 0; i < m->n_weights; i++)
 		k_max = max_size(k_max, m->weights[i].k);
 	be->act_bytes = k_max * sizeof(float); /* the widest kind */
-	be->scratch_bytes = max_size(kern_mm_scratch_bytes(k_max),
+	for (size_t i = 0; i < m->n_weights; i++)
+		if (w->w[i].loose)
+			be->scratch_bytes = max_size(
+					be->scratch_bytes, w->w[i].mat->packed_bytes(CPU_MM_UNIT, m->weights[i].k));
+	be->scratch_bytes = max_size(be->scratch_bytes, kern_mm_scratch_bytes(k_max));
+	be->scratch_bytes = max_size(be->scratch_bytes,
 			kern_attn_scratch_bytes(KERN_ATTN_ROWS, h->n_head / h->n_head_kv, h->head_k, h->head_v));
 	be->scratch_bytes = max_size(be->scratch_bytes, cpu_kv_scratch_bytes(m));
 	be->scratch_bytes = (be->scratch_bytes + 4095) & ~(size_t)4095;
@@ -245,14 +250,30 @@ struct mm_job {
 	struct be *be;
 	struct kern_mm mm[3];
 	const struct kern_mat *mat[3];
+	bool loose[3];
+	size_t row_bytes[3]; /* in the file */
 	size_t n_w;
 };
 
-/* The rows of all matrices are laid end to end and shared out in units of 16 (every level's unit divides it), so that
+
+/* The rows of all matrices are laid end to end and shared out in units that every level's unit divides, so that
  * small ones leave nobody idle. */
 static size_t mm_units(size_t n_rows)
 {
-	return (n_rows + 15) / 16;
+	return (n_rows + CPU_MM_UNIT - 1) / CPU_MM_UNIT;
+}
+
+/* Rows [row0, row1) of a matrix that is packed only now, a unit at a time, into the thread's scratch. */
+static void mm_loose(const struct kern_mat *mat, const struct kern_mm *mm, size_t row_bytes, size_t row0, size_t row1)
+{
+	for (size_t r = row0; r < row1; r += CPU_MM_UNIT) {
+		struct kern_mm part = *mm;
+		part.n_rows = row1 - r < CPU_MM_UNIT ? row1 - r : CPU_MM_UNIT;
+		part.w = mm->scratch;
+		part.out = mm->out + r;
+		mat->pack(mm->scratch, (const uint8_t *)mm->w + r * row_bytes, part.n_rows, mm->k, 0, part.n_rows);
+		mat->mm(&part, 0, part.n_rows);
+	}
 }
 
 static void mm_share(void *arg, size_t from, size_t to, size_t thread)
@@ -267,7 +288,11 @@ static void mm_share(void *arg, size_t from, size_t to, size_t thread)
 		if (a < b) {
 			struct kern_mm mm = j->mm[w];
 			mm.scratch = j->be->scratch + thread * j->be->scratch_bytes;
-			j->mat[w]->mm(&mm, a * 16, b * 16 < mm.n_rows ? b * 16 : mm.n_rows);
+			const size_t row1 = b * CPU_MM_UNIT < mm.n_rows ? b * CPU_MM_UNIT : mm.n_rows;
+			if (j->loose[w])
+				mm_loose(j->mat[w], &mm, j->row_bytes[w], a * CPU_MM_UNIT, row1);
+			else
+				j->mat[w]->mm(&mm, a * CPU_MM_UNIT, row1);
 		}
 		at += units;
 	}
@@ -291,6 +316,8 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 			const struct be_weight *bw = &be->w->w[w[i]->index];
 			n_units += mm_units(w[i]->n_rows);
 			j.mat[j.n_w] = bw->mat;
+			j.loose[j.n_w] = bw->loose;
+			j.row_bytes[j.n_w] = w[i]->tensor->n_bytes / w[i]->n_rows;
 			j.mm[j.n_w++] = (struct kern_mm){
 				.w = bw->data, .n_rows = w[i]->n_rows, .k = w[i]->k, .n_cols = n,
 				.act = f32 ? (const void *)x->f : be->act,

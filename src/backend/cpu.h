@@ -8,7 +8,8 @@
 
 struct be_weight {
 	const struct kern_mat *mat;
-	const void *data; /* in mat's layout, in the file or in be_weights.packed */
+	const void *data; /* in mat's layout, in the file or in be_weights.packed; or, when `loose`, as the file has it */
+	bool loose;       /* to be packed a few rows at a time, whenever they are needed */
 };
 
 struct be_weights {
@@ -58,6 +59,9 @@ struct be {
 
 /* A fork costs about as much as these many numbers; below that one thread is faster. */
 enum { CPU_SERIAL_MAX = 2048 };
+
+/* Rows of a matrix that are handed out together: every level's unit divides it. */
+enum { CPU_MM_UNIT = 16 };
 
 /* cpu_kv.c */
 bool cpu_kv_init(struct be *be, const struct be_limits *lim);

@@ -4,7 +4,9 @@
  *  1. A matrix is either read where the file has it or from one packed copy. All copies lie in one piece of memory, in
  *     the model's order, which is the order of use: so large pages fit, and what one product asks for ahead of itself
  *     is the next one's.
- *  2. Matrices are packed a slice at a time, and the file's pages are given back after each: both layouts are in memory
+ *  2. In the file's layout (shared with other processes) quantised matrices are packed a few rows at a time whenever
+ *     they are used, as only packed ones have fast kernels; floats are used as they are.
+ *  3. Matrices are packed a slice at a time, and the file's pages are given back after each: both layouts are in memory
  *     for one slice only. Rows of the token embedding are looked up in the file; the pages that takes come back. */
 #include "backend/cpu.h"
 
@@ -94,15 +96,16 @@ static enum cohort_status load(struct loading *l, bool file_layout, struct cohor
 	uint8_t *at = w->packed;
 	for (size_t i = 0; i < m->n_weights && going; i++) {
 		const struct model_weight *mw = &m->weights[i];
-		const struct kern_mat *mat = file_layout ? NULL : layout_of(w, m, mw);
-		if (mat) {
+		const struct kern_mat *mat = layout_of(w, m, mw);
+		if (mat && !file_layout) {
 			size_t bytes;
 			room_of(mat, mw, &bytes);
-			w->w[i] = (struct be_weight){mat, at};
+			w->w[i] = (struct be_weight){.mat = mat, .data = at};
 			going = pack(l, mat, mw, at);
 			at += bytes;
 		} else {
-			w->w[i] = (struct be_weight){&w->kern->file[mw->type], mw->data};
+			const bool loose = mat && quant_format_get(mw->type)->act != QUANT_ACT_F32;
+			w->w[i] = (struct be_weight){loose ? mat : &w->kern->file[mw->type], mw->data, loose};
 			going = go_on(l, mw->tensor->n_bytes);
 		}
 	}

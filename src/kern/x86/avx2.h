@@ -123,6 +123,21 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 	}
 #define AVX2_MM(fmt, most) X86_MM(AVX2, 8, fmt, most)
 
+/* Float weights of `rows` rows interleaved, eight k at a time: avx2_mm_float.c. X86_FLOAT_PACK makes the table's
+ * functions of them. */
+size_t x86_float_bytes(size_t n_rows, size_t k, size_t width, size_t rows);
+void x86_float_pack(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1, size_t width,
+		size_t rows);
+#define X86_FLOAT_PACK(width, rows)                                                                               \
+	static size_t bytes_##width(size_t n_rows, size_t k)                                                    \
+	{                                                                                                       \
+		return x86_float_bytes(n_rows, k, width, rows);                                                 \
+	}                                                                                                       \
+	static void pack_##width(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1) \
+	{                                                                                                       \
+		x86_float_pack(dst, src, n_rows, k, row0, row1, width, rows);                                   \
+	}
+
 /* Asks for the line `ahead` bytes on, which may lie past the end: as a number, since no such pointer may be made. Always
  * inline: as a function it has no effect that gcc knows of, and calls to it are dropped. */
 __attribute__((always_inline)) static inline void x86_fetch(const void *p, size_t ahead)

@@ -10,11 +10,6 @@
 
 enum { ROWS = 8, MOST = 6 };
 
-static size_t groups_of(size_t k)
-{
-	return (k + 7) / 8;
-}
-
 AVX512_INLINE __m512 load_w(const void *w, size_t i, const uint32_t type)
 {
 	if (type == QUANT_F32)
@@ -42,7 +37,7 @@ AVX512_INLINE __m256 fold(const __m512 v[4])
 AVX512_INLINE void tile(const struct kern_mm *m, size_t row, size_t col, const int n, const uint32_t type)
 {
 	const size_t width = type == QUANT_F32 ? 4 : 2, k8 = m->k / 8 * 8, step = m->act_bytes;
-	const size_t panel = groups_of(m->k) * 64 * width;
+	const size_t panel = x86_float_bytes(ROWS, m->k, width, ROWS);
 	const uint8_t *w = (const uint8_t *)m->w + row / ROWS * panel, *x = x86_act_row(m, col);
 	const bool fetches = X86_FETCHES(m, col, 3);
 	__m512 acc[MOST][4];
@@ -103,43 +98,12 @@ MM(f32, QUANT_F32)
 MM(f16, QUANT_F16)
 MM(bf16, QUANT_BF16)
 
-/* ---- Packing ---- */
-
-static size_t packed_bytes(size_t n_rows, size_t k, size_t width)
-{
-	return (n_rows + ROWS - 1) / ROWS * groups_of(k) * 64 * width;
-}
-
-static void pack(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1, size_t width)
-{
-	for (size_t r = row0; r < row1; r += ROWS) {
-		uint8_t *o = (uint8_t *)dst + packed_bytes(r, k, width);
-		for (size_t i = 0; i < k; i += 8, o += 64 * width)
-			for (size_t j = 0; j < ROWS; j++) {
-				const size_t n = r + j >= n_rows ? 0 : k - i < 8 ? k - i : 8;
-				memset(o + 8 * j * width, 0, 8 * width);
-				if (n)
-					memcpy(o + 8 * j * width, (const uint8_t *)src + ((r + j) * k + i) * width,
-							n * width);
-			}
-	}
-}
-
-#define PACK(width)                                                                                               \
-	static size_t packed_bytes_##width(size_t n_rows, size_t k)                                             \
-	{                                                                                                       \
-		return packed_bytes(n_rows, k, width);                                                          \
-	}                                                                                                       \
-	static void pack_##width(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1) \
-	{                                                                                                       \
-		pack(dst, src, n_rows, k, row0, row1, width);                                                   \
-	}
-PACK(2)
-PACK(4)
+X86_FLOAT_PACK(2, ROWS)
+X86_FLOAT_PACK(4, ROWS)
 
 void kern_avx512_init_mm_float(struct kern *k)
 {
-	k->packed[QUANT_F32] = (struct kern_mat){ROWS, mm_f32, packed_bytes_4, pack_4};
-	k->packed[QUANT_F16] = (struct kern_mat){ROWS, mm_f16, packed_bytes_2, pack_2};
-	k->packed[QUANT_BF16] = (struct kern_mat){ROWS, mm_bf16, packed_bytes_2, pack_2};
+	k->packed[QUANT_F32] = (struct kern_mat){ROWS, mm_f32, bytes_4, pack_4};
+	k->packed[QUANT_F16] = (struct kern_mat){ROWS, mm_f16, bytes_2, pack_2};
+	k->packed[QUANT_BF16] = (struct kern_mat){ROWS, mm_bf16, bytes_2, pack_2};
 }

@@ -35,7 +35,7 @@ X86_ROWS_OF(q5_1) {
 };
 X86_ROWS_OF(q8_0) {
 	uint16_t d[X86_N];
-	uint8_t qs[8][X86_REG]; /* int8, plus X86_Q8_0_PLUS */
+	uint8_t qs[8][X86_REG]; /* int8; of 16 rows plus 128, as unsigned bytes */
 };
 X86_ROWS_OF(iq4_nl) {
 	uint16_t d[X86_N];

@@ -1,5 +1,5 @@
-/* Making the layouts of layout.h: the source of a level's pack file, which defines X86_N, X86_Q8_0_PLUS (what is added
- * to the bytes of Q8_0) and X86_INIT_PACK (the name of the function that fills in the table), and includes this.
+/* Making the layouts of layout.h: the source of a level's pack file, which defines X86_N, X86_Q8_0_SIGNS (bits of
+ * Q8_0 bytes to turn over, four bytes) and X86_INIT_PACK (the name of the function that fills in the table), and includes this.
  *
  * Invariants
  *  1. Rows past n_rows are packed as zeros.
@@ -17,17 +17,28 @@ static void put_units(uint8_t (*out)[X86_REG], size_t j, const void *qs, int n)
 		memcpy(out[i] + 4 * j, (const uint8_t *)qs + 4 * i, 4);
 }
 
-/* Adds bits to a byte. */
-static void put_bits(uint8_t *to, unsigned bits, size_t at)
+/* Four bytes at once; adding bits to four bytes. */
+static uint32_t four(const void *p)
 {
-	*to = (uint8_t)(*to | bits << at);
+	uint32_t v;
+	memcpy(&v, p, sizeof v);
+	return v;
+}
+static void put_four(uint8_t *to, uint32_t bits)
+{
+	bits |= four(to);
+	memcpy(to, &bits, sizeof bits);
 }
 
-/* Element e has bit e of the file's qh. */
+/* Element e has bit e of the file's qh: byte b of four gets every fourth bit, from b on. */
 static void put_fifths(uint8_t out[X86_REG], size_t j, const uint8_t qh[4])
 {
-	for (size_t e = 0; e < 32; e++)
-		put_bits(out + 4 * j + e % 4, qh[e / 8] >> e % 8 & 1, e / 4);
+	for (int b = 0; b < 4; b++) {
+		uint32_t x = four(qh) >> b & 0x11111111u;
+		x = (x | x >> 3) & 0x03030303u;
+		x = (x | x >> 6) & 0x000f000fu;
+		out[4 * j + (size_t)b] = (uint8_t)(x | x >> 12);
+	}
 }
 
 /* ---- Row j of X86_N, one block ---- */
@@ -65,8 +76,8 @@ ROW(q5_1)
 ROW(q8_0)
 {
 	o->d[j] = s->d;
-	for (size_t e = 0; e < 32; e++)
-		o->qs[e / 4][4 * j + e % 4] = (uint8_t)(s->qs[e] + X86_Q8_0_PLUS);
+	for (size_t i = 0; i < 8; i++)
+		put_four(o->qs[i] + 4 * j, four(s->qs + 4 * i) ^ X86_Q8_0_SIGNS);
 }
 
 ROW(iq4_nl)
@@ -94,10 +105,10 @@ ROW(q3_k)
 		o->scales[i / 2][2 * j + i % 2] = scales[i];
 	for (size_t h = 0; h < 2; h++)
 		put_units(o->h[h].qs, j, s->qs + 32 * h, 8);
-	for (size_t e = 0; e < 256; e++) {
-		const size_t r = e / 32, i = e % 32 / 4;
-		put_bits(&o->h[r / 4].hm[i % 4][4 * j + e % 4], s->hmask[e % 32] >> r & 1, 2 * (r % 4) + i / 4);
-	}
+	for (size_t r = 0; r < 8; r++)
+		for (size_t i = 0; i < 8; i++)
+			put_four(o->h[r / 4].hm[i % 4] + 4 * j,
+					(four(s->hmask + 4 * i) >> r & 0x01010101u) << (2 * (r % 4) + i / 4));
 }
 
 ROW(q4_k)
@@ -117,10 +128,9 @@ ROW(q5_k)
 		quant_k_scale_min(s->scales, (int)i, &o->scales[i / 2][2 * j + i % 2], &o->mins[i / 2][2 * j + i % 2]);
 	for (size_t p = 0; p < 4; p++)
 		put_units(o->p[p].qs, j, s->qs + 32 * p, 8);
-	for (size_t e = 0; e < 256; e++) {
-		const size_t r = e / 32, i = e % 32 / 4;
-		put_bits(&o->p[r / 2].qh[r % 2][4 * j + e % 4], s->qh[e % 32] >> r & 1, i);
-	}
+	for (size_t r = 0; r < 8; r++)
+		for (size_t i = 0; i < 8; i++)
+			put_four(o->p[r / 2].qh[r % 2] + 4 * j, (four(s->qh + 4 * i) >> r & 0x01010101u) << i);
 }
 
 ROW(q6_k)
@@ -131,12 +141,14 @@ ROW(q6_k)
 	for (size_t i = 0; i < 16; i++)
 		o->scales[i / 2][2 * j + i % 2] = s->scales[i];
 	quant_ints_q6_k(s, q);
-	for (size_t e = 0; e < 256; e++) {
-		const size_t r = e / 32, i = e % 32 / 4, at = 4 * j + e % 4;
-		const unsigned v = (unsigned)(q[e] + 32);
-		put_bits(&o->p[r / 2].ql[i][at], v & 15, 4 * (r % 2));
-		put_bits(&o->p[r / 2].qh[i % 4][at], v >> 4, 2 * (i / 4) + 4 * (r % 2));
-	}
+	for (size_t e = 0; e < 256; e++)
+		q[e] = (int8_t)(q[e] + 32);
+	for (size_t r = 0; r < 8; r++)
+		for (size_t i = 0; i < 8; i++) {
+			const uint32_t v = four(q + 32 * r + 4 * i);
+			put_four(o->p[r / 2].ql[i] + 4 * j, (v & 0x0f0f0f0fu) << 4 * (r % 2));
+			put_four(o->p[r / 2].qh[i % 4] + 4 * j, (v >> 4 & 0x03030303u) << (2 * (i / 4) + 4 * (r % 2)));
+		}
 }
 
 ROW(iq4_xs)
