@@ -48,7 +48,7 @@ bool cpu_kv_init(struct be *be, const struct be_limits *lim)
 		if (!size_mul(be->head_bytes, g->n_layers * h->n_head_kv, &g->block_bytes) ||
 				!size_mul(g->block_bytes, lim->n_blocks[i], &bytes))
 			return false;
-		g->kv = mem_zalloc_aligned(bytes, 1);
+		g->kv = mem_zalloc_large(bytes);
 		be->n_groups++;
 		if (!g->kv)
 			return false;

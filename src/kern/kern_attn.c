@@ -46,42 +46,71 @@ static uint32_t cells_of(const struct kern_attn *a, size_t b)
 	return first < a->pos1 && first + KERN_KV_BLOCK > a->pos0 ? kern_attn_cells(a, b) : 0;
 }
 
+/* Rows [from, to) go over block b together. */
+struct stop {
+	size_t b, from, to;
+};
+
+/* The first stop from (b, from) on; false when there is none before b_end. */
+static bool find_stop(const struct kern_attn *rows, size_t n, size_t b_end, struct stop *s)
+{
+	for (; s->b < b_end; s->b++, s->from = 0)
+		for (; s->from < n; s->from++) {
+			if (!cells_of(&rows[s->from], s->b))
+				continue;
+			const int32_t id = rows[s->from].table[s->b];
+			for (s->to = s->from + 1; s->to < n; s->to++)
+				if (!cells_of(&rows[s->to], s->b) || rows[s->to].table[s->b] != id)
+					break;
+			return true;
+		}
+	return false;
+}
+
+static const uint8_t *block_at(const struct kern_attn *rows, const struct stop *s)
+{
+	return rows->kv + (size_t)rows[s->from].table[s->b] * rows->block_bytes;
+}
+
 void kern_attn(const struct kern *k, enum kern_kv type, const struct kern_attn *rows, size_t n, void *scratch)
 {
 	const size_t n_q = rows->n_q, acc_n = kern_pad16(rows->head_v);
+	const size_t k_bytes = kern_k_area_bytes(type, rows->head_k), v_bytes = kern_v_area_bytes(type, rows->head_v);
 	struct kern_attn_query *queries = scratch;
 	float *acc = (void *)((uint8_t *)scratch + query_bytes(n * n_q));
 	struct kern_attn_step step = {.head_k = rows->head_k, .head_v = rows->head_v, .scratch = acc + n * n_q * acc_n};
-	size_t b = SIZE_MAX, b_end = 0;
+	struct stop next = {.b = SIZE_MAX};
+	size_t b_end = 0;
 
 	memset(acc, 0, n * n_q * acc_n * sizeof *acc);
 	for (size_t r = 0; r < n; r++) {
+		const size_t first = rows[r].pos0 / KERN_KV_BLOCK, end = (rows[r].pos1 - 1) / KERN_KV_BLOCK + 1;
 		begin(&rows[r], queries + r * n_q, acc + r * n_q * acc_n);
-		b = rows[r].pos0 / KERN_KV_BLOCK < b ? rows[r].pos0 / KERN_KV_BLOCK : b;
-		b_end = rows[r].pos1 > b_end ? rows[r].pos1 : b_end;
+		next.b = first < next.b ? first : next.b;
+		b_end = end > b_end ? end : b_end;
 	}
-	for (; b * KERN_KV_BLOCK < b_end; b++)
-		for (size_t r = 0, next; r < n; r = next) {
-			uint32_t cells = cells_of(&rows[r], b);
-			const int32_t id = cells ? rows[r].table[b] : -1;
-			step.queries = queries + r * n_q;
-			step.n = 0;
-			/* The row itself, and those after it that see the same block. */
-			for (next = r; next < n && cells && rows[next].table[b] == id;) {
-				for (size_t h = 0; h < n_q; h++)
-					step.queries[step.n++].cells = cells;
-				next++;
-				cells = next < n ? cells_of(&rows[next], b) : 0;
-			}
-			if (step.n == 0) {
-				next = r + 1;
-				continue;
-			}
-			const uint8_t *block = rows->kv + (size_t)id * rows->block_bytes;
-			step.k = block + rows->k_offset;
-			step.v = block + rows->v_offset;
-			k->attn[type](&step);
+	for (bool going = find_stop(rows, n, b_end, &next); going;) {
+		const struct stop s = next;
+		const uint8_t *block = block_at(rows, &s);
+		step.k = block + rows->k_offset;
+		step.v = block + rows->v_offset;
+		step.queries = queries + s.from * n_q;
+		step.n = (s.to - s.from) * n_q;
+		for (size_t r = s.from; r < s.to; r++)
+			for (size_t h = 0; h < n_q; h++)
+				queries[r * n_q + h].cells = cells_of(&rows[r], s.b);
+		next.from = s.to;
+		going = find_stop(rows, n, b_end, &next);
+		/* The next block is somewhere else, and short: nothing but asking for it now brings it in time. */
+		if (going) {
+			const uint8_t *p = block_at(rows, &next);
+			for (size_t i = 0; i < k_bytes; i += 64)
+				__builtin_prefetch(p + rows->k_offset + i, 0, 2);
+			for (size_t i = 0; i < v_bytes; i += 64)
+				__builtin_prefetch(p + rows->v_offset + i, 0, 2);
 		}
+		k->attn[type](&step);
+	}
 	for (size_t r = 0; r < n; r++)
 		end(k, &rows[r], queries + r * n_q);
 }
