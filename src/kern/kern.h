@@ -130,5 +130,6 @@ const char *kern_prove(const struct kern *k, const struct kern *ref);
 /* Each level: starts from a copy of the level below and overwrites what it improves. */
 void kern_init_ref(struct kern *k);
 void kern_init_avx2(struct kern *k);
+void kern_init_neon(struct kern *k);
 
 #endif
