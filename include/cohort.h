@@ -81,7 +81,7 @@ COHORT_API const char *cohort_version(void);
 
 /* Number of levels compiled in; level 0 is the reference ("ref"). */
 COHORT_API size_t cohort_isa_count(void);
-/* Name of level i ("ref", "avx2", ...), or NULL past the end. */
+/* Name of level i ("ref", "avx2", "neon", ...), or NULL past the end. */
 COHORT_API const char *cohort_isa_name(size_t i);
 /* Whether this CPU can run level i. */
 COHORT_API bool cohort_isa_usable(size_t i);

@@ -416,7 +416,7 @@ int main(int argc, char **argv)
 			{"ignore-eos", NULL, OPT_FLAG, &r.c.ignore_eos, 0, 0, NULL,
 					"go on after the model ends its text", NULL},
 			{"isa", NULL, OPT_STR, &r.c.isa, 0, 0, "LEVEL",
-					"instruction set level: ref, avx2 (default: the best there is)", NULL},
+					ISA_HELP, NULL},
 			{"verbose", "v", OPT_FLAG, &r.c.verbose, 0, 0, NULL, "details on stderr", NULL},
 			{"version", NULL, OPT_FLAG, &r.c.version, 0, 0, NULL, "print the version", NULL},
 	};

@@ -605,7 +605,7 @@ static int parse(struct config *c, int argc, char **argv)
 				"measure each combination N times (default: 1)", NULL},
 		{"kv-type", NULL, OPT_STR, &c->kv, 0, 0, "TYPE", "cache type: f16 (default), f32 or q8_0", NULL},
 		{"isa", NULL, OPT_STR, &c->isa, 0, 0, "LEVEL",
-				"instruction set level: ref, avx2 (default: the best there is)", NULL},
+				ISA_HELP, NULL},
 		{"file-layout", NULL, OPT_FLAG, &c->file_layout, 0, 0, NULL,
 				"keep the weights in the file's layout (slower)", NULL},
 		{"seed", "s", OPT_UINT64, &c->seed, 0, 0, "N", "of the random tokens (default: 0)", NULL},

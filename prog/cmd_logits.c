@@ -183,7 +183,7 @@ int cmd_logits(int argc, char **argv)
 			{"ubatch", "ub", OPT_INT, &n_ubatch, 1, 1 << 20, "N", "rows computed together (default: 128)",
 					NULL},
 			{"isa", NULL, OPT_STR, &isa, 0, 0, "LEVEL",
-					"instruction set level: ref, avx2 (default: the best there is)", NULL},
+					ISA_HELP, NULL},
 			{"file-layout", NULL, OPT_FLAG, &file_layout, 0, 0, NULL,
 					"keep the weights in the file's layout (slower)", NULL},
 	};

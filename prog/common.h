@@ -9,6 +9,16 @@
 
 enum { EXIT_OK = 0, EXIT_RUN = 1, EXIT_USAGE = 2, EXIT_MODEL = 3, EXIT_FILE = 4, EXIT_INTERRUPTED = 130 };
 
+/* The text for -isa: the levels that can be built for this machine. */
+#if defined(__x86_64__)
+#define ISA_LEVELS "ref, avx2, avx512"
+#elif defined(__aarch64__)
+#define ISA_LEVELS "ref, neon"
+#else
+#define ISA_LEVELS "ref"
+#endif
+#define ISA_HELP "instruction set level: " ISA_LEVELS " (default: the best there is)"
+
 /* Path of the built-in model: beside the build tree, or installed. NULL, with the places that were tried on stderr, if
  * it is not there. Static storage. */
 const char *builtin_model(const char *prog);

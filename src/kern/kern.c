@@ -1,6 +1,7 @@
 /* Choosing a level. The table is the only mutable global of the library: filled once, then read-only. */
 #include "kern/kern.h"
 
+#include "base/hwcap.h"
 #include "base/once.h"
 
 #if defined(__x86_64__)
@@ -39,6 +40,8 @@ static const struct {
 #if defined(__x86_64__)
 	{"avx2", can_avx2, kern_init_avx2},
 	{"avx512", can_avx512, kern_init_avx512},
+#elif defined(KERN_NEON) /* 64-bit ARM, built by a compiler that knows its target attributes */
+	{"neon", hwcap_arm_dot, kern_init_neon},
 #endif
 };
 enum { N_LEVELS = sizeof ladder / sizeof *ladder };

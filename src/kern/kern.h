@@ -160,5 +160,6 @@ const char *kern_prove(const struct kern *k, const struct kern *ref);
 void kern_init_ref(struct kern *k);
 void kern_init_avx2(struct kern *k);
 void kern_init_avx512(struct kern *k); /* with VNNI */
+void kern_init_neon(struct kern *k);
 
 #endif

@@ -134,10 +134,11 @@ static void attend(const struct kern *k, enum kern_kv type, const float *kv, con
 {
 	enum { AREA = HEAD * KERN_KV_BLOCK * 4 + 64 };
 	static const int32_t table[BLOCKS] = {2, 0, 1};
-	_Alignas(64) uint8_t cache[BLOCKS * 2 * AREA] = {0};
+	_Alignas(64) uint8_t cache[BLOCKS * 2 * AREA];
 	_Alignas(64) uint8_t scratch[SCRATCH];
 	float back[HEAD];
 
+	memset(cache, 0xff, sizeof cache); /* NaN in every type: what nobody may see must have no say */
 	for (size_t i = 0; i < POSITIONS; i++) {
 		uint8_t *area = cache + (size_t)table[i / KERN_KV_BLOCK] * 2 * AREA;
 		k->put_k[type](kv + 2 * i * HEAD, HEAD, i % KERN_KV_BLOCK, area);

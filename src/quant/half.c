@@ -1,9 +1,9 @@
 /* The two 16-bit float formats, to and from float, in integer code only.
  *
  * Invariants
- *  1. f16 gives the bits of x86 F16C in its round-to-nearest-even mode: subnormals are kept, overflow is infinity, a
- *     NaN keeps its sign and the top bits of its payload and comes out quiet, in both directions. So a kernel may use
- *     the instruction and the reference this code.
+ *  1. f16 gives the bits of x86 F16C and of ARM's FCVT in round-to-nearest-even mode: subnormals are kept, overflow is
+ *     infinity, a NaN keeps its sign and the top bits of its payload and comes out quiet, in both directions. So a
+ *     kernel may use the instruction and the reference this code.
  *  2. No floating-point operation runs here: the caller's rounding mode, its flush-to-zero flags and the compiler's
  *     liberties with floats cannot change a result, and no exception flag is raised.
  *  3. bf16 to float is a shift, nothing else; a signalling NaN stays one until someone computes with it.

@@ -2,9 +2,9 @@
  * sequences with gaps, and a planted fault. Cells outside the positions attended to, and those not held, hold NaN or
  * Inf; entries of the table that must not be used name no block.
  *
- * Further faults planted by hand and seen red: gaps ignored in AVX2's mix, in its maximum, or at every level, and the
- * row's range ignored where there are gaps (attn: held, attn: types; at every level: attn: meaning); the scale of
- * another position, of K or of V, at either level (attn, attn: types or attn: meaning); a scale off by one bit
+ * Further faults planted by hand and seen red: gaps ignored in AVX2's or NEON's mix, in AVX2's maximum, or at every
+ * level, and the row's range ignored where there are gaps (attn: held, attn: types; at every level: attn: meaning); the
+ * scale of another position, of K or of V, at either level (attn, attn: types or attn: meaning); a scale off by one bit
  * (attn). */
 #include "kern_common.h"
 

@@ -2,8 +2,8 @@
  * double; cells moved from area to area. Inputs are whole groups at the edges of f16 and of Q8_0's scales.
  *
  * Faults planted by hand and seen red: no clamp, at 127 in the scalar rounding (kv: put, kv: meaning) and at -127 in
- * AVX2's (kv: put); K's scale taken from the neighbour position (kv: meaning, kv: cells); scales of V moved to another
- * slot (kv: cells). */
+ * AVX2's or NEON's (kv: put); K's scale taken from the neighbour position (kv: meaning, kv: cells); scales of V moved
+ * to another slot (kv: cells). */
 #include "kern_common.h"
 
 #include "kern/kern_math.h"

@@ -1,5 +1,10 @@
 /* Matrix products: every format, both layouts, against the reference bit for bit; the reference against a dot product
- * in double; extreme bytes against the overflow bounds; planted faults against the comparison itself. */
+ * in double; extreme bytes against the overflow bounds; planted faults against the comparison itself.
+ *
+ * Faults planted by hand in NEON's kernels: the offset of Q4_0 or of Q6_K left out; Q4_K's minimums added before its
+ * sum; the activation's scale multiplied to the sum first; the fold of eight lanes pairing neighbours; rows past the
+ * end stored. Each was found by the proof at the start: the level was left out (self-test red), and programs ran on the
+ * reference. */
 #include "kern_common.h"
 
 #include "kern/kern_math.h"

@@ -202,7 +202,9 @@ static void arguments(void **state)
 	cohort_model_params_init(&mp);
 	mp.isa = "sse9";
 	assert_int_equal(cohort_model_open(path, &mp, &m, &err), COHORT_E_ARG);
-	assert_non_null(strstr(err.text, "known: ref, avx2"));
+	assert_non_null(strstr(err.text, "known: ref"));
+	for (size_t i = 0; i < cohort_isa_count(); i++)
+		assert_non_null(strstr(err.text, cohort_isa_name(i)));
 	mp.isa = NULL;
 	mp.n_threads = -1;
 	assert_int_equal(cohort_model_open(path, &mp, &m, &err), COHORT_E_ARG);

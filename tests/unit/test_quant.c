@@ -75,6 +75,28 @@ __attribute__((target("f16c"))) static float hw_f16_to_f32(uint16_t h)
 {
 	return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
 }
+#elif defined(__aarch64__)
+static bool hw_has_f16(void)
+{
+	return true;
+}
+
+static uint16_t hw_f32_to_f16(float f)
+{
+	__fp16 v = (__fp16)f;
+	uint16_t h;
+
+	memcpy(&h, &v, sizeof h);
+	return h;
+}
+
+static float hw_f16_to_f32(uint16_t h)
+{
+	__fp16 v;
+
+	memcpy(&v, &h, sizeof v);
+	return (float)v;
+}
 #else
 static bool hw_has_f16(void)
 {
