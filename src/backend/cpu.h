@@ -8,7 +8,7 @@
 
 struct be_weight {
 	const struct kern_mat *mat;
-	const void *data; /* in mat's layout, in the file or in be_weights.packed; or, when `loose`, as the file has it */
+	const void *data; /* in mat's layout, in the file or in be_weights.packed; when loose, as the file has it */
 	bool loose;       /* to be packed a few rows at a time, whenever they are needed */
 };
 

@@ -161,7 +161,8 @@ static struct kern_attn row_of(const struct attn_job *j, size_t i)
 	if (window && end > pos + window) /* of rows that see what comes after them, too */
 		end = pos + window;
 	return (struct kern_attn){
-		.q = j->q->f + r * j->q->n_cols, .n_q = h->n_head / h->n_head_kv, .head_k = h->head_k, .head_v = h->head_v,
+		.q = j->q->f + r * j->q->n_cols,
+		.n_q = h->n_head / h->n_head_kv, .head_k = h->head_k, .head_v = h->head_v,
 		.kv = j->group->kv, .block_bytes = j->group->block_bytes,
 		.table = j->cells->tables[r], .held = j->cells->held[r],
 		.pos0 = first, .pos1 = end, .out = j->out->f + i * j->out->n_cols,

@@ -43,7 +43,8 @@ static bool wanted(const struct model *m, const struct model_weight *w)
 }
 
 /* The packed layout a matrix gets, or NULL. */
-static const struct kern_mat *layout_of(const struct be_weights *w, const struct model *m, const struct model_weight *mw)
+static const struct kern_mat *layout_of(
+		const struct be_weights *w, const struct model *m, const struct model_weight *mw)
 {
 	const struct kern_mat *mat = &w->kern->packed[mw->type];
 	return wanted(m, mw) && mat->mm ? mat : NULL;
@@ -87,7 +88,9 @@ static enum cohort_status load(struct loading *l, bool file_layout, struct cohor
 	for (size_t i = 0; i < m->n_weights && !file_layout; i++) {
 		const struct kern_mat *mat = layout_of(w, m, &m->weights[i]);
 		size_t bytes;
-		if (mat && (!room_of(mat, &m->weights[i], &bytes) || !size_add(w->packed_bytes, bytes, &w->packed_bytes)))
+		if (!mat)
+			continue;
+		if (!room_of(mat, &m->weights[i], &bytes) || !size_add(w->packed_bytes, bytes, &w->packed_bytes))
 			return err_set(err, COHORT_E_LIMIT, "the weights are too large for this machine");
 	}
 	if (w->packed_bytes && !(w->packed = mem_zalloc_large(w->packed_bytes)))
@@ -130,7 +133,8 @@ enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct mod
 	else if (!w->w || !pool)
 		st = err_set(err, COHORT_E_MEMORY, "out of memory for weights");
 	else
-		st = load(&(struct loading){.w = w, .m = m, .pool = pool, .progress = progress, .user = user}, file_layout, err);
+		st = load(&(struct loading){.w = w, .m = m, .pool = pool, .progress = progress, .user = user},
+				file_layout, err);
 	pool_free(pool);
 	if (st != COHORT_OK)
 		be_cpu_weights_free(w);

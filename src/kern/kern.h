@@ -133,8 +133,8 @@ void kern_v_cell_write(enum kern_kv t, size_t n, void *area, size_t slot, const 
 size_t kern_act_bytes(enum quant_act kind, size_t k);
 size_t kern_mm_scratch_bytes(size_t k);
 
-/* Attention of n rows (KERN_ATTN_ROWS at most) with the same head sizes and n_q, over the same KV head of the same pool:
- * where neighbours have the same block they go over it together. Each gets what it would get alone. scratch:
+/* Attention of n rows (KERN_ATTN_ROWS at most) with the same head sizes and n_q, over the same KV head of the same
+ * pool: where neighbours have the same block they go over it together. Each gets what it would get alone. scratch:
  * kern_attn_scratch_bytes, 64-byte aligned. */
 enum { KERN_ATTN_ROWS = 16 };
 void kern_attn(const struct kern *k, enum kern_kv type, const struct kern_attn *rows, size_t n, void *scratch);

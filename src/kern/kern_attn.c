@@ -27,8 +27,7 @@ size_t kern_attn_scratch_bytes(size_t n_rows, size_t n_q, size_t head_k, size_t 
 static void begin(const struct kern_attn *a, struct kern_attn_query *q, float *acc)
 {
 	for (size_t h = 0; h < a->n_q; h++, acc += kern_pad16(a->head_v))
-		q[h] = (struct kern_attn_query){
-			.q = a->q + h * a->head_k, .acc = acc, .top = KERN_ATTN_FLOOR, .sum = 0.0f};
+		q[h] = (struct kern_attn_query){.q = a->q + h * a->head_k, .acc = acc, .top = KERN_ATTN_FLOOR};
 }
 
 static void end(const struct kern *k, const struct kern_attn *a, const struct kern_attn_query *q)

@@ -146,9 +146,10 @@ static void attend(const struct kern *k, enum kern_kv type, const float *kv, con
 	}
 	struct kern_attn rows[ATTN_ROWS];
 	for (size_t r = 0; r < ATTN_ROWS; r++)
-		rows[r] = (struct kern_attn){.q = q + r * QUERIES * HEAD, .n_q = QUERIES, .head_k = HEAD, .head_v = HEAD,
-				.kv = cache, .block_bytes = 2 * AREA, .table = table, .held = held, .k_offset = 0,
-				.v_offset = AREA, .pos0 = 3, .pos1 = POSITIONS - 3 * r, .out = out + r * QUERIES * HEAD};
+		rows[r] = (struct kern_attn){.q = q + r * QUERIES * HEAD, .n_q = QUERIES, .head_k = HEAD,
+				.head_v = HEAD, .kv = cache, .block_bytes = 2 * AREA, .table = table, .held = held,
+				.k_offset = 0, .v_offset = AREA, .pos0 = 3, .pos1 = POSITIONS - 3 * r,
+				.out = out + r * QUERIES * HEAD};
 	kern_attn(k, type, rows, ATTN_ROWS, scratch);
 	k->get_k[type](cache, HEAD, 5, back);
 	out[0] += back[HEAD - 1];

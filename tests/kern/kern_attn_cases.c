@@ -477,7 +477,8 @@ void test_attn_rows(void **state)
 		int32_t tables[KERN_ATTN_ROWS][TABLE_MAX];
 		uint32_t held[KERN_ATTN_ROWS][TABLE_MAX];
 		case_random(&c, &r, i, (enum held_kind)(i % 2), level);
-		const size_t n = 1 + rand_below(&r, KERN_ATTN_ROWS), n_out = c.a.n_q * c.a.head_v, n_in = c.a.n_q * c.a.head_k;
+		const size_t n = 1 + rand_below(&r, KERN_ATTN_ROWS);
+		const size_t n_out = c.a.n_q * c.a.head_v, n_in = c.a.n_q * c.a.head_k;
 		float *q = malloc(n * n_in * sizeof *q), *want = malloc(n * n_out * sizeof *want);
 		assert_true(q && want);
 

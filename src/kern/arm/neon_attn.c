@@ -190,8 +190,8 @@ NEON_INLINE float soften(float *s, struct kern_attn_query *q)
 	return c;
 }
 
-/* acc = acc * c + p V for nh queries and 8 nd dimensions from d, positions in order. A run of cells at a time: without gaps there
- * is one. scales [B]: of the group that d lies in, Q8_0 only. */
+/* acc = acc * c + p V for nh queries and 8 nd dimensions from d, positions in order. A run of cells at a time: without
+ * gaps there is one. scales [B]: of the group that d lies in, Q8_0 only. */
 NEON_INLINE void mix(const struct kern_attn_query *q, size_t ld, const float *p, const float *c, const void *v,
 		const float *scales, size_t d, uint32_t cells, const int nh, const int nd, const enum kern_kv type)
 {

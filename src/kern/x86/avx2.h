@@ -89,6 +89,24 @@ AVX2_INLINE __m256i avx2_bcast4(const void *p)
 	return _mm256_set1_epi32(v);
 }
 
+/* Of pairs of int16, the first (or second) twice. */
+AVX2_INLINE __m256i avx2_one_of_pair(__m256i pairs, const bool second)
+{
+	const __m256i lanes = _mm256_setr_epi32(
+			0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+	const __m256i at = _mm256_set1_epi32(second ? 0x03020302 : 0x01000100);
+	return _mm256_shuffle_epi8(pairs, _mm256_add_epi8(at, lanes));
+}
+
+/* Bits of each byte moved left by n (right for n < 0), and a mask. Shifts work on 16 bits; what crosses a byte is
+ * masked away. */
+AVX2_INLINE __m256i avx2_bits_at(const void *p, const int n, const int mask)
+{
+	__m256i q = avx2_load(p);
+	q = n > 0 ? _mm256_slli_epi16(q, n) : n < 0 ? _mm256_srli_epi16(q, -n) : q;
+	return _mm256_and_si256(q, _mm256_set1_epi8((char)mask));
+}
+
 /* Eight outputs of column col from row on; rows past the end are not stored. */
 AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col, __m256 v)
 {
@@ -138,8 +156,8 @@ void x86_float_pack(void *dst, const void *src, size_t n_rows, size_t k, size_t 
 		x86_float_pack(dst, src, n_rows, k, row0, row1, width, rows);                                   \
 	}
 
-/* Asks for the line `ahead` bytes on, which may lie past the end: as a number, since no such pointer may be made. Always
- * inline: as a function it has no effect that gcc knows of, and calls to it are dropped. */
+/* Asks for the line `ahead` bytes on, which may lie past the end: as a number, since no such pointer may be made.
+ * Always inline: as a function it has no effect that gcc knows of, and calls to it are dropped. */
 __attribute__((always_inline)) static inline void x86_fetch(const void *p, size_t ahead)
 {
 	_mm_prefetch((const char *)((uintptr_t)p + ahead), _MM_HINT_T1);

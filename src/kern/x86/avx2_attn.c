@@ -278,13 +278,14 @@ AVX2_INLINE void queries(const struct kern_attn_step *s, struct kern_attn_query 
 AVX2_INLINE void widen(const struct kern_attn_step *s, const enum kern_kv type, float *k, float *v)
 {
 	const size_t ld = kern_pad8(s->head_v);
+	const void *k_scales = (const uint8_t *)s->k + s->head_k * B; /* [groups, B], Q8_0 only */
 	float scales[B];
 
 	for (size_t i = 0; i < s->head_k; i++)
 		for (size_t j = 0; j < B; j += 8) {
 			__m256 x = load_kv(s->k, i * B + j, type);
 			if (type == KERN_KV_Q8_0)
-				x = _mm256_mul_ps(x, load_kv((const uint8_t *)s->k + s->head_k * B, i / G * B + j, KERN_KV_F16));
+				x = _mm256_mul_ps(x, load_kv(k_scales, i / G * B + j, KERN_KV_F16));
 			_mm256_storeu_ps(k + i * B + j, x);
 		}
 	for (size_t d = 0; d < ld; d += 8) {

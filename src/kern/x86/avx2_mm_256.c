@@ -19,24 +19,6 @@ AVX2_INLINE __m256i two(__m256i v0, __m256i v1, const int8_t *p)
 			_mm256_maddubs_epi16(v0, avx2_bcast4(p)), _mm256_maddubs_epi16(v1, avx2_bcast4(p + 4)));
 }
 
-/* Of pairs of int16, the first (or second) twice. */
-AVX2_INLINE __m256i one_of_pair(__m256i pairs, const bool second)
-{
-	const __m256i lanes = _mm256_setr_epi32(
-			0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
-	const __m256i at = _mm256_set1_epi32(second ? 0x03020302 : 0x01000100);
-	return _mm256_shuffle_epi8(pairs, _mm256_add_epi8(at, lanes));
-}
-
-/* Bits of each byte moved left by n (right for n < 0), and a mask. Shifts work on 16 bits; what crosses a byte is masked
- * away. */
-AVX2_INLINE __m256i bits_at(const uint8_t *p, const int n, const int mask)
-{
-	__m256i q = avx2_load(p);
-	q = n > 0 ? _mm256_slli_epi16(q, n) : n < 0 ? _mm256_srli_epi16(q, -n) : q;
-	return _mm256_and_si256(q, _mm256_set1_epi8((char)mask));
-}
-
 /* Four registers from i on of sub-block j of 32, against n columns; sc: the scale, twice in each lane. Half a sub-block
  * at a time: four registers of weights and one of scales leave room for the sums of eight columns. */
 AVX2_INLINE void half_sub_block(const __m256i v[4], __m256i sc, const uint8_t *act, size_t step, const int at,
@@ -77,11 +59,12 @@ AVX2_INLINE void finish_k(const uint16_t *dw, const uint16_t *dminw, const uint8
 /* Register i of sub-block j. */
 AVX2_INLINE __m256i reg_q4_k(const struct q4_kx8 *w, const int j, const int i)
 {
-	return bits_at(w->qs[8 * (j / 2) + i], -4 * (j % 2), 15);
+	return avx2_bits_at(w->qs[8 * (j / 2) + i], -4 * (j % 2), 15);
 }
 AVX2_INLINE __m256i reg_q5_k(const struct q5_kx8 *w, const int j, const int i)
 {
-	return _mm256_or_si256(bits_at(w->p[j / 2].qs[i], -4 * (j % 2), 15), bits_at(w->p[j / 2].qh[j % 2], 4 - i, 16));
+	return _mm256_or_si256(avx2_bits_at(w->p[j / 2].qs[i], -4 * (j % 2), 15),
+			avx2_bits_at(w->p[j / 2].qh[j % 2], 4 - i, 16));
 }
 
 #define BLOCK_K(fmt)                                                                                                 \
@@ -94,7 +77,7 @@ AVX2_INLINE __m256i reg_q5_k(const struct q5_kx8 *w, const int j, const int i)
 		AVX2_UNROLL                                                                                        \
 		for (int j = 0; j < 8; j++) {                                                                      \
 			__m256i sc = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->scales[j / 2]));        \
-			sc = one_of_pair(sc, j % 2);                                                               \
+			sc = avx2_one_of_pair(sc, j % 2);                                                          \
 			AVX2_UNROLL                                                                                \
 			for (int e = 0; e < 2; e++) {                                                              \
 				AVX2_UNROLL                                                                        \
@@ -110,12 +93,13 @@ BLOCK_K(q5_k)
 
 AVX2_INLINE __m256i reg_q6_k(const struct q6_kx8 *w, const int r, const int i)
 {
-	return _mm256_or_si256(bits_at(w->p[r / 2].ql[i], -4 * (r % 2), 15),
-			bits_at(w->p[r / 2].qh[i % 4], 4 - 2 * (i / 4) - 4 * (r % 2), 0x30));
+	return _mm256_or_si256(avx2_bits_at(w->p[r / 2].ql[i], -4 * (r % 2), 15),
+			avx2_bits_at(w->p[r / 2].qh[i % 4], 4 - 2 * (i / 4) - 4 * (r % 2), 0x30));
 }
 
 /* Run r: two sub-blocks of 16. */
-AVX2_INLINE void run_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t step, const int r, __m256i *sum, const int n)
+AVX2_INLINE void run_q6_k(
+		const struct q6_kx8 *w, const uint8_t *act, size_t step, const int r, __m256i *sum, const int n)
 {
 	const __m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
 	/* The offset of 32 first: 32 * scale fits int16, 32 * the sum would not. */
@@ -128,7 +112,7 @@ AVX2_INLINE void run_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t ste
 	}
 	AVX2_UNROLL
 	for (int e = 0; e < 2; e++) {
-		const __m256i scale = one_of_pair(sc, e);
+		const __m256i scale = avx2_one_of_pair(sc, e);
 		__m256i v[4];
 		AVX2_UNROLL
 		for (int i = 0; i < 4; i++)

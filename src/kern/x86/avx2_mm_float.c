@@ -1,12 +1,12 @@
 /* AVX2: products with F32, F16 and BF16 weights.
  *
  * A register is the eight interleaved chains of one output (docs/numerics.md), so weights are fast in the file's own
- * layout as well: four rows by up to three columns keep twelve chains busy. Packed, the four rows lie next to each other,
- * eight k at a time: one stream from memory instead of four short ones, which is what one row of a batch needs. 16-bit
- * weights are widened in registers, once per three columns; widening four rows to memory first, for more columns, was
- * slower (31 against 51 GMAC/s at 8 columns: the panel fills L1). Invariants
- *  1. In the packed layout the last group of fewer than eight k is filled up with zeros, and rows past n_rows are zeros;
- *     neither enters a sum that is stored. */
+ * layout as well: four rows by up to three columns keep twelve chains busy. Packed, the four rows lie next to each
+ * other, eight k at a time: one stream from memory instead of four short ones, which is what one row of a batch needs.
+ * 16-bit weights are widened in registers, once per three columns; widening four rows to memory first, for more
+ * columns, was slower (31 against 51 GMAC/s at 8 columns: the panel fills L1). Invariants
+ *  1. In the packed layout the last group of fewer than eight k is filled up with zeros, and rows past n_rows are
+ *     zeros; neither enters a sum that is stored. */
 #include "kern/x86/avx2.h"
 
 enum { ROWS = 4 };
@@ -142,9 +142,10 @@ AVX2_INLINE void mm_packed(const struct kern_mm *m, size_t row0, size_t row1, co
 {
 	const size_t width = type == QUANT_F32 ? 4 : 2;
 
-	for (size_t r = row0; r < row1; r += ROWS)
-		columns(m, (const uint8_t *)m->w + x86_float_bytes(r, m->k, width, ROWS), 8 * width, ROWS * width, r, ROWS,
-				type, true);
+	for (size_t r = row0; r < row1; r += ROWS) {
+		const uint8_t *w = (const uint8_t *)m->w + x86_float_bytes(r, m->k, width, ROWS);
+		columns(m, w, 8 * width, ROWS * width, r, ROWS, type, true);
+	}
 }
 
 #define MM(fmt, type)                                                                        \

@@ -11,44 +11,19 @@
 #define X86_N 8
 #include "kern/x86/layout.h"
 
-/* Of pairs of int16, the first (or second) twice. */
-AVX2_INLINE __m256i one_of_pair(__m256i pairs, const bool second)
-{
-	const __m256i lanes = _mm256_setr_epi32(
-			0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
-	const __m256i at = _mm256_set1_epi32(second ? 0x03020302 : 0x01000100);
-	return _mm256_shuffle_epi8(pairs, _mm256_add_epi8(at, lanes));
-}
-
-/* Bits 2 run and 2 run + 1 of each byte. */
-AVX2_INLINE __m256i two_bits(const uint8_t *qs, const int run)
-{
-	__m256i q = avx2_load(qs);
-	return _mm256_and_si256(run ? _mm256_srli_epi16(q, 2 * run) : q, _mm256_set1_epi8(3));
-}
-
-/* The third bit of run r, register i, as bit 2. */
-AVX2_INLINE __m256i third_bit(const uint8_t (*hm)[32], const int r, const int i)
-{
-	const int left = 2 - 2 * (r % 4) - i / 4;
-	__m256i h = avx2_load(hm[i % 4]);
-	h = left > 0 ? _mm256_slli_epi16(h, left) : left < 0 ? _mm256_srli_epi16(h, -left) : h;
-	return _mm256_and_si256(h, _mm256_set1_epi8(4));
-}
-
 /* Run r of 32 elements, two sub-blocks of 16, against n columns. qs: eight registers; hm: four more, or NULL. */
 AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m256i scales, const int r,
 		const uint8_t *act, size_t step, __m256i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int e = 0; e < 2; e++) {
-		const __m256i scale = one_of_pair(scales, e);
+		const __m256i scale = avx2_one_of_pair(scales, e);
 		__m256i v[4];
 		AVX2_UNROLL
 		for (int i = 0; i < 4; i++) {
-			v[i] = two_bits(qs[4 * e + i], r % 4);
+			v[i] = avx2_bits_at(qs[4 * e + i], -2 * (r % 4), 3);
 			if (hm)
-				v[i] = _mm256_or_si256(v[i], third_bit(hm, r, 4 * e + i));
+				v[i] = _mm256_or_si256(v[i], avx2_bits_at(hm[i], 2 - 2 * (r % 4) - e, 4));
 		}
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
@@ -131,7 +106,7 @@ AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size
 		sum[c] = _mm256_setzero_si256();
 	for (int j = 0; j < 8; j++) {
 		__m256i scale = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[j / 2]));
-		scale = j % 2 ? one_of_pair(scale, true) : one_of_pair(scale, false);
+		scale = j % 2 ? avx2_one_of_pair(scale, true) : avx2_one_of_pair(scale, false);
 		AVX2_UNROLL
 		for (int i = 0; i < 8; i++) {
 			__m256i q = avx2_load(w->qs[4 * j + i % 4]);

@@ -1,5 +1,5 @@
 /* AVX-512: attention. As in avx2_attn.c, positions are lanes of K and dimensions lanes of V; a block's 32 positions are
- * two registers. Queries go in tiles of eight through K and of four through V; when there are more than four, or the
+ * two registers. Queries go in tiles of eight through K and of four through V; when there are more than eight, or the
  * cache is Q8_0, the block is widened to floats once for all.
  *
  * Invariants
@@ -110,7 +110,8 @@ AVX512_INLINE void soften(struct kern_attn_query *q, size_t n, float *p, float c
 			_mm512_storeu_ps(p + i * B + 16 * h, v[h]);
 		}
 		__m256 lane = _mm256_add_ps(_mm512_castps512_ps256(v[0]), _mm512_extractf32x8_ps(v[0], 1));
-		lane = _mm256_add_ps(_mm256_add_ps(lane, _mm512_castps512_ps256(v[1])), _mm512_extractf32x8_ps(v[1], 1));
+		lane = _mm256_add_ps(lane, _mm512_castps512_ps256(v[1]));
+		lane = _mm256_add_ps(lane, _mm512_extractf32x8_ps(v[1], 1));
 		q[i].sum = fmaf(q[i].sum, c[i], avx2_tree8(lane));
 	}
 }
@@ -220,7 +221,8 @@ AVX512 static void attn_f32(const struct kern_attn_step *s)
 }
 
 /* Runs with the areas as floats, laid out as an F32 cache has them; they lie behind the queries' weights. */
-AVX512_INLINE void attn_wide(const struct kern_attn_step *s, void (*widen)(const struct kern_attn_step *, float *, float *))
+AVX512_INLINE void attn_wide(
+		const struct kern_attn_step *s, void (*widen)(const struct kern_attn_step *, float *, float *))
 {
 	struct kern_attn_step wide = *s;
 	float *k = (float *)s->scratch + s->n * B, *v = k + s->head_k * B;
@@ -258,9 +260,9 @@ AVX512 static void widen_q8_0(const struct kern_attn_step *s, float *k, float *v
 					_mm512_mul_ps(load_bytes(kq + i * B + j), avx512_halves(kd + i / G * B + j)));
 	for (size_t j = 0; j < B; j++)
 		for (size_t d = 0; d < ld; d += 8) {
-			__m128i q = _mm_loadl_epi64((const void *)(vq + j * ld + d));
+			__m256i q = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(vq + j * ld + d)));
 			__m256 scale = _mm256_cvtph_ps(_mm_set1_epi16((short)vd[j * groups + d / G]));
-			_mm256_storeu_ps(v + j * ld + d, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)), scale));
+			_mm256_storeu_ps(v + j * ld + d, _mm256_mul_ps(_mm256_cvtepi32_ps(q), scale));
 		}
 }
 

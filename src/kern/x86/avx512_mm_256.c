@@ -17,8 +17,8 @@
 
 /* ---- The eight registers of run r ---- */
 
-/* Bits of each byte moved left by n (right for n < 0), and a mask. Shifts work on 16 bits; what crosses a byte is masked
- * away. */
+/* Bits of each byte moved left by n (right for n < 0), and a mask. Shifts work on 16 bits; what crosses a byte is
+ * masked away. */
 AVX512_INLINE __m512i bits_at(__m512i q, const int n, const int mask)
 {
 	q = n > 0 ? _mm512_slli_epi16(q, (unsigned)n) : n < 0 ? _mm512_srli_epi16(q, (unsigned)-n) : q;
@@ -56,7 +56,8 @@ AVX512_INLINE void load_q5_k(const struct q5_kx16 *w, const int r, __m512i v[8])
 	const __m512i h = avx512_load(w->p[r / 2].qh[r % 2]);
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(bits_at(avx512_load(w->p[r / 2].qs[i]), -4 * (r % 2), 15), bits_at(h, 4 - i, 16));
+		v[i] = _mm512_or_si512(
+				bits_at(avx512_load(w->p[r / 2].qs[i]), -4 * (r % 2), 15), bits_at(h, 4 - i, 16));
 }
 
 AVX512_INLINE void load_q6_k(const struct q6_kx16 *w, const int r, __m512i v[8])

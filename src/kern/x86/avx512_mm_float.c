@@ -79,20 +79,28 @@ AVX512_INLINE void tile(const struct kern_mm *m, size_t row, size_t col, const i
 		avx2_store_rows(m, row, col + (size_t)c, fold(acc[c]));
 }
 
-/* Tiles as wide as registers allow; seven and eight columns are two of about the same width. */
-#define MM(fmt, type)                                                                            \
-	AVX512 static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)           \
-	{                                                                                        \
-		for (size_t r = row0; r < row1; r += ROWS)                                       \
-			for (size_t c = 0, left; (left = m->n_cols - c) > 0;)                    \
-				switch (left < 7 ? left : left < 9 ? 4 : 6) {                    \
-				case 6: tile(m, r, c, 6, type); c += 6; break;                   \
-				case 5: tile(m, r, c, 5, type); c += 5; break;                   \
-				case 4: tile(m, r, c, 4, type); c += 4; break;                   \
-				case 3: tile(m, r, c, 3, type); c += 3; break;                   \
-				case 2: tile(m, r, c, 2, type); c += 2; break;                   \
-				default: tile(m, r, c, 1, type); c += 1; break;                  \
-				}                                                                \
+/* One tile; returns its width: as wide as registers allow, but seven and eight columns are two of about the same. */
+AVX512_INLINE size_t some_columns(const struct kern_mm *m, size_t row, size_t col, const uint32_t type)
+{
+	const size_t left = m->n_cols - col, n = left < 7 ? left : left < 9 ? 4 : 6;
+
+	switch (n) {
+	case 6: tile(m, row, col, 6, type); break;
+	case 5: tile(m, row, col, 5, type); break;
+	case 4: tile(m, row, col, 4, type); break;
+	case 3: tile(m, row, col, 3, type); break;
+	case 2: tile(m, row, col, 2, type); break;
+	default: tile(m, row, col, 1, type); break;
+	}
+	return n;
+}
+
+#define MM(fmt, type)                                                                                       \
+	AVX512 static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)                      \
+	{                                                                                                   \
+		for (size_t r = row0; r < row1; r += ROWS)                                                  \
+			for (size_t c = 0; c < m->n_cols;)                                                  \
+				c += some_columns(m, r, c, type);                                           \
 	}
 MM(f32, QUANT_F32)
 MM(f16, QUANT_F16)

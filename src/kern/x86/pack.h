@@ -1,5 +1,5 @@
-/* Making the layouts of layout.h: the source of a level's pack file, which defines X86_N, X86_Q8_0_SIGNS (bits of
- * Q8_0 bytes to turn over, four bytes) and X86_INIT_PACK (the name of the function that fills in the table), and includes this.
+/* Making the layouts of layout.h: the source of a level's pack file, which defines X86_N, X86_Q8_0_SIGNS (bits to turn
+ * over in four bytes of Q8_0) and X86_INIT_PACK (the name of the function that fills in the table), and includes this.
  *
  * Invariants
  *  1. Rows past n_rows are packed as zeros.
@@ -43,7 +43,7 @@ static void put_fifths(uint8_t out[X86_REG], size_t j, const uint8_t qh[4])
 
 /* ---- Row j of X86_N, one block ---- */
 
-#define ROW(fmt) static void row_##fmt(X86_ROWS_OF(fmt) *o, size_t j, const struct fmt *s)
+#define ROW(fmt) static void row_##fmt(struct X86_NAME(fmt) *o, size_t j, const struct fmt *s)
 
 ROW(q4_0)
 {
@@ -166,14 +166,15 @@ ROW(iq4_xs)
 #define PACK(fmt, block)                                                                                            \
 	static size_t bytes_##fmt(size_t n_rows, size_t k)                                                        \
 	{                                                                                                         \
-		return (n_rows + X86_N - 1) / X86_N * (k / (block)) * sizeof(X86_ROWS_OF(fmt));                   \
+		return (n_rows + X86_N - 1) / X86_N * (k / (block)) * sizeof(struct X86_NAME(fmt));                   \
 	}                                                                                                         \
 	static void pack_##fmt(void *dst, const void *src, size_t n_rows, size_t k, size_t row0, size_t row1)     \
 	{                                                                                                         \
 		const size_t nb = k / (block);                                                                    \
 		for (size_t r = row0; r < row1; r += X86_N)                                                       \
 			for (size_t b = 0; b < nb; b++) {                                                         \
-				X86_ROWS_OF(fmt) *o = (X86_ROWS_OF(fmt) *)dst + r / X86_N * nb + b;               \
+				struct X86_NAME(fmt) *o = dst;                                                    \
+				o += r / X86_N * nb + b;                                                          \
 				memset(o, 0, sizeof *o);                                                          \
 				for (size_t j = 0; j < X86_N && r + j < n_rows; j++)                              \
 					row_##fmt(o, j, (const struct fmt *)src + (r + j) * nb + b);              \
