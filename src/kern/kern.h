@@ -97,6 +97,8 @@ struct kern {
 	void (*add)(float *x, const float *y, size_t n);
 	/* out = silu(gate) * up; out may be gate. */
 	void (*silu_mul)(const float *gate, const float *up, size_t n, float *out);
+	/* out = gelu(gate) * up, gelu in its tanh form; out may be gate. */
+	void (*gelu_mul)(const float *gate, const float *up, size_t n, float *out);
 	/* Rotates pairs (2i, 2i+1), or (i, i + n_rot/2) when halves, of one head in place. */
 	void (*rope)(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves);
 	/* x *= f */

@@ -68,6 +68,17 @@ static inline float kern_exp(float x)
 	return x < KERN_EXP_MIN ? 0.0f : p;
 }
 
+/* gelu in its tanh form, g / 2 * (1 + tanh(u)) with u = sqrt(2 / pi) * (g + 0.044715 g^3), is g / (1 + exp(-2 u)). */
+#define KERN_GELU_CUBE 0x1.6e4e26p-5f   /* 0.044715 */
+#define KERN_GELU_SLOPE -0x1.988454p+0f /* -2 sqrt(2 / pi) */
+
+/* -2 u. A g^2 that overflows leaves an infinity of the right sign, which exp takes; there is no 0 times Inf. */
+static inline float kern_gelu_exponent(float g)
+{
+	float p = fmaf(g * g, KERN_GELU_CUBE, 1.0f);
+	return g * KERN_GELU_SLOPE * p;
+}
+
 /* Nearest integer, ties to even, for |v| < 2^22; no library call, so no rounding mode or CPU variant gets in. */
 static inline int32_t kern_round(float v)
 {

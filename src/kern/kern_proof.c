@@ -95,10 +95,11 @@ static bool same_act(struct proof *p, enum quant_act kind)
 	return memcmp(want, got, sizeof want) == 0;
 }
 
-/* The operations on a row, one after the other on the same numbers. */
+/* The operations on a row, one after the other on the same numbers, and gelu on gates from -9 to 7: nearer to 0 a wrong
+ * last bit of its exponent hardly ever shows. x: [2, SMALL], the row and a place for gelu's. */
 static void row_steps(const struct kern *k, float *x, const float *y, const float *w)
 {
-	float angle[2][SMALL];
+	float angle[2][SMALL], *gate = x + SMALL;
 
 	k->rms_norm(x, w, SMALL, 1e-5f, x);
 	k->add(x, y, SMALL);
@@ -110,11 +111,14 @@ static void row_steps(const struct kern *k, float *x, const float *y, const floa
 	}
 	k->rope(x, SMALL - 1, angle[0], angle[1], false);
 	k->rope(x, SMALL - 1, angle[0], angle[1], true);
+	for (size_t i = 0; i < SMALL; i++)
+		gate[i] = 4.0f * w[i] - 1.0f;
+	k->gelu_mul(gate, y, SMALL, gate);
 }
 
 static bool same_rows(struct proof *p)
 {
-	float x[SMALL], y[SMALL], w[SMALL], want[SMALL];
+	float x[2 * SMALL] = {0}, y[SMALL], w[SMALL], want[2 * SMALL];
 
 	numbers(p, x, SMALL);
 	numbers(p, y, SMALL);

@@ -331,6 +331,12 @@ static void silu_mul(const float *gate, const float *up, size_t n, float *out)
 		out[i] = gate[i] / (1.0f + kern_exp(-gate[i])) * up[i];
 }
 
+static void gelu_mul(const float *gate, const float *up, size_t n, float *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = gate[i] / (1.0f + kern_exp(kern_gelu_exponent(gate[i]))) * up[i];
+}
+
 static void rope(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves)
 {
 	for (size_t i = 0; i < n_rot / 2; i++) {
@@ -495,6 +501,7 @@ void kern_init_ref(struct kern *k)
 	k->add = add;
 	k->scale = scale;
 	k->silu_mul = silu_mul;
+	k->gelu_mul = gelu_mul;
 	k->rope = rope;
 	k->put_k[KERN_KV_F16] = put_k_f16;
 	k->put_k[KERN_KV_F32] = put_k_f32;

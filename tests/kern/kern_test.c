@@ -263,6 +263,123 @@ static void test_silu_mul(void **state)
 		}
 }
 
+/* How many of the rows, with gates and factors of all kinds, a gelu_mul gets otherwise than the reference. */
+static size_t gelu_wrong(void (*gelu)(const float *, const float *, size_t, float *), char *text, size_t n_text)
+{
+	static const float special[] = {
+		0.0f, -0.0f, 1e-45f, -1e-45f, 1e-40f, -1e-40f, 1.2e-38f, 1e-20f, -1e-20f, 1e-8f, -1e-8f, 0.5f, -0.5f,
+		/* where -2 u passes -87 and 88 */
+		9.97f, 9.98f, 9.99f, 10.0f, 10.01f, 10.02f, 10.03f, 10.04f, -9.97f, -9.98f, -9.99f, -10.0f, -10.01f,
+		-10.02f, -10.03f, -10.04f, 100.0f, -100.0f,
+		/* where g^3 and g^2 overflow */
+		1e12f, -1e12f, 1e13f, -1e13f, 1.8e19f, -1.8e19f, 1.9e19f, -1.9e19f, 1e38f, -1e38f, 3.4e38f, -3.4e38f,
+		INFINITY, -INFINITY, NAN, -NAN,
+	};
+	enum { N_SPECIAL = sizeof special / sizeof *special };
+	struct row_case c;
+	struct rng r;
+	size_t n_wrong = 0;
+
+	rng_init(&r, 36, 0);
+	for (size_t i = 0; i < N_LENGTHS; i++)
+		for (int v = 0; v < 16; v++) {
+			bool specials = v % 4 >= 2;
+			row_init(&c, &r, i, v);
+			for (size_t e = 0; e < c.n; e++)
+				c.x[e] = specials ? special[rand_below(&r, N_SPECIAL)] :
+						rand_between(&r, -12.0f, 12.0f) * (v % 4 ? 1.0f : 0.2f);
+			for (size_t e = 0; e < c.n && v % 4 == 3; e++)
+				c.y[e] = special[rand_below(&r, N_SPECIAL)];
+			kern_reference()->gelu_mul(c.x, c.y, c.n, c.want);
+			float *out = v < 8 ? c.out : c.x;
+			gelu(c.x, c.y, c.n, out);
+			size_t at = floats_differ(c.want, out, c.n, specials);
+			if (at < c.n && !n_wrong++)
+				snprintf(text, n_text, "gelu_mul%s, n %zu: [%zu] of %a is %a, want %a",
+						v < 8 ? "" : " in place", c.n, at, (double)c.saved[at],
+						(double)out[at], (double)c.want[at]);
+			guard_check_all();
+		}
+	return n_wrong;
+}
+
+static void test_gelu_mul(void **state)
+{
+	const struct kern *level = *state;
+	char text[160];
+
+	if (gelu_wrong(level->gelu_mul, text, sizeof text))
+		fail_msg("%s", text);
+}
+
+/* Two faults of one rounding, and one of the last element. */
+static void gelu_unfused(const float *gate, const float *up, size_t n, float *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		float p = gate[i] * gate[i] * KERN_GELU_CUBE + 1.0f;
+		out[i] = gate[i] / (1.0f + kern_exp(gate[i] * KERN_GELU_SLOPE * p)) * up[i];
+	}
+}
+static void gelu_other_order(const float *gate, const float *up, size_t n, float *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = gate[i] * up[i] / (1.0f + kern_exp(kern_gelu_exponent(gate[i])));
+}
+static void gelu_short(const float *gate, const float *up, size_t n, float *out)
+{
+	float last = out[n - 1];
+	kern_reference()->gelu_mul(gate, up, n, out);
+	out[n - 1] = last;
+}
+
+/* The comparison can fail. A fault of one rounding shows in some hundred of the 1,152 rows. */
+static void test_gelu_planted(void **state)
+{
+	char text[160];
+
+	(void)state;
+	assert_int_equal(gelu_wrong(kern_reference()->gelu_mul, text, sizeof text), 0);
+	assert_in_range(gelu_wrong(gelu_unfused, text, sizeof text), 200, 1152);
+	assert_in_range(gelu_wrong(gelu_other_order, text, sizeof text), 200, 1152);
+	assert_in_range(gelu_wrong(gelu_short, text, sizeof text), 1000, 1152);
+}
+
+/* Against double: relative where exp is not at its ends, of size |g| / 1.6e38 beyond. The exponent has three roundings
+ * and two rounded constants, so its error, and with it the tail's relative one, grows with it. */
+static void test_gelu_meaning(void **state)
+{
+	const struct kern *level = *state;
+	double worst = 0.0, worst_tail = 0.0;
+
+	for (double x = -20.0; x <= 20.0; x += 1.3e-4) {
+		float g = (float)x, up = 1.0f, got;
+		double z = -2.0 * sqrt(2.0 / acos(-1.0)) * ((double)g + 0.044715 * (double)g * (double)g * (double)g);
+		double want = (double)g / (1.0 + exp(z));
+		level->gelu_mul(&g, &up, 1, &got);
+		if (z > 88.0) {
+			assert_true(got <= 0.0f && (double)got >= -1e-36);
+			continue;
+		}
+		double error = want == 0.0 ? fabs((double)got) : fabs((double)got - want) / fabs(want);
+		worst = z <= 1.0 && error > worst ? error : worst;
+		worst_tail = z > 1.0 && error / z > worst_tail ? error / z : worst_tail;
+		if (!(error <= 4e-7 + 2e-7 * (z > 0.0 ? z : 0.0)))
+			fail_msg("gelu(%a) is %a, want %a", (double)g, (double)got, want);
+		/* What it is the short form of. */
+		double tanh_form = 0.5 * (double)g * (1.0 + tanh(-0.5 * z));
+		assert_true(fabs((double)got - tanh_form) <= 4e-7 * (fabs(tanh_form) + 0.5));
+	}
+	print_message("gelu: worst relative error %.3g, in the tail %.3g times the exponent\n", worst, worst_tail);
+	float g[] = {0.0f, -0.0f, 1e-45f, 1e-40f, 1e12f, 3e38f, -1e12f, INFINITY, -INFINITY, NAN}, one[10], got[10];
+	for (int i = 0; i < 10; i++)
+		one[i] = 1.0f;
+	level->gelu_mul(g, one, 10, got);
+	assert_true(kern_bits(got[0]) == 0 && kern_bits(got[1]) == 0x80000000u);
+	assert_true(got[2] == 0.0f && got[3] == 0.5f * g[3]); /* half of the smallest is a tie */
+	assert_true(got[4] == 1e12f && got[5] == 3e38f && fabsf(got[6]) < 1e-25f);
+	assert_true(!isfinite(got[7]) && !isfinite(got[8]) && isnan(got[9])); /* trouble stays visible */
+}
+
 /* cos and sin here are any numbers: a rotation is what the caller makes of it. */
 static void test_rope(void **state)
 {
@@ -426,6 +543,9 @@ static void test_proof(void **state)
 		k.scale = bad_scale;
 		assert_string_equal(kern_prove(&k, kern_get(0)), "norm, gate or rope");
 		k = *kern_get(l);
+		k.gelu_mul = gelu_unfused;
+		assert_string_equal(kern_prove(&k, kern_get(0)), "norm, gate or rope");
+		k = *kern_get(l);
 		k.all_finite = bad_finite;
 		assert_string_equal(kern_prove(&k, kern_get(0)), "norm, gate or rope");
 		k = *kern_get(l);
@@ -448,7 +568,8 @@ struct entry {
 /* Against the reference: every level but the reference. */
 static const struct entry compared[] = {
 	{"act", test_act}, {"rms_norm", test_rms_norm}, {"add and scale", test_add_scale}, {"silu_mul", test_silu_mul},
-	{"rope", test_rope}, {"all_finite", test_all_finite}, {"mm: random shapes", test_mm_random},
+	{"gelu_mul", test_gelu_mul}, {"rope", test_rope}, {"all_finite", test_all_finite},
+	{"mm: random shapes", test_mm_random},
 	{"mm: extreme bytes", test_mm_extreme}, {"mm: Inf and NaN", test_mm_nonfinite}, {"kv: put", test_kv_put},
 	{"kv: get", test_kv_get}, {"kv: cells", test_kv_cells}, {"attn", test_attn}, {"attn: edges", test_attn_edges},
 	{"attn: rows", test_attn_rows},
@@ -460,7 +581,8 @@ static const struct entry alone[] = {
 	{"mm: meaning", test_mm_meaning}, {"kv: meaning", test_kv_meaning}, {"kv: cells", test_kv_cells},
 	{"attn: meaning", test_attn_meaning}, {"attn: held", test_attn_held}, {"attn: types", test_attn_types},
 	{"mm: planted faults", test_mm_planted}, {"attn: planted fault", test_attn_planted},
-	{"all_finite", test_all_finite}, {"self-test", test_proof},
+	{"all_finite", test_all_finite}, {"self-test", test_proof}, {"gelu: meaning", test_gelu_meaning},
+	{"gelu: planted faults", test_gelu_planted},
 };
 enum {
 	N_COMPARED = sizeof compared / sizeof *compared, N_ALONE = sizeof alone / sizeof *alone,

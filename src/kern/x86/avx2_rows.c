@@ -112,6 +112,26 @@ AVX2 static void silu_mul(const float *gate, const float *up, size_t n, float *o
 	}
 }
 
+AVX2_INLINE __m256 gelu_mul_8(__m256 g, __m256 u)
+{
+	__m256 one = _mm256_set1_ps(1.0f);
+	__m256 p = _mm256_fmadd_ps(_mm256_mul_ps(g, g), _mm256_set1_ps(KERN_GELU_CUBE), one);
+	__m256 e = avx2_exp(_mm256_mul_ps(_mm256_mul_ps(g, _mm256_set1_ps(KERN_GELU_SLOPE)), p));
+	return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(one, e)), u);
+}
+
+AVX2 static void gelu_mul(const float *gate, const float *up, size_t n, float *out)
+{
+	size_t i = 0;
+	for (; i + 8 <= n; i += 8)
+		_mm256_storeu_ps(out + i, gelu_mul_8(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
+	if (i < n) {
+		__m256i m = avx2_mask((long)(n - i));
+		_mm256_maskstore_ps(out + i, m,
+				gelu_mul_8(_mm256_maskload_ps(gate + i, m), _mm256_maskload_ps(up + i, m)));
+	}
+}
+
 AVX2 static void rope(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves)
 {
 	size_t n = n_rot / 2, i = 0;
@@ -167,6 +187,7 @@ void kern_avx2_init_rows(struct kern *k)
 	k->add = add;
 	k->scale = scale;
 	k->silu_mul = silu_mul;
+	k->gelu_mul = gelu_mul;
 	k->rope = rope;
 	k->all_finite = all_finite;
 }
