@@ -166,8 +166,10 @@ COHORT_API const char *cohort_mix_name(size_t i);
 /* ---- Random models ---------------------------------------------------------- */
 
 /* A llama model with random weights: of no use for text, but of the shape, the formats and the size of a real one, so
- * that its speed is a real one's, and a vocabulary of made-up words. Weights are scaled such that activations stay of
- * the order of one. The file's bytes depend on shape, type and seed only, whatever the machine and the threads. */
+ * that its speed is a real one's, and a vocabulary of made-up words. A known shape is the dimensions of the model it is
+ * named after and no more: that of qwen2.5-0.5b is a llama too, without that model's biases. Weights are scaled such
+ * that activations stay of the order of one. The file's bytes depend on shape, type and seed only, whatever the machine
+ * and the threads. */
 struct cohort_synth_params {
 	size_t struct_size;
 	uint32_t n_vocab;     /* at least 259: the unknown, begin and end tokens and one for each byte */

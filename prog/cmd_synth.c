@@ -173,7 +173,8 @@ int cmd_synth(int argc, char **argv)
 	};
 	char about[1024] = "";
 	size_t n = (size_t)snprintf(about, sizeof about,
-			"Writes a llama model with random weights, for measuring speed.\n\nShapes:");
+			"Writes a llama model with random weights, for measuring speed. A shape has the dimensions of\n"
+			"the model it is named after and no more: qwen2.5-0.5b comes without biases.\n\nShapes:");
 	for (size_t i = 0; cohort_synth_shape_name(i) && n < sizeof about; i++)
 		n += (size_t)snprintf(about + n, sizeof about - n, " %s", cohort_synth_shape_name(i));
 	if (n < sizeof about)

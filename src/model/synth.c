@@ -33,6 +33,7 @@
 
 /* ---- Shapes ---- */
 
+/* Dimensions only: whatever the model of that name is, what is written is a llama (qwen2.5-0.5b without its biases). */
 static const struct shape {
 	const char *name;
 	uint32_t n_vocab, n_embd, n_layer, n_head, n_head_kv, n_ff, n_ctx;
@@ -42,6 +43,7 @@ static const struct shape {
 	{"smol-135m", 49152, 576, 30, 9, 3, 1536, 2048, 10000.0f, true},
 	{"tinyllama-1.1b", 32000, 2048, 22, 32, 4, 5632, 2048, 10000.0f, false},
 	{"llama3.2-1b", 128256, 2048, 16, 32, 8, 8192, 131072, 500000.0f, true},
+	{"qwen2.5-0.5b", 151936, 896, 24, 14, 2, 4864, 32768, 1e6f, true},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 

@@ -35,6 +35,10 @@ synth c.gguf --shape smol-135m,n_layer=1,n_vocab=512 --type Q4_K_M
 [ "$rc" = 0 ] && run cohort info --tensors -m "$tmp/c.gguf" && matches out 'token_embd.weight Q8_0' && matches out 'blk.0.attn_q.weight Q5_0' &&
 	has out 'general.name = "synth"' && has out 'key_length = 64'
 verdict 'a shape by name with other numbers, in a mix'
+synth c.gguf --shape qwen2.5-0.5b,n_layer=1,n_vocab=512 --type Q4_K_M
+[ "$rc" = 0 ] && run cohort info --tensors -m "$tmp/c.gguf" && matches out 'blk.0.ffn_gate.weight Q5_0 \[896, 4864\]' &&
+	matches out 'blk.0.attn_v.weight Q[58]_0 \[896, 128\]' && matches out 'runs here +yes'
+verdict 'rows of 896, no whole blocks of 256'
 synth c.gguf --shape smol-135m,n_layer=1,n_vocab=512,n_embd=512,n_head=8,n_head_kv=2 --type Q4_K --pure
 [ "$rc" = 0 ] && run cohort info -m "$tmp/c.gguf" && has out 'Q4_K ' && ! has out 'Q6_K'
 verdict '--pure'
@@ -48,7 +52,7 @@ refuse() { # NAME TEXT ARGUMENT...
 	refused 2 "$text" && has err "Try 'cohort synth --help'" && [ ! -e "$tmp/x.gguf" ]
 	verdict "refused: $what"
 }
-refuse 'an unknown shape lists the known ones' 'known: smol-135m, tinyllama-1.1b, llama3.2-1b' -s smol
+refuse 'an unknown shape lists the known ones' 'known: smol-135m, tinyllama-1.1b, llama3.2-1b, qwen2.5-0.5b' -s smol
 refuse 'an unknown type lists the known ones' 'Q4_K_S, Q4_K_M' -s "$numbers" -t Q7
 refuse 'an unknown number' "'n_heads' is no number of a shape" -s "$numbers,n_heads=3"
 refuse 'a number that is none' "n_ff expects a number, got '9x'" -s "$numbers,n_ff=9x"
@@ -71,5 +75,5 @@ run limited
 refused 4 'File too large' && [ ! -e "$tmp/limit.gguf" ] && [ -z "$(find "$tmp" -name '.cohort-*')" ]
 verdict 'a full disk leaves nothing behind'
 run cohort synth --help
-[ "$rc" = 0 ] && empty err && has out 'tinyllama-1.1b' && has out 'Q3_K_L' && has out 'cohort synth -s'
+[ "$rc" = 0 ] && empty err && has out 'tinyllama-1.1b' && has out 'qwen2.5-0.5b' && has out 'Q3_K_L' && has out 'cohort synth -s'
 verdict 'help'

@@ -207,14 +207,16 @@ static int by_text(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
+/* The largest vocabulary of a known shape: one, two and three syllables. */
 static void vocabulary(void **state)
 {
+	enum { N_WORDS = 151936 };
 	const struct place *p = *state;
 	struct cohort_synth_params sp = tiny("F16");
 	struct cohort_model *m = NULL;
 	struct cohort_model_params mp;
 	struct cohort_err err;
-	sp.n_vocab = 33000; /* beyond one and two syllables */
+	sp.n_vocab = N_WORDS;
 	sp.n_embd = 16;
 	sp.n_layer = 1;
 	write_model(p->path, &sp);
@@ -224,7 +226,7 @@ static void vocabulary(void **state)
 		fail_msg("%s", err.text);
 	struct cohort_model_info info;
 	cohort_model_info_get(m, &info);
-	assert_int_equal(info.n_vocab, 33000);
+	assert_int_equal(info.n_vocab, N_WORDS);
 	cohort_model_free(m);
 	/* No text is there twice. */
 	struct cohort_gguf *g = NULL;
@@ -235,7 +237,7 @@ static void vocabulary(void **state)
 	assert_true(cohort_gguf_kv_find(g, "tokenizer.ggml.tokens", &kv));
 	struct text {
 		char s[24];
-	} *all = calloc(33000, sizeof *all);
+	} *all = calloc(N_WORDS, sizeof *all);
 	size_t n = 0;
 	assert_non_null(all);
 	cohort_gguf_cursor_init(&c, &kv.value);
@@ -243,7 +245,7 @@ static void vocabulary(void **state)
 		assert_in_range(v.n_str, 1, 23);
 		memcpy(all[n++].s, v.str, v.n_str);
 	}
-	assert_int_equal(n, 33000);
+	assert_int_equal(n, N_WORDS);
 	qsort(all, n, sizeof *all, by_text);
 	for (size_t i = 1; i < n; i++)
 		assert_true(strcmp(all[i - 1].s, all[i].s) != 0);
@@ -256,6 +258,7 @@ static void mixes(void **state)
 	(void)state;
 	const struct mix_model tinyllama = {.n_layer = 22, .n_head = 32, .n_head_kv = 4, .n_v = 22};
 	const struct mix_model smol = {.n_layer = 30, .n_head = 9, .n_head_kv = 3, .n_v = 30, .tied = true};
+	const struct mix_model qwen = {.n_layer = 24, .n_head = 14, .n_head_kv = 2, .n_v = 24, .tied = true};
 	struct mix_model pure = tinyllama;
 	const struct mix *m = mix_find("q4_k_m");
 	unsigned n = 0;
@@ -292,6 +295,17 @@ static void mixes(void **state)
 	assert_int_equal(mix_type(mix_find("Q4_K_S"), &tinyllama, MIX_V, 4, 2048), QUANT_Q4_K);
 	assert_int_equal(mix_type(mix_find("Q4_K_S"), &tinyllama, MIX_DOWN, 1, 5632), QUANT_Q5_K);
 	assert_int_equal(mix_type(mix_find("Q4_0"), &smol, MIX_Q, 0, 33), QUANT_F16);
+	/* Rows of 896 are no whole blocks of 256, those of 4,864 are: 13 Q8_0 (the embedding and V of half of the
+	 * layers), 132 Q5_0, 12 Q6_K and 12 Q4_K. */
+	assert_int_equal(mix_type(m, &qwen, MIX_EMBD, 0, 896), QUANT_Q8_0);
+	assert_int_equal(mix_type(m, &qwen, MIX_GATE, 0, 896), QUANT_Q5_0);
+	for (uint32_t i = n = 0; i < 24; i++) {
+		const bool more = mix_type(m, &qwen, MIX_DOWN, i, 4864) == QUANT_Q6_K;
+		n += more;
+		assert_int_equal(mix_type(m, &qwen, MIX_DOWN, i, 4864), more ? QUANT_Q6_K : QUANT_Q4_K);
+		assert_int_equal(mix_type(m, &qwen, MIX_V, i, 896), more ? QUANT_Q8_0 : QUANT_Q5_0);
+	}
+	assert_int_equal(n, 12);
 }
 
 static void shapes(void **state)
@@ -303,13 +317,40 @@ static void shapes(void **state)
 	cohort_synth_params_init(NULL);
 	while (cohort_synth_shape_name(n))
 		assert_true(cohort_synth_shape(&p, cohort_synth_shape_name(n++)));
-	assert_int_equal(n, 3);
+	assert_int_equal(n, 4);
+	assert_true(cohort_synth_shape(&p, "qwen2.5-0.5b"));
+	assert_int_equal(p.n_vocab, 151936);
+	assert_int_equal(p.n_embd, 896);
+	assert_int_equal(p.n_layer, 24);
+	assert_int_equal(p.n_head, 14);
+	assert_int_equal(p.n_head_kv, 2);
+	assert_int_equal(p.n_ff, 4864);
+	assert_int_equal(p.n_ctx, 32768);
+	assert_int_equal(p.head_size, 64);
+	assert_true(p.rope_base == 1e6f);
+	assert_true(p.tied);
 	assert_true(cohort_synth_shape(&p, "tinyllama-1.1b"));
 	assert_int_equal(p.n_layer, 22);
 	assert_int_equal(p.head_size, 64);
 	assert_false(p.tied);
-	assert_false(cohort_synth_shape(&p, "qwen2.5-0.5b"));
+	assert_false(cohort_synth_shape(&p, "qwen2.5-0.6b"));
 	assert_int_equal(p.n_layer, 22);
+}
+
+/* Known shapes with fewer layers and words: they load and give finite logits in the mix people use. */
+static void shapes_decode(void **state)
+{
+	const struct place *p = *state;
+	for (size_t i = 0; cohort_synth_shape_name(i); i++) {
+		struct cohort_synth_params sp = tiny("Q4_K_M");
+		assert_true(cohort_synth_shape(&sp, cohort_synth_shape_name(i)));
+		sp.n_layer = 1;
+		sp.n_vocab = 400;
+		write_model(p->path, &sp);
+		const double rms = decode(p->path);
+		if (!(rms > 0.2 && rms < 5))
+			fail_msg("%s: logits of %g", sp.name, rms);
+	}
 }
 
 static void refuse(const char *path, const struct cohort_synth_params *p, const char *word)
@@ -402,7 +443,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(decodes), CASE(awkward_rows), CASE(weights), CASE(same_bytes), CASE(vocabulary), CASE(mixes),
-		CASE(shapes), CASE(refusals), CASE(abort_and_failures),
+		CASE(shapes), CASE(shapes_decode), CASE(refusals), CASE(abort_and_failures),
 	};
 	return cmocka_run_group_tests_name("synth", tests, NULL, NULL);
 }
