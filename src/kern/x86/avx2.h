@@ -9,15 +9,19 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define AVX2 __attribute__((target("avx2,fma,f16c")))
+/* Sanitizers would take minutes to compile what is unrolled here; the kernel tests have guard pages around everything. */
+#define X86_PLAIN __attribute__((no_sanitize("address", "undefined", "thread")))
+#define AVX2 __attribute__((target("avx2,fma,f16c"))) X86_PLAIN
 #define AVX2_INLINE AVX2 __attribute__((always_inline)) static inline
 
 /* Small loops over registers must vanish, or the arrays stay in memory. clang takes a count above the loop's own as a
  * partial unroll, so each compiler is asked in its own words. */
 #if defined(__clang__)
 #define AVX2_UNROLL _Pragma("clang loop unroll(full)")
+#define X86_LOOP _Pragma("clang loop unroll(disable)") /* a loop that is to stay one */
 #else
 #define AVX2_UNROLL _Pragma("GCC unroll 8")
+#define X86_LOOP _Pragma("GCC unroll 1")
 #endif
 
 /* Each fills in its part of the table. */

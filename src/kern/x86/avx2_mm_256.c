@@ -21,7 +21,7 @@ AVX2_INLINE __m256i two(__m256i v0, __m256i v1, const int8_t *p)
 
 /* Four registers from i on of sub-block j of 32, against n columns; sc: the scale, twice in each lane. Half a sub-block
  * at a time: four registers of weights and one of scales leave room for the sums of eight columns. */
-AVX2_INLINE void half_sub_block(const __m256i v[4], __m256i sc, const uint8_t *act, size_t step, const int at,
+AVX2_INLINE void half_sub_block(const __m256i v[4], __m256i sc, const uint8_t *act, size_t step, int at,
 		__m256i *sum, const int n)
 {
 	AVX2_UNROLL
@@ -56,15 +56,15 @@ AVX2_INLINE void finish_k(const uint16_t *dw, const uint16_t *dminw, const uint8
 	}
 }
 
-/* Register i of sub-block j. */
-AVX2_INLINE __m256i reg_q4_k(const struct q4_kx8 *w, const int j, const int i)
+/* Register i of sub-block r of pair p. The pairs stay a loop, or the code becomes very large. */
+AVX2_INLINE __m256i reg_q4_k(const struct q4_kx8 *w, int p, const int r, const int i)
 {
-	return avx2_bits_at(w->qs[8 * (j / 2) + i], -4 * (j % 2), 15);
+	return avx2_bits_at(w->qs[8 * p + i], -4 * r, 15);
 }
-AVX2_INLINE __m256i reg_q5_k(const struct q5_kx8 *w, const int j, const int i)
+AVX2_INLINE __m256i reg_q5_k(const struct q5_kx8 *w, int p, const int r, const int i)
 {
-	return _mm256_or_si256(avx2_bits_at(w->p[j / 2].qs[i], -4 * (j % 2), 15),
-			avx2_bits_at(w->p[j / 2].qh[j % 2], 4 - i, 16));
+	return _mm256_or_si256(
+			avx2_bits_at(w->p[p].qs[i], -4 * r, 15), avx2_bits_at(w->p[p].qh[r], 4 - i, 16));
 }
 
 #define BLOCK_K(fmt)                                                                                                 \
@@ -74,16 +74,16 @@ AVX2_INLINE __m256i reg_q5_k(const struct q5_kx8 *w, const int j, const int i)
 		__m256i sum[8], v[4];                                                                              \
 		for (int c = 0; c < n; c++)                                                                        \
 			sum[c] = _mm256_setzero_si256();                                                           \
-		AVX2_UNROLL                                                                                        \
-		for (int j = 0; j < 8; j++) {                                                                      \
-			__m256i sc = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->scales[j / 2]));        \
-			sc = avx2_one_of_pair(sc, j % 2);                                                          \
+		X86_LOOP                                                                                           \
+		for (int p = 0; p < 4; p++) {                                                                      \
+			const __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->scales[p]));    \
 			AVX2_UNROLL                                                                                \
-			for (int e = 0; e < 2; e++) {                                                              \
+			for (int e = 0; e < 4; e++) {                                                              \
 				AVX2_UNROLL                                                                        \
 				for (int i = 0; i < 4; i++)                                                        \
-					v[i] = reg_##fmt(w, j, 4 * e + i);                                         \
-				half_sub_block(v, sc, act, step, 32 * j + 16 * e, sum, n);                         \
+					v[i] = reg_##fmt(w, p, e / 2, 4 * (e % 2) + i);                            \
+				half_sub_block(v, avx2_one_of_pair(both, e / 2), act, step, 64 * p + 16 * e, sum,  \
+						n);                                                                \
 			}                                                                                          \
 		}                                                                                                  \
 		finish_k(w->d, w->dmin, w->mins, act, step, sum, acc, n);                                          \
@@ -91,23 +91,24 @@ AVX2_INLINE __m256i reg_q5_k(const struct q5_kx8 *w, const int j, const int i)
 BLOCK_K(q4_k)
 BLOCK_K(q5_k)
 
-AVX2_INLINE __m256i reg_q6_k(const struct q6_kx8 *w, const int r, const int i)
+AVX2_INLINE __m256i reg_q6_k(const struct q6_kx8 *w, int p, const int r, const int i)
 {
-	return _mm256_or_si256(avx2_bits_at(w->p[r / 2].ql[i], -4 * (r % 2), 15),
-			avx2_bits_at(w->p[r / 2].qh[i % 4], 4 - 2 * (i / 4) - 4 * (r % 2), 0x30));
+	return _mm256_or_si256(avx2_bits_at(w->p[p].ql[i], -4 * r, 15),
+			avx2_bits_at(w->p[p].qh[i % 4], 4 - 2 * (i / 4) - 4 * r, 0x30));
 }
 
-/* Run r: two sub-blocks of 16. */
+/* Run r of pair p: two sub-blocks of 16. */
 AVX2_INLINE void run_q6_k(
-		const struct q6_kx8 *w, const uint8_t *act, size_t step, const int r, __m256i *sum, const int n)
+		const struct q6_kx8 *w, const uint8_t *act, size_t step, int p, const int r, __m256i *sum, const int n)
 {
-	const __m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
+	const int at = 2 * p + r;
+	const __m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[at]));
 	/* The offset of 32 first: 32 * scale fits int16, 32 * the sum would not. */
 	const __m256i sc32 = _mm256_slli_epi16(sc, 5);
 
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
-		const int16_t *s = &x86_act_256(act, c, step)->s16[2 * r];
+		const int16_t *s = &x86_act_256(act, c, step)->s16[2 * at];
 		sum[c] = _mm256_sub_epi32(sum[c], _mm256_madd_epi16(sc32, avx2_bcast4(s)));
 	}
 	AVX2_UNROLL
@@ -116,12 +117,12 @@ AVX2_INLINE void run_q6_k(
 		__m256i v[4];
 		AVX2_UNROLL
 		for (int i = 0; i < 4; i++)
-			v[i] = reg_q6_k(w, r, 4 * e + i);
+			v[i] = reg_q6_k(w, p, r, 4 * e + i);
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int8_t *p = x86_act_256(act, c, step)->qs + 32 * r + 16 * e;
-			__m256i t = _mm256_madd_epi16(two(v[0], v[1], p), scale);
-			t = _mm256_add_epi32(t, _mm256_madd_epi16(two(v[2], v[3], p + 8), scale));
+			const int8_t *q = x86_act_256(act, c, step)->qs + 32 * at + 16 * e;
+			__m256i t = _mm256_madd_epi16(two(v[0], v[1], q), scale);
+			t = _mm256_add_epi32(t, _mm256_madd_epi16(two(v[2], v[3], q + 8), scale));
 			sum[c] = _mm256_add_epi32(sum[c], t);
 		}
 	}
@@ -134,9 +135,11 @@ AVX2_INLINE void block_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t s
 
 	for (int c = 0; c < n; c++)
 		sum[c] = _mm256_setzero_si256();
-	AVX2_UNROLL
-	for (int r = 0; r < 8; r++)
-		run_q6_k(w, act, step, r, sum, n);
+	X86_LOOP
+	for (int p = 0; p < 4; p++) {
+		run_q6_k(w, act, step, p, 0, sum, n);
+		run_q6_k(w, act, step, p, 1, sum, n);
+	}
 	for (int c = 0; c < n; c++) {
 		__m256 da = _mm256_set1_ps(x86_act_256(act, c, step)->d);
 		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);

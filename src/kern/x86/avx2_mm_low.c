@@ -11,8 +11,9 @@
 #define X86_N 8
 #include "kern/x86/layout.h"
 
-/* Run r of 32 elements, two sub-blocks of 16, against n columns. qs: eight registers; hm: four more, or NULL. */
-AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m256i scales, const int r,
+/* Run r of half h, two sub-blocks of 16, against n columns. qs: eight registers; hm: four more, or NULL. The halves stay
+ * a loop, or the code becomes very large. */
+AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m256i scales, int h, const int r,
 		const uint8_t *act, size_t step, __m256i *sum, const int n)
 {
 	AVX2_UNROLL
@@ -21,13 +22,13 @@ AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m
 		__m256i v[4];
 		AVX2_UNROLL
 		for (int i = 0; i < 4; i++) {
-			v[i] = avx2_bits_at(qs[4 * e + i], -2 * (r % 4), 3);
+			v[i] = avx2_bits_at(qs[4 * e + i], -2 * r, 3);
 			if (hm)
-				v[i] = _mm256_or_si256(v[i], avx2_bits_at(hm[i], 2 - 2 * (r % 4) - e, 4));
+				v[i] = _mm256_or_si256(v[i], avx2_bits_at(hm[i], 2 - 2 * r - e, 4));
 		}
 		AVX2_UNROLL
 		for (int c = 0; c < n; c++) {
-			const int8_t *p = x86_act_256(act, c, step)->qs + 32 * r + 16 * e;
+			const int8_t *p = x86_act_256(act, c, step)->qs + 128 * h + 32 * r + 16 * e;
 			__m256i s = _mm256_maddubs_epi16(v[0], avx2_bcast4(p));
 			AVX2_UNROLL
 			for (int i = 1; i < 4; i++)
@@ -37,41 +38,55 @@ AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m
 	}
 }
 
-AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)
+/* sum += pairs times the sums of 16 of run r. */
+AVX2_INLINE void add_pairs(__m256i pairs, const uint8_t *act, size_t step, int r, __m256i *sum, const int n)
 {
-	__m256i sum[8], msum[8];
-
-	for (int c = 0; c < n; c++)
-		sum[c] = msum[c] = _mm256_setzero_si256();
 	AVX2_UNROLL
-	for (int r = 0; r < 8; r++) {
-		const __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
-		const __m256i mins = _mm256_srli_epi16(both, 4);
-		run_of_32(w->qs + 8 * (r / 4), NULL, _mm256_and_si256(both, _mm256_set1_epi16(15)), r, act, step, sum,
-				n);
-		AVX2_UNROLL
-		for (int c = 0; c < n; c++) {
-			const int16_t *s = &x86_act_256(act, c, step)->s16[2 * r];
-			msum[c] = _mm256_add_epi32(msum[c], _mm256_madd_epi16(mins, avx2_bcast4(s)));
-		}
-	}
-	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
-	const __m256 dmin = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->dmin));
 	for (int c = 0; c < n; c++) {
-		__m256 da = _mm256_set1_ps(x86_act_256(act, c, step)->d);
-		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
-		acc[c] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, da), _mm256_cvtepi32_ps(msum[c]), acc[c]);
+		const int16_t *s = &x86_act_256(act, c, step)->s16[2 * r];
+		sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(pairs, avx2_bcast4(s)));
 	}
 }
 
-AVX2_INLINE void add_sums(const uint16_t *dw, const uint8_t *act, size_t step, const __m256i *sum, __m256 *acc,
-		const int n)
+AVX2_INLINE void clear(__m256i *sum, const int n)
+{
+	for (int c = 0; c < n; c++)
+		sum[c] = _mm256_setzero_si256();
+}
+
+/* acc += (dw * da) * sum, or -= */
+AVX2_INLINE void add_sums(const uint16_t *dw, const bool minus, const uint8_t *act, size_t step, const __m256i *sum,
+		__m256 *acc, const int n)
 {
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
 	for (int c = 0; c < n; c++) {
-		__m256 da = _mm256_set1_ps(x86_act_256(act, c, step)->d);
-		acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, da), _mm256_cvtepi32_ps(sum[c]), acc[c]);
+		__m256 dd = _mm256_mul_ps(d, _mm256_set1_ps(x86_act_256(act, c, step)->d));
+		__m256 s = _mm256_cvtepi32_ps(sum[c]);
+		acc[c] = minus ? _mm256_fnmadd_ps(dd, s, acc[c]) : _mm256_fmadd_ps(dd, s, acc[c]);
 	}
+}
+
+AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)
+{
+	__m256i sum[8];
+
+	clear(sum, n);
+	X86_LOOP
+	for (int h = 0; h < 2; h++) {
+		AVX2_UNROLL
+		for (int r = 0; r < 4; r++) {
+			__m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->scales[4 * h + r]));
+			run_of_32(w->qs + 8 * h, NULL, _mm256_and_si256(both, _mm256_set1_epi16(15)), h, r, act, step,
+					sum, n);
+		}
+	}
+	add_sums(w->d, false, act, step, sum, acc, n);
+	clear(sum, n);
+	for (int r = 0; r < 8; r++) {
+		__m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
+		add_pairs(_mm256_srli_epi16(both, 4), act, step, r, sum, n);
+	}
+	add_sums(w->dmin, true, act, step, sum, acc, n);
 }
 
 /* Values are 4 above the weight's integer: 4 * scale * the sum of the activations is taken off. */
@@ -79,20 +94,17 @@ AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const uint8_t *act, size_t s
 {
 	__m256i sum[8];
 
-	for (int c = 0; c < n; c++)
-		sum[c] = _mm256_setzero_si256();
-	AVX2_UNROLL
-	for (int r = 0; r < 8; r++) {
-		const __m256i scales = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[r]));
-		const __m256i by4 = _mm256_slli_epi16(scales, 2);
-		run_of_32(w->h[r / 4].qs, w->h[r / 4].hm, scales, r, act, step, sum, n);
+	clear(sum, n);
+	X86_LOOP
+	for (int h = 0; h < 2; h++) {
 		AVX2_UNROLL
-		for (int c = 0; c < n; c++) {
-			const int16_t *s = &x86_act_256(act, c, step)->s16[2 * r];
-			sum[c] = _mm256_sub_epi32(sum[c], _mm256_madd_epi16(by4, avx2_bcast4(s)));
+		for (int r = 0; r < 4; r++) {
+			const __m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[4 * h + r]));
+			run_of_32(w->h[h].qs, w->h[h].hm, sc, h, r, act, step, sum, n);
+			add_pairs(_mm256_mullo_epi16(sc, _mm256_set1_epi16(-4)), act, step, 4 * h + r, sum, n);
 		}
 	}
-	add_sums(w->d, act, step, sum, acc, n);
+	add_sums(w->d, false, act, step, sum, acc, n);
 }
 
 /* Sub-block j: 16 bytes a row, the low nibbles first. */
@@ -121,7 +133,7 @@ AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size
 			}
 		}
 	}
-	add_sums(w->d, act, step, sum, acc, n);
+	add_sums(w->d, false, act, step, sum, acc, n);
 }
 
 #define TILE(fmt, most)                                                                                    \

@@ -6,7 +6,8 @@
 
 #include "kern/x86/avx2.h"
 
-#define AVX512 __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
+#define AVX512 \
+	__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))) X86_PLAIN
 #define AVX512_INLINE AVX512 __attribute__((always_inline)) static inline
 
 /* Each fills in its part of the table. */

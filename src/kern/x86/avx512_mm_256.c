@@ -15,7 +15,10 @@
 #define X86_N 16
 #include "kern/x86/layout.h"
 
-/* ---- The eight registers of run r ---- */
+/* ---- The eight registers of a run ---- */
+
+/* A run is named by the half h (Q2_K, Q3_K) or pair p it lies in and its number r there, which decides about shifts and
+ * so must be a constant; the loops over halves and pairs stay loops, or the code becomes very large. */
 
 /* Bits of each byte moved left by n (right for n < 0), and a mask. Shifts work on 16 bits; what crosses a byte is
  * masked away. */
@@ -25,55 +28,54 @@ AVX512_INLINE __m512i bits_at(__m512i q, const int n, const int mask)
 	return _mm512_and_si512(q, _mm512_set1_epi8((char)mask));
 }
 
-AVX512_INLINE void load_q2_k(const struct q2_kx16 *w, const int r, __m512i v[8])
+AVX512_INLINE void load_q2_k(const struct q2_kx16 *w, int h, const int r, __m512i v[8])
 {
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = bits_at(avx512_load(w->qs[8 * (r / 4) + i]), -2 * (r % 4), 3);
+		v[i] = bits_at(avx512_load(w->qs[8 * h + i]), -2 * r, 3);
 }
 
-AVX512_INLINE void load_q3_k(const struct q3_kx16 *w, const int r, __m512i v[8])
+AVX512_INLINE void load_q3_k(const struct q3_kx16 *w, int h, const int r, __m512i v[8])
 {
-	__m512i h[4];
+	__m512i third[4];
 	AVX2_UNROLL
 	for (int i = 0; i < 4; i++)
-		h[i] = avx512_load(w->h[r / 4].hm[i]);
+		third[i] = avx512_load(w->h[h].hm[i]);
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(bits_at(avx512_load(w->h[r / 4].qs[i]), -2 * (r % 4), 3),
-				bits_at(h[i % 4], 2 - 2 * (r % 4) - i / 4, 4));
+		v[i] = _mm512_or_si512(bits_at(avx512_load(w->h[h].qs[i]), -2 * r, 3),
+				bits_at(third[i % 4], 2 - 2 * r - i / 4, 4));
 }
 
-AVX512_INLINE void load_q4_k(const struct q4_kx16 *w, const int r, __m512i v[8])
+AVX512_INLINE void load_q4_k(const struct q4_kx16 *w, int p, const int r, __m512i v[8])
 {
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = bits_at(avx512_load(w->qs[8 * (r / 2) + i]), -4 * (r % 2), 15);
+		v[i] = bits_at(avx512_load(w->qs[8 * p + i]), -4 * r, 15);
 }
 
-AVX512_INLINE void load_q5_k(const struct q5_kx16 *w, const int r, __m512i v[8])
+AVX512_INLINE void load_q5_k(const struct q5_kx16 *w, int p, const int r, __m512i v[8])
 {
-	const __m512i h = avx512_load(w->p[r / 2].qh[r % 2]);
+	const __m512i fifth = avx512_load(w->p[p].qh[r]);
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(
-				bits_at(avx512_load(w->p[r / 2].qs[i]), -4 * (r % 2), 15), bits_at(h, 4 - i, 16));
+		v[i] = _mm512_or_si512(bits_at(avx512_load(w->p[p].qs[i]), -4 * r, 15), bits_at(fifth, 4 - i, 16));
 }
 
-AVX512_INLINE void load_q6_k(const struct q6_kx16 *w, const int r, __m512i v[8])
+AVX512_INLINE void load_q6_k(const struct q6_kx16 *w, int p, const int r, __m512i v[8])
 {
-	__m512i h[4];
+	__m512i high[4];
 	AVX2_UNROLL
 	for (int i = 0; i < 4; i++)
-		h[i] = avx512_load(w->p[r / 2].qh[i]);
+		high[i] = avx512_load(w->p[p].qh[i]);
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(bits_at(avx512_load(w->p[r / 2].ql[i]), -4 * (r % 2), 15),
-				bits_at(h[i % 4], 4 - 2 * (i / 4) - 4 * (r % 2), 0x30));
+		v[i] = _mm512_or_si512(bits_at(avx512_load(w->p[p].ql[i]), -4 * r, 15),
+				bits_at(high[i % 4], 4 - 2 * (i / 4) - 4 * r, 0x30));
 }
 
 /* 16 bytes a row and run, the low nibbles first. */
-AVX512_INLINE void load_iq4_xs(const struct iq4_xsx16 *w, const int r, __m512i v[8])
+AVX512_INLINE void load_iq4_xs(const struct iq4_xsx16 *w, int r, __m512i v[8])
 {
 	const __m128i signs = _mm_set1_epi8((char)0x80);
 	const __m128i values = _mm_xor_si128(_mm_loadu_si128((const void *)quant_iq4_values), signs);
@@ -102,7 +104,7 @@ AVX512_INLINE __m512i one_of(__m512i pairs, const int second)
 }
 
 /* Registers [from, to) of run r against columns [c0, end), from 0. */
-AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const uint8_t *act, size_t step, const int r,
+AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const uint8_t *act, size_t step, int r,
 		const int c0, const int end, __m512i t[4])
 {
 	AVX2_UNROLL
@@ -119,7 +121,7 @@ AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const 
 }
 
 /* sum += scale * the products of run r, which is one sub-block of 32. */
-AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const uint8_t *act, size_t step, const int r, __m512i *sum,
+AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const uint8_t *act, size_t step, int r, __m512i *sum,
 		const int n)
 {
 	AVX2_UNROLL
@@ -135,7 +137,7 @@ AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const uint8_t *act,
 
 /* The same with two sub-blocks of 16. `small`: their sums fit int16. */
 AVX512_INLINE void run_16(const __m512i v[8], __m512i scales, const bool small, const uint8_t *act, size_t step,
-		const int r, __m512i *sum, const int n)
+		int r, __m512i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int e = 0; e < 2; e++) {
@@ -154,13 +156,13 @@ AVX512_INLINE void run_16(const __m512i v[8], __m512i scales, const bool small, 
 }
 
 /* sum += pairs times sums of the activations: the pairs of run r (sub-blocks of 16), or of runs 2r and 2r + 1. */
-AVX512_INLINE void add_pairs_16(__m512i pairs, const uint8_t *act, size_t step, const int r, __m512i *sum, const int n)
+AVX512_INLINE void add_pairs_16(__m512i pairs, const uint8_t *act, size_t step, int r, __m512i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++)
 		sum[c] = _mm512_dpwssd_epi32(sum[c], pairs, avx512_bcast4(&x86_act_256(act, c, step)->s16[2 * r]));
 }
-AVX512_INLINE void add_pairs_32(__m512i pairs, const uint8_t *act, size_t step, const int r, __m512i *sum, const int n)
+AVX512_INLINE void add_pairs_32(__m512i pairs, const uint8_t *act, size_t step, int r, __m512i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++)
@@ -194,16 +196,19 @@ AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const uint8_t 
 	{                                                                                                        \
 		__m512i sum[8], v[8];                                                                            \
 		clear(sum, n);                                                                                   \
-		AVX2_UNROLL                                                                                      \
-		for (int r = 0; r < 8; r++) {                                                                    \
-			load_##fmt(w, r, v);                                                                     \
-			run_32(v, one_of(pairs_u8(w->scales[r / 2]), r % 2), act, step, r, sum, n);              \
+		X86_LOOP                                                                                        \
+		for (int p = 0; p < 4; p++) {                                                                    \
+			const __m512i scales = pairs_u8(w->scales[p]);                                           \
+			AVX2_UNROLL                                                                              \
+			for (int r = 0; r < 2; r++) {                                                            \
+				load_##fmt(w, p, r, v);                                                          \
+				run_32(v, one_of(scales, r), act, step, 2 * p + r, sum, n);                      \
+			}                                                                                        \
 		}                                                                                                \
 		add_sums(w->d, false, act, step, sum, acc, n);                                                   \
 		clear(sum, n);                                                                                   \
-		AVX2_UNROLL                                                                                      \
-		for (int r = 0; r < 4; r++)                                                                      \
-			add_pairs_32(pairs_u8(w->mins[r]), act, step, r, sum, n);                                \
+		for (int p = 0; p < 4; p++)                                                                      \
+			add_pairs_32(pairs_u8(w->mins[p]), act, step, p, sum, n);                                \
 		add_sums(w->dmin, true, act, step, sum, acc, n);                                                 \
 	}
 BLOCK_K(q4_k)
@@ -211,64 +216,64 @@ BLOCK_K(q5_k)
 
 AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
 {
+	const __m512i low = _mm512_set1_epi16(15);
 	__m512i sum[8], v[8];
 
 	clear(sum, n);
-	AVX2_UNROLL
-	for (int r = 0; r < 8; r++) {
-		load_q2_k(w, r, v);
-		run_16(v, _mm512_and_si512(pairs_u8(w->scales[r]), _mm512_set1_epi16(15)), true, act, step, r, sum, n);
+	X86_LOOP
+	for (int h = 0; h < 2; h++) {
+		AVX2_UNROLL
+		for (int r = 0; r < 4; r++) {
+			load_q2_k(w, h, r, v);
+			run_16(v, _mm512_and_si512(pairs_u8(w->scales[4 * h + r]), low), true, act, step, 4 * h + r, sum,
+					n);
+		}
 	}
 	add_sums(w->d, false, act, step, sum, acc, n);
 	clear(sum, n);
-	AVX2_UNROLL
 	for (int r = 0; r < 8; r++)
 		add_pairs_16(_mm512_srli_epi16(pairs_u8(w->scales[r]), 4), act, step, r, sum, n);
 	add_sums(w->dmin, true, act, step, sum, acc, n);
 }
 
-AVX512_INLINE void block_q3_k(const struct q3_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
-{
-	__m512i sum[8], v[8];
-
-	clear(sum, n);
-	AVX2_UNROLL
-	for (int r = 0; r < 8; r++) {
-		const __m512i scales = pairs_i8(w->scales[r]);
-		load_q3_k(w, r, v);
-		run_16(v, scales, true, act, step, r, sum, n);
-		add_pairs_16(_mm512_mullo_epi16(scales, _mm512_set1_epi16(-4)), act, step, r, sum, n);
+/* Q3_K: values are 4 above the weight's integer, in halves of four runs; Q6_K: 32, in pairs. */
+#define BLOCK_16(fmt, n_parts, n_runs, small, off)                                                                   \
+	AVX512_INLINE void block_##fmt(                                                                            \
+			const struct fmt##x16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)       \
+	{                                                                                                          \
+		__m512i sum[8], v[8];                                                                              \
+		clear(sum, n);                                                                                     \
+		X86_LOOP                                                                                          \
+		for (int p = 0; p < (n_parts); p++) {                                                              \
+			AVX2_UNROLL                                                                                \
+			for (int r = 0; r < (n_runs); r++) {                                                       \
+				const int at = (n_runs)*p + r;                                                     \
+				const __m512i scales = pairs_i8(w->scales[at]);                                    \
+				load_##fmt(w, p, r, v);                                                            \
+				run_16(v, scales, small, act, step, at, sum, n);                                   \
+				add_pairs_16(_mm512_mullo_epi16(scales, _mm512_set1_epi16(-(off))), act, step, at, \
+						sum, n);                                                           \
+			}                                                                                          \
+		}                                                                                                  \
+		add_sums(w->d, false, act, step, sum, acc, n);                                                     \
 	}
-	add_sums(w->d, false, act, step, sum, acc, n);
-}
-
-AVX512_INLINE void block_q6_k(const struct q6_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
-{
-	__m512i sum[8], v[8];
-
-	clear(sum, n);
-	AVX2_UNROLL
-	for (int r = 0; r < 8; r++) {
-		const __m512i scales = pairs_i8(w->scales[r]);
-		load_q6_k(w, r, v);
-		run_16(v, scales, false, act, step, r, sum, n);
-		add_pairs_16(_mm512_mullo_epi16(scales, _mm512_set1_epi16(-32)), act, step, r, sum, n);
-	}
-	add_sums(w->d, false, act, step, sum, acc, n);
-}
+BLOCK_16(q3_k, 2, 4, true, 4)
+BLOCK_16(q6_k, 4, 2, false, 32)
 
 AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
 {
 	__m512i sum[8], v[8];
 
 	clear(sum, n);
-	AVX2_UNROLL
-	for (int r = 0; r < 8; r++) {
-		const __m512i scales = pairs_i8(w->scales[r / 2]);
-		load_iq4_xs(w, r, v);
-		run_32(v, one_of(scales, r % 2), act, step, r, sum, n);
-		if (r % 2)
-			add_pairs_32(_mm512_mullo_epi16(scales, _mm512_set1_epi16(-128)), act, step, r / 2, sum, n);
+	X86_LOOP
+	for (int p = 0; p < 4; p++) {
+		const __m512i scales = pairs_i8(w->scales[p]);
+		AVX2_UNROLL
+		for (int r = 0; r < 2; r++) {
+			load_iq4_xs(w, 2 * p + r, v);
+			run_32(v, one_of(scales, r), act, step, 2 * p + r, sum, n);
+		}
+		add_pairs_32(_mm512_mullo_epi16(scales, _mm512_set1_epi16(-128)), act, step, p, sum, n);
 	}
 	add_sums(w->d, false, act, step, sum, acc, n);
 }
