@@ -11,7 +11,9 @@
  *     chunk is done; a worker reads them only between claiming a chunk and reporting it done.
  *  3. Who parks says so (n_parked, caller_parked) before looking once more at what it waits for, and who changes that
  *     looks afterwards for parked ones; all four sequentially consistent, so no wake-up is lost.
- *  4. A warm run takes no lock and allocates nothing. */
+ *  4. A warm run takes no lock and allocates nothing.
+ *  5. With more threads than CPUs only as many workers are kept awake as there are CPUs beside the caller's: the rest
+ *     stay parked, as they could only take turns with the others. */
 #include "base/pool.h"
 
 #include "base/mem.h"
@@ -22,8 +24,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Some 50 us of pauses: longer than the gap between two steps of a decode, far shorter than a time slice. With more
- * threads than CPUs spinning only keeps the others from working, so it is skipped. */
+/* Some 50 us of pauses: longer than the gap between two steps of a decode, far shorter than a time slice. */
 enum { N_SPINS = 2000 };
 
 /* Enough that a late thread costs little, few enough that claiming costs nothing. */
@@ -38,7 +39,7 @@ struct worker {
 
 struct pool {
 	size_t n;
-	int n_spins;
+	size_t n_useful; /* workers that have a CPU to run on */
 	pool_fn *fn;
 	void *arg;
 	size_t n_items, unit;
@@ -47,6 +48,7 @@ struct pool {
 	_Alignas(64) _Atomic uint64_t state; /* run number, number of chunks, next chunk */
 	_Alignas(64) atomic_size_t n_done;
 	atomic_size_t n_parked;
+	atomic_size_t n_spinning; /* counted only when there are more workers than useful ones */
 	atomic_bool caller_parked;
 	atomic_bool stop;
 	pthread_mutex_t lock;
@@ -93,13 +95,29 @@ static void do_chunks(struct pool *p, size_t thread)
 	}
 }
 
-static void wait_work(struct pool *p)
+static bool spin_for_work(struct pool *p)
 {
-	for (int i = 0; i < p->n_spins; i++) {
+	for (int i = 0; i < N_SPINS; i++) {
 		if (claimable(atomic_load_explicit(&p->state, memory_order_acquire)) || atomic_load(&p->stop))
-			return;
+			return true;
 		relax();
 	}
+	return false;
+}
+
+static void wait_work(struct pool *p)
+{
+	bool found = false;
+
+	if (p->n - 1 <= p->n_useful) {
+		found = spin_for_work(p);
+	} else {
+		if (atomic_fetch_add(&p->n_spinning, 1) < p->n_useful)
+			found = spin_for_work(p);
+		atomic_fetch_sub(&p->n_spinning, 1);
+	}
+	if (found)
+		return;
 	pthread_mutex_lock(&p->lock);
 	atomic_fetch_add(&p->n_parked, 1);
 	while (!claimable(atomic_load(&p->state)) && !atomic_load(&p->stop))
@@ -110,7 +128,7 @@ static void wait_work(struct pool *p)
 
 static void wait_done(struct pool *p, size_t n)
 {
-	for (int i = 0; i < p->n_spins; i++) {
+	for (int i = 0; i < N_SPINS; i++) {
 		if (atomic_load_explicit(&p->n_done, memory_order_acquire) == n)
 			return;
 		relax();
@@ -123,11 +141,15 @@ static void wait_done(struct pool *p, size_t n)
 	pthread_mutex_unlock(&p->lock);
 }
 
+/* Those who are awake look for work before they park, so only the others count. */
 static void wake_parked(struct pool *p)
 {
-	if (atomic_load(&p->n_parked) > 0) {
+	const size_t parked = atomic_load(&p->n_parked), awake = p->n_started - parked;
+
+	if (parked > 0 && awake < p->n_useful) {
 		pthread_mutex_lock(&p->lock);
-		pthread_cond_broadcast(&p->wake);
+		for (size_t i = awake; i < p->n_useful; i++)
+			pthread_cond_signal(&p->wake);
 		pthread_mutex_unlock(&p->lock);
 	}
 }
@@ -153,7 +175,7 @@ struct pool *pool_open(size_t n_threads)
 		mem_free_aligned(p);
 		return NULL;
 	}
-	p->n_spins = p->n <= pool_cpu_count() ? N_SPINS : 0;
+	p->n_useful = (p->n <= pool_cpu_count() ? p->n : pool_cpu_count()) - 1;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->wake, NULL);
 	pthread_cond_init(&p->done, NULL);
@@ -178,7 +200,9 @@ void pool_free(struct pool *p)
 	if (!p)
 		return;
 	atomic_store(&p->stop, true);
-	wake_parked(p);
+	pthread_mutex_lock(&p->lock);
+	pthread_cond_broadcast(&p->wake);
+	pthread_mutex_unlock(&p->lock);
 	for (size_t i = 0; i < p->n_started; i++)
 		pthread_join(p->workers[i].thread, NULL);
 	pthread_cond_destroy(&p->wake);
