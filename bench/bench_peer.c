@@ -584,7 +584,7 @@ static int keep_model(struct state *s, struct model *m, const char *origin, cons
 	}
 	for (size_t i = 0; i < c->n_parts; i++)
 		json_array_append_new(parts, json_pack("{s:s, s:f, s:f}", "format", c->parts[i].name, "gmacs",
-				limit_gmacs(c->parts[i].type, N_UBATCH), "share",
+				limit_gmacs(c->parts[i].type, N_UBATCH, limit_has_vnni()), "share",
 				(c->parts[i].macs + c->parts[i].out_macs) / (c->macs + c->out_macs)));
 	json_t *o = json_pack("{s:o, s:o, s:o, s:I, s:s, s:o, s:f, s:f, s:f, s:o}", "shape", text_json(m->label),
 			"format", text_json(m->format), "file", text_json(m->path), "file_bytes",

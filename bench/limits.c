@@ -44,14 +44,26 @@ static const struct format_limit {
 	{QUANT_Q6_K, 120.0, false}, /* two */
 };
 
-double limit_gmacs(uint32_t type, size_t n_cols)
+/* One instruction has four products where FMA has one, and as many of it go through. */
+#define VNNI_GMACS (4 * LIMIT_PROBE_BASE)
+
+bool limit_has_vnni(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx512vnni");
+#else
+	return false;
+#endif
+}
+
+double limit_gmacs(uint32_t type, size_t n_cols, bool vnni)
 {
 	for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
 		const double work = formats[i].gmacs;
 		if (formats[i].type == type && formats[i].widened)
 			return 1.0 / (1.0 / work + (1.0 / F16_ONCE - 1.0 / work) / (double)n_cols);
 		if (formats[i].type == type)
-			return work;
+			return vnni && work > LIMIT_PROBE_BASE ? VNNI_GMACS : work;
 	}
 	return 0;
 }

@@ -10,8 +10,10 @@
 #define LIMIT_PROBE_BASE 50.0
 
 /* GMAC/s that the instructions for a weight format (its number in the file) allow on one core of that machine, for
- * products of n_cols columns; 0 for a format that is not known here. Scale it by a probe over LIMIT_PROBE_BASE. */
-double limit_gmacs(uint32_t type, size_t n_cols);
+ * products of n_cols columns, without or with VNNI; 0 for a format that is not known here. Scale it by a probe over
+ * LIMIT_PROBE_BASE. */
+double limit_gmacs(uint32_t type, size_t n_cols, bool vnni);
+bool limit_has_vnni(void); /* this CPU */
 
 /* GMAC/s of f32 FMA: one short run on the calling thread; LIMIT_PROBE_BASE where there is no probe. */
 bool limit_has_probe(void);

@@ -26,7 +26,7 @@ static void add_part(struct cost *c, const struct cohort_gguf_tensor *t, bool ou
 
 	while (i < c->n_parts && c->parts[i].type != t->type)
 		i++;
-	if (i == COST_PARTS_MAX || limit_gmacs(t->type, 1) <= 0) {
+	if (i == COST_PARTS_MAX || limit_gmacs(t->type, 1, false) <= 0) {
 		c->known = false;
 		return;
 	}
@@ -81,7 +81,7 @@ static double row_seconds(const struct cost *c, const struct machine_limits *m, 
 		return 0;
 	for (size_t i = 0; i < c->n_parts; i++)
 		s += (output ? c->parts[i].out_macs : c->parts[i].macs) /
-				limit_gmacs(c->parts[i].type, (size_t)n_cols);
+				limit_gmacs(c->parts[i].type, (size_t)n_cols, limit_has_vnni());
 	return s / (m->fma_gmacs / LIMIT_PROBE_BASE) * 1e-9;
 }
 

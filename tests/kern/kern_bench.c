@@ -192,10 +192,10 @@ static double median(const double v[ROUNDS])
 }
 
 /* The lower of arithmetic and of reading the weights once. */
-static double limit_of(size_t f, size_t n_cols, double scale)
+static double limit_of(const struct bench *b, size_t f, size_t n_cols, double scale)
 {
 	const struct quant_format *q = quant_format_get(formats[f]);
-	const double work = limit_gmacs(formats[f], n_cols);
+	const double work = limit_gmacs(formats[f], n_cols, strcmp(b->kern->name, "avx512") == 0);
 	const double read = L3_GB_S * (double)n_cols * q->block / q->block_bytes;
 
 	return scale * (work < read ? work : read);
@@ -211,7 +211,7 @@ static void print_table(const struct bench *b, double probe, double scale)
 		printf("%-8s %-7s", quant_format_get(formats[f])->name, mat_of(b, f)->pack ? "packed" : "file");
 		for (size_t j = 0; j < N_COLUMNS; j++) {
 			double m = median(b->gmacs[f][j]);
-			printf("  %6.1f (%3.0f %%)", m, 100.0 * m / limit_of(f, columns[j], scale));
+			printf("  %6.1f (%3.0f %%)", m, 100.0 * m / limit_of(b, f, columns[j], scale));
 		}
 		printf("\n");
 	}
@@ -242,7 +242,7 @@ static bool write_json(const struct bench *b, const char *path, const char *cpu,
 			fprintf(o, "%s\n  {\"format\": \"%s\", \"layout\": \"%s\", \"cols\": %zu, \"gmacs\": %.3f, "
 					"\"limit\": %.3f}", f + j ? "," : "", quant_format_get(formats[f])->name,
 					mat_of(b, f)->pack ? "packed" : "file", columns[j], median(b->gmacs[f][j]),
-					limit_of(f, columns[j], scale));
+					limit_of(b, f, columns[j], scale));
 	fprintf(o, "\n], \"attention\": [");
 	for (int type = 0; type < KERN_KV_N; type++)
 		for (size_t j = 0; j < N_QUERIES; j++)
