@@ -33,6 +33,9 @@ void kern_avx2_init_mm_32(struct kern *k);
 void kern_avx2_init_mm_256(struct kern *k);
 void kern_avx2_init_mm_low(struct kern *k);
 
+void kern_avx2_attn_f16(const struct kern_attn_step *s);
+void kern_avx2_attn_q8_0(const struct kern_attn_step *s);
+
 /* The fold of docs/numerics.md: i and i + 4, i and i + 2, the last two. */
 AVX2_INLINE float avx2_tree8(__m256 v)
 {

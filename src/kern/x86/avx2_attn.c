@@ -1,5 +1,5 @@
 /* AVX2: the cache and attention. In a block, K has positions in its lanes and V has dimensions, so neither product
- * needs a horizontal sum. Queries go in fours; with more than four the block is widened to floats once for all.
+ * needs a horizontal sum. Queries go in fours; with more than eight the block is widened to floats once for all.
  *
  * Invariants
  *  1. Scores are computed for cells a query may not see, too, whatever lies there; they are selected away in soften.
@@ -322,9 +322,9 @@ AVX2 static void attn_f32(const struct kern_attn_step *s)
 }
 
 #define ATTN(name, type)                                                                      \
-	AVX2 static void attn_##name(const struct kern_attn_step *s)                          \
+	AVX2 void kern_avx2_attn_##name(const struct kern_attn_step *s)                       \
 	{                                                                                     \
-		if (s->n <= 4) {                                                              \
+		if (s->n <= 8) {                                                              \
 			attn(s, s->k, s->v, type);                                            \
 			return;                                                               \
 		}                                                                             \
@@ -346,7 +346,7 @@ void kern_avx2_init_attn(struct kern *k)
 	k->get_k[KERN_KV_F16] = get_k_f16;
 	k->put_k[KERN_KV_Q8_0] = put_k_q8_0;
 	k->put_v[KERN_KV_Q8_0] = put_v_q8_0;
-	k->attn[KERN_KV_F16] = attn_f16;
+	k->attn[KERN_KV_F16] = kern_avx2_attn_f16;
 	k->attn[KERN_KV_F32] = attn_f32;
-	k->attn[KERN_KV_Q8_0] = attn_q8_0;
+	k->attn[KERN_KV_Q8_0] = kern_avx2_attn_q8_0;
 }

@@ -1,6 +1,6 @@
 /* AVX-512: attention. As in avx2_attn.c, positions are lanes of K and dimensions lanes of V; a block's 32 positions are
- * two registers. Queries go in tiles of eight through K and of four through V; when there are more than eight, or the
- * cache is Q8_0, the block is widened to floats once for all.
+ * two registers. Queries go in tiles of eight through K and of four through V; when there are more than eight, the block
+ * is widened to floats once for all.
  *
  * Invariants
  *  1. Scores are computed for cells a query may not see, too, whatever lies there; they are selected away in soften.
@@ -274,9 +274,13 @@ AVX512 static void attn_f16(const struct kern_attn_step *s)
 		chunks(s, s->k, s->v, KERN_KV_F16);
 }
 
+/* For few queries widening as it goes is cheaper, and that has no use for wider registers. */
 AVX512 static void attn_q8_0(const struct kern_attn_step *s)
 {
-	attn_wide(s, widen_q8_0);
+	if (s->n > 8)
+		attn_wide(s, widen_q8_0);
+	else
+		kern_avx2_attn_q8_0(s);
 }
 
 void kern_avx512_init_attn(struct kern *k)
