@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* Sanitizers would take minutes to compile what is unrolled here; the kernel tests have guard pages around everything. */
+/* Sanitizers would take minutes to compile what is unrolled here; the kernel tests have guard pages instead. */
 #define X86_PLAIN __attribute__((no_sanitize("address", "undefined", "thread")))
 #define AVX2 __attribute__((target("avx2,fma,f16c"))) X86_PLAIN
 #define AVX2_INLINE AVX2 __attribute__((always_inline)) static inline

@@ -11,8 +11,8 @@
 #define X86_N 8
 #include "kern/x86/layout.h"
 
-/* Run r of half h, two sub-blocks of 16, against n columns. qs: eight registers; hm: four more, or NULL. The halves stay
- * a loop, or the code becomes very large. */
+/* Run r of half h, two sub-blocks of 16, against n columns. qs: eight registers; hm: four more, or NULL. The halves
+ * stay a loop, or the code becomes very large. */
 AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m256i scales, int h, const int r,
 		const uint8_t *act, size_t step, __m256i *sum, const int n)
 {

@@ -1,6 +1,6 @@
 /* AVX-512: attention. As in avx2_attn.c, positions are lanes of K and dimensions lanes of V; a block's 32 positions are
- * two registers. Queries go in tiles of eight through K and of four through V; when there are more than eight, the block
- * is widened to floats once for all.
+ * two registers. Queries go in tiles of eight through K and of four through V; when there are more than eight, the
+ * block is widened to floats once for all.
  *
  * Invariants
  *  1. Scores are computed for cells a query may not see, too, whatever lies there; they are selected away in soften.

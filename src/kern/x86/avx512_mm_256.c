@@ -224,9 +224,9 @@ AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const uint8_t *act, size_
 	for (int h = 0; h < 2; h++) {
 		AVX2_UNROLL
 		for (int r = 0; r < 4; r++) {
+			const __m512i scales = _mm512_and_si512(pairs_u8(w->scales[4 * h + r]), low);
 			load_q2_k(w, h, r, v);
-			run_16(v, _mm512_and_si512(pairs_u8(w->scales[4 * h + r]), low), true, act, step, 4 * h + r, sum,
-					n);
+			run_16(v, scales, true, act, step, 4 * h + r, sum, n);
 		}
 	}
 	add_sums(w->d, false, act, step, sum, acc, n);
