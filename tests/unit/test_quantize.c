@@ -688,7 +688,8 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown_both)
 	const struct CMUnitTest tests[] = {
 		CASE(threads), CASE(aborts), CASE(every_mix), CASE(odd_file), CASE(report), CASE(golden),
-		CASE(arguments), CASE(places), CASE(same_file), CASE(requantize), CASE(bad_contents), CASE(not_finite), CASE(failures),
+		CASE(arguments), CASE(places), CASE(same_file), CASE(requantize), CASE(bad_contents), CASE(not_finite),
+		CASE(failures),
 	};
 #ifdef __SANITIZE_THREAD__ /* slow, and the others have nothing for it that these two have not */
 	const struct CMUnitTest few[] = {tests[0], tests[1]};
