@@ -91,25 +91,6 @@ struct state {
 
 /* ---- Words ---- */
 
-static int usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int usage(const char *fmt, ...)
-{
-	va_list ap;
-
-	fprintf(stderr, "%s: ", prog);
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fprintf(stderr, "\nTry '%s --help'.\n", prog);
-	return EXIT_USAGE;
-}
-
-static int no_memory(void)
-{
-	fprintf(stderr, "%s: out of memory\n", prog);
-	return EXIT_RUN;
-}
-
 static size_t word_bytes(const char *s, char sep)
 {
 	size_t n = 0;
@@ -155,7 +136,7 @@ static int parse_rows(struct state *s)
 			again = again || s->rows[i] == v;
 		if (*p < '0' || *p > '9' || v < 1 || v > ROWS_MAX || (*end && *end != ',') || again ||
 				s->n_rows == LIST_MAX)
-			return usage("-rows expects up to %d different numbers from 1 to %d, such as 1,2,4, or none, "
+			return bad_usage(prog, "-rows expects up to %d different numbers from 1 to %d, such as 1,2,4, or none, "
 				     "got '%s'",
 					LIST_MAX, ROWS_MAX, s->c.rows);
 		s->rows[s->n_rows++] = (int32_t)v;
@@ -232,7 +213,7 @@ static int open_doc(struct state *s)
 
 	if (!s->c.append) {
 		s->doc = json_pack("{s:s, s:[], s:[], s:[]}", "kind", doc_kind, "runs", "models", "cells");
-		return s->doc ? 0 : no_memory();
+		return s->doc ? 0 : out_of_memory(prog);
 	}
 	s->doc = json_load_file(s->c.append, 0, &error);
 	if (!s->doc) {
@@ -253,7 +234,7 @@ static int write_file(const char *path, char *bytes, size_t n_bytes)
 	struct cohort_err err;
 
 	if (!bytes)
-		return no_memory();
+		return out_of_memory(prog);
 	const enum cohort_status st = file_write_atomic(path, bytes, n_bytes, &err);
 	free(bytes);
 	if (!st)
@@ -293,7 +274,7 @@ static int begin_run(struct state *s)
 			facts_ours(s->cohort, s->dir), "peer", facts_peer(s->c.peer, s->c.peer_label));
 	s->limits.n_ubatch = N_UBATCH;
 	s->i_run = (int64_t)json_array_size(runs);
-	return s->run && !json_array_append_new(runs, s->run) ? 0 : no_memory();
+	return s->run && !json_array_append_new(runs, s->run) ? 0 : out_of_memory(prog);
 }
 
 /* ---- One run of one contender ---- */
@@ -427,7 +408,7 @@ static int run_one(struct state *s, struct group *g, int64_t round, enum who who
 		ok = (g->commands[who] = command_line(w.n, w.v)) != NULL;
 	ok = ok && child_run(w.v, &c);
 	if (!ok) {
-		rc = no_memory();
+		rc = out_of_memory(prog);
 		goto done;
 	}
 	g->others[2 * round + who] = c.others;
@@ -519,7 +500,7 @@ static int keep_cells(struct state *s, const struct group *g)
 				limits_json(s, g, g->rows[i]));
 		if (!cell || cell_summarise(cell) || (s->c.target && !set_targets(s->c.target, cell)) ||
 				doc_put(s->doc, "cells", cell))
-			return no_memory();
+			return out_of_memory(prog);
 	}
 	return 0;
 }
@@ -534,7 +515,7 @@ static int run_group(struct state *s, struct group *g)
 	if (!g->samples || !g->others) {
 		mem_free(g->samples);
 		mem_free(g->others);
-		return no_memory();
+		return out_of_memory(prog);
 	}
 	for (int64_t r = 0; r < s->c.rounds && !rc && !over; r++) {
 		const enum who first = r % 2 ? PEER : OURS;
@@ -591,7 +572,7 @@ static int keep_model(struct state *s, struct model *m, const char *origin, cons
 			(json_int_t)c->file_bytes, "origin", origin, "made_by", text_json(made_by), "macs_per_token",
 			c->macs + c->out_macs, "macs_output", c->out_macs, "bytes_per_step", c->bytes + c->out_bytes,
 			"formats", parts);
-	return o && !doc_put(s->doc, "models", o) ? 0 : no_memory();
+	return o && !doc_put(s->doc, "models", o) ? 0 : out_of_memory(prog);
 }
 
 /* Makes the file if it is missing, then measures. */
@@ -611,12 +592,12 @@ static int synth_model(struct state *s, const char *shape, const char *format)
 	const bool there = access(path, F_OK) == 0;
 	char *command = command_line(8, argv);
 	if (!command)
-		return no_memory();
+		return out_of_memory(prog);
 	if (!there) {
 		char text[640];
 		progress_line(s->started, "making %s", path);
 		if (!child_run(argv, &c)) {
-			rc = no_memory();
+			rc = out_of_memory(prog);
 		} else if (!child_ok(&c) && !interrupted()) {
 			child_say(&c, text, sizeof text);
 			progress_end();
@@ -710,15 +691,15 @@ static int prepare(struct state *s)
 	if (rc)
 		return rc;
 	if (!c->peer && !c->append)
-		return usage("--peer PATH is missing: the llama-batched-bench to compare with");
+		return bad_usage(prog, "--peer PATH is missing: the llama-batched-bench to compare with");
 	if (c->peer && s->n_rows == 0 && c->shared_prompt == 0)
-		return usage("with -rows none and -shared-prompt 0 there is nothing to measure");
+		return bad_usage(prog, "with -rows none and -shared-prompt 0 there is nothing to measure");
 	if (c->target && !set_targets(c->target, NULL))
-		return usage("-target expects ratios such as 1.5 or tg:Q4_0=2,Q8_0/32=1.8,t:=3, got '%s'", c->target);
+		return bad_usage(prog, "-target expects ratios such as 1.5 or tg:Q4_0=2,Q8_0/32=1.8,t:=3, got '%s'", c->target);
 	if (!split(c->shapes, ',', true, &s->shapes) || !split(c->formats, ',', false, &s->formats))
-		return usage("too many shapes or formats: the most is %d", LIST_MAX);
+		return bad_usage(prog, "too many shapes or formats: the most is %d", LIST_MAX);
 	if (s->shapes.n == 0 || s->formats.n == 0)
-		return usage("-shapes and -formats need at least one name");
+		return bad_usage(prog, "-shapes and -formats need at least one name");
 	snprintf(s->cohort, sizeof s->cohort, "%s%s", c->cohort ? c->cohort : s->dir, c->cohort ? "" : "/cohort");
 	snprintf(s->model_dir, sizeof s->model_dir, "%s%s", c->model_dir ? c->model_dir : s->dir,
 			c->model_dir ? "" : "/bench-models");

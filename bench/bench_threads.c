@@ -62,25 +62,6 @@ struct bench {
 	double started;
 };
 
-static int usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int usage(const char *fmt, ...)
-{
-	va_list ap;
-
-	fprintf(stderr, "%s: ", prog);
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fprintf(stderr, "\nTry '%s --help'.\n", prog);
-	return EXIT_USAGE;
-}
-
-static int no_memory(void)
-{
-	fprintf(stderr, "%s: out of memory\n", prog);
-	return EXIT_RUN;
-}
-
 /* ---- Options ---- */
 
 /* The name as the library has it; NULL if it is not known. */
@@ -98,13 +79,13 @@ static int parse_formats(struct bench *b)
 		const size_t n = strcspn(p, ",");
 		const char *name = mix_of(p, n);
 		if (!name)
-			return usage("-formats: '%.*s' is not known; 'cohort synth --help' lists the types", (int)n, p);
+			return bad_usage(prog, "-formats: '%.*s' is not known; 'cohort synth --help' lists the types", (int)n, p);
 		if (b->n_formats == FORMATS_MAX)
-			return usage("-formats expects %d at most, got '%s'", FORMATS_MAX, b->c.formats);
+			return bad_usage(prog, "-formats expects %d at most, got '%s'", FORMATS_MAX, b->c.formats);
 		b->formats[b->n_formats++] = name;
 		p += n + (p[n] == ',');
 	}
-	return b->n_formats ? 0 : usage("-formats expects a list such as Q4_0,F16, got nothing");
+	return b->n_formats ? 0 : bad_usage(prog, "-formats expects a list such as Q4_0,F16, got nothing");
 }
 
 /* Rising, and 1 in front: everything is compared with it. */
@@ -116,7 +97,7 @@ static int parse_threads(struct bench *b)
 		const long last = b->n_counts ? (long)b->threads[b->n_counts - 1] : 0;
 		if (*p < '0' || *p > '9' || v <= last || v > THREADS_MAX || (!b->n_counts && v != 1) ||
 				b->n_counts == COUNTS_MAX || (*end && *end != ','))
-			return usage("-threads expects up to %d rising numbers from 1 to %d, 1 the first, such as "
+			return bad_usage(prog, "-threads expects up to %d rising numbers from 1 to %d, 1 the first, such as "
 				     "1,2,4, got '%s'",
 					COUNTS_MAX, THREADS_MAX, b->c.threads);
 		b->threads[b->n_counts++] = (size_t)v;
@@ -157,7 +138,7 @@ static int make_model(struct bench *b, size_t f)
 	mp.progress_user = b;
 	cohort_synth_params_init(&sp);
 	if (!cohort_synth_shape(&sp, b->c.shape))
-		return usage("-shape: '%s' is not known; 'cohort synth --help' lists the names", b->c.shape);
+		return bad_usage(prog, "-shape: '%s' is not known; 'cohort synth --help' lists the names", b->c.shape);
 	sp.type = b->formats[f];
 	sp.progress = go_on;
 	sp.progress_user = b;
@@ -214,7 +195,7 @@ static int prepare(struct bench *b)
 				ok = ok && alloc_rounds(&b->speed[f][j][i], n_rounds);
 	}
 	if (!ok)
-		return no_memory();
+		return out_of_memory(prog);
 	for (size_t f = 0; f < b->n_formats && !rc; f++)
 		if (!(rc = make_model(b, f)))
 			rc = open_contexts(b, f);
@@ -443,7 +424,7 @@ static int write_json(const struct bench *b, const char *cpu, const char *isa, d
 			(json_int_t)b->c.prompt, "gen", (json_int_t)b->c.gen, "n_rounds", (json_int_t)n, "probe_gmacs",
 			probe, "cells", cells);
 	if (!doc)
-		return no_memory();
+		return out_of_memory(prog);
 	FILE *o = fopen(b->c.json, "w");
 	int e = o ? 0 : errno;
 	if (o && (json_dumpf(doc, o, JSON_INDENT(1)) || fputc('\n', o) == EOF))

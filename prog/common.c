@@ -80,6 +80,24 @@ static bool loading(float done, void *user)
 	return !stop;
 }
 
+int bad_usage(const char *prog, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "%s: ", prog);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "\nTry '%s --help'.\n", prog);
+	return EXIT_USAGE;
+}
+
+int out_of_memory(const char *prog)
+{
+	fprintf(stderr, "%s: out of memory\n", prog);
+	return EXIT_RUN;
+}
+
 int fail(const char *prog, const struct cohort_err *err)
 {
 	progress_end();

@@ -30,6 +30,11 @@ int load_model(const char *prog, const char *path, const struct cohort_model_par
 /* "prog: text" on stderr; returns the exit code that fits the status. */
 int fail(const char *prog, const struct cohort_err *err);
 
+/* "prog: text", and where help is, on stderr; returns EXIT_USAGE. */
+int bad_usage(const char *prog, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Likewise when memory is out; returns EXIT_RUN. */
+int out_of_memory(const char *prog);
+
 /* A closed pipe and a file size limit are write errors, not deaths. */
 void ignore_write_signals(void);
 /* Ctrl-C: the first sets the flag, the second ends at once. */

@@ -148,6 +148,32 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 	}
 #define AVX2_MM(fmt, most) X86_MM(AVX2, 8, fmt, most)
 
+/* tile_FMT: `rows` outputs of n columns (`most` of them at the most), block after block. `each` adds the block at w to
+ * acc; `act` is the block of column 0, `step` the way to the next column's. Needs LEVEL_VEC, LEVEL_ZERO and
+ * LEVEL_store_rows. */
+#define X86_TILE(level, LEVEL, rows, fmt, block, act_t, most, each)                                              \
+	LEVEL##_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)           \
+	{                                                                                                      \
+		const size_t nb = m->k / (block), step = m->act_bytes;                                         \
+		const struct fmt##x##rows *w = (const struct fmt##x##rows *)m->w + row / (rows)*nb;            \
+		const act_t *act = x86_act_row(m, col);                                                        \
+		LEVEL##_VEC acc[most];                                                                         \
+		for (int c = 0; c < n; c++)                                                                    \
+			acc[c] = LEVEL##_ZERO;                                                                 \
+		for (size_t b = 0; b < nb; b++, w++, act++) {                                                  \
+			if (X86_FETCHES(m, col, 3))                                                            \
+				X86_FETCH(w, sizeof *w, nb * sizeof *w);                                       \
+			each;                                                                                  \
+		}                                                                                              \
+		for (int c = 0; c < n; c++)                                                                    \
+			level##_store_rows(m, row, col + (size_t)c, acc[c]);                                   \
+	}
+#define AVX2_VEC __m256
+#define AVX2_ZERO _mm256_setzero_ps()
+#define AVX2_TILE_32(fmt, each) X86_TILE(avx2, AVX2, 8, fmt, 32, struct kern_act_q8_32, 4, each)
+#define AVX2_TILE_256(fmt, most) \
+	X86_TILE(avx2, AVX2, 8, fmt, 256, struct kern_act_q8_256, most, block_##fmt(w, act, step, acc, n))
+
 /* Float weights of `rows` rows interleaved, eight k at a time: avx2_mm_float.c. X86_FLOAT_PACK makes the table's
  * functions of them. */
 size_t x86_float_bytes(size_t n_rows, size_t k, size_t width, size_t rows);
@@ -189,9 +215,9 @@ static inline const struct kern_act_q8_32 *x86_act_32(const struct kern_act_q8_3
 {
 	return (const void *)((const uint8_t *)a + (size_t)c * step);
 }
-static inline const struct kern_act_q8_256 *x86_act_256(const uint8_t *act, int c, size_t step)
+static inline const struct kern_act_q8_256 *x86_act_256(const struct kern_act_q8_256 *act, int c, size_t step)
 {
-	return (const void *)(act + (size_t)c * step);
+	return (const void *)((const uint8_t *)act + (size_t)c * step);
 }
 
 /* kern_exp in eight lanes. */

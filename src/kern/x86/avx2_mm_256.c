@@ -21,7 +21,7 @@ AVX2_INLINE __m256i two(__m256i v0, __m256i v1, const int8_t *p)
 
 /* Four registers from i on of sub-block j of 32, against n columns; sc: the scale, twice in each lane. Half a sub-block
  * at a time: four registers of weights and one of scales leave room for the sums of eight columns. */
-AVX2_INLINE void half_sub_block(const __m256i v[4], __m256i sc, const uint8_t *act, size_t step, int at,
+AVX2_INLINE void half_sub_block(const __m256i v[4], __m256i sc, const struct kern_act_q8_256 *act, size_t step, int at,
 		__m256i *sum, const int n)
 {
 	AVX2_UNROLL
@@ -33,7 +33,7 @@ AVX2_INLINE void half_sub_block(const __m256i v[4], __m256i sc, const uint8_t *a
 }
 
 /* The minimums, and both sums to floats. */
-AVX2_INLINE void finish_k(const uint16_t *dw, const uint16_t *dminw, const uint8_t (*mins)[16], const uint8_t *act,
+AVX2_INLINE void finish_k(const uint16_t *dw, const uint16_t *dminw, const uint8_t (*mins)[16], const struct kern_act_q8_256 *act,
 		size_t step, const __m256i *sum, __m256 *acc, const int n)
 {
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
@@ -69,7 +69,7 @@ AVX2_INLINE __m256i reg_q5_k(const struct q5_kx8 *w, int p, const int r, const i
 
 #define BLOCK_K(fmt)                                                                                                 \
 	AVX2_INLINE void block_##fmt(                                                                              \
-			const struct fmt##x8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)        \
+			const struct fmt##x8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)        \
 	{                                                                                                          \
 		__m256i sum[8], v[4];                                                                              \
 		for (int c = 0; c < n; c++)                                                                        \
@@ -99,7 +99,7 @@ AVX2_INLINE __m256i reg_q6_k(const struct q6_kx8 *w, int p, const int r, const i
 
 /* Run r of pair p: two sub-blocks of 16. */
 AVX2_INLINE void run_q6_k(
-		const struct q6_kx8 *w, const uint8_t *act, size_t step, int p, const int r, __m256i *sum, const int n)
+		const struct q6_kx8 *w, const struct kern_act_q8_256 *act, size_t step, int p, const int r, __m256i *sum, const int n)
 {
 	const int at = 2 * p + r;
 	const __m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[at]));
@@ -128,7 +128,7 @@ AVX2_INLINE void run_q6_k(
 	}
 }
 
-AVX2_INLINE void block_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)
+AVX2_INLINE void block_q6_k(const struct q6_kx8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)
 {
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 	__m256i sum[8];
@@ -146,26 +146,9 @@ AVX2_INLINE void block_q6_k(const struct q6_kx8 *w, const uint8_t *act, size_t s
 	}
 }
 
-#define TILE(fmt)                                                                                          \
-	AVX2_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)        \
-	{                                                                                                \
-		const size_t nb = m->k / 256, step = m->act_bytes;                                       \
-		const struct fmt##x8 *w = (const struct fmt##x8 *)m->w + row / 8 * nb;                   \
-		const uint8_t *act = x86_act_row(m, col);                                                \
-		__m256 acc[8];                                                                           \
-		for (int c = 0; c < n; c++)                                                              \
-			acc[c] = _mm256_setzero_ps();                                                    \
-		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {            \
-			if (X86_FETCHES(m, col, 3))                                                      \
-				X86_FETCH(w, sizeof *w, nb * sizeof *w);                                 \
-			block_##fmt(w, act, step, acc, n);                                               \
-		}                                                                                        \
-		for (int c = 0; c < n; c++)                                                              \
-			avx2_store_rows(m, row, col + (size_t)c, acc[c]);                                \
-	}
-TILE(q4_k)
-TILE(q5_k)
-TILE(q6_k)
+AVX2_TILE_256(q4_k, 8)
+AVX2_TILE_256(q5_k, 8)
+AVX2_TILE_256(q6_k, 8)
 
 AVX2_MM(q4_k, 8)
 AVX2_MM(q5_k, 8)

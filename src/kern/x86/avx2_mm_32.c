@@ -69,25 +69,8 @@ AVX2_INLINE void unsigned_block(const __m256i v[8], const uint16_t *dw, const ui
 	}
 }
 
-#define TILE_UNSIGNED(fmt, load, min, five, off)                                                             \
-	AVX2_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)          \
-	{                                                                                                  \
-		const size_t nb = m->k / 32, step = m->act_bytes;                                          \
-		const struct fmt##x8 *w = (const struct fmt##x8 *)m->w + row / 8 * nb;                     \
-		const struct kern_act_q8_32 *a = x86_act_row(m, col);                                          \
-		__m256 acc[4];                                                                             \
-		for (int c = 0; c < n; c++)                                                                \
-			acc[c] = _mm256_setzero_ps();                                                      \
-		for (size_t b = 0; b < nb; b++, w++, a++) {                                                \
-			__m256i v[8];                                                                      \
-			if (X86_FETCHES(m, col, 3))                                                        \
-				X86_FETCH(w, sizeof *w, nb * sizeof *w);                                   \
-			load;                                                                              \
-			unsigned_block(v, w->d, min, five, off, a, step, acc, n);                          \
-		}                                                                                          \
-		for (int c = 0; c < n; c++)                                                                \
-			avx2_store_rows(m, row, col + (size_t)c, acc[c]);                                  \
-	}
+#define TILE_UNSIGNED(fmt, load, min, five, off) \
+	AVX2_TILE_32(fmt, __m256i v[8]; load; unsigned_block(v, w->d, min, five, off, act, step, acc, n))
 TILE_UNSIGNED(q4_0, load_nibbles(w->qs, v), NULL, false, 1)
 TILE_UNSIGNED(q4_1, load_nibbles(w->qs, v), w->m, false, 0)
 TILE_UNSIGNED(q5_0, load_fives(w->qs, w->qh, v), NULL, true, 2)
@@ -117,59 +100,37 @@ AVX2_INLINE void add_block(const uint16_t *dw, const __m256i *sum, const struct 
 	}
 }
 
-AVX2_INLINE void tile_q8_0(const struct kern_mm *m, size_t row, size_t col, const int n)
+AVX2_INLINE void block_q8_0(
+		const struct q8_0x8 *w, const struct kern_act_q8_32 *a, size_t step, __m256 *acc, const int n)
 {
-	const size_t nb = m->k / 32, step = m->act_bytes;
-	const struct q8_0x8 *w = (const struct q8_0x8 *)m->w + row / 8 * nb;
-	const struct kern_act_q8_32 *a = x86_act_row(m, col);
-	__m256 acc[4];
+	__m256i sum[4];
 
 	for (int c = 0; c < n; c++)
-		acc[c] = _mm256_setzero_ps();
-	for (size_t b = 0; b < nb; b++, w++, a++) {
-		__m256i sum[4];
-		if (X86_FETCHES(m, col, 3))
-			X86_FETCH(w, sizeof *w, nb * sizeof *w);
-		for (int c = 0; c < n; c++)
-			sum[c] = _mm256_setzero_si256();
-		AVX2_UNROLL
-		for (int i = 0; i < 8; i++)
-			signed_reg(avx2_load(w->qs[i]), a, step, i, sum, n);
-		add_block(w->d, sum, a, step, acc, n);
-	}
-	for (int c = 0; c < n; c++)
-		avx2_store_rows(m, row, col + (size_t)c, acc[c]);
+		sum[c] = _mm256_setzero_si256();
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		signed_reg(avx2_load(w->qs[i]), a, step, i, sum, n);
+	add_block(w->d, sum, a, step, acc, n);
 }
 
-AVX2_INLINE void tile_iq4_nl(const struct kern_mm *m, size_t row, size_t col, const int n)
+AVX2_INLINE void block_iq4_nl(
+		const struct iq4_nlx8 *w, const struct kern_act_q8_32 *a, size_t step, __m256 *acc, const int n)
 {
-	const size_t nb = m->k / 32, step = m->act_bytes;
-	const struct iq4_nlx8 *w = (const struct iq4_nlx8 *)m->w + row / 8 * nb;
-	const struct kern_act_q8_32 *a = x86_act_row(m, col);
 	const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)quant_iq4_values));
-	const __m256i low = _mm256_set1_epi8(15);
-	__m256 acc[4];
+	__m256i sum[4];
 
 	for (int c = 0; c < n; c++)
-		acc[c] = _mm256_setzero_ps();
-	for (size_t b = 0; b < nb; b++, w++, a++) {
-		__m256i sum[4];
-		if (X86_FETCHES(m, col, 3))
-			X86_FETCH(w, sizeof *w, nb * sizeof *w);
-		for (int c = 0; c < n; c++)
-			sum[c] = _mm256_setzero_si256();
-		AVX2_UNROLL
-		for (int i = 0; i < 4; i++) {
-			__m256i q = avx2_load(w->qs[i]);
-			__m256i hi = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
-			signed_reg(_mm256_shuffle_epi8(table, _mm256_and_si256(q, low)), a, step, i, sum, n);
-			signed_reg(_mm256_shuffle_epi8(table, hi), a, step, i + 4, sum, n);
-		}
-		add_block(w->d, sum, a, step, acc, n);
+		sum[c] = _mm256_setzero_si256();
+	AVX2_UNROLL
+	for (int i = 0; i < 4; i++) {
+		signed_reg(_mm256_shuffle_epi8(table, avx2_bits_at(w->qs[i], 0, 15)), a, step, i, sum, n);
+		signed_reg(_mm256_shuffle_epi8(table, avx2_bits_at(w->qs[i], -4, 15)), a, step, i + 4, sum, n);
 	}
-	for (int c = 0; c < n; c++)
-		avx2_store_rows(m, row, col + (size_t)c, acc[c]);
+	add_block(w->d, sum, a, step, acc, n);
 }
+
+AVX2_TILE_32(q8_0, block_q8_0(w, act, step, acc, n))
+AVX2_TILE_32(iq4_nl, block_iq4_nl(w, act, step, acc, n))
 
 AVX2_MM(q4_0, 4)
 AVX2_MM(q4_1, 4)

@@ -14,7 +14,7 @@
 /* Run r of half h, two sub-blocks of 16, against n columns. qs: eight registers; hm: four more, or NULL. The halves
  * stay a loop, or the code becomes very large. */
 AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m256i scales, int h, const int r,
-		const uint8_t *act, size_t step, __m256i *sum, const int n)
+		const struct kern_act_q8_256 *act, size_t step, __m256i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int e = 0; e < 2; e++) {
@@ -39,7 +39,7 @@ AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m
 }
 
 /* sum += pairs times the sums of 16 of run r. */
-AVX2_INLINE void add_pairs(__m256i pairs, const uint8_t *act, size_t step, int r, __m256i *sum, const int n)
+AVX2_INLINE void add_pairs(__m256i pairs, const struct kern_act_q8_256 *act, size_t step, int r, __m256i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
@@ -55,7 +55,7 @@ AVX2_INLINE void clear(__m256i *sum, const int n)
 }
 
 /* acc += (dw * da) * sum, or -= */
-AVX2_INLINE void add_sums(const uint16_t *dw, const bool minus, const uint8_t *act, size_t step, const __m256i *sum,
+AVX2_INLINE void add_sums(const uint16_t *dw, const bool minus, const struct kern_act_q8_256 *act, size_t step, const __m256i *sum,
 		__m256 *acc, const int n)
 {
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
@@ -66,7 +66,7 @@ AVX2_INLINE void add_sums(const uint16_t *dw, const bool minus, const uint8_t *a
 	}
 }
 
-AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)
+AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)
 {
 	__m256i sum[8];
 
@@ -90,7 +90,7 @@ AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const uint8_t *act, size_t s
 }
 
 /* Values are 4 above the weight's integer: 4 * scale * the sum of the activations is taken off. */
-AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)
+AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)
 {
 	__m256i sum[8];
 
@@ -108,7 +108,7 @@ AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const uint8_t *act, size_t s
 }
 
 /* Sub-block j: 16 bytes a row, the low nibbles first. */
-AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size_t step, __m256 *acc, const int n)
+AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)
 {
 	const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)quant_iq4_values));
 	const __m256i low = _mm256_set1_epi8(15);
@@ -136,26 +136,9 @@ AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const uint8_t *act, size
 	add_sums(w->d, false, act, step, sum, acc, n);
 }
 
-#define TILE(fmt, most)                                                                                    \
-	AVX2_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)        \
-	{                                                                                                \
-		const size_t nb = m->k / 256, step = m->act_bytes;                                       \
-		const struct fmt##x8 *w = (const struct fmt##x8 *)m->w + row / 8 * nb;                   \
-		const uint8_t *act = (const uint8_t *)m->act + col * step;                               \
-		__m256 acc[most];                                                                        \
-		for (int c = 0; c < n; c++)                                                              \
-			acc[c] = _mm256_setzero_ps();                                                    \
-		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {            \
-			if (X86_FETCHES(m, col, 3))                                                      \
-				X86_FETCH(w, sizeof *w, nb * sizeof *w);                                 \
-			block_##fmt(w, act, step, acc, n);                                               \
-		}                                                                                        \
-		for (int c = 0; c < n; c++)                                                              \
-			avx2_store_rows(m, row, col + (size_t)c, acc[c]);                                \
-	}
-TILE(q2_k, 8)
-TILE(q3_k, 8)
-TILE(iq4_xs, 4)
+AVX2_TILE_256(q2_k, 8)
+AVX2_TILE_256(q3_k, 8)
+AVX2_TILE_256(iq4_xs, 4)
 
 AVX2_MM(q2_k, 8)
 AVX2_MM(q3_k, 8)

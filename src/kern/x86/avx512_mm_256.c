@@ -104,7 +104,7 @@ AVX512_INLINE __m512i one_of(__m512i pairs, const int second)
 }
 
 /* Registers [from, to) of run r against columns [c0, end), from 0. */
-AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const uint8_t *act, size_t step, int r,
+AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const struct kern_act_q8_256 *act, size_t step, int r,
 		const int c0, const int end, __m512i t[4])
 {
 	AVX2_UNROLL
@@ -121,7 +121,7 @@ AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const 
 }
 
 /* sum += scale * the products of run r, which is one sub-block of 32. */
-AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const uint8_t *act, size_t step, int r, __m512i *sum,
+AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const struct kern_act_q8_256 *act, size_t step, int r, __m512i *sum,
 		const int n)
 {
 	AVX2_UNROLL
@@ -136,7 +136,7 @@ AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const uint8_t *act,
 }
 
 /* The same with two sub-blocks of 16. `small`: their sums fit int16. */
-AVX512_INLINE void run_16(const __m512i v[8], __m512i scales, const bool small, const uint8_t *act, size_t step,
+AVX512_INLINE void run_16(const __m512i v[8], __m512i scales, const bool small, const struct kern_act_q8_256 *act, size_t step,
 		int r, __m512i *sum, const int n)
 {
 	AVX2_UNROLL
@@ -156,13 +156,13 @@ AVX512_INLINE void run_16(const __m512i v[8], __m512i scales, const bool small, 
 }
 
 /* sum += pairs times sums of the activations: the pairs of run r (sub-blocks of 16), or of runs 2r and 2r + 1. */
-AVX512_INLINE void add_pairs_16(__m512i pairs, const uint8_t *act, size_t step, int r, __m512i *sum, const int n)
+AVX512_INLINE void add_pairs_16(__m512i pairs, const struct kern_act_q8_256 *act, size_t step, int r, __m512i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++)
 		sum[c] = _mm512_dpwssd_epi32(sum[c], pairs, avx512_bcast4(&x86_act_256(act, c, step)->s16[2 * r]));
 }
-AVX512_INLINE void add_pairs_32(__m512i pairs, const uint8_t *act, size_t step, int r, __m512i *sum, const int n)
+AVX512_INLINE void add_pairs_32(__m512i pairs, const struct kern_act_q8_256 *act, size_t step, int r, __m512i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++)
@@ -176,7 +176,7 @@ AVX512_INLINE void clear(__m512i *sum, const int n)
 }
 
 /* acc += (dw * da) * sum, or -= */
-AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const uint8_t *act, size_t step, const __m512i *sum,
+AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const struct kern_act_q8_256 *act, size_t step, const __m512i *sum,
 		__m512 *acc, const int n)
 {
 	const __m512 d = avx512_halves(dw);
@@ -192,7 +192,7 @@ AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const uint8_t 
 
 #define BLOCK_K(fmt)                                                                                               \
 	AVX512_INLINE void block_##fmt(                                                                          \
-			const struct fmt##x16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)     \
+			const struct fmt##x16 *w, const struct kern_act_q8_256 *act, size_t step, __m512 *acc, const int n)     \
 	{                                                                                                        \
 		__m512i sum[8], v[8];                                                                            \
 		clear(sum, n);                                                                                   \
@@ -214,7 +214,7 @@ AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const uint8_t 
 BLOCK_K(q4_k)
 BLOCK_K(q5_k)
 
-AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
+AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const struct kern_act_q8_256 *act, size_t step, __m512 *acc, const int n)
 {
 	const __m512i low = _mm512_set1_epi16(15);
 	__m512i sum[8], v[8];
@@ -239,7 +239,7 @@ AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const uint8_t *act, size_
 /* Q3_K: values are 4 above the weight's integer, in halves of four runs; Q6_K: 32, in pairs. */
 #define BLOCK_16(fmt, n_parts, n_runs, small, off)                                                                   \
 	AVX512_INLINE void block_##fmt(                                                                            \
-			const struct fmt##x16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)       \
+			const struct fmt##x16 *w, const struct kern_act_q8_256 *act, size_t step, __m512 *acc, const int n)       \
 	{                                                                                                          \
 		__m512i sum[8], v[8];                                                                              \
 		clear(sum, n);                                                                                     \
@@ -260,7 +260,7 @@ AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const uint8_t *act, size_
 BLOCK_16(q3_k, 2, 4, true, 4)
 BLOCK_16(q6_k, 4, 2, false, 32)
 
-AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const uint8_t *act, size_t step, __m512 *acc, const int n)
+AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const struct kern_act_q8_256 *act, size_t step, __m512 *acc, const int n)
 {
 	__m512i sum[8], v[8];
 
@@ -278,30 +278,18 @@ AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const uint8_t *act, s
 	add_sums(w->d, false, act, step, sum, acc, n);
 }
 
-#define TILE(fmt)                                                                                        \
-	AVX512_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)    \
-	{                                                                                              \
-		const size_t nb = m->k / 256, step = m->act_bytes;                                     \
-		const struct fmt##x16 *w = (const struct fmt##x16 *)m->w + row / 16 * nb;              \
-		const uint8_t *act = x86_act_row(m, col);                                              \
-		__m512 acc[8];                                                                         \
-		for (int c = 0; c < n; c++)                                                            \
-			acc[c] = _mm512_setzero_ps();                                                  \
-		for (size_t b = 0; b < nb; b++, w++, act += sizeof(struct kern_act_q8_256)) {          \
-			if (X86_FETCHES(m, col, 3))                                                       \
-				X86_FETCH(w, sizeof *w, nb * sizeof *w);                               \
-			block_##fmt(w, act, step, acc, n);                                             \
-		}                                                                                      \
-		for (int c = 0; c < n; c++)                                                            \
-			avx512_store_rows(m, row, col + (size_t)c, acc[c]);                            \
-	}                                                                                              \
-	AVX512_MM(fmt, 8)
-TILE(q2_k)
-TILE(q3_k)
-TILE(q4_k)
-TILE(q5_k)
-TILE(q6_k)
-TILE(iq4_xs)
+AVX512_TILE_256(q2_k)
+AVX512_MM(q2_k, 8)
+AVX512_TILE_256(q3_k)
+AVX512_MM(q3_k, 8)
+AVX512_TILE_256(q4_k)
+AVX512_MM(q4_k, 8)
+AVX512_TILE_256(q5_k)
+AVX512_MM(q5_k, 8)
+AVX512_TILE_256(q6_k)
+AVX512_MM(q6_k, 8)
+AVX512_TILE_256(iq4_xs)
+AVX512_MM(iq4_xs, 8)
 
 void kern_avx512_init_mm_256(struct kern *k)
 {

@@ -99,25 +99,8 @@ AVX512_INLINE void block(const __m512i v[8], const uint16_t *dw, const uint16_t 
 	}
 }
 
-#define TILE(fmt, load, min, off)                                                                          \
-	AVX512_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)      \
-	{                                                                                                \
-		const size_t nb = m->k / 32, step = m->act_bytes;                                        \
-		const struct fmt##x16 *w = (const struct fmt##x16 *)m->w + row / 16 * nb;                \
-		const struct kern_act_q8_32 *a = x86_act_row(m, col);                                    \
-		__m512 acc[8];                                                                           \
-		for (int c = 0; c < n; c++)                                                              \
-			acc[c] = _mm512_setzero_ps();                                                    \
-		for (size_t b = 0; b < nb; b++, w++, a++) {                                              \
-			__m512i v[8];                                                                    \
-			if (X86_FETCHES(m, col, 3))                                                         \
-				X86_FETCH(w, sizeof *w, nb * sizeof *w);                                 \
-			load;                                                                            \
-			block(v, w->d, min, off, a, step, acc, n);                                       \
-		}                                                                                        \
-		for (int c = 0; c < n; c++)                                                              \
-			avx512_store_rows(m, row, col + (size_t)c, acc[c]);                              \
-	}
+#define TILE(fmt, load, min, off)                                  \
+	AVX512_TILE_32(fmt, __m512i v[8]; load; block(v, w->d, min, off, act, step, acc, n))
 TILE(q4_0, load_nibbles(w->qs, v), NULL, 8)
 TILE(q4_1, load_nibbles(w->qs, v), w->m, 0)
 TILE(q5_0, load_fives(w->qs, w->qh, v), NULL, 16)
