@@ -136,8 +136,9 @@ static int parse_rows(struct state *s)
 			again = again || s->rows[i] == v;
 		if (*p < '0' || *p > '9' || v < 1 || v > ROWS_MAX || (*end && *end != ',') || again ||
 				s->n_rows == LIST_MAX)
-			return bad_usage(prog, "-rows expects up to %d different numbers from 1 to %d, such as 1,2,4, or none, "
-				     "got '%s'",
+			return bad_usage(prog,
+					"-rows expects up to %d different numbers from 1 to %d, such as 1,2,4, or "
+					"none, got '%s'",
 					LIST_MAX, ROWS_MAX, s->c.rows);
 		s->rows[s->n_rows++] = (int32_t)v;
 		s->rows_most = v > s->rows_most ? (int32_t)v : s->rows_most;
@@ -695,7 +696,8 @@ static int prepare(struct state *s)
 	if (c->peer && s->n_rows == 0 && c->shared_prompt == 0)
 		return bad_usage(prog, "with -rows none and -shared-prompt 0 there is nothing to measure");
 	if (c->target && !set_targets(c->target, NULL))
-		return bad_usage(prog, "-target expects ratios such as 1.5 or tg:Q4_0=2,Q8_0/32=1.8,t:=3, got '%s'", c->target);
+		return bad_usage(prog, "-target expects ratios such as 1.5 or tg:Q4_0=2,Q8_0/32=1.8,t:=3, got '%s'",
+				c->target);
 	if (!split(c->shapes, ',', true, &s->shapes) || !split(c->formats, ',', false, &s->formats))
 		return bad_usage(prog, "too many shapes or formats: the most is %d", LIST_MAX);
 	if (s->shapes.n == 0 || s->formats.n == 0)

@@ -79,7 +79,8 @@ static int parse_formats(struct bench *b)
 		const size_t n = strcspn(p, ",");
 		const char *name = mix_of(p, n);
 		if (!name)
-			return bad_usage(prog, "-formats: '%.*s' is not known; 'cohort synth --help' lists the types", (int)n, p);
+			return bad_usage(prog, "-formats: '%.*s' is not known; 'cohort synth --help' lists the types",
+					(int)n, p);
 		if (b->n_formats == FORMATS_MAX)
 			return bad_usage(prog, "-formats expects %d at most, got '%s'", FORMATS_MAX, b->c.formats);
 		b->formats[b->n_formats++] = name;
@@ -97,8 +98,9 @@ static int parse_threads(struct bench *b)
 		const long last = b->n_counts ? (long)b->threads[b->n_counts - 1] : 0;
 		if (*p < '0' || *p > '9' || v <= last || v > THREADS_MAX || (!b->n_counts && v != 1) ||
 				b->n_counts == COUNTS_MAX || (*end && *end != ','))
-			return bad_usage(prog, "-threads expects up to %d rising numbers from 1 to %d, 1 the first, such as "
-				     "1,2,4, got '%s'",
+			return bad_usage(prog,
+					"-threads expects up to %d rising numbers from 1 to %d, 1 the first, such as "
+					"1,2,4, got '%s'",
 					COUNTS_MAX, THREADS_MAX, b->c.threads);
 		b->threads[b->n_counts++] = (size_t)v;
 		if (!*end)

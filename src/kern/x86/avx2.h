@@ -215,7 +215,7 @@ static inline const struct kern_act_q8_32 *x86_act_32(const struct kern_act_q8_3
 {
 	return (const void *)((const uint8_t *)a + (size_t)c * step);
 }
-static inline const struct kern_act_q8_256 *x86_act_256(const struct kern_act_q8_256 *act, int c, size_t step)
+static inline const struct kern_act_q8_256 *x86_act_256(const void *act, int c, size_t step)
 {
 	return (const void *)((const uint8_t *)act + (size_t)c * step);
 }

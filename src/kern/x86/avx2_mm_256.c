@@ -21,7 +21,7 @@ AVX2_INLINE __m256i two(__m256i v0, __m256i v1, const int8_t *p)
 
 /* Four registers from i on of sub-block j of 32, against n columns; sc: the scale, twice in each lane. Half a sub-block
  * at a time: four registers of weights and one of scales leave room for the sums of eight columns. */
-AVX2_INLINE void half_sub_block(const __m256i v[4], __m256i sc, const struct kern_act_q8_256 *act, size_t step, int at,
+AVX2_INLINE void half_sub_block(const __m256i v[4], __m256i sc, const void *act, size_t step, int at,
 		__m256i *sum, const int n)
 {
 	AVX2_UNROLL
@@ -33,7 +33,7 @@ AVX2_INLINE void half_sub_block(const __m256i v[4], __m256i sc, const struct ker
 }
 
 /* The minimums, and both sums to floats. */
-AVX2_INLINE void finish_k(const uint16_t *dw, const uint16_t *dminw, const uint8_t (*mins)[16], const struct kern_act_q8_256 *act,
+AVX2_INLINE void finish_k(const uint16_t *dw, const uint16_t *dminw, const uint8_t (*mins)[16], const void *act,
 		size_t step, const __m256i *sum, __m256 *acc, const int n)
 {
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
@@ -69,7 +69,7 @@ AVX2_INLINE __m256i reg_q5_k(const struct q5_kx8 *w, int p, const int r, const i
 
 #define BLOCK_K(fmt)                                                                                                 \
 	AVX2_INLINE void block_##fmt(                                                                              \
-			const struct fmt##x8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)        \
+			const struct fmt##x8 *w, const void *act, size_t step, __m256 *acc, const int n)        \
 	{                                                                                                          \
 		__m256i sum[8], v[4];                                                                              \
 		for (int c = 0; c < n; c++)                                                                        \
@@ -99,7 +99,7 @@ AVX2_INLINE __m256i reg_q6_k(const struct q6_kx8 *w, int p, const int r, const i
 
 /* Run r of pair p: two sub-blocks of 16. */
 AVX2_INLINE void run_q6_k(
-		const struct q6_kx8 *w, const struct kern_act_q8_256 *act, size_t step, int p, const int r, __m256i *sum, const int n)
+		const struct q6_kx8 *w, const void *act, size_t step, int p, const int r, __m256i *sum, const int n)
 {
 	const int at = 2 * p + r;
 	const __m256i sc = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)w->scales[at]));
@@ -128,7 +128,7 @@ AVX2_INLINE void run_q6_k(
 	}
 }
 
-AVX2_INLINE void block_q6_k(const struct q6_kx8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)
+AVX2_INLINE void block_q6_k(const struct q6_kx8 *w, const void *act, size_t step, __m256 *acc, const int n)
 {
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)w->d));
 	__m256i sum[8];

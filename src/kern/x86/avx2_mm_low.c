@@ -14,7 +14,7 @@
 /* Run r of half h, two sub-blocks of 16, against n columns. qs: eight registers; hm: four more, or NULL. The halves
  * stay a loop, or the code becomes very large. */
 AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m256i scales, int h, const int r,
-		const struct kern_act_q8_256 *act, size_t step, __m256i *sum, const int n)
+		const void *act, size_t step, __m256i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int e = 0; e < 2; e++) {
@@ -39,7 +39,7 @@ AVX2_INLINE void run_of_32(const uint8_t (*qs)[32], const uint8_t (*hm)[32], __m
 }
 
 /* sum += pairs times the sums of 16 of run r. */
-AVX2_INLINE void add_pairs(__m256i pairs, const struct kern_act_q8_256 *act, size_t step, int r, __m256i *sum, const int n)
+AVX2_INLINE void add_pairs(__m256i pairs, const void *act, size_t step, int r, __m256i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
@@ -55,7 +55,7 @@ AVX2_INLINE void clear(__m256i *sum, const int n)
 }
 
 /* acc += (dw * da) * sum, or -= */
-AVX2_INLINE void add_sums(const uint16_t *dw, const bool minus, const struct kern_act_q8_256 *act, size_t step, const __m256i *sum,
+AVX2_INLINE void add_sums(const uint16_t *dw, const bool minus, const void *act, size_t step, const __m256i *sum,
 		__m256 *acc, const int n)
 {
 	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
@@ -66,7 +66,7 @@ AVX2_INLINE void add_sums(const uint16_t *dw, const bool minus, const struct ker
 	}
 }
 
-AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)
+AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const void *act, size_t step, __m256 *acc, const int n)
 {
 	__m256i sum[8];
 
@@ -90,7 +90,7 @@ AVX2_INLINE void block_q2_k(const struct q2_kx8 *w, const struct kern_act_q8_256
 }
 
 /* Values are 4 above the weight's integer: 4 * scale * the sum of the activations is taken off. */
-AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)
+AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const void *act, size_t step, __m256 *acc, const int n)
 {
 	__m256i sum[8];
 
@@ -108,7 +108,7 @@ AVX2_INLINE void block_q3_k(const struct q3_kx8 *w, const struct kern_act_q8_256
 }
 
 /* Sub-block j: 16 bytes a row, the low nibbles first. */
-AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const struct kern_act_q8_256 *act, size_t step, __m256 *acc, const int n)
+AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const void *act, size_t step, __m256 *acc, const int n)
 {
 	const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)quant_iq4_values));
 	const __m256i low = _mm256_set1_epi8(15);

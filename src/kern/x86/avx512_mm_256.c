@@ -104,7 +104,7 @@ AVX512_INLINE __m512i one_of(__m512i pairs, const int second)
 }
 
 /* Registers [from, to) of run r against columns [c0, end), from 0. */
-AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const struct kern_act_q8_256 *act, size_t step, int r,
+AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const void *act, size_t step, int r,
 		const int c0, const int end, __m512i t[4])
 {
 	AVX2_UNROLL
@@ -121,7 +121,7 @@ AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const 
 }
 
 /* sum += scale * the products of run r, which is one sub-block of 32. */
-AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const struct kern_act_q8_256 *act, size_t step, int r, __m512i *sum,
+AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const void *act, size_t step, int r, __m512i *sum,
 		const int n)
 {
 	AVX2_UNROLL
@@ -136,7 +136,7 @@ AVX512_INLINE void run_32(const __m512i v[8], __m512i scale, const struct kern_a
 }
 
 /* The same with two sub-blocks of 16. `small`: their sums fit int16. */
-AVX512_INLINE void run_16(const __m512i v[8], __m512i scales, const bool small, const struct kern_act_q8_256 *act, size_t step,
+AVX512_INLINE void run_16(const __m512i v[8], __m512i scales, const bool small, const void *act, size_t step,
 		int r, __m512i *sum, const int n)
 {
 	AVX2_UNROLL
@@ -156,13 +156,13 @@ AVX512_INLINE void run_16(const __m512i v[8], __m512i scales, const bool small, 
 }
 
 /* sum += pairs times sums of the activations: the pairs of run r (sub-blocks of 16), or of runs 2r and 2r + 1. */
-AVX512_INLINE void add_pairs_16(__m512i pairs, const struct kern_act_q8_256 *act, size_t step, int r, __m512i *sum, const int n)
+AVX512_INLINE void add_pairs_16(__m512i pairs, const void *act, size_t step, int r, __m512i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++)
 		sum[c] = _mm512_dpwssd_epi32(sum[c], pairs, avx512_bcast4(&x86_act_256(act, c, step)->s16[2 * r]));
 }
-AVX512_INLINE void add_pairs_32(__m512i pairs, const struct kern_act_q8_256 *act, size_t step, int r, __m512i *sum, const int n)
+AVX512_INLINE void add_pairs_32(__m512i pairs, const void *act, size_t step, int r, __m512i *sum, const int n)
 {
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++)
@@ -176,7 +176,7 @@ AVX512_INLINE void clear(__m512i *sum, const int n)
 }
 
 /* acc += (dw * da) * sum, or -= */
-AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const struct kern_act_q8_256 *act, size_t step, const __m512i *sum,
+AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const void *act, size_t step, const __m512i *sum,
 		__m512 *acc, const int n)
 {
 	const __m512 d = avx512_halves(dw);
@@ -192,7 +192,7 @@ AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const struct k
 
 #define BLOCK_K(fmt)                                                                                               \
 	AVX512_INLINE void block_##fmt(                                                                          \
-			const struct fmt##x16 *w, const struct kern_act_q8_256 *act, size_t step, __m512 *acc, const int n)     \
+			const struct fmt##x16 *w, const void *act, size_t step, __m512 *acc, const int n)     \
 	{                                                                                                        \
 		__m512i sum[8], v[8];                                                                            \
 		clear(sum, n);                                                                                   \
@@ -214,7 +214,7 @@ AVX512_INLINE void add_sums(const uint16_t *dw, const bool minus, const struct k
 BLOCK_K(q4_k)
 BLOCK_K(q5_k)
 
-AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const struct kern_act_q8_256 *act, size_t step, __m512 *acc, const int n)
+AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const void *act, size_t step, __m512 *acc, const int n)
 {
 	const __m512i low = _mm512_set1_epi16(15);
 	__m512i sum[8], v[8];
@@ -239,7 +239,7 @@ AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const struct kern_act_q8_
 /* Q3_K: values are 4 above the weight's integer, in halves of four runs; Q6_K: 32, in pairs. */
 #define BLOCK_16(fmt, n_parts, n_runs, small, off)                                                                   \
 	AVX512_INLINE void block_##fmt(                                                                            \
-			const struct fmt##x16 *w, const struct kern_act_q8_256 *act, size_t step, __m512 *acc, const int n)       \
+			const struct fmt##x16 *w, const void *act, size_t step, __m512 *acc, const int n)       \
 	{                                                                                                          \
 		__m512i sum[8], v[8];                                                                              \
 		clear(sum, n);                                                                                     \
@@ -260,7 +260,7 @@ AVX512_INLINE void block_q2_k(const struct q2_kx16 *w, const struct kern_act_q8_
 BLOCK_16(q3_k, 2, 4, true, 4)
 BLOCK_16(q6_k, 4, 2, false, 32)
 
-AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const struct kern_act_q8_256 *act, size_t step, __m512 *acc, const int n)
+AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const void *act, size_t step, __m512 *acc, const int n)
 {
 	__m512i sum[8], v[8];
 
