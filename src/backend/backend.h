@@ -95,6 +95,7 @@ struct be_ops {
 	void (*row_div)(struct be *be, struct be_buf *out, size_t out_row, size_t n);
 
 	/* The cache. A cell is one position of all layers of the group, as bytes that do not depend on the place. */
+	void (*kv_touch)(struct be *be); /* all of it is in memory then; says the same as before */
 	void (*kv_copy)(struct be *be, size_t group, int32_t from, int32_t to); /* a whole block */
 	void (*kv_move)(struct be *be, size_t group, const struct be_move *move);
 	size_t (*cell_bytes)(const struct be *be, size_t group);

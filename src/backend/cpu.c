@@ -355,6 +355,7 @@ const struct be_ops be_cpu = {
 	.copy = cpu_copy,
 	.row_add = cpu_row_add,
 	.row_div = cpu_row_div,
+	.kv_touch = cpu_kv_touch,
 	.kv_copy = cpu_kv_copy,
 	.kv_move = cpu_kv_move,
 	.cell_bytes = cpu_kv_cell_bytes,

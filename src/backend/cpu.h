@@ -28,7 +28,7 @@ struct be_buf {
 /* The cache of one group of layers: blocks end to end. A block holds, per layer and KV head, a K and a V area. */
 struct cpu_kv_group {
 	uint8_t *kv;
-	size_t n_layers, block_bytes, window;
+	size_t bytes, n_layers, block_bytes, window;
 };
 
 struct cpu_layer {
@@ -72,6 +72,7 @@ size_t cpu_kv_block_bytes(const struct be *be, size_t group);
 void cpu_kv_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer);
 void cpu_kv_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer, const int32_t *rows,
 		size_t n);
+void cpu_kv_touch(struct be *be);
 void cpu_kv_copy(struct be *be, size_t group, int32_t from, int32_t to);
 void cpu_kv_move(struct be *be, size_t group, const struct be_move *move);
 size_t cpu_kv_cell_bytes(const struct be *be, size_t group);

@@ -49,6 +49,7 @@ bool cpu_kv_init(struct be *be, const struct be_limits *lim)
 				!size_mul(g->block_bytes, lim->n_blocks[i], &bytes))
 			return false;
 		g->kv = mem_zalloc_large(bytes);
+		g->bytes = bytes;
 		be->n_groups++;
 		if (!g->kv)
 			return false;
@@ -218,6 +219,28 @@ void cpu_kv_attention(struct be *be, struct be_buf *out, const struct be_buf *q,
 static uint8_t *block_get(const struct be *be, size_t group, int32_t block)
 {
 	return be->groups[group].kv + (size_t)block * be->groups[group].block_bytes;
+}
+
+enum { TOUCH_STEP = 4096, TOUCH_SHARE = 2 << 20 }; /* a small page, a large one */
+
+static void touch_share(void *arg, size_t from, size_t to, size_t thread)
+{
+	const struct cpu_kv_group *g = arg;
+	const size_t end = to * TOUCH_SHARE < g->bytes ? to * TOUCH_SHARE : g->bytes;
+	(void)thread;
+	for (size_t i = from * TOUCH_SHARE; i < end; i += TOUCH_STEP) {
+		volatile uint8_t *p = g->kv + i;
+		const uint8_t same = *p;
+		*p = same;
+	}
+}
+
+/* The system clears a page when it is first written; a large one takes as long as a row of a small model. */
+void cpu_kv_touch(struct be *be)
+{
+	for (size_t i = 0; i < be->n_groups; i++)
+		pool_run(be->pool, (be->groups[i].bytes + TOUCH_SHARE - 1) / TOUCH_SHARE, 1, touch_share,
+				&be->groups[i]);
 }
 
 void cpu_kv_copy(struct be *be, size_t group, int32_t from, int32_t to)

@@ -441,6 +441,7 @@ enum cohort_status cohort_warm_up(
 	enum cohort_status st = batch_reserve(&c->checked, n_seq_tokens, n_seqs, &u, err);
 	if (st)
 		return st;
+	be_cpu.kv_touch(c->forward.be);
 	whole_add(c, &w, &u);
 	const size_t n_places = c->n_places;
 	c->n_places = (size_t)c->p.n_batch; /* a place that is nobody's */

@@ -1,4 +1,5 @@
-/* Loading a model: how much memory it takes at most, what progress tells, and what an abort leaves behind.
+/* Loading a model: how much memory it takes at most, what progress tells, what an abort leaves behind, and when the
+ * cache is resident.
  *
  * Invariants
  *  1. What the process has resident while it loads (its own memory and the file's pages) stays below 1.2 times the
@@ -6,10 +7,11 @@
  *     one matrix that is packed while the file's copy of it is still wanted.
  *  2. Progress rises with every call and ends at 1; no two calls are more than a slice apart.
  *  3. An abort leaves no memory, no mapping and no thread.
+ *  4. A context's cache takes memory when it is used or with a warm-up, then all of it.
  *
  * Shown red by packing without giving the file's pages back (peak: 2.0 times), by one slice per matrix (peak: 1.7
  * times; progress), by a packed piece that is not freed after an abort (abort), by a file that stays mapped then
- * (abort). */
+ * (abort), by a warm-up that touches every second large page only (cache). */
 #include "place_case.h"
 
 #include "cohort.h"
@@ -236,12 +238,38 @@ static void abort_leaves_nothing(void **state)
 	assert_int_equal(n_threads(), threads);
 }
 
+static void cache_is_resident_once_warm(void **state)
+{
+	enum { N_CTX = 65536, BYTES = N_CTX * 4 * 64 * 2 * 2 }; /* four heads, K and V in f16 */
+	const struct place *p = *state;
+	struct cohort_model *m = NULL;
+	struct cohort_context *c = NULL;
+	struct cohort_context_params cp;
+	struct cohort_err err;
+
+	if (SANITIZED)
+		skip();
+	load(p->path, NULL, false, NULL, &m);
+	cohort_context_params_init(&cp);
+	cp.n_ctx = N_CTX;
+	const uint64_t before = status_bytes("VmRSS");
+	if (cohort_context_open(m, &cp, &c, &err))
+		fail_msg("%s", err.text);
+	assert_true(status_bytes("VmRSS") < before + BYTES / 4);
+	if (cohort_warm_up(c, 1, 1, &err))
+		fail_msg("%s", err.text);
+	assert_true(status_bytes("VmRSS") >= before + BYTES);
+	cohort_context_free(c);
+	cohort_model_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(peak),
 		cmocka_unit_test(progress_rises),
 		cmocka_unit_test(abort_leaves_nothing),
+		cmocka_unit_test(cache_is_resident_once_warm),
 	};
 #if defined(__GLIBC__)
 	/* Meson's MALLOC_PERTURB_ makes calloc write to all that it gives: resident before anything is packed. */

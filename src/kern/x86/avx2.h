@@ -149,17 +149,17 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 #define AVX2_MM(fmt, most) X86_MM(AVX2, 8, fmt, most)
 
 /* tile_FMT: `rows` outputs of n columns (`most` of them at the most), block after block. `each` adds the block at w to
- * acc; `act` is the block of column 0, `step` the way to the next column's. Needs LEVEL_VEC, LEVEL_ZERO and
- * LEVEL_store_rows. */
-#define X86_TILE(level, LEVEL, rows, fmt, block, act_t, most, each)                                              \
-	LEVEL##_INLINE void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)           \
+ * acc; `act` is the block of column 0, `step` the way to the next column's. Needs X86_INLINE_LEVEL, X86_VEC_LEVEL,
+ * X86_ZERO_LEVEL and LEVEL_store_rows. */
+#define X86_TILE(level, rows, fmt, block, act_t, most, each)                                                     \
+	X86_INLINE_##level void tile_##fmt(const struct kern_mm *m, size_t row, size_t col, const int n)       \
 	{                                                                                                      \
 		const size_t nb = m->k / (block), step = m->act_bytes;                                         \
 		const struct fmt##x##rows *w = (const struct fmt##x##rows *)m->w + row / (rows)*nb;            \
 		const act_t *act = x86_act_row(m, col);                                                        \
-		LEVEL##_VEC acc[most];                                                                         \
+		X86_VEC_##level acc[most];                                                                     \
 		for (int c = 0; c < n; c++)                                                                    \
-			acc[c] = LEVEL##_ZERO;                                                                 \
+			acc[c] = X86_ZERO_##level;                                                             \
 		for (size_t b = 0; b < nb; b++, w++, act++) {                                                  \
 			if (X86_FETCHES(m, col, 3))                                                            \
 				X86_FETCH(w, sizeof *w, nb * sizeof *w);                                       \
@@ -168,11 +168,12 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 		for (int c = 0; c < n; c++)                                                                    \
 			level##_store_rows(m, row, col + (size_t)c, acc[c]);                                   \
 	}
-#define AVX2_VEC __m256
-#define AVX2_ZERO _mm256_setzero_ps()
-#define AVX2_TILE_32(fmt, each) X86_TILE(avx2, AVX2, 8, fmt, 32, struct kern_act_q8_32, 4, each)
+#define X86_INLINE_avx2 AVX2_INLINE
+#define X86_VEC_avx2 __m256
+#define X86_ZERO_avx2 _mm256_setzero_ps()
+#define AVX2_TILE_32(fmt, each) X86_TILE(avx2, 8, fmt, 32, struct kern_act_q8_32, 4, each)
 #define AVX2_TILE_256(fmt, most) \
-	X86_TILE(avx2, AVX2, 8, fmt, 256, struct kern_act_q8_256, most, block_##fmt(w, act, step, acc, n))
+	X86_TILE(avx2, 8, fmt, 256, struct kern_act_q8_256, most, block_##fmt(w, act, step, acc, n))
 
 /* Float weights of `rows` rows interleaved, eight k at a time: avx2_mm_float.c. X86_FLOAT_PACK makes the table's
  * functions of them. */

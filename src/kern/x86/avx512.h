@@ -53,10 +53,11 @@ AVX512_INLINE void avx512_store_rows(const struct kern_mm *m, size_t row, size_t
 }
 
 #define AVX512_MM(fmt, most) X86_MM(AVX512, 16, fmt, most)
-#define AVX512_VEC __m512
-#define AVX512_ZERO _mm512_setzero_ps()
-#define AVX512_TILE_32(fmt, each) X86_TILE(avx512, AVX512, 16, fmt, 32, struct kern_act_q8_32, 8, each)
+#define X86_INLINE_avx512 AVX512_INLINE
+#define X86_VEC_avx512 __m512
+#define X86_ZERO_avx512 _mm512_setzero_ps()
+#define AVX512_TILE_32(fmt, each) X86_TILE(avx512, 16, fmt, 32, struct kern_act_q8_32, 8, each)
 #define AVX512_TILE_256(fmt) \
-	X86_TILE(avx512, AVX512, 16, fmt, 256, struct kern_act_q8_256, 8, block_##fmt(w, act, step, acc, n))
+	X86_TILE(avx512, 16, fmt, 256, struct kern_act_q8_256, 8, block_##fmt(w, act, step, acc, n))
 
 #endif
