@@ -13,8 +13,8 @@
  *  - Options structs are filled by their `_init` with the defaults and then
  *    changed field by field. Zero means zero, not "default". Structs may grow
  *    until version 1.0: build programs with the header of the library they use.
- *  - A model is immutable and may be shared by threads. A context, a sampler and
- *    a batch belong to one thread at a time.
+ *  - A model and a lexicon are immutable and may be shared by threads, a grammar too
+ *    (it has a lock). A context, a sampler and a batch belong to one thread at a time.
  *  - The library never prints, exits, reads the environment or touches signals.
  */
 #ifndef COHORT_H
@@ -555,30 +555,192 @@ struct cohort_counters {
 };
 COHORT_API void cohort_counters_get(const struct cohort_context *ctx, struct cohort_counters *counters);
 
-/* ---- Sampling ------------------------------------------------------------------ */
+/* ---- Token texts ------------------------------------------------------------------ */
 
+/* What every token of a vocabulary says, and tries over it: grammars and sequence breakers are found in the text of
+ * tokens. Immutable, may be shared by threads; must outlive grammars and samplers made with it. */
+struct cohort_lexicon; /* opaque */
+
+COHORT_API enum cohort_status cohort_lexicon_open(const struct cohort_model *model, struct cohort_lexicon **out,
+		struct cohort_err *err);
+struct cohort_lexicon_token {
+	const char *bytes; /* copied */
+	size_t n_bytes;
+	bool is_text;      /* the bytes are what it adds to a text; otherwise they are its name (control tokens) */
+	bool is_end;       /* ends a generation */
+};
+/* The same from a list, for a vocabulary that is no model's. */
+COHORT_API enum cohort_status cohort_lexicon_open_list(const struct cohort_lexicon_token *tokens, int32_t n_tokens,
+		struct cohort_lexicon **out, struct cohort_err *err);
+COHORT_API void cohort_lexicon_free(struct cohort_lexicon *lexicon);
+
+/* ---- Grammars ------------------------------------------------------------------------ */
+
+/* Which texts may be generated. May be used by samplers of several threads; must outlive them. It keeps what it has
+ * worked out (about 50 MB of address space, of which a usual grammar touches little). docs/sampling.md has the
+ * notation. */
+struct cohort_grammar; /* opaque */
+
+/* GBNF, as llama.cpp defines it. root: the rule that a whole text matches, NULL: "root". E_FORMAT with the offset
+ * and the line; E_UNSUPPORTED for a rule that begins with itself; E_LIMIT for a grammar that is too large or too
+ * ambiguous. */
+COHORT_API enum cohort_status cohort_grammar_open(const struct cohort_lexicon *lexicon, const char *text,
+		size_t n_bytes, const char *root, struct cohort_grammar **out, struct cohort_err *err);
+/* The documents that a JSON schema describes: cohort_schema_to_gbnf and cohort_grammar_open in one. */
+COHORT_API enum cohort_status cohort_grammar_open_schema(const struct cohort_lexicon *lexicon, const char *schema,
+		size_t n_bytes, struct cohort_grammar **out, struct cohort_err *err);
+/* A JSON schema as a grammar's text. *n_out is its size; E_LIMIT when that exceeds n_max (out is then untouched and may
+ * be NULL with n_max 0). E_FORMAT: not JSON, or not a schema. E_UNSUPPORTED names a keyword that would change what is
+ * valid and is not known: nothing is left out silently. */
+COHORT_API enum cohort_status cohort_schema_to_gbnf(const char *schema, size_t n_bytes, char *out, size_t n_max,
+		size_t *n_out, struct cohort_err *err);
+/* How far a text can be followed, and whether it is a whole one. Either may be NULL. E_LIMIT: too ambiguous. */
+COHORT_API enum cohort_status cohort_grammar_match(struct cohort_grammar *grammar, const char *text, size_t n_bytes,
+		size_t *n_matched, bool *complete, struct cohort_err *err);
+COHORT_API void cohort_grammar_free(struct cohort_grammar *grammar);
+
+/* ---- Sampling -------------------------------------------------------------------------- */
+
+/* A sampler is a chain of stages, and what one sequence has said so far. Stages change logits (bias, penalties, DRY),
+ * forbid tokens (grammar), or leave fewer candidates (the others); at the end one is drawn. docs/sampling.md has every
+ * formula. The same logits, values and seed give the same token on every machine. */
 struct cohort_sampler; /* opaque */
 
+enum cohort_stage {
+	COHORT_STAGE_BIAS = 1,
+	COHORT_STAGE_GRAMMAR,
+	COHORT_STAGE_PENALTIES,
+	COHORT_STAGE_DRY,
+	COHORT_STAGE_TOP_N_SIGMA,
+	COHORT_STAGE_TOP_K,
+	COHORT_STAGE_TYPICAL,
+	COHORT_STAGE_TOP_P,
+	COHORT_STAGE_MIN_P,
+	COHORT_STAGE_XTC,
+	COHORT_STAGE_TEMPERATURE,
+	COHORT_STAGE_MIROSTAT
+};
+#define COHORT_ORDER_MAX 32        /* stages in a chain */
+#define COHORT_HISTORY_MAX 1048576 /* tokens that penalties and DRY look back at most */
+
+struct cohort_logit_bias {
+	cohort_token token;
+	float bias; /* added to the logit; -INFINITY: never */
+};
+
+/* What is off changes nothing. Values outside the ranges named, and NaN, are E_ARG. */
 struct cohort_sampler_params {
 	size_t struct_size;
 	uint64_t seed;      /* together with stream: same numbers, same text, on every machine */
 	uint64_t stream;    /* index of a parallel continuation */
-	float temperature;  /* <= 0: greedy */
+	float temperature;  /* <= 0: greedy, whatever the order: the best after bias, grammar, penalties and DRY */
 	int32_t top_k;      /* <= 0 or >= n_vocab: off */
-	float top_p;        /* >= 1: off */
-	float min_p;        /* <= 0: off */
-	int32_t min_keep;   /* top-p and min-p leave at least so many */
+	float top_p;        /* >= 0; >= 1: off */
+	float min_p;        /* <= 1; <= 0: off */
+	int32_t min_keep;   /* stages that cut leave at least so many (top-k and mirostat excepted); >= 1 */
+
+	/* Stages in order; n_order 0: the default, which is that of enum cohort_stage. With mirostat it is bias,
+	 * grammar, penalties, DRY, temperature, mirostat. A stage may come twice. What an order leaves out does not
+	 * happen. */
+	enum cohort_stage order[COHORT_ORDER_MAX];
+	int32_t n_order;
+
+	const struct cohort_logit_bias *bias; /* [n_bias], copied; of several for a token the sum counts */
+	int32_t n_bias;
+	struct cohort_grammar *grammar;       /* or NULL */
+	const struct cohort_lexicon *lexicon; /* needed by dry_breakers only */
+
+	int32_t history_max;     /* what last_n -1 means; 1 to COHORT_HISTORY_MAX */
+	int32_t penalty_last_n;  /* 0: off; -1: history_max */
+	float repeat_penalty;    /* > 0; 1: off */
+	float frequency_penalty, presence_penalty; /* 0: off; below 0 they encourage */
+
+	float dry_multiplier;    /* >= 0; 0: off */
+	float dry_base;          /* >= 0; < 1: off */
+	int32_t dry_allowed_length, dry_penalty_last_n; /* >= 0; as penalty_last_n */
+	const char *const *dry_breakers; /* [n_dry_breakers], copied: 1 to 256 bytes each */
+	int32_t n_dry_breakers;  /* 0 to 256 */
+
+	float top_n_sigma;       /* <= 0: off */
+	float typical_p;         /* >= 0; >= 1: off */
+	float xtc_probability;   /* <= 1; <= 0: off */
+	float xtc_threshold;     /* >= 0; > 0.5: off */
+	float dynatemp_range;    /* >= 0; 0: off */
+	float dynatemp_exponent; /* >= 0 */
+
+	int32_t mirostat;        /* 0: off; version 1 or 2 */
+	float mirostat_tau, mirostat_eta; /* >= 0 */
 };
 
-/* seed 0, stream 0, temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, min_keep 1 */
+/* temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, min_keep 1, history_max 4096, penalty_last_n 64, repeat_penalty 1,
+ * dry_base 1.75, dry_allowed_length 2, dry_penalty_last_n -1, top_n_sigma -1, typical_p 1, xtc_threshold 0.1,
+ * dynatemp_exponent 1, mirostat_tau 5, mirostat_eta 0.1; all else 0. */
 COHORT_API void cohort_sampler_params_init(struct cohort_sampler_params *params);
+/* Name of a stage ("top_k"), or NULL; a list of names, separated by ; or , or spaces, as the order of params. */
+COHORT_API const char *cohort_stage_name(enum cohort_stage stage);
+COHORT_API enum cohort_status cohort_sampler_order_parse(struct cohort_sampler_params *params, const char *names,
+		struct cohort_err *err);
+
 COHORT_API enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *params,
 		int32_t n_vocab, struct cohort_sampler **out, struct cohort_err *err);
 COHORT_API void cohort_sampler_free(struct cohort_sampler *s);
-/* Picks a token from logits [n_vocab]; allocates nothing. E_NUMERIC if a logit is NaN or +Inf,
- * or none is above -Inf; the generator then has not moved. */
+/* A second one that goes on exactly as the first would. */
+COHORT_API enum cohort_status cohort_sampler_clone(const struct cohort_sampler *s, struct cohort_sampler **out,
+		struct cohort_err *err);
+/* As it was opened, with the seed it has now. */
+COHORT_API void cohort_sampler_reset(struct cohort_sampler *s);
+/* Another seed; all else stays (a greedy chain stays greedy). */
+COHORT_API void cohort_sampler_reseed(struct cohort_sampler *s, uint64_t seed, uint64_t stream);
+/* The generator: PCG32 (XSH-RR 64/32). A draw is 53 bits of two numbers; one for each token, and one more before it
+ * when XTC is on. */
+struct cohort_sampler_rng {
+	uint64_t state, inc; /* inc is odd */
+};
+COHORT_API void cohort_sampler_rng_get(const struct cohort_sampler *s, struct cohort_sampler_rng *rng);
+COHORT_API enum cohort_status cohort_sampler_rng_set(struct cohort_sampler *s, const struct cohort_sampler_rng *rng,
+		struct cohort_err *err);
+
+/* Picks a token from logits [n_vocab] and accepts it, once; allocates nothing. E_NUMERIC if a logit is NaN or +Inf, or
+ * no token is left; E_LIMIT if the grammar is too ambiguous. After a failure the sampler is as it was. */
 COHORT_API enum cohort_status cohort_sampler_sample(struct cohort_sampler *s, const float *logits,
 		cohort_token *out, struct cohort_err *err);
+/* As if the token had been sampled: penalties and DRY remember it, the grammar goes on. For tokens that others
+ * chose, not for those of cohort_sampler_sample. E_ARG if the grammar does not permit it. */
+COHORT_API enum cohort_status cohort_sampler_accept(struct cohort_sampler *s, cohort_token token,
+		struct cohort_err *err);
+/* Tokens of a prompt: penalties and DRY remember them, the grammar does not see them. */
+COHORT_API enum cohort_status cohort_sampler_prompt(struct cohort_sampler *s, const cohort_token *tokens,
+		size_t n_tokens, struct cohort_err *err);
+/* Whether the grammar lets the text end here; true without one. A text cut by a limit is not complete otherwise. */
+COHORT_API bool cohort_sampler_is_complete(const struct cohort_sampler *s);
+
+/* ---- Log-probabilities --------------------------------------------------------------------- */
+
+struct cohort_logprob {
+	cohort_token token;
+	float logprob; /* natural logarithm; -INFINITY for what was excluded */
+};
+
+/* Of a row of logits: the log-probability of `token` (unless logprob is NULL), the n_top best, in order, and the
+ * entropy in nats (unless NULL). When fewer than n_top have any probability, the rest is {-1, -INFINITY}. Allocates
+ * nothing. */
+COHORT_API enum cohort_status cohort_logprobs_get(const float *logits, int32_t n_vocab, cohort_token token,
+		float *logprob, struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err);
+/* The same of what the chain left, from which the last token was drawn. E_ARG if there was none since the sampler was
+ * opened, cloned or reset. */
+COHORT_API enum cohort_status cohort_sampler_logprobs_get(struct cohort_sampler *s, cohort_token token,
+		float *logprob, struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err);
+
+struct cohort_score {
+	int64_t n;         /* tokens that have a probability: all but the first */
+	double logprob;    /* sum over them */
+	double perplexity; /* exp(-logprob / n); 1 when n is 0 */
+};
+/* How likely a text is, token by token: logprobs[i] (NULL, or n_tokens of them) is that of token i after those
+ * before it; that of the first is 0. Decodes the tokens as sequence seq from position 0, which must be empty and is
+ * so again afterwards. Statuses as cohort_decode_many. */
+COHORT_API enum cohort_status cohort_score_text(struct cohort_context *ctx, cohort_seq seq, const cohort_token *tokens,
+		int32_t n_tokens, float *logprobs, struct cohort_score *score, struct cohort_err *err);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
  * cells. */
 #include "common.h"
 #include "opt.h"
+#include "sampling.h"
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -15,9 +16,7 @@ static const char prog[] = "batched";
 
 struct config {
 	const char *model, *prompt, *isa;
-	int64_t n_parallel, n_predict, n_ctx, threads, top_k;
-	double temperature, top_p, min_p;
-	uint64_t seed;
+	int64_t n_parallel, n_predict, n_ctx, threads;
 	bool threads_given, verbose, ignore_eos, version;
 };
 
@@ -25,20 +24,21 @@ struct sequence {
 	struct cohort_sampler *sampler;
 	cohort_token *tokens; /* [n_predict] */
 	int32_t n;
-	bool ended;           /* by an end-of-text token */
+	bool ended; /* by an end-of-text token */
 };
 
 struct run {
 	struct config c;
+	struct sampling s;
 	struct cohort_model *model;
 	struct cohort_model_info info;
 	struct cohort_context *ctx;
 	struct cohort_batch batch;
 	cohort_token *prompt;
 	size_t n_prompt;
-	struct sequence *seqs;     /* [n_parallel] */
-	int32_t *rows;             /* sequence of each row of the batch */
-	int32_t n_predict;         /* may be less than asked for, see limits() */
+	struct sequence *seqs; /* [n_parallel] */
+	int32_t *rows; /* sequence of each row of the batch */
+	int32_t n_predict; /* may be less than asked for, see limits() */
 	double prefill_s, generate_s;
 	uint64_t n_generated;
 };
@@ -121,7 +121,6 @@ static int limits(struct run *r)
 static int open_context(struct run *r)
 {
 	struct cohort_context_params cp;
-	struct cohort_sampler_params sp;
 	struct cohort_err err;
 	size_t n = (size_t)r->c.n_parallel;
 
@@ -139,20 +138,13 @@ static int open_context(struct run *r)
 		fprintf(stderr, "%s: out of memory for %zu sequences\n", prog, n);
 		return EXIT_RUN;
 	}
-	cohort_sampler_params_init(&sp);
-	sp.seed = r->c.seed;
-	sp.temperature = (float)r->c.temperature;
-	sp.top_k = (int32_t)r->c.top_k;
-	sp.top_p = (float)r->c.top_p;
-	sp.min_p = (float)r->c.min_p;
 	for (size_t i = 0; i < n; i++) {
-		sp.stream = i;
 		r->seqs[i].tokens = mem_zalloc((size_t)r->n_predict, sizeof *r->seqs[i].tokens);
 		if (!r->seqs[i].tokens) {
 			fprintf(stderr, "%s: out of memory for %zu sequences\n", prog, n);
 			return EXIT_RUN;
 		}
-		if (cohort_sampler_open(&sp, r->info.n_vocab, &r->seqs[i].sampler, &err))
+		if (sampling_sampler(&r->s, i, r->prompt, r->n_prompt, &r->seqs[i].sampler, &err))
 			return fail(prog, &err);
 	}
 	return 0;
@@ -296,8 +288,17 @@ static void print_statistics(const struct run *r)
 			(double)r->info.n_params * 1e-6);
 	fprintf(stderr, "  Sequences: %" PRId64 " of up to %d tokens, context %" PRId64 ", threads %d\n",
 			r->c.n_parallel, r->n_predict, r->c.n_ctx, thread_count(r->c.threads_given, r->c.threads));
-	fprintf(stderr, "  Sampling: temperature %g, top-k %" PRId64 ", top-p %g, min-p %g, seed %" PRIu64 "\n",
-			r->c.temperature, r->c.top_k, r->c.top_p, r->c.min_p, r->c.seed);
+	fputs("  Sampling: ", stderr);
+	sampling_print(&r->s, stderr);
+	fputc('\n', stderr);
+	int64_t n_cut = 0;
+	for (int64_t i = 0; i < r->c.n_parallel; i++)
+		n_cut += !r->seqs[i].ended && !cohort_sampler_is_complete(r->seqs[i].sampler);
+	if (n_cut > 0)
+		fprintf(stderr,
+				"\n%" PRId64 " of %" PRId64
+				" sequences were cut before the end that the %s wants; raise -n-predict\n",
+				n_cut, r->c.n_parallel, r->s.grammar || r->s.grammar_file ? "grammar" : "schema");
 	if (!r->c.verbose)
 		return;
 	cohort_usage_get(r->ctx, &u);
@@ -319,6 +320,8 @@ static void print_statistics(const struct run *r)
 		const char *why = s->n < r->n_predict ? "interrupted" : "length reached";
 		if (s->ended)
 			why = "ended by the model";
+		else if (!cohort_sampler_is_complete(s->sampler))
+			why = "cut before the grammar's end";
 		fprintf(stderr, "  Sequence %" PRId64 ": %d tokens, %s\n", i, s->n, why);
 	}
 }
@@ -340,7 +343,9 @@ static int run(struct run *r)
 		char shown[ERR_SHOW_BYTES];
 		fprintf(stderr, "%s: loaded %s\n", prog, err_show(shown, r->info.name, strlen(r->info.name)));
 	}
-	rc = tokenize(r);
+	rc = sampling_open(&r->s, prog, r->model);
+	if (!rc)
+		rc = tokenize(r);
 	if (!rc)
 		rc = limits(r);
 	if (!rc)
@@ -374,6 +379,7 @@ static void cleanup(struct run *r)
 	mem_free(r->prompt);
 	cohort_batch_release(&r->batch);
 	cohort_context_free(r->ctx);
+	sampling_release(&r->s);
 	cohort_model_free(r->model);
 }
 
@@ -385,12 +391,9 @@ int main(int argc, char **argv)
 					.n_predict = 32,
 					.n_ctx = 2048,
 					.threads = 4,
-					.top_k = 40,
-					.temperature = 0.8,
-					.top_p = 0.9,
-					.min_p = 0.05,
 			}};
-	const struct opt opts[] = {
+	sampling_init(&r.s, 0.9);
+	const struct opt own[] = {
 			{"model", "m", OPT_STR, &r.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)",
 					NULL},
 			{"prompt", "p", OPT_STR, &r.c.prompt, 0, 0, "TEXT",
@@ -403,23 +406,16 @@ int main(int argc, char **argv)
 					"tokens the KV cache holds, all sequences together (default: 2048)", NULL},
 			{"threads", "t", OPT_INT, &r.c.threads, 1, 1024, "N",
 					"compute threads (default: 4, or the CPUs there are)", &r.c.threads_given},
-			{"temperature", "temp", OPT_FLOAT, &r.c.temperature, 0, 100, "X",
-					"0: always the likeliest token (default: 0.8)", NULL},
-			{"top-k", NULL, OPT_INT, &r.c.top_k, 0, INT32_MAX, "N",
-					"only the N likeliest tokens; 0: all (default: 40)", NULL},
-			{"top-p", NULL, OPT_FLOAT, &r.c.top_p, 0, 1, "X",
-					"only the likeliest tokens with X of the mass; 1: all (default: 0.9)", NULL},
-			{"min-p", NULL, OPT_FLOAT, &r.c.min_p, 0, 1, "X",
-					"only tokens at least X times as likely as the best (default: 0.05)", NULL},
-			{"seed", "s", OPT_UINT64, &r.c.seed, 0, 0, "N",
-					"same seed, same text, on every machine (default: 0)", NULL},
 			{"ignore-eos", NULL, OPT_FLAG, &r.c.ignore_eos, 0, 0, NULL,
 					"go on after the model ends its text", NULL},
-			{"isa", NULL, OPT_STR, &r.c.isa, 0, 0, "LEVEL",
-					ISA_HELP, NULL},
+			{"isa", NULL, OPT_STR, &r.c.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
 			{"verbose", "v", OPT_FLAG, &r.c.verbose, 0, 0, NULL, "details on stderr", NULL},
 			{"version", NULL, OPT_FLAG, &r.c.version, 0, 0, NULL, "print the version", NULL},
 	};
+	enum { N_OWN = sizeof own / sizeof *own };
+	struct opt opts[N_OWN + SAMPLING_OPTIONS];
+	memcpy(opts, own, sizeof own);
+	sampling_options(&r.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.9)", opts + N_OWN);
 	const struct opt_prog p = {
 			prog,
 			"[options]",

@@ -2,6 +2,7 @@
 #ifndef PROG_CMD_H
 #define PROG_CMD_H
 
+int cmd_run(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_logits(int argc, char **argv);

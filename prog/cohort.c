@@ -10,6 +10,7 @@ static const struct cmd {
 	const char *name, *about;
 	int (*run)(int argc, char **argv);
 } cmds[] = {
+	{"run", "continues prompts, all of them together", cmd_run},
 	{"info", "what a model file holds", cmd_info},
 	{"tokenize", "text to token ids", cmd_tokenize},
 	{"logits", "the logits of every position of a token sequence", cmd_logits},
@@ -26,7 +27,7 @@ static void usage(FILE *out)
 	for (size_t i = 0; i < N_CMDS; i++)
 		fprintf(out, "  %-10s %s\n", cmds[i].name, cmds[i].about);
 	fputs("  help       this text, or that of a command\n  version    the version\n\n"
-	      "'cohort COMMAND --help' tells a command's options. To generate text, see 'batched --help'.\n"
+	      "'cohort COMMAND --help' tells a command's options.\n"
 	      "Without -m a command uses the built-in model.\n", out);
 }
 

@@ -79,6 +79,15 @@ static int set(const struct opt_prog *p, const struct opt *o, const char *text)
 	case OPT_STR:
 		*(const char **)o->value = text;
 		return 0;
+	case OPT_LIST: {
+		struct opt_list *list = o->value;
+		if (list->n == OPT_LIST_MAX) {
+			fprintf(stderr, "%s: -%s is given more than %d times\n", p->name, o->name, OPT_LIST_MAX);
+			return wrong(p);
+		}
+		list->items[list->n++] = text;
+		return 0;
+	}
 	case OPT_UINT64:
 		*(uint64_t *)o->value = strtoull(text, &end, 10);
 		if (*text < '0' || *text > '9' || *end || errno) {

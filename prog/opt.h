@@ -6,13 +6,20 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum opt_type { OPT_FLAG, OPT_STR, OPT_INT, OPT_UINT64, OPT_FLOAT };
+enum opt_type { OPT_FLAG, OPT_STR, OPT_INT, OPT_UINT64, OPT_FLOAT, OPT_LIST };
+
+/* An option that may be given again. */
+enum { OPT_LIST_MAX = 256 };
+struct opt_list {
+	const char *items[OPT_LIST_MAX];
+	size_t n;
+};
 
 struct opt {
 	const char *name;    /* long name without dashes */
 	const char *alias;   /* another name or NULL */
 	enum opt_type type;
-	void *value;         /* bool, const char *, int64_t, uint64_t, double */
+	void *value;         /* bool, const char *, int64_t, uint64_t, double, struct opt_list */
 	double min, max;     /* for numbers */
 	const char *arg;     /* "FILE", "N"; NULL for flags */
 	const char *help;    /* with the default in words */

@@ -1,55 +1,166 @@
-/* A first chain: top-k, top-p, min-p, temperature, then a draw; or greedy.
+/* The chain: which stages, in which order, then a draw; and what a sampler remembers between tokens.
  *
  * Invariants
- *  1. Candidates are ordered by logit, high to low, ties by token id: a total order, so any selection algorithm gives
- *     the same list.
- *  2. Probabilities are doubles from our own exp, summed in that order; the mass of the whole vocabulary in id order.
- * The same on every machine.
- *  3. One draw of the generator per sampled token, none when greedy; nothing is allocated after open.
- * Each stage sees the distribution the stages before it left, renormalised. */
-#include "base/err.h"
+ *  1. A failed sample changes nothing: not the generator, the history, mirostat or the place in the grammar.
+ *  2. One draw of the generator per sampled token (and XTC's), none when greedy; nothing is allocated after open.
+ *  3. A sampled token is accepted exactly once. */
+#include "sample/sample.h"
+
 #include "base/fmath.h"
 #include "base/mem.h"
-#include "base/rng.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
-struct cand {
-	float logit;
-	cohort_token id;
+static const struct stage_ops *const stages[] = {
+		[COHORT_STAGE_BIAS] = &stage_bias,
+		[COHORT_STAGE_GRAMMAR] = &stage_grammar,
+		[COHORT_STAGE_PENALTIES] = &stage_penalties,
+		[COHORT_STAGE_DRY] = &stage_dry,
+		[COHORT_STAGE_TOP_N_SIGMA] = &stage_top_n_sigma,
+		[COHORT_STAGE_TOP_K] = &stage_top_k,
+		[COHORT_STAGE_TYPICAL] = &stage_typical,
+		[COHORT_STAGE_TOP_P] = &stage_top_p,
+		[COHORT_STAGE_MIN_P] = &stage_min_p,
+		[COHORT_STAGE_XTC] = &stage_xtc,
+		[COHORT_STAGE_TEMPERATURE] = &stage_temperature,
+		[COHORT_STAGE_MIROSTAT] = &stage_mirostat,
 };
+enum { N_STAGES = sizeof stages / sizeof *stages };
 
-struct cohort_sampler {
-	struct cohort_sampler_params p;
-	int32_t n_vocab;
-	struct rng rng;
-	struct cand *cands; /* [n_vocab] */
-	double *probs;      /* [n_vocab] */
-	int32_t *tops;      /* [n_vocab / CHUNK, rounded up]: largest key of each chunk */
-};
-
-/* The vocabulary is looked at in chunks of this many: most of them hold nothing of interest. */
-enum { CHUNK = 64 };
-
-static size_t n_chunks(const struct cohort_sampler *s)
-{
-	return ((size_t)s->n_vocab + CHUNK - 1) / CHUNK;
-}
+/* ---- Values ---- */
 
 void cohort_sampler_params_init(struct cohort_sampler_params *params)
 {
 	if (!params)
 		return;
 	*params = (struct cohort_sampler_params){
-		.struct_size = sizeof *params,
-		.temperature = 0.8f,
-		.top_k = 40,
-		.top_p = 0.95f,
-		.min_p = 0.05f,
-		.min_keep = 1,
+			.struct_size = sizeof *params,
+			.temperature = 0.8f,
+			.top_k = 40,
+			.top_p = 0.95f,
+			.min_p = 0.05f,
+			.min_keep = 1,
+			.history_max = 4096,
+			.penalty_last_n = 64,
+			.repeat_penalty = 1.0f,
+			.dry_base = 1.75f,
+			.dry_allowed_length = 2,
+			.dry_penalty_last_n = -1,
+			.top_n_sigma = -1.0f,
+			.typical_p = 1.0f,
+			.xtc_threshold = 0.1f,
+			.dynatemp_exponent = 1.0f,
+			.mirostat_tau = 5.0f,
+			.mirostat_eta = 0.1f,
 	};
+}
+
+const char *cohort_stage_name(enum cohort_stage stage)
+{
+	return (int)stage > 0 && (int)stage < N_STAGES ? stages[stage]->name : NULL;
+}
+
+enum cohort_status cohort_sampler_order_parse(
+		struct cohort_sampler_params *params, const char *names, struct cohort_err *err)
+{
+	enum cohort_stage order[COHORT_ORDER_MAX];
+	int32_t n = 0;
+
+	if (!params || !names)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !params ? "params" : "names");
+	for (const char *p = names;;) {
+		p += strspn(p, ";, ");
+		const size_t length = strcspn(p, ";, ");
+		int i = 1;
+		if (length == 0)
+			break;
+		while (i < N_STAGES && (strlen(stages[i]->name) != length || memcmp(stages[i]->name, p, length) != 0))
+			i++;
+		if (i == N_STAGES) {
+			char show[ERR_SHOW_BYTES];
+			return err_set(err, COHORT_E_ARG,
+					"no stage is called '%s'; there are bias, grammar, penalties, dry, "
+					"top_n_sigma, top_k, typical, top_p, min_p, xtc, temperature and mirostat",
+					err_show(show, p, length));
+		}
+		if (n == COHORT_ORDER_MAX)
+			return err_set(err, COHORT_E_ARG, "more than %d stages", COHORT_ORDER_MAX);
+		order[n++] = (enum cohort_stage)i;
+		p += length;
+	}
+	if (n == 0)
+		return err_set(err, COHORT_E_ARG, "an order without a stage");
+	memcpy(params->order, order, (size_t)n * sizeof *order);
+	params->n_order = n;
+	return COHORT_OK;
+}
+
+static void default_order(struct cohort_sampler_params *p)
+{
+	for (int i = 1; i < N_STAGES; i++)
+		if (p->mirostat == 0 ? i != COHORT_STAGE_MIROSTAT
+				     : stages[i]->shapes || i == COHORT_STAGE_TEMPERATURE || i == COHORT_STAGE_MIROSTAT)
+			p->order[p->n_order++] = (enum cohort_stage)i;
+}
+
+static enum cohort_status check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+{
+	if (n_vocab < 1)
+		return err_set(err, COHORT_E_ARG, "n_vocab is %d, expected at least 1", n_vocab);
+	enum cohort_status st = stage_expect(p->min_keep >= 1, "min_keep", p->min_keep, "at least 1", err);
+	if (!st)
+		st = stage_expect(p->history_max >= 1 && p->history_max <= COHORT_HISTORY_MAX, "history_max",
+				p->history_max, "1 to 1048576", err);
+	if (!st)
+		st = stage_expect(p->n_order >= 0 && p->n_order <= COHORT_ORDER_MAX, "n_order", p->n_order, "0 to 32",
+				err);
+	for (int32_t i = 0; !st && i < p->n_order; i++)
+		st = stage_expect((int)p->order[i] > 0 && (int)p->order[i] < N_STAGES, "a stage of the order",
+				(double)p->order[i], "one of enum cohort_stage", err);
+	for (int i = 1; !st && i < N_STAGES; i++)
+		if (stages[i]->check)
+			st = stages[i]->check(p, n_vocab, err);
+	return st;
+}
+
+/* ---- Opening ---- */
+
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+static bool in_order(const struct cohort_sampler_params *p, enum cohort_stage stage)
+{
+	for (int32_t i = 0; i < p->n_order; i++)
+		if (p->order[i] == stage)
+			return stages[stage]->is_on(p);
+	return false;
+}
+
+/* How much of the past the stages in use look at. */
+static size_t history_length(const struct cohort_sampler_params *p)
+{
+	const size_t penalties = in_order(p, COHORT_STAGE_PENALTIES) ? stage_window(p, p->penalty_last_n) : 0;
+	const size_t dry = in_order(p, COHORT_STAGE_DRY) ? stage_window(p, p->dry_penalty_last_n) : 0;
+	return larger(penalties, dry);
+}
+
+/* Everything but what the past left in it. */
+static bool allocate(struct cohort_sampler *s)
+{
+	const size_t n = history_length(&s->p);
+	bool ok = history_init(&s->history, n);
+
+	ok = cands_init(&s->cands, (size_t)s->n_vocab, (size_t)s->p.n_bias + 2 * n) && ok;
+	ok = idset_init(&s->bias, (size_t)s->p.n_bias) && ok;
+	ok = idset_init(&s->tally, n) && ok;
+	s->bias_values = mem_zalloc((size_t)s->p.n_bias, sizeof *s->bias_values);
+	s->counts = mem_alloc(n, sizeof *s->counts);
+	s->runs = mem_alloc(n, sizeof *s->runs);
+	s->mask = mem_alloc(s->cands.n_chunks, sizeof *s->mask);
+	return ok && s->bias_values && s->counts && s->runs && s->mask;
 }
 
 enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *params, int32_t n_vocab,
@@ -66,244 +177,239 @@ enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *param
 					"sampler parameters were not initialised by cohort_sampler_params_init");
 		p = *params;
 	}
-	if (n_vocab < 1)
-		return err_set(err, COHORT_E_ARG, "n_vocab is %d, expected at least 1", n_vocab);
-	if (!isfinite(p.temperature))
-		return err_set(err, COHORT_E_ARG, "temperature is %g, expected a finite number", (double)p.temperature);
-	if (!(p.top_p >= 0.0f))
-		return err_set(err, COHORT_E_ARG, "top_p is %g, expected 0 to 1", (double)p.top_p);
-	if (!(p.min_p <= 1.0f))
-		return err_set(err, COHORT_E_ARG, "min_p is %g, expected 0 to 1", (double)p.min_p);
-	if (p.min_keep < 1)
-		return err_set(err, COHORT_E_ARG, "min_keep is %d, expected at least 1", p.min_keep);
+	enum cohort_status st = check(&p, n_vocab, err);
+	if (st)
+		return st;
+	if (p.grammar && grammar_n_vocab(p.grammar) != n_vocab)
+		return err_set(err, COHORT_E_ARG, "the grammar is for %d tokens, the sampler for %d",
+				grammar_n_vocab(p.grammar), n_vocab);
+	if (p.n_order == 0)
+		default_order(&p);
 
 	struct cohort_sampler *s = mem_zalloc(1, sizeof *s);
 	if (s) {
+		s->p = p;
 		s->n_vocab = n_vocab;
-		s->cands = mem_alloc((size_t)n_vocab, sizeof *s->cands);
-		s->probs = mem_alloc((size_t)n_vocab, sizeof *s->probs);
-		s->tops = mem_alloc(n_chunks(s), sizeof *s->tops);
+		s->last = -1;
 	}
-	if (!s || !s->cands || !s->probs || !s->tops) {
+	if (!s || !allocate(s))
+		st = err_set(err, COHORT_E_MEMORY, "out of memory for a sampler over %d tokens", n_vocab);
+	else if (in_order(&p, COHORT_STAGE_DRY))
+		st = breakers_init(&s->breakers, &p, err);
+	if (st) {
 		cohort_sampler_free(s);
-		return err_set(err, COHORT_E_MEMORY, "out of memory for a sampler over %d tokens", n_vocab);
+		return st;
 	}
-	s->p = p;
+	for (int32_t i = 0; i < p.n_bias; i++)
+		s->bias_values[idset_add(&s->bias, p.bias[i].token)] += p.bias[i].bias;
+	s->p.bias = NULL;
+	s->p.dry_breakers = NULL;
+	s->mu = 2.0 * (double)p.mirostat_tau;
 	rng_init(&s->rng, p.seed, p.stream);
+	if (p.grammar)
+		grammar_start(&s->at, p.grammar);
 	*out = s;
 	return COHORT_OK;
 }
 
 void cohort_sampler_free(struct cohort_sampler *s)
 {
-	if (s) {
-		mem_free(s->cands);
-		mem_free(s->probs);
-		mem_free(s->tops);
-		mem_free(s);
+	if (!s)
+		return;
+	grammar_end(&s->at);
+	history_release(&s->history);
+	breakers_release(&s->breakers);
+	cands_release(&s->cands);
+	idset_release(&s->bias);
+	idset_release(&s->tally);
+	mem_free(s->bias_values);
+	mem_free(s->counts);
+	mem_free(s->runs);
+	mem_free(s->mask);
+	mem_free(s);
+}
+
+enum cohort_status cohort_sampler_clone(
+		const struct cohort_sampler *s, struct cohort_sampler **out, struct cohort_err *err)
+{
+	if (!s || !out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : "out");
+	struct cohort_sampler *c = mem_zalloc(1, sizeof *c);
+	if (c) {
+		c->p = s->p;
+		c->n_vocab = s->n_vocab;
+		c->last = -1;
 	}
-}
-
-/* ---- Selection ---- */
-
-/* a comes after b in the order */
-static bool after(struct cand a, struct cand b)
-{
-	return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
-}
-
-/* Heap whose root is the candidate that comes last (worst) or first (best). */
-static void sift(struct cand *h, size_t i, size_t n, bool worst_on_top)
-{
-	struct cand x = h[i];
-	for (;;) {
-		size_t c = 2 * i + 1;
-		if (c >= n)
-			break;
-		if (c + 1 < n && after(h[c + 1], h[c]) == worst_on_top)
-			c++;
-		if (after(h[c], x) != worst_on_top)
-			break;
-		h[i] = h[c];
-		i = c;
+	if (!c || !allocate(c) || !breakers_copy(&c->breakers, &s->breakers)) {
+		cohort_sampler_free(c);
+		return err_set(err, COHORT_E_MEMORY, "out of memory for a sampler over %d tokens", s->n_vocab);
 	}
-	h[i] = x;
-}
-
-static void heapify(struct cand *h, size_t n, bool worst_on_top)
-{
-	for (size_t i = n / 2; i-- > 0;)
-		sift(h, i, n, worst_on_top);
-}
-
-/* Floats as integers that order the same way; compilers turn loops over them into vector code. */
-static int32_t order_key(float f)
-{
-	int32_t b;
-	memcpy(&b, &f, sizeof b);
-	return b < 0 ? b ^ 0x7fffffff : b;
-}
-
-static float from_key(int32_t k)
-{
-	float f;
-	k = k < 0 ? k ^ 0x7fffffff : k;
-	memcpy(&f, &k, sizeof f);
-	return f;
-}
-
-/* Notes the largest key of each chunk and returns the index of the largest logit, ties to the lowest; n_vocab if one is
- * NaN or +Inf, which as keys lie outside [-Inf, +Inf). */
-static size_t find_best(struct cohort_sampler *s, const float *logits)
-{
-	const size_t n = (size_t)s->n_vocab;
-	int32_t lo = INT32_MAX, top = INT32_MIN;
-
-	for (size_t c = 0; c < n_chunks(s); c++) {
-		const size_t end = (c + 1) * CHUNK < n ? (c + 1) * CHUNK : n;
-		int32_t hi = INT32_MIN;
-		for (size_t i = c * CHUNK; i < end; i++) {
-			int32_t k = order_key(logits[i]);
-			lo = k < lo ? k : lo;
-			hi = k > hi ? k : hi;
-		}
-		s->tops[c] = hi;
-		top = hi > top ? hi : top;
-	}
-	if (lo < order_key(-INFINITY) || top >= order_key(INFINITY))
-		return n;
-	/* -0 equals +0 here, as it does for the draw. */
-	size_t c = 0;
-	while (from_key(s->tops[c]) != from_key(top))
-		c++;
-	for (size_t i = c * CHUNK;; i++)
-		if (logits[i] == from_key(top))
-			return i;
-}
-
-/* Keeps the first k, in order, of the n candidates. */
-static size_t keep_top(struct cand *h, size_t n, size_t k)
-{
-	k = k < n ? k : n;
-	heapify(h, k, true);
-	for (size_t i = k; i < n; i++)
-		if (after(h[0], h[i])) {
-			h[0] = h[i];
-			sift(h, 0, k, true);
-		}
-	for (size_t i = k; i-- > 1;) {
-		struct cand t = h[0];
-		h[0] = h[i];
-		h[i] = t;
-		sift(h, 0, i, true);
-	}
-	return k;
-}
-
-/* The best k of the logits, in order. The k-th largest of the chunks' tops is a bar that at least k logits reach; only
- * those are candidates, and only chunks whose top reaches it are looked into. */
-static size_t select_top(struct cohort_sampler *s, const float *logits, size_t k)
-{
-	struct cand *h = s->cands;
-	const size_t n = (size_t)s->n_vocab, m = n_chunks(s);
-	float bar = -INFINITY;
-	size_t got = 0;
-
-	if (m > k) {
-		for (size_t c = 0; c < m; c++)
-			h[c] = (struct cand){from_key(s->tops[c]), (cohort_token)c};
-		bar = h[keep_top(h, m, k) - 1].logit;
-	}
-	for (size_t c = 0; c < m; c++) {
-		const size_t end = (c + 1) * CHUNK < n ? (c + 1) * CHUNK : n;
-		if (from_key(s->tops[c]) >= bar)
-			for (size_t i = c * CHUNK; i < end; i++)
-				if (logits[i] >= bar)
-					h[got++] = (struct cand){logits[i], (cohort_token)i};
-	}
-	return keep_top(h, got, k);
-}
-
-/* All candidates with the first n in order, found one by one from a heap, until `enough` of the mass is there. The rest
- * is cut off. Only the heap's area beyond the popped ones shrinks, so the popped are kept at its end and moved to the
- * front. */
-static size_t select_mass(struct cohort_sampler *s, const float *logits, double enough)
-{
-	struct cand *h = s->cands;
-	size_t n = (size_t)s->n_vocab, left = n, keep = (size_t)s->p.min_keep;
-	double total = 0.0, sum = 0.0;
-	float top = logits[0];
-
-	for (size_t i = 0; i < n; i++) {
-		h[i] = (struct cand){logits[i], (cohort_token)i};
-		top = logits[i] > top ? logits[i] : top;
-	}
+	for (size_t i = 0; i < s->bias.n; i++)
+		c->bias_values[idset_add(&c->bias, s->bias.ids[i])] = s->bias_values[i];
+	size_t n;
+	const cohort_token *t = history_last(&s->history, s->history.n_max, &n);
 	for (size_t i = 0; i < n; i++)
-		total += fm_exp((double)logits[i] - (double)top);
-	heapify(h, n, false);
-	while (left > 0) {
-		struct cand t = h[0];
-		left--;
-		h[0] = h[left];
-		h[left] = t;
-		sift(h, 0, left, false);
-		sum += fm_exp((double)t.logit - (double)top);
-		if (sum >= enough * total && n - left >= keep)
-			break;
-	}
-	size_t got = n - left;
-	for (size_t i = 0; i < got / 2; i++) { /* popped ones lie last to first */
-		struct cand t = h[left + i];
-		h[left + i] = h[n - 1 - i];
-		h[n - 1 - i] = t;
-	}
-	memmove(h, h + left, got * sizeof *h);
-	return got;
+		history_add(&c->history, t[i], s->history.broken[(size_t)(t - s->history.tokens) + i]);
+	c->rng = s->rng;
+	c->mu = s->mu;
+	if (s->at.g)
+		grammar_copy(&c->at, &s->at);
+	*out = c;
+	return COHORT_OK;
 }
 
-/* ---- Stages over the ordered list ---- */
-
-static size_t cut_top_p(struct cohort_sampler *s, size_t n, double top_p)
+void cohort_sampler_reset(struct cohort_sampler *s)
 {
-	double total = 0.0, sum = 0.0;
-	for (size_t i = 0; i < n; i++) {
-		s->probs[i] = fm_exp((double)s->cands[i].logit - (double)s->cands[0].logit);
-		total += s->probs[i];
-	}
-	for (size_t i = 0; i < n; i++) {
-		sum += s->probs[i];
-		if (sum >= top_p * total && i + 1 >= (size_t)s->p.min_keep)
-			return i + 1;
-	}
-	return n;
+	if (!s)
+		return;
+	s->history.n = 0;
+	breakers_reset(&s->breakers);
+	s->mu = 2.0 * (double)s->p.mirostat_tau;
+	s->last = -1;
+	rng_init(&s->rng, s->p.seed, s->p.stream);
+	if (s->at.g)
+		grammar_restart(&s->at);
 }
 
-static size_t cut_min_p(struct cohort_sampler *s, size_t n, double min_p)
+void cohort_sampler_reseed(struct cohort_sampler *s, uint64_t seed, uint64_t stream)
 {
-	double floor = (double)s->cands[0].logit + fm_log(min_p);
-	size_t i = 0;
-	while (i < n && (i < (size_t)s->p.min_keep || (double)s->cands[i].logit >= floor))
-		i++;
-	return i;
+	if (!s)
+		return;
+	s->p.seed = seed;
+	s->p.stream = stream;
+	rng_init(&s->rng, seed, stream);
 }
 
-static size_t draw(struct cohort_sampler *s, size_t n, float top)
+void cohort_sampler_rng_get(const struct cohort_sampler *s, struct cohort_sampler_rng *rng)
 {
-	double total = 0.0, sum = 0.0;
-	for (size_t i = 0; i < n; i++) {
-		s->probs[i] = fm_exp(((double)s->cands[i].logit - (double)top) / (double)s->p.temperature);
-		total += s->probs[i];
+	if (s && rng)
+		*rng = (struct cohort_sampler_rng){s->rng.state, s->rng.inc};
+}
+
+enum cohort_status cohort_sampler_rng_set(
+		struct cohort_sampler *s, const struct cohort_sampler_rng *rng, struct cohort_err *err)
+{
+	if (!s || !rng)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : "rng");
+	if (rng->inc % 2 == 0)
+		return err_set(err, COHORT_E_ARG, "inc is %llu, expected an odd number", (unsigned long long)rng->inc);
+	s->rng = (struct rng){rng->state, rng->inc};
+	return COHORT_OK;
+}
+
+/* ---- The grammar as a stage ---- */
+
+static bool grammar_is_on(const struct cohort_sampler_params *p)
+{
+	return p->grammar != NULL;
+}
+
+/* The mask was made before the chain began: that can fail. */
+static void grammar_apply(struct cohort_sampler *s, struct cands *c)
+{
+	cands_mask(c, s->mask);
+}
+
+const struct stage_ops stage_grammar = {"grammar", NULL, grammar_is_on, true, grammar_apply};
+
+/* ---- Accepting ---- */
+
+static enum cohort_status check_token(const struct cohort_sampler *s, cohort_token token, struct cohort_err *err)
+{
+	if (token < 0 || token >= s->n_vocab)
+		return err_set(err, COHORT_E_ARG, "token %d: the vocabulary has 0 to %d", token, s->n_vocab - 1);
+	return COHORT_OK;
+}
+
+static void remember(struct cohort_sampler *s, cohort_token token)
+{
+	history_add(&s->history, token, breakers_push(&s->breakers, token));
+}
+
+enum cohort_status cohort_sampler_accept(struct cohort_sampler *s, cohort_token token, struct cohort_err *err)
+{
+	if (!s)
+		return err_set(err, COHORT_E_ARG, "sampler is NULL");
+	enum cohort_status st = check_token(s, token, err);
+	if (!st && s->at.g)
+		st = grammar_accept(&s->at, token, err);
+	if (!st)
+		remember(s, token);
+	return st;
+}
+
+enum cohort_status cohort_sampler_prompt(
+		struct cohort_sampler *s, const cohort_token *tokens, size_t n_tokens, struct cohort_err *err)
+{
+	if (!s || (!tokens && n_tokens))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : "tokens");
+	for (size_t i = 0; i < n_tokens; i++) {
+		enum cohort_status st = check_token(s, tokens[i], err);
+		if (st)
+			return st;
 	}
-	double x = rng_f64(&s->rng) * total;
-	for (size_t i = 0; i < n; i++) {
-		sum += s->probs[i];
+	for (size_t i = 0; i < n_tokens; i++)
+		remember(s, tokens[i]);
+	return COHORT_OK;
+}
+
+bool cohort_sampler_is_complete(const struct cohort_sampler *s)
+{
+	return !s || !s->at.g || grammar_is_complete(&s->at);
+}
+
+/* ---- Sampling ---- */
+
+static bool is_greedy(const struct cohort_sampler *s)
+{
+	return s->p.temperature <= 0.0f;
+}
+
+static void run_chain(struct cohort_sampler *s)
+{
+	for (int32_t i = 0; i < s->p.n_order; i++) {
+		const struct stage_ops *stage = stages[s->p.order[i]];
+		if (stage->is_on(&s->p) && (stage->shapes || !is_greedy(s)))
+			stage->apply(s, &s->cands);
+	}
+}
+
+/* The best alone, as a list. */
+static bool pick_best(struct cohort_sampler *s)
+{
+	const size_t best = cands_best(&s->cands);
+	if (best == SIZE_MAX)
+		return false;
+	cands_only(&s->cands, (cohort_token)best);
+	return true;
+}
+
+static size_t draw(struct cohort_sampler *s)
+{
+	struct cands *c = &s->cands;
+	double sum = 0.0;
+
+	cands_weigh(c);
+	const double x = rng_f64(&s->rng) * c->total;
+	for (size_t i = 0; i < c->n; i++) {
+		cands_order(c, i + 1); /* best first: few are looked at */
+		sum += c->list[i].weight;
 		if (x < sum)
 			return i;
 	}
 	/* Rounding may leave x at the very end: the last candidate with any mass. */
-	while (n > 1 && s->probs[n - 1] == 0.0)
+	size_t n = c->n;
+	while (n > 1 && c->list[n - 1].weight == 0.0)
 		n--;
 	return n - 1;
+}
+
+static enum cohort_status nothing_left(const struct cohort_sampler *s, struct cohort_err *err)
+{
+	if (s->at.g)
+		return err_set(err, COHORT_E_NUMERIC, "every token is excluded: no token of the vocabulary%s",
+				" goes on with what the grammar wants here");
+	return err_set(err, COHORT_E_NUMERIC, "every token is excluded");
 }
 
 enum cohort_status cohort_sampler_sample(
@@ -311,35 +417,74 @@ enum cohort_status cohort_sampler_sample(
 {
 	if (!s || !logits || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : !logits ? "logits" : "out");
-	size_t n = (size_t)s->n_vocab, best = find_best(s, logits);
-	if (best == n) {
-		size_t i = 0;
-		while (logits[i] < INFINITY)
-			i++;
-		return err_rule(err, COHORT_E_NUMERIC, "finite", -1, -1, 0, (int64_t)i, "logit of token %zu is %s", i,
-				isnan(logits[i]) ? "not a number" : "infinite");
+	const struct rng rng = s->rng;
+	enum cohort_status st = COHORT_OK;
+	struct cands *c = &s->cands;
+
+	s->last = -1;
+	if (s->at.g)
+		st = grammar_mask(&s->at, s->mask, err);
+	if (st)
+		return st;
+	const size_t bad = cands_begin(c, logits);
+	if (bad < (size_t)s->n_vocab)
+		return err_rule(err, COHORT_E_NUMERIC, "finite", -1, -1, 0, (int64_t)bad, "logit of token %zu is %s",
+				bad, isnan(logits[bad]) ? "not a number" : "infinite");
+	run_chain(s);
+	const bool some = is_greedy(s) ? pick_best(s) : cands_list(c);
+	if (!some) {
+		s->rng = rng;
+		return nothing_left(s, err);
 	}
-	if (!(logits[best] > -INFINITY))
-		return err_set(err, COHORT_E_NUMERIC, "every token is excluded");
-	if (s->p.temperature <= 0.0f) {
-		*out = (cohort_token)best;
-		return COHORT_OK;
+	const size_t at = is_greedy(s) ? 0 : draw(s);
+	const cohort_token token = c->list[at].id;
+	if (s->at.g)
+		st = grammar_accept(&s->at, token, err);
+	if (st) {
+		s->rng = rng;
+		return st;
 	}
-	const bool k_on = s->p.top_k > 0 && (size_t)s->p.top_k < n;
-	const bool p_on = s->p.top_p < 1.0f;
-	const bool m_on = s->p.min_p > 0.0f;
-	if (k_on) {
-		n = select_top(s, logits, (size_t)s->p.top_k);
-		if (p_on)
-			n = cut_top_p(s, n, (double)s->p.top_p);
-	} else if (p_on || m_on) {
-		n = select_mass(s, logits, p_on ? (double)s->p.top_p : 2.0);
-	} else {
-		for (size_t i = 0; i < n; i++)
-			s->cands[i] = (struct cand){logits[i], (cohort_token)i};
+	s->last = token;
+	s->last_weight = is_greedy(s) ? 1.0 : c->list[at].weight;
+	if (!is_greedy(s))
+		mirostat_learn(s);
+	remember(s, token);
+	*out = token;
+	return COHORT_OK;
+}
+
+double sampler_surprise(const struct cohort_sampler *s)
+{
+	return (fm_log(s->cands.total) - fm_log(s->last_weight)) / fm_log(2.0);
+}
+
+enum cohort_status cohort_sampler_logprobs_get(struct cohort_sampler *s, cohort_token token, float *logprob,
+		struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err)
+{
+	if (!s || (n_top > 0 && !top))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : "top");
+	if (s->last < 0)
+		return err_set(err, COHORT_E_ARG, "no token was sampled yet");
+	if (n_top < 0)
+		return err_set(err, COHORT_E_ARG, "n_top is %d, expected 0 or more", n_top);
+	enum cohort_status st = logprob ? check_token(s, token, err) : COHORT_OK;
+	if (st)
+		return st;
+	struct cands *c = &s->cands;
+	cands_weigh(c);
+	const double all = fm_log(c->total);
+	if (logprob) {
+		*logprob = -INFINITY;
+		for (size_t i = 0; i < c->n; i++)
+			if (c->list[i].id == token)
+				*logprob = (float)(c->list[i].logit - c->list[0].logit - all);
 	}
-	if (m_on)
-		n = cut_min_p(s, n, (double)s->p.min_p);
-	*out = s->cands[draw(s, n, logits[best])].id;
+	cands_order(c, (size_t)n_top);
+	for (int32_t i = 0; i < n_top; i++)
+		top[i] = (size_t)i < c->n ? (struct cohort_logprob){c->list[i].id,
+							    (float)(c->list[i].logit - c->list[0].logit - all)}
+					  : (struct cohort_logprob){-1, -INFINITY};
+	if (entropy)
+		*entropy = cands_entropy(c);
 	return COHORT_OK;
 }

@@ -1,0 +1,320 @@
+/* Schemas as JSON: keywords, references inside the document, two schemas as one, and which cannot both hold.
+ *
+ * Invariant: a merged schema allows nothing that one of the two forbids; what cannot be merged so is refused. */
+#include "sample/schema.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool schema_refuse(struct schema_doc *d, enum cohort_status st, const char *what, const char *name)
+{
+	char show[ERR_SHOW_BYTES];
+	if (!d->st)
+		d->st = err_set(d->err, st, "schema: %s '%s'", what, err_show(show, name, strlen(name)));
+	return false;
+}
+
+/* ---- Keywords ---- */
+
+static const char *const unsupported[] = {"not", "if", "then", "else", "dependentSchemas", "dependentRequired",
+		"dependencies", "patternProperties", "propertyNames", "unevaluatedProperties", "unevaluatedItems",
+		"contains", "minContains", "maxContains", "minProperties", "maxProperties", "uniqueItems", "multipleOf",
+		"$dynamicRef", "$recursiveRef"};
+
+/* Keywords that say something about valid documents and are known. */
+static const char *const meaningful[] = {"type", "enum", "const", "properties", "required", "additionalProperties",
+		"items", "prefixItems", "additionalItems", "minItems", "maxItems", "anyOf", "oneOf", "allOf", "$ref",
+		"format", "minLength", "maxLength", "pattern", "minimum", "maximum", "exclusiveMinimum",
+		"exclusiveMaximum"};
+
+static bool among(const char *key, const char *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(key, list[i]) == 0)
+			return true;
+	return false;
+}
+#define AMONG(key, list) among(key, list, sizeof(list) / sizeof *(list))
+
+bool schema_is_meaningful(const char *key)
+{
+	return AMONG(key, meaningful);
+}
+
+/* A keyword that changes nothing for the values we make. */
+static bool harmless(const char *key, const json_t *v)
+{
+	if (strcmp(key, "uniqueItems") == 0)
+		return json_is_false(v);
+	if (strcmp(key, "multipleOf") == 0)
+		return json_is_integer(v) && json_integer_value(v) == 1;
+	if (strcmp(key, "minProperties") == 0)
+		return json_is_integer(v) && json_integer_value(v) == 0;
+	return false;
+}
+
+bool schema_check_keys(struct schema_doc *d, json_t *schema)
+{
+	const char *key;
+	json_t *v;
+	json_object_foreach(schema, key, v) if (AMONG(key, unsupported) && !harmless(key, v)) return schema_refuse(
+			d, COHORT_E_UNSUPPORTED, "not supported:", key);
+	return true;
+}
+
+/* ---- References ---- */
+
+static int hex(char c)
+{
+	return c >= '0' && c <= '9'            ? c - '0'
+			: c >= 'a' && c <= 'f' ? c - 'a' + 10
+			: c >= 'A' && c <= 'F' ? c - 'A' + 10
+					       : -1;
+}
+
+/* One step of a JSON pointer, ~0 ~1 %XX undone; false when it does not fit. */
+static bool unescape(const char *p, size_t n, char *out, size_t n_max)
+{
+	size_t k = 0;
+	for (size_t i = 0; i < n; i++) {
+		char c = p[i];
+		if (c == '%' && i + 2 < n && hex(p[i + 1]) >= 0 && hex(p[i + 2]) >= 0) {
+			c = (char)(hex(p[i + 1]) << 4 | hex(p[i + 2]));
+			i += 2;
+		} else if (c == '~' && i + 1 < n && (p[i + 1] == '0' || p[i + 1] == '1')) {
+			c = p[++i] == '0' ? '~' : '/';
+		}
+		if (k + 1 >= n_max || c == 0)
+			return false;
+		out[k++] = c;
+	}
+	out[k] = 0;
+	return true;
+}
+
+json_t *schema_resolve(struct schema_doc *d, const json_t *ref)
+{
+	const char *p = json_string_value(ref);
+	json_t *at = (json_t *)(uintptr_t)d->doc;
+
+	if (!p || p[0] != '#' || (p[1] && p[1] != '/')) {
+		schema_refuse(d, p ? COHORT_E_UNSUPPORTED : COHORT_E_FORMAT,
+				"a reference is known inside the document only (#/...):", p ? p : "$ref");
+		return NULL;
+	}
+	for (const char *s = p + 1; *s && at;) {
+		char step[512];
+		const size_t n = strcspn(++s, "/");
+		if (!unescape(s, n, step, sizeof step))
+			at = NULL;
+		else if (json_is_array(at))
+			at = step[0] >= '0' && step[0] <= '9' && strlen(step) < 7
+					? json_array_get(at, (size_t)atol(step))
+					: NULL;
+		else
+			at = json_object_get(at, step);
+		s += n;
+	}
+	if (!at)
+		schema_refuse(d, COHORT_E_FORMAT, "nothing is at", p);
+	return at;
+}
+
+/* ---- Both of two schemas ---- */
+
+static json_t *larger(json_t *a, json_t *b, bool want_larger)
+{
+	return json_incref((json_number_value(a) >= json_number_value(b)) == want_larger ? a : b);
+}
+
+/* What both allow, as lists: of types (integer is a number) or of values. */
+json_t *schema_both(json_t *a, json_t *b, bool types)
+{
+	json_t *la = json_is_array(a) ? json_incref(a) : json_pack("[O]", a);
+	json_t *lb = json_is_array(b) ? json_incref(b) : json_pack("[O]", b), *out = json_array(), *x, *y;
+	size_t i, k;
+
+	json_array_foreach(la, i, x) json_array_foreach(lb, k, y)
+	{
+		const char *s = json_string_value(x), *t = json_string_value(y);
+		if (json_equal(x, y) || (types && s && t && strcmp(s, "integer") == 0 && strcmp(t, "number") == 0))
+			json_array_append(out, x);
+		else if (types && s && t && strcmp(t, "integer") == 0 && strcmp(s, "number") == 0)
+			json_array_append(out, y);
+	}
+	json_decref(la);
+	json_decref(lb);
+	return out;
+}
+
+static json_t *merge_properties(struct schema_doc *d, json_t *a, json_t *b)
+{
+	json_t *out = json_copy(a), *v;
+	const char *key;
+	json_object_foreach(b, key, v)
+	{
+		json_t *have = json_object_get(out, key);
+		json_t *both = have ? schema_merge(d, have, v) : json_incref(v);
+		if (!both) {
+			json_decref(out);
+			return NULL;
+		}
+		json_object_set_new(out, key, both);
+	}
+	return out;
+}
+
+/* additionalProperties false on one side knows nothing of the other's properties. */
+static bool closed_over(json_t *a, json_t *b)
+{
+	const json_t *more = json_object_get(a, "additionalProperties");
+	const char *key;
+	json_t *v;
+	if (!more || json_is_true(more))
+		return true;
+	json_object_foreach(json_object_get(b, "properties"), key,
+			v) if (!json_object_get(json_object_get(a, "properties"), key)) return false;
+	return true;
+}
+
+static json_t *merge_key(struct schema_doc *d, const char *key, json_t *a, json_t *b)
+{
+	if (json_equal(a, b))
+		return json_incref(a);
+	if (strcmp(key, "type") == 0 || strcmp(key, "enum") == 0)
+		return schema_both(a, b, key[0] == 't');
+	if (strcmp(key, "properties") == 0 && json_is_object(a) && json_is_object(b))
+		return merge_properties(d, a, b);
+	if (strcmp(key, "required") == 0 && json_is_array(a) && json_is_array(b)) {
+		json_t *out = json_copy(a);
+		json_array_extend(out, b);
+		return out;
+	}
+	if (strcmp(key, "items") == 0 && json_is_object(a) && json_is_object(b))
+		return schema_merge(d, a, b);
+	if (json_is_number(a) && json_is_number(b) &&
+			(strncmp(key, "min", 3) == 0 || strcmp(key, "exclusiveMinimum") == 0))
+		return larger(a, b, true);
+	if (json_is_number(a) && json_is_number(b) &&
+			(strncmp(key, "max", 3) == 0 || strcmp(key, "exclusiveMaximum") == 0))
+		return larger(a, b, false);
+	if (strcmp(key, "additionalProperties") == 0 && (json_is_false(a) || json_is_false(b)))
+		return json_false();
+	if (!AMONG(key, meaningful) && !AMONG(key, unsupported))
+		return json_incref(a); /* an annotation */
+	schema_refuse(d, COHORT_E_UNSUPPORTED, "two different values that must both hold, for", key);
+	return NULL;
+}
+
+/* A new schema for what is valid under both; NULL after a refusal. */
+json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b)
+{
+	const char *key;
+	json_t *v;
+
+	if (json_is_true(a) || json_is_true(b))
+		return json_incref(json_is_true(a) ? b : a);
+	if (!json_is_object(a) || !json_is_object(b))
+		return json_false();
+	if (!closed_over(a, b) || !closed_over(b, a)) {
+		schema_refuse(d, COHORT_E_UNSUPPORTED,
+				"combined with properties of another schema:", "additionalProperties");
+		return NULL;
+	}
+	json_t *out = json_copy(a);
+	json_object_foreach(b, key, v)
+	{
+		json_t *have = json_object_get(out, key);
+		json_t *both = have ? merge_key(d, key, have, v) : json_incref(v);
+		if (!both) {
+			json_decref(out);
+			return NULL;
+		}
+		json_object_set_new(out, key, both);
+	}
+	return out;
+}
+
+/* The schema without a key. */
+json_t *schema_without(json_t *schema, const char *key)
+{
+	json_t *out = json_copy(schema);
+	json_object_del(out, key);
+	return out;
+}
+
+bool schema_says_something(json_t *schema)
+{
+	const char *key;
+	json_t *v;
+	json_object_foreach(schema, key, v) if (AMONG(key, meaningful) || AMONG(key, unsupported)) return true;
+	return false;
+}
+
+/* ---- Alternatives ---- */
+
+bool schema_may_be(const json_t *schema, const char *type)
+{
+	const json_t *t = json_object_get(schema, "type"), *v;
+	size_t i;
+	if (!t)
+		return true;
+	if (json_is_string(t))
+		return strcmp(json_string_value(t), type) == 0 ||
+				(strcmp(json_string_value(t), "number") == 0 && strcmp(type, "integer") == 0);
+	json_array_foreach(t, i, v) if (json_is_string(v) &&
+			(strcmp(json_string_value(v), type) == 0 ||
+					(strcmp(json_string_value(v), "number") == 0 &&
+							strcmp(type, "integer") == 0))) return true;
+	return false;
+}
+
+/* The list of values a schema allows, or NULL: a new reference. */
+json_t *schema_values(const json_t *schema)
+{
+	json_t *c = json_object_get(schema, "const"), *e = json_object_get(schema, "enum");
+	return c ? json_pack("[O]", c) : json_is_array(e) ? json_incref(e) : NULL;
+}
+
+/* No document is valid under both, as far as one can see. */
+bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
+{
+	static const char *const types[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+	bool shared = false;
+	size_t i;
+	json_t *v;
+
+	while (json_object_get(a, "$ref") && depth-- > 0 && !d->st)
+		a = schema_resolve(d, json_object_get(a, "$ref"));
+	while (json_object_get(b, "$ref") && depth-- > 0 && !d->st)
+		b = schema_resolve(d, json_object_get(b, "$ref"));
+	if (d->st || depth <= 0)
+		return false;
+	if (json_is_false(a) || json_is_false(b))
+		return true;
+	if (!json_is_object(a) || !json_is_object(b))
+		return false;
+	for (i = 0; i < sizeof types / sizeof *types; i++)
+		shared |= schema_may_be(a, types[i]) && schema_may_be(b, types[i]);
+	json_t *va = schema_values(a), *vb = schema_values(b);
+	if (shared && va && vb) {
+		json_t *both = schema_both(va, vb, false);
+		shared = json_array_size(both) > 0;
+		json_decref(both);
+	}
+	json_decref(va);
+	json_decref(vb);
+	if (!shared)
+		return true;
+	/* Objects that must have a property which tells them apart. */
+	json_array_foreach(json_object_get(a, "required"), i, v)
+	{
+		const char *name = json_string_value(v);
+		json_t *pa = name ? json_object_get(json_object_get(a, "properties"), name) : NULL;
+		json_t *pb = name ? json_object_get(json_object_get(b, "properties"), name) : NULL;
+		if (pa && pb && !schema_may_be(a, "array") && !schema_may_be(a, "string") &&
+				schema_disjoint(d, pa, pb, depth - 1))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,517 @@
+/* Grammars: which texts they match, what is refused and where, and, by brute force, which tokens may follow.
+ *
+ * The brute force: random expressions over three letters are written as GBNF and kept as a tree. The tree knows its own
+ * derivatives (Brzozowski), so for any text it can tell whether the text begins one of the language, and whether it is
+ * one. A vocabulary of all strings of up to three letters and some longer ones is asked token by token.
+ *
+ * Shown red by: a trie walk that skips one node too many; a mask that forgets tokens of more than 32 bytes; `like` that
+ * takes all copies of a repetition for the same; an end token permitted where the text may not end; a call in the last
+ * place that does return to its caller twice; forgetting that drops the start. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "cohort.h"
+#include "sample/grammar.h"
+
+/* ---- A vocabulary ---- */
+
+enum { WORDS_MAX = 200, WORD_BYTES = 80 };
+
+static char words[WORDS_MAX][WORD_BYTES];
+static struct cohort_lexicon_token tokens[WORDS_MAX];
+static int32_t n_words;
+static struct cohort_lexicon *lexicon;
+
+static void add_word(const char *text, bool is_text, bool is_end)
+{
+	assert_true(n_words < WORDS_MAX && strlen(text) < WORD_BYTES);
+	strcpy(words[n_words], text);
+	tokens[n_words] = (struct cohort_lexicon_token){words[n_words], strlen(text), is_text, is_end};
+	n_words++;
+}
+
+static int open_lexicon(void **state)
+{
+	char w[WORD_BYTES];
+	(void)state;
+
+	n_words = 0;
+	for (int n = 1; n <= 3; n++)
+		for (int i = 0; i < (n == 1 ? 3 : n == 2 ? 9 : 27); i++) {
+			for (int k = 0, v = i; k < n; k++, v /= 3)
+				w[k] = (char)('a' + v % 3);
+			w[n] = 0;
+			add_word(w, true, false);
+		}
+	add_word("aaaaaaa", true, false);
+	add_word("abcabcabc", true, false);
+	memset(w, 'a', 40);
+	w[40] = 0;
+	add_word(w, true, false); /* longer than the short ones */
+	w[39] = 'b';
+	add_word(w, true, false);
+	add_word("a", true, false); /* the same text again */
+	add_word("<end>", false, true);
+	add_word("<stop>", false, true);
+	add_word("<think>", false, false);
+	add_word("\xc3", true, false); /* half a character */
+	add_word("\xa9", true, false);
+	add_word("\xc3\xa9", true, false);
+	add_word("d", true, false);
+	add_word("", true, false);
+	return cohort_lexicon_open_list(tokens, n_words, &lexicon, NULL);
+}
+
+static int close_lexicon(void **state)
+{
+	(void)state;
+	cohort_lexicon_free(lexicon);
+	return 0;
+}
+
+static struct cohort_grammar *open_ok(const char *text)
+{
+	struct cohort_grammar *g = NULL;
+	struct cohort_err err;
+	if (cohort_grammar_open(lexicon, text, strlen(text), NULL, &g, &err))
+		fail_msg("%s\n%s", err.text, text);
+	return g;
+}
+
+/* ---- Texts ---- */
+
+static void texts(void **state)
+{
+	static const struct {
+		const char *grammar, *whole, *begins, *not ; /* texts separated by ; */
+	} cases[] = {
+			{"root ::= \"yes\" | \"no\"", "yes;no", "y;n;ye", "x;yess;on"},
+			{"root ::= [0-9]{2,3} (\".\" [0-9]+)?", "12;123;12.5;123.456", "1;12.;1", "1234;.;1.2;12.x"},
+			{"root ::= [^ab]+ \"a\"",
+					"xa;\xc3\xa9"
+					"a;xyza;\xf0\x9f\x98\x80"
+					"a",
+					"x;\xc3;\xf0\x9f", "a;b;xb;\xff;\xc0\x80;\xed\xa0\x80"},
+			{"root ::= . . \"!\"", "ab!;\xc3\xa9z!", "a;ab;!", "abc;ab!!"},
+			{"root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\\"\\\\\"", "A\xc3\xa9\xf0\x9f\x98\x80\n\t\"\\",
+					"A;A\xc3", "B;a"},
+			{"root ::= [\xe3\x81\x81-\xe3\x82\x9f]+", "\xe3\x81\x82\xe3\x81\x84", "\xe3;\xe3\x81",
+					"\xe3\x82\xa1;a"},
+			{"root ::= [a\\-z]+ [x-]", "a-zx;a--;zx", "a;z", "b;y"},
+			{"root ::= list\nlist ::= \"(\" (list (\",\" list)*)? \")\"", "();(());((),(()))", "(;(();((),",
+					");,;(,)"},
+			{"root ::= a # comment\n# another\na ::= (\n  \"x\" # in a group\n  \"y\"\n)* |\n  \"z\"",
+					"xy;xyxy;z", "x;xyx", "y;zz;xz"},
+			{"root ::= \"a\"? \"a\"? \"a\"? \"a\"? \"b\"", "b;ab;aab;aaab;aaaab", "a;aaaa", "aaaaab;ba"},
+			{"root ::= (\"a\"* \"b\"?)* \"c\"", "c;ac;abaabc;bbc", "a;b;abab", "d;ca"},
+			{"root ::= \"a\"{0} \"b\"{1,} \"c\"{,2}", "b;bb;bcc", "", "a;bccc;c"},
+			{"root ::= \"\"", "", "", "a"},
+			{"root ::= x\nx ::= \"a\" x | \"a\"", "a;aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+					"", "b;ab"},
+			{"root ::= [] | \"a\" | b\nb ::= \"b\" b", "a", "", "b;aa"},
+			{"root ::= [^] \"a\"",
+					"xa;\xf4\x8f\xbf\xbf"
+					"a",
+					"\xf4\x8f;a", "\xf4\x90;\xf5"},
+			{"root ::= \"a\"?* \"b\"", "b;ab;aab", "a;aa", "c"},
+			{"root ::= (\"a\"\n  \"b\") * [c] {2}", "cc;abcc", "a;c;abab", "b;ccc"},
+	};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_grammar *g = open_ok(cases[i].grammar);
+		const char *lists[] = {cases[i].whole, cases[i].begins, cases[i].not };
+		for (int kind = 0; kind < 3; kind++)
+			for (const char *p = lists[kind]; kind == 0 || *p;) {
+				const size_t n = strcspn(p, ";");
+				size_t matched = 0;
+				bool complete = false;
+				assert_int_equal(cohort_grammar_match(g, p, n, &matched, &complete, NULL), COHORT_OK);
+				if ((matched == n) != (kind < 2) || (kind == 0 && !complete) || (kind == 1 && complete))
+					fail_msg("grammar %zu, '%.*s': %zu bytes matched, %s", i, (int)n, p, matched,
+							complete ? "whole" : "not whole");
+				if (!p[n])
+					break;
+				p += n + 1;
+			}
+		cohort_grammar_free(g);
+	}
+}
+
+static void refusals(void **state)
+{
+	static const struct {
+		const char *grammar, *why;
+		enum cohort_status st;
+	} cases[] = {
+			{"", "no rule named 'root'", COHORT_E_FORMAT},
+			{"x ::= \"a\"", "no rule named 'root'", COHORT_E_FORMAT},
+			{"root ::= \"a", "does not end", COHORT_E_FORMAT},
+			{"root ::= [a", "without its ]", COHORT_E_FORMAT},
+			{"root ::= [b-a]", "backwards", COHORT_E_FORMAT},
+			{"root ::= (\"a\"", "parenthesis", COHORT_E_FORMAT},
+			{"root ::= \"a\")", "a ) without", COHORT_E_FORMAT},
+			{"root ::= a", "not defined", COHORT_E_FORMAT},
+			{"root ::= \"a\"\nroot ::= \"b\"", "line 2, column 1: this rule is defined already",
+					COHORT_E_FORMAT},
+			{"root = \"a\"", "expected ::=", COHORT_E_FORMAT},
+			{"::= \"a\"", "name of a rule", COHORT_E_FORMAT},
+			{"root ::= \"a\"{2,1}", "below its least", COHORT_E_FORMAT},
+			{"root ::= \"a\"{100001}", "100,000", COHORT_E_FORMAT},
+			{"root ::= \"a\"{99999999999}", "too large", COHORT_E_FORMAT},
+			{"root ::= \"a\"{x}", "expected a number", COHORT_E_FORMAT},
+			{"root ::= \"\\q\"", "unknown escape", COHORT_E_FORMAT},
+			{"root ::= \"\\x4\"", "hexadecimal", COHORT_E_FORMAT},
+			{"root ::= \"\\ud800\"", "names no character", COHORT_E_FORMAT},
+			{"root ::= \"\\U00110000\"", "names no character", COHORT_E_FORMAT},
+			{"root ::= \"\xff\"", "UTF-8", COHORT_E_FORMAT},
+			{"root ::= *", "expected a literal", COHORT_E_FORMAT},
+			{"root ::= <nothing>", "no token of exactly", COHORT_E_FORMAT},
+			{"root ::= <[100000]>", "no token of this number", COHORT_E_FORMAT},
+			{"root ::= !a", "after !", COHORT_E_FORMAT},
+			{"root ::= root \"a\" | \"b\"", "'root' can begin with itself", COHORT_E_UNSUPPORTED},
+			{"root ::= a\na ::= b? c\nb ::= \"x\"*\nc ::= a \"y\" | \"z\"", "can begin with itself",
+					COHORT_E_UNSUPPORTED},
+			{"root ::= (root | \"a\"){2}", "can begin with itself", COHORT_E_UNSUPPORTED},
+			{"root ::= \"a\" root", "matches no text", COHORT_E_FORMAT},
+			{"root ::= []", "matches no text", COHORT_E_FORMAT},
+	};
+	struct cohort_grammar *g = NULL;
+	struct cohort_err err;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const enum cohort_status st = cohort_grammar_open(
+				lexicon, cases[i].grammar, strlen(cases[i].grammar), NULL, &g, &err);
+		if (st != cases[i].st || !strstr(err.text, cases[i].why))
+			fail_msg("grammar %zu (%s): status %d, '%s'", i, cases[i].grammar, st, st ? err.text : "");
+		assert_null(g);
+	}
+	assert_int_equal(cohort_grammar_open(NULL, "", 0, NULL, &g, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_grammar_open(lexicon, NULL, 0, NULL, &g, &err), COHORT_E_ARG);
+}
+
+/* What takes long or much is refused, not tried. */
+static void hostile(void **state)
+{
+	enum { N = 300000 };
+	static const struct {
+		const char *head, *each, *tail;
+		int n;
+	} cases[] = {
+			{"root ::= ", "(", "", 100000},
+			{"root ::= ", "\"a\"? ", "", 40000},
+			{"root ::= (\"\" ", "| \"a\" ", ") x\nx ::= \"b\"", 40000},
+			{"root ::= \"a\"", "{100}", "", 50},
+			{"root ::= \"a\"{100000} ", "\"b\"{100000} ", "", 60},
+			{"root ::= (((\"a\"*)*)*)* ", "(\"a\"*)* ", "", 2000},
+			{"root ::= ", "[a-zA-Z0-9\\u0100-\\uffff]", "", 20000},
+			{"root ::= \"", "abcdefgh", "\"", 30000},
+			{"root ::= [", "ac", "]", 100000},
+			{"root ::= ", "() ", "", 80000},
+			{"root ::= a\na ::= ", "\"x\" | ", "\"x\" a", 30000},
+	};
+	char *text = malloc(16 * N + 4096);
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_grammar *g = NULL;
+		struct cohort_err err;
+		size_t n = strlen(cases[i].head);
+		memcpy(text, cases[i].head, n);
+		for (int k = 0; k < cases[i].n; k++, n += strlen(cases[i].each))
+			memcpy(text + n, cases[i].each, strlen(cases[i].each));
+		memcpy(text + n, cases[i].tail, strlen(cases[i].tail));
+		n += strlen(cases[i].tail);
+		if (cohort_grammar_open(lexicon, text, n, NULL, &g, &err) == COHORT_OK) {
+			struct grammar_at at;
+			uint64_t mask[(WORDS_MAX + 63) / 64];
+			grammar_start(&at, g);
+			for (int k = 0; k < 3; k++) { /* a status each time, and quickly */
+				grammar_mask(&at, mask, &err);
+				grammar_accept(&at, 0, &err);
+			}
+			grammar_end(&at);
+		}
+		cohort_grammar_free(g);
+	}
+	free(text);
+}
+
+/* ---- Random expressions and their derivatives ---- */
+
+enum kind { NOTHING, EMPTY, LETTERS, BOTH, EITHER, MANY };
+
+/* Nodes are shared and never changed; LETTERS has a set of a, b, c as bits. */
+struct re {
+	enum kind kind;
+	int set;
+	const struct re *x, *y;
+};
+
+enum { RE_MAX = 400000 };
+static struct re *res;
+static size_t n_res;
+static bool too_many; /* then the case is given up */
+
+static const struct re nothing = {.kind = NOTHING}, empty = {.kind = EMPTY};
+
+static const struct re *make(enum kind kind, int set, const struct re *x, const struct re *y)
+{
+	if (kind == BOTH && (x->kind == NOTHING || y->kind == NOTHING))
+		return &nothing;
+	if (kind == BOTH && x->kind == EMPTY)
+		return y;
+	if (kind == BOTH && y->kind == EMPTY)
+		return x;
+	if (kind == EITHER && (x->kind == NOTHING || x == y))
+		return y;
+	if (kind == EITHER && y->kind == NOTHING)
+		return x;
+	if (kind == LETTERS && set == 0)
+		return &nothing;
+	if (n_res == RE_MAX) {
+		too_many = true;
+		return &nothing;
+	}
+	res[n_res] = (struct re){kind, set, x, y};
+	return &res[n_res++];
+}
+
+static bool nullable(const struct re *r)
+{
+	switch (r->kind) {
+	case EMPTY:
+	case MANY: return true;
+	case BOTH: return nullable(r->x) && nullable(r->y);
+	case EITHER: return nullable(r->x) || nullable(r->y);
+	default: return false;
+	}
+}
+
+static bool is_nothing(const struct re *r)
+{
+	switch (r->kind) {
+	case NOTHING: return true;
+	case BOTH: return is_nothing(r->x) || is_nothing(r->y);
+	case EITHER: return is_nothing(r->x) && is_nothing(r->y);
+	default: return false;
+	}
+}
+
+static const struct re *derive(const struct re *r, int letter)
+{
+	switch (r->kind) {
+	case LETTERS: return r->set >> letter & 1 ? &empty : &nothing;
+	case BOTH: {
+		const struct re *a = make(BOTH, 0, derive(r->x, letter), r->y);
+		return nullable(r->x) ? make(EITHER, 0, a, derive(r->y, letter)) : a;
+	}
+	case EITHER: return make(EITHER, 0, derive(r->x, letter), derive(r->y, letter));
+	case MANY: return make(BOTH, 0, derive(r->x, letter), r);
+	default: return &nothing;
+	}
+}
+
+/* What is left after a text; NOTHING when it begins no text of the language. */
+static const struct re *derive_text(const struct re *r, const char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (text[i] < 'a' || text[i] > 'c')
+			return &nothing;
+		r = derive(r, text[i] - 'a');
+		if (is_nothing(r))
+			return &nothing;
+	}
+	return r;
+}
+
+struct out {
+	char text[65536];
+	size_t n;
+	int n_rules;
+	char rules[65536];
+	size_t n_rules_text;
+};
+
+static void say(struct out *o, const char *s)
+{
+	const size_t n = strlen(s);
+	assert_true(o->n + n < sizeof o->text);
+	memcpy(o->text + o->n, s, n + 1);
+	o->n += n;
+}
+
+/* A random expression, as a tree and as text; sometimes behind a rule's name. */
+static const struct re *random_re(struct rng *r, struct out *o, int depth)
+{
+	const uint32_t kind = depth > 0 ? rng_u32(r) % 10 : rng_u32(r) % 3;
+	const struct re *x, *y;
+	char s[64];
+
+	if (kind == 0) {
+		const int set = (int)(rng_u32(r) % 8);
+		snprintf(s, sizeof s, "[%s%s%s]", set & 1 ? "a" : "", set & 2 ? "b" : "", set & 4 ? "c" : "");
+		say(o, s);
+		return make(LETTERS, set, NULL, NULL);
+	}
+	if (kind <= 2) {
+		const int n = (int)(rng_u32(r) % 4);
+		x = &empty;
+		say(o, "\"");
+		for (int i = 0; i < n; i++) {
+			const int c = (int)(rng_u32(r) % 3);
+			snprintf(s, sizeof s, "%c", 'a' + c);
+			say(o, s);
+			x = make(BOTH, 0, x, make(LETTERS, 1 << c, NULL, NULL));
+		}
+		say(o, "\"");
+		return x;
+	}
+	if (kind == 3) { /* through a rule */
+		struct out *inner = calloc(1, sizeof *inner);
+		inner->n_rules = o->n_rules + 1;
+		x = random_re(r, inner, depth - 1);
+		const int name = inner->n_rules;
+		o->n_rules = inner->n_rules + 1;
+		o->n_rules_text += (size_t)snprintf(o->rules + o->n_rules_text, sizeof o->rules - o->n_rules_text,
+				"r%d ::= %s\n%s", name, inner->text, inner->rules);
+		assert_true(o->n_rules_text < sizeof o->rules);
+		snprintf(s, sizeof s, "r%d", name);
+		say(o, s);
+		free(inner);
+		return x;
+	}
+	say(o, "(");
+	x = random_re(r, o, depth - 1);
+	if (kind <= 5) {
+		say(o, " ");
+		y = random_re(r, o, depth - 1);
+		say(o, ")");
+		return make(BOTH, 0, x, y);
+	}
+	if (kind <= 7) {
+		say(o, " | ");
+		y = random_re(r, o, depth - 1);
+		say(o, ")");
+		return make(EITHER, 0, x, y);
+	}
+	say(o, ")");
+	if (kind == 8) {
+		say(o, "*");
+		return make(MANY, 0, x, NULL);
+	}
+	const int min = (int)(rng_u32(r) % 4), max = min + (int)(rng_u32(r) % (rng_u32(r) % 3 ? 4 : 60));
+	snprintf(s, sizeof s, rng_u32(r) % 4 ? "{%d,%d}" : "{%d,}", min, max);
+	const bool open = !strstr(s, ",}") ? false : true;
+	say(o, s);
+	y = open ? make(MANY, 0, x, NULL) : &empty;
+	for (int i = open ? min : max; i-- > 0;)
+		y = i >= min ? make(EITHER, 0, &empty, make(BOTH, 0, x, y)) : make(BOTH, 0, x, y);
+	return y;
+}
+
+static bool bit(const uint64_t *mask, int32_t t)
+{
+	return mask[t / 64] >> t % 64 & 1;
+}
+
+/* Every token, at every place of random walks. */
+static void brute_force(void **state)
+{
+	enum { N_GRAMMARS = 1500, STEPS = 12 };
+	static struct out o;
+	static char text[131072];
+	struct rng r;
+	int n_permitted = 0, n_forbidden = 0, n_nothing = 0;
+	(void)state;
+
+	res = malloc(RE_MAX * sizeof *res);
+	rng_init(&r, 17, 3);
+	for (int c = 0; c < N_GRAMMARS; c++) {
+		struct cohort_grammar *g = NULL;
+		struct cohort_err err;
+		struct grammar_at at;
+		uint64_t mask[(WORDS_MAX + 63) / 64];
+
+		n_res = 0;
+		too_many = false;
+		memset(&o, 0, sizeof o);
+		const struct re *whole = random_re(&r, &o, 4), *left = whole;
+		snprintf(text, sizeof text, "root ::= %s\n%s", o.text, o.rules);
+		const enum cohort_status st = cohort_grammar_open(lexicon, text, strlen(text), NULL, &g, &err);
+		if (too_many) {
+			cohort_grammar_free(g);
+			continue;
+		}
+		if (is_nothing(whole)) {
+			n_nothing++;
+			if (st != COHORT_E_FORMAT)
+				fail_msg("matches nothing, but opens: %s", text);
+			continue;
+		}
+		if (st)
+			fail_msg("%s\n%s", err.text, text);
+		grammar_start(&at, g);
+		for (int step = 0; step < STEPS; step++) {
+			int32_t permitted[WORDS_MAX], n = 0;
+			assert_int_equal(grammar_mask(&at, mask, &err), COHORT_OK);
+			const size_t mark = n_res;
+			for (int32_t t = 0; t < n_words; t++) {
+				bool want = tokens[t].is_text && tokens[t].n_bytes > 0 &&
+						derive_text(left, words[t], tokens[t].n_bytes)->kind != NOTHING;
+				n_res = mark;
+				if (tokens[t].is_end)
+					want = nullable(left);
+				if (too_many)
+					break;
+				if (bit(mask, t) != want)
+					fail_msg("grammar %d, step %d: '%s' is %s\n%s", c, step, words[t],
+							want ? "forbidden" : "permitted", text);
+				if (!want) {
+					/* And is not accepted; the place stays. */
+					assert_int_equal(grammar_accept(&at, t, &err), COHORT_E_ARG);
+					n_forbidden++;
+				} else if (!tokens[t].is_end) {
+					permitted[n++] = t;
+				}
+			}
+			if (too_many)
+				break;
+			n_permitted += n;
+			assert_int_equal(grammar_is_complete(&at), nullable(left));
+			if (n == 0 || n_res > RE_MAX / 2)
+				break;
+			const int32_t t = permitted[rng_u32(&r) % (uint32_t)n];
+			assert_int_equal(grammar_accept(&at, t, &err), COHORT_OK);
+			left = derive_text(left, words[t], tokens[t].n_bytes);
+			if (too_many)
+				break;
+		}
+		grammar_end(&at);
+		cohort_grammar_free(g);
+	}
+	free(res);
+	print_message("%d permitted, %d forbidden, %d grammars of nothing\n", n_permitted, n_forbidden, n_nothing);
+	assert_true(n_permitted > 20000 && n_forbidden > 100000 && n_nothing > 10 && n_nothing < N_GRAMMARS / 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test(texts),
+			cmocka_unit_test(refusals),
+			cmocka_unit_test(hostile),
+			cmocka_unit_test(brute_force),
+	};
+	return cmocka_run_group_tests_name("grammar", tests, open_lexicon, close_lexicon);
+}

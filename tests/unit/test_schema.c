@@ -1,0 +1,550 @@
+/* JSON schemas: documents made at random under the grammar of a schema parse and are valid; what cannot be promised is
+ * refused by name.
+ *
+ * Documents are made by a sampler over random logits and a vocabulary of bytes and pieces of JSON. They are parsed by
+ * jansson and checked by the validator below, which walks the schema and knows nothing of grammars; patterns are
+ * checked by PCRE2.
+ *
+ * Shown red by: a range of integers that takes one more at its end; additionalProperties that lets a declared name
+ * through; a comma where a property was left out; a day too many in April; \ud800 in strings; minItems off by one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/rng.h"
+#include "base/utf8.h"
+#include "cohort.h"
+
+/* ---- The validator ---- */
+
+static bool valid(const json_t *doc, const json_t *s, const json_t *v);
+
+static json_t *at_pointer(const json_t *doc, const char *p)
+{
+	json_t *at = (json_t *)(uintptr_t)doc;
+	char name[256];
+	for (p++; *p && at;) {
+		const size_t n = strcspn(++p, "/");
+		snprintf(name, sizeof name, "%.*s", (int)n, p);
+		at = json_object_get(at, name);
+		p += n;
+	}
+	return at;
+}
+
+static bool is_type(const char *t, const json_t *v)
+{
+	return (!strcmp(t, "object") && json_is_object(v)) || (!strcmp(t, "array") && json_is_array(v)) ||
+			(!strcmp(t, "string") && json_is_string(v)) || (!strcmp(t, "number") && json_is_number(v)) ||
+			(!strcmp(t, "integer") && json_is_integer(v)) ||
+			(!strcmp(t, "boolean") && json_is_boolean(v)) || (!strcmp(t, "null") && json_is_null(v));
+}
+
+static bool matches(const char *pattern, const char *text, size_t n)
+{
+	int code;
+	PCRE2_SIZE at;
+	pcre2_code *re = pcre2_compile(
+			(PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_DOLLAR_ENDONLY, &code, &at, NULL);
+	assert_non_null(re);
+	pcre2_match_data *m = pcre2_match_data_create_from_pattern(re, NULL);
+	const int rc = pcre2_match(re, (PCRE2_SPTR)text, n, 0, 0, m, NULL);
+	pcre2_match_data_free(m);
+	pcre2_code_free(re);
+	return rc >= 0;
+}
+
+static size_t n_characters(const char *s, size_t n)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < n; i++)
+		count += ((unsigned char)s[i] & 0xc0) != 0x80;
+	return count;
+}
+
+static bool is_date(const char *s)
+{
+	static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+	int y, m, d, n = 0;
+	if (sscanf(s, "%4d-%2d-%2d%n", &y, &m, &d, &n) != 3 || n != 10 || m < 1 || m > 12 || d < 1)
+		return false;
+	const bool leap = (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
+	return d <= days[m - 1] + (m == 2 && leap);
+}
+
+static bool is_time(const char *s)
+{
+	int h, m, x;
+	if (!matches("^\\d\\d:\\d\\d:\\d\\d(\\.\\d+)?(Z|[-+]\\d\\d:\\d\\d)$", s, strlen(s)))
+		return false;
+	sscanf(s, "%d:%d:%d", &h, &m, &x);
+	if (h > 23 || m > 59 || x > 59)
+		return false;
+	const char *zone = strpbrk(s, "+-Z");
+	return *zone == 'Z' || (sscanf(zone + 1, "%d:%d", &h, &m) == 2 && h < 24 && m < 60);
+}
+
+static bool has_format(const char *f, const char *s)
+{
+	if (!strcmp(f, "date"))
+		return strlen(s) == 10 && is_date(s);
+	if (!strcmp(f, "time"))
+		return is_time(s);
+	if (!strcmp(f, "date-time"))
+		return strlen(s) > 11 && s[10] == 'T' && is_date(s) && is_time(s + 11);
+	if (!strcmp(f, "uuid"))
+		return matches("^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$", s, strlen(s));
+	if (!strcmp(f, "ipv4"))
+		return matches("^((25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)(\\.|$)){4}$", s, strlen(s));
+	return true;
+}
+
+static bool valid_object(const json_t *doc, const json_t *s, const json_t *v)
+{
+	const json_t *props = json_object_get(s, "properties"), *more = json_object_get(s, "additionalProperties");
+	const char *key;
+	json_t *x;
+	size_t i;
+
+	json_object_foreach((json_t *)(uintptr_t)v, key, x)
+	{
+		const json_t *p = json_object_get(props, key);
+		if (p ? !valid(doc, p, x) : more && !valid(doc, more, x))
+			return false;
+	}
+	json_array_foreach(json_object_get(s, "required"), i,
+			x) if (!json_object_get(v, json_string_value(x))) return false;
+	return true;
+}
+
+static bool valid_array(const json_t *doc, const json_t *s, const json_t *v)
+{
+	const json_t *prefix = json_object_get(s, "prefixItems"), *items = json_object_get(s, "items");
+	const json_t *min = json_object_get(s, "minItems"), *max = json_object_get(s, "maxItems");
+	json_t *x;
+	size_t i;
+
+	json_array_foreach(v, i, x)
+	{
+		const json_t *p = json_array_get(prefix, i);
+		if (p ? !valid(doc, p, x) : items && !valid(doc, items, x))
+			return false;
+	}
+	return !(min && (json_int_t)json_array_size(v) < json_integer_value(min)) &&
+			!(max && (json_int_t)json_array_size(v) > json_integer_value(max));
+}
+
+static bool valid_number(const json_t *s, const json_t *v)
+{
+	const json_t *b;
+	const double d = json_number_value(v);
+	return !((b = json_object_get(s, "minimum")) && d < json_number_value(b)) &&
+			!((b = json_object_get(s, "maximum")) && d > json_number_value(b)) &&
+			!((b = json_object_get(s, "exclusiveMinimum")) && d <= json_number_value(b)) &&
+			!((b = json_object_get(s, "exclusiveMaximum")) && d >= json_number_value(b));
+}
+
+static bool valid_string(const json_t *s, const json_t *v)
+{
+	const char *t = json_string_value(v);
+	const size_t n = n_characters(t, json_string_length(v));
+	const json_t *b;
+	return !((b = json_object_get(s, "minLength")) && (json_int_t)n < json_integer_value(b)) &&
+			!((b = json_object_get(s, "maxLength")) && (json_int_t)n > json_integer_value(b)) &&
+			!((b = json_object_get(s, "pattern")) &&
+					!matches(json_string_value(b), t, json_string_length(v))) &&
+			!((b = json_object_get(s, "format")) && !has_format(json_string_value(b), t));
+}
+
+static bool valid(const json_t *doc, const json_t *s, const json_t *v)
+{
+	const json_t *k, *x;
+	size_t i, n = 0;
+
+	if (json_is_boolean(s))
+		return json_is_true(s);
+	if ((k = json_object_get(s, "$ref")) && !valid(doc, at_pointer(doc, json_string_value(k)), v))
+		return false;
+	if ((k = json_object_get(s, "type"))) {
+		bool any = json_is_string(k) && is_type(json_string_value(k), v);
+		json_array_foreach(k, i, x) any |= is_type(json_string_value(x), v);
+		if (!any)
+			return false;
+	}
+	if ((k = json_object_get(s, "const")) && !json_equal(k, v))
+		return false;
+	if ((k = json_object_get(s, "enum"))) {
+		bool any = false;
+		json_array_foreach(k, i, x) any |= json_equal(x, v);
+		if (!any)
+			return false;
+	}
+	json_array_foreach(json_object_get(s, "allOf"), i, x) if (!valid(doc, x, v)) return false;
+	if ((k = json_object_get(s, "anyOf"))) {
+		json_array_foreach(k, i, x) n += valid(doc, x, v);
+		if (n == 0)
+			return false;
+	}
+	if ((k = json_object_get(s, "oneOf"))) {
+		n = 0;
+		json_array_foreach(k, i, x) n += valid(doc, x, v);
+		if (n != 1)
+			return false;
+	}
+	return (!json_is_object(v) || valid_object(doc, s, v)) && (!json_is_array(v) || valid_array(doc, s, v)) &&
+			(!json_is_number(v) || valid_number(s, v)) && (!json_is_string(v) || valid_string(s, v));
+}
+
+/* ---- Making documents ---- */
+
+static struct cohort_lexicon *lexicon;
+enum { N_BYTES = 256 };
+static const char *const pieces[] = {"{\"", "\":", "\": ", "\",", "\"}", "\"]", "[", "]", "},", "}", "true", "false",
+		"null", "name", "value", "\\u", "\\\"", "\\ud83d", "\\ude00", "d8", "00", "12", "2024-", "-0",
+		"\xc3\xa9", "\xf0\x9f", "e1", "0.", "    ", "\n", "abc", "id", "\", \"", "], [", "1-1"};
+enum { N_PIECES = sizeof pieces / sizeof *pieces, N_VOCAB = N_BYTES + N_PIECES + 1 };
+
+static int open_lexicon(void **state)
+{
+	static char bytes[N_BYTES];
+	struct cohort_lexicon_token t[N_VOCAB];
+	(void)state;
+
+	for (int i = 0; i < N_BYTES; i++) {
+		bytes[i] = (char)i;
+		t[i] = (struct cohort_lexicon_token){bytes + i, 1, true, false};
+	}
+	for (int i = 0; i < N_PIECES; i++)
+		t[N_BYTES + i] = (struct cohort_lexicon_token){pieces[i], strlen(pieces[i]), true, false};
+	t[N_VOCAB - 1] = (struct cohort_lexicon_token){"<end>", 5, false, true};
+	return cohort_lexicon_open_list(t, N_VOCAB, &lexicon, NULL);
+}
+
+static int close_lexicon(void **state)
+{
+	(void)state;
+	cohort_lexicon_free(lexicon);
+	return 0;
+}
+
+struct made {
+	char text[65536];
+	size_t n;
+	bool complete;
+};
+
+/* One document. Ends are made likely, and quotes, or strings would be very long; after a while only the end is wanted.
+ */
+static void make_document(struct cohort_grammar *g, struct rng *r, struct made *m)
+{
+	enum { SOON = 300, STEPS = 3000 };
+	static float logits[N_VOCAB];
+	struct cohort_sampler_params p;
+	struct cohort_sampler *s = NULL;
+	struct cohort_err err;
+
+	cohort_sampler_params_init(&p);
+	p.grammar = g;
+	p.seed = rng_u32(r);
+	p.top_k = 0;
+	p.top_p = 1;
+	p.min_p = 0;
+	p.temperature = 1;
+	if (cohort_sampler_open(&p, N_VOCAB, &s, &err))
+		fail_msg("%s", err.text);
+	m->n = 0;
+	for (int i = 0; i < STEPS; i++) {
+		cohort_token t;
+		for (int k = 0; k < N_VOCAB; k++)
+			logits[k] = (float)(3 * rng_f64(r));
+		logits['"'] += i > SOON ? 30 : 3;
+		logits['}'] += i > SOON ? 30 : 1;
+		logits[']'] += i > SOON ? 30 : 1;
+		logits[N_VOCAB - 1] += 5;
+		if (cohort_sampler_sample(s, logits, &t, &err))
+			fail_msg("after '%.*s': %s", (int)m->n, m->text, err.text);
+		if (t == N_VOCAB - 1)
+			break;
+		const char *bytes = t < N_BYTES ? (char[]){(char)t} : pieces[t - N_BYTES];
+		const size_t n = t < N_BYTES ? 1 : strlen(bytes);
+		assert_true(m->n + n < sizeof m->text);
+		memcpy(m->text + m->n, bytes, n);
+		m->n += n;
+	}
+	m->complete = cohort_sampler_is_complete(s);
+	cohort_sampler_free(s);
+}
+
+static struct cohort_grammar *open_schema(const char *schema)
+{
+	struct cohort_grammar *g = NULL;
+	struct cohort_err err;
+	if (cohort_grammar_open_schema(lexicon, schema, strlen(schema), &g, &err)) {
+		static char text[1 << 20];
+		size_t n = 0;
+		cohort_schema_to_gbnf(schema, strlen(schema), text, sizeof text - 1, &n, NULL);
+		text[n] = 0;
+		fail_msg("%s\n%s\n%s", schema, err.text, text);
+	}
+	return g;
+}
+
+static const char *const schemas[] = {
+		"true",
+		"{}",
+		"{\"type\":\"string\"}",
+		"{\"type\":\"string\",\"minLength\":2,\"maxLength\":4}",
+		"{\"type\":\"string\",\"minLength\":40}",
+		"{\"type\":[\"string\",\"null\",\"integer\"]}",
+		"{\"type\":\"number\"}",
+		"{\"type\":\"number\",\"minimum\":0}",
+		"{\"type\":\"integer\"}",
+		"{\"type\":\"integer\",\"minimum\":0,\"maximum\":150}",
+		"{\"type\":\"integer\",\"minimum\":-17,\"maximum\":23}",
+		"{\"type\":\"integer\",\"minimum\":-1999,\"maximum\":-98}",
+		"{\"type\":\"integer\",\"exclusiveMinimum\":99,\"exclusiveMaximum\":102}",
+		"{\"type\":\"integer\",\"minimum\":12345}",
+		"{\"type\":\"integer\",\"maximum\":-3}",
+		"{\"type\":\"integer\",\"minimum\":0.5,\"maximum\":3.5}",
+		"{\"type\":\"integer\",\"minimum\":9223372036854775800,\"maximum\":9223372036854775807}",
+		"{\"type\":\"boolean\"}",
+		"{\"enum\":[\"a\",1,null,{\"x\":[1,2]},\"qu\\\"ote\",\"\\u00e9\\n\"]}",
+		"{\"type\":\"string\",\"enum\":[\"a\",1,\"b\"]}",
+		"{\"const\":{\"k\":\"v\"}}",
+		"{\"type\":\"object\"}",
+		"{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"id\":{\"type\":\"integer\"}},"
+		"\"required\":[\"name\"]}",
+		"{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"},\"c\":{\"type\":\"null\"},"
+		"\"d\":{\"type\":\"null\"}},"
+		"\"required\":[\"c\"]}",
+		"{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"null\"},\"names\":{\"type\":\"null\"},"
+		"\"id\":{\"type\":\"null\"}},"
+		"\"additionalProperties\":{\"type\":\"integer\"},\"required\":[\"id\"]}",
+		"{\"type\":\"object\",\"additionalProperties\":true,\"required\":[\"x\"]}",
+		"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"never\":false},"
+		"\"additionalProperties\":false}",
+		"{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"minItems\":2,\"maxItems\":4}",
+		"{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":1}",
+		"{\"type\":\"array\",\"maxItems\":0}",
+		"{\"type\":\"array\",\"minItems\":3}",
+		"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"null\"},{\"type\":\"integer\"}],\"items\":{"
+		"\"type\":\"boolean\"},\"maxItems\":4}",
+		"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"null\"},{\"type\":\"integer\"}],\"items\":false}",
+		"{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"array\",\"items\":{\"type\":\"null\"}}]}",
+		"{\"type\":\"object\",\"properties\":{\"k\":{\"type\":\"null\"}},\"required\":[\"k\"],\"anyOf\":[{"
+		"\"properties\":{\"x\":{\"type\":"
+		"\"integer\"}},\"required\":[\"x\"]},{\"properties\":{\"y\":{\"type\":\"null\"}}}]}",
+		"{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}",
+		"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"a\"},\"v\":{\"type\":\"null\"}},"
+		"\"required\":[\"t\"]},"
+		"{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"b\"},\"w\":{\"type\":\"integer\"}},"
+		"\"required\":[\"t\",\"w\"]}]}",
+		"{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":["
+		"\"a\"]},{\"properties\":{\"b\":{\"type\":"
+		"\"null\"}},\"required\":[\"b\"]}]}",
+		"{\"allOf\":[{\"type\":\"integer\",\"minimum\":3},{\"type\":\"number\",\"maximum\":17}]}",
+		"{\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\",\"maximum\":9,"
+		"\"minimum\":0},\"next\":{\"anyOf\":"
+		"[{\"$ref\":\"#/$defs/node\"},{\"type\":\"null\"}]}},\"required\":[\"v\",\"next\"]}},"
+		"\"$ref\":\"#/$defs/node\"}",
+		"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},\"maxItems\":2}",
+		"{\"type\":\"string\",\"format\":\"date\"}",
+		"{\"type\":\"string\",\"format\":\"time\"}",
+		"{\"type\":\"string\",\"format\":\"date-time\"}",
+		"{\"type\":\"string\",\"format\":\"uuid\"}",
+		"{\"type\":\"string\",\"format\":\"ipv4\"}",
+		"{\"type\":\"string\",\"format\":\"email\"}",
+		"{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}-\\\\d{3,5}$\"}",
+		"{\"type\":\"string\",\"pattern\":\"^(ab|c(?:d|e)?)+$\"}",
+		"{\"type\":\"string\",\"pattern\":\"x\\\\w\"}",
+		"{\"type\":\"string\",\"pattern\":\"^a|b$\"}",
+		"{\"type\":\"string\",\"pattern\":\"^[^a-y]\\\\\\\\.\\\"[\\\\n\\\\t\\\\x01-]$\"}",
+		"{\"type\":\"string\",\"pattern\":\"^\\\\S\\\\D*?\\\\s$\"}",
+		"{\"title\":\"t\",\"description\":\"d\",\"default\":3,\"type\":\"integer\",\"x-more\":1,"
+		"\"multipleOf\":1,\"minimum\":1,\"maximum\":2}",
+};
+
+static void documents(void **state)
+{
+	enum { N_EACH = 60 };
+	static struct made m;
+	struct rng r;
+	int n_cut = 0, n_made = 0;
+	(void)state;
+
+	rng_init(&r, 23, 1);
+	for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+		struct cohort_grammar *g = open_schema(schemas[i]);
+		json_t *schema = json_loads(schemas[i], JSON_DECODE_ANY, NULL);
+		int here = 0;
+		assert_non_null(schema);
+		for (int k = 0; k < N_EACH; k++) {
+			json_error_t e;
+			make_document(g, &r, &m);
+			n_made++;
+			if (!m.complete) { /* cut by the limit, and it says so */
+				n_cut++;
+				continue;
+			}
+			here++;
+			json_t *v = json_loadb(m.text, m.n, JSON_DECODE_ANY, &e);
+			if (!v)
+				fail_msg("%s\nmade '%.*s': %s", schemas[i], (int)m.n, m.text, e.text);
+			if (!valid(schema, schema, v))
+				fail_msg("%s\nmade '%.*s', which is not valid", schemas[i], (int)m.n, m.text);
+			json_decref(v);
+		}
+		if (here < 5)
+			fail_msg("%s: only %d of %d came to an end", schemas[i], here, N_EACH);
+		json_decref(schema);
+		cohort_grammar_free(g);
+	}
+	print_message("%d documents, %d cut\n", n_made, n_cut);
+}
+
+/* Valid documents that the grammar must let through. */
+static void permitted(void **state)
+{
+	static const struct {
+		const char *schema, *docs; /* separated by | */
+	} cases[] = {
+			{"{\"type\":\"integer\",\"minimum\":-17,\"maximum\":230}",
+					"-17|-9|-1|0|5|9|10|99|100|199|200|229|230"},
+			{"{\"type\":\"integer\",\"minimum\":98}", "98|99|100|1000|9999999999999999"},
+			{"{\"type\":\"string\",\"format\":\"date\"}",
+					"\"2024-02-29\"|\"2000-02-29\"|\"1999-12-31\"|\"0004-02-29\"|\"2023-04-30\"|"
+					"\"1900-02-28\""},
+			{"{\"type\":\"string\",\"format\":\"date-time\"}",
+					"\"2024-01-02T03:04:05Z\"|\"2024-01-02T23:59:59.123+01:30\""},
+			{"{\"properties\":{\"a\":{},\"b\":{}}}",
+					"{}|{\"a\": 1}|{\"b\":[]}|{\"a\": {\"x\": null},\n  \"b\": \"s\" }"},
+			{"{\"properties\":{\"ab\":{}},\"additionalProperties\":true}",
+					"{\"a\":1}|{\"abc\":1}|{\"ac\":1}|{\"\":1}|{\"ab\":1,\"b\":2}"},
+			{"{\"type\":\"string\",\"pattern\":\"b\"}", "\"b\"|\"abc\"|\"\\nb\""},
+			{"{\"type\":\"string\"}", "\"\"|\"\\u00e9\\ud83d\\ude00\xc3\xa9\"|\"\\\\\\/\\b\""},
+			{"{\"type\":\"number\"}", "0|-0|1.5|-12.25e-3|1E5"},
+			{"{}", "[1, {\"a\": [true, false, null]}, \"x\"]"},
+	};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_grammar *g = open_schema(cases[i].schema);
+		for (const char *p = cases[i].docs; *p;) {
+			const size_t n = strcspn(p, "|");
+			bool complete = false;
+			assert_int_equal(cohort_grammar_match(g, p, n, NULL, &complete, NULL), COHORT_OK);
+			if (!complete)
+				fail_msg("%s forbids %.*s", cases[i].schema, (int)n, p);
+			p += n + (p[n] == '|');
+		}
+		cohort_grammar_free(g);
+	}
+}
+
+static void refusals(void **state)
+{
+	static const struct {
+		const char *schema, *why;
+		enum cohort_status st;
+	} cases[] = {
+			{"", "schema", COHORT_E_FORMAT},
+			{"{", "schema", COHORT_E_FORMAT},
+			{"[]", "expected an object", COHORT_E_FORMAT},
+			{"{\"type\":\"float\"}", "no such type: 'float'", COHORT_E_FORMAT},
+			{"{\"type\":[]}", "'type'", COHORT_E_FORMAT},
+			{"{\"not\":{}}", "'not'", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"object\",\"patternProperties\":{\"x\":{}}}", "'patternProperties'",
+					COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"array\",\"uniqueItems\":true}", "'uniqueItems'", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"integer\",\"multipleOf\":3}", "'multipleOf'", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"number\",\"maximum\":3}", "'maximum'", COHORT_E_UNSUPPORTED},
+			{"{\"oneOf\":[{\"type\":\"number\"},{\"type\":\"integer\"}]}", "'oneOf'", COHORT_E_UNSUPPORTED},
+			{"{\"oneOf\":[]}", "'oneOf'", COHORT_E_FORMAT},
+			{"{\"$ref\":\"http://x/y\"}", "http://x/y", COHORT_E_UNSUPPORTED},
+			{"{\"$ref\":\"#/$defs/x\"}", "nothing is at", COHORT_E_FORMAT},
+			{"{\"$ref\":\"#\"}", "begin with itself", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "'maxLength'", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"minLength\":-1}", "'minLength'", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"(?=x)\"}", "look around", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\bx\"}", "escape is not known", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"(x\"}", "without its )", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"x)\"}", "a ) without", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"*\"}", "nothing to repeat", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"x\",\"maxLength\":3}", "'pattern'", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "between the bounds", COHORT_E_FORMAT},
+			{"{\"enum\":[]}", "no value is left", COHORT_E_FORMAT},
+			{"{\"type\":\"object\",\"properties\":{},\"required\":[\"x\"]}", "'x'", COHORT_E_FORMAT},
+			{"{\"allOf\":[{\"type\":\"string\",\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "'pattern'",
+					COHORT_E_UNSUPPORTED},
+			{"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":false},{\"properties\":{"
+			"\"b\":{}}}]}",
+					"'additionalProperties'", COHORT_E_UNSUPPORTED},
+			{"false", "matches no text", COHORT_E_FORMAT},
+			{"{\"type\":\"object\",\"properties\":{\"x\":false},\"required\":[\"x\"]}", "matches no text",
+					COHORT_E_FORMAT},
+	};
+	struct cohort_grammar *g = NULL;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_err err = {0};
+		const enum cohort_status st =
+				cohort_grammar_open_schema(lexicon, cases[i].schema, strlen(cases[i].schema), &g, &err);
+		if (st != cases[i].st || !strstr(err.text, cases[i].why))
+			fail_msg("%s: status %d, '%s'", cases[i].schema, st, st ? err.text : "");
+		assert_null(g);
+	}
+}
+
+/* Nested or repeated beyond reason: a status, soon. */
+static void hostile(void **state)
+{
+	static const struct {
+		const char *open, *close;
+		int n;
+	} cases[] = {
+			{"{\"items\":", "}", 3000},
+			{"{\"items\":", "}", 99},
+			{"{\"anyOf\":[{\"type\":\"null\"},", "]}", 300},
+			{"{\"allOf\":[", "]}", 300},
+			{"{\"type\":\"array\",\"minItems\":100000,\"items\":", "}", 50},
+			{"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":100000},\"b\":",
+					"}}", 60},
+	};
+	static char text[1 << 20];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_grammar *g = NULL;
+		struct cohort_err err;
+		size_t n = 0;
+		for (int k = 0; k < cases[i].n; k++)
+			n += (size_t)sprintf(text + n, "%s", cases[i].open);
+		n += (size_t)sprintf(text + n, "{}");
+		for (int k = 0; k < cases[i].n; k++)
+			n += (size_t)sprintf(text + n, "%s", cases[i].close);
+		cohort_grammar_open_schema(lexicon, text, n, &g, &err);
+		cohort_grammar_free(g);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test(documents),
+			cmocka_unit_test(permitted),
+			cmocka_unit_test(refusals),
+			cmocka_unit_test(hostile),
+	};
+	return cmocka_run_group_tests_name("schema", tests, open_lexicon, close_lexicon);
+}
