@@ -1,9 +1,9 @@
 /* Chains of stages against a plain reference: everything sorted, every formula written out in double with libm, no
  * shortcuts. Random values, random orders, random histories; the whole distribution is compared, not single draws.
  *
- * Shown red by: penalties that count a token once however often it came; top-p that stops at > instead of >=; typical
- * that prefers the less likely of two equally near ones; XTC that removes the last one too; a temperature that divides
- * before the dynamic entropy is taken; DRY whose runs cross a breaker; min-p without min_keep. */
+ * Shown red by: penalties that count a token once however often it came; top-p that stops at 0.99 of p; typical that
+ * takes the larger ids of equal ones; XTC that removes the last one too; a dynamic temperature whose entropy is divided
+ * by log(n + 1); DRY whose runs cross a breaker; min-p without min_keep; ties by the larger id. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
  * checked by PCRE2.
  *
  * Shown red by: a range of integers that takes one more at its end; additionalProperties that lets a declared name
- * through; a comma where a property was left out; a day too many in April; \ud800 in strings; minItems off by one. */
+ * through; a comma where no property came before; a 31st of April; lone surrogates in strings; half of minItems. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

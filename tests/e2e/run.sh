@@ -1,0 +1,117 @@
+#!/bin/sh
+# cohort run, and the sampling options that it shares with batched: grammars, schemas, penalties, log-probabilities.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+schema='{"type":"object","properties":{"name":{"type":"string","maxLength":8},"age":{"type":"integer","minimum":0,"maximum":99}},"required":["name","age"]}'
+
+# ---- Texts ----
+
+run cohort run 'Once upon a time' -n 24 -temp 0
+[ "$rc" = 0 ] && empty err && [ "$(wc -c <"$tmp/out")" -gt 20 ]
+verdict 'run: one text, and nothing else'
+keep out one
+run cohort run -p 'Once upon a time' -n 24 -temp 0 -show-prompt
+[ "$rc" = 0 ] && printf 'Once upon a time' >"$tmp/want" && cat "$tmp/one" >>"$tmp/want" && same out want
+verdict 'run: -show-prompt'
+printf 'Once upon a time' >"$tmp/story"
+from_stdin() { "$bin/cohort" run -f - -n 24 -temp 0 <"$tmp/story"; }
+run from_stdin
+[ "$rc" = 0 ] && same out one
+verdict 'run: a prompt from standard input'
+for t in 1 3; do
+	run cohort run 'Once upon a time' -n 24 -temp 0 -t $t -isa ref
+	[ "$rc" = 0 ] && same out one
+	verdict "run: the same text with $t threads at the reference level"
+done
+
+run cohort run -n 20 -np 3 'The cat' 'Once upon a time' -seed 5
+[ "$rc" = 0 ] && [ "$(grep -c '^Prompt [01], continuation [012]:$' "$tmp/out")" = 6 ]
+verdict 'run: two prompts, three continuations each'
+keep out six
+run cohort run -n 20 -np 3 'The cat' 'Once upon a time' -seed 5 -c 64
+[ "$rc" = 0 ] && same out six
+verdict 'run: the same when they do not fit together'
+run cohort run -n 20 'Once upon a time' -seed 5
+keep out alone
+sed -n '/^Prompt 1, continuation 0:$/,/^$/p' "$tmp/six" | sed -n '2,$p' | sed '/^$/d' >"$tmp/third"
+sed '/^$/d' "$tmp/alone" >"$tmp/alone2"
+[ "$rc" = 0 ] && same alone2 third
+verdict 'run: a prompt alone gives what it gives among others'
+
+# ---- Grammars ----
+
+run cohort run 'Well?' -grammar 'root ::= "yes" | "no" | "may" "be"?' -n 20 -seed 3
+[ "$rc" = 0 ] && matches out '^(yes|no|may|maybe)$'
+verdict 'run: --grammar'
+printf 'root ::= [a-c]{3} "-" [0-9]{2,4}\n' >"$tmp/g.gbnf"
+for s in 1 2 3; do
+	run cohort run 'Code:' -grammar-file "$tmp/g.gbnf" -n 20 -seed $s
+	[ "$rc" = 0 ] && matches out '^[abc][abc][abc]-[0-9][0-9]+$'
+	verdict "run: --grammar-file, seed $s"
+done
+run batched -prompt 'Data:' -j "$schema" -np 3 -n 120 -temperature 1
+[ "$rc" = 0 ] && [ "$(tr -d '\n' <"$tmp/out" | grep -o 'Data:{[^}]*"name"[^}]*"age"[^}]*}' | wc -l)" = 3 ]
+verdict 'batched: --json-schema'
+printf '%s' "$schema" >"$tmp/s.json"
+run cohort run 'Data:' -jf "$tmp/s.json" -n 4
+[ "$rc" = 0 ] && matches err 'cut before the end that the grammar wants'
+verdict 'run: a text cut by the limit says so'
+for bad in 'root ::= "a' 'root ::= root' 'x ::= "a"'; do
+	run cohort run x -grammar "$bad"
+	[ "$rc" = 2 ] && empty out && matches err 'grammar'
+	verdict "run: a grammar that is wrong: $bad"
+done
+run cohort run x -j '{"not":{}}'
+[ "$rc" = 2 ] && empty out && matches err "'not'"
+verdict 'run: a schema that cannot be promised'
+run cohort run x -j '{'
+[ "$rc" = 2 ] && matches err 'schema, line 1'
+verdict 'run: a schema that is no JSON'
+run cohort run x -grammar-file "$tmp/none.gbnf"
+[ "$rc" = 4 ] && matches err 'none.gbnf'
+verdict 'run: a grammar file that is not there'
+run cohort run x -j '{}' -grammar 'root ::= "a"'
+[ "$rc" = 2 ] && matches err 'one of'
+verdict 'run: two grammars'
+
+# ---- Other options ----
+
+run cohort run 'Once upon a time' -n 8 -logprobs 2 -temp 0
+[ "$rc" = 0 ] && [ "$(grep -c "^ *[0-9]* *-[0-9.]* *-*0\.0000  [0-9]* '.*|" "$tmp/out")" = 8 ] && matches out 'perplexity'
+verdict 'run: --logprobs'
+run cohort run 'Once upon a time' -n 24 -temp 0 -repeat-penalty 1.8 -repeat-last-n -1
+[ "$rc" = 0 ] && ! same out one
+verdict 'run: --repeat-penalty changes the text'
+run cohort run 'Once upon a time' -n 24 -temp 0 -repeat-penalty 1.8 -repeat-last-n 0
+[ "$rc" = 0 ] && same out one
+verdict 'run: --repeat-last-n 0 does not'
+for o in '-dry-multiplier 2 -dry-allowed-length 1' '-typical 0.5' '-top-n-sigma 1' '-xtc-probability 1 -xtc-threshold 0.05' \
+	'-dynatemp-range 0.5' '-mirostat 1' '-mirostat 2 -mirostat-ent 3' '-samplers top_k;temperature' '-min-keep 3' '-frequency-penalty 1' \
+	'-presence-penalty 1' '-logit-bias 264-inf' '-dry-multiplier 1 -dry-sequence-breaker none'; do
+	# shellcheck disable=SC2086
+	run cohort run 'Once upon a time' -n 16 -seed 9 $o
+	keep out first
+	first=$rc
+	# shellcheck disable=SC2086
+	run cohort run 'Once upon a time' -n 16 -seed 9 $o
+	[ "$first$rc" = 00 ] && empty err && [ "$(wc -c <"$tmp/out")" -gt 10 ] && same out first
+	verdict "run: $o, twice the same"
+done
+run cohort run x -samplers 'top_k;heat'
+[ "$rc" = 2 ] && matches err "'heat'"
+verdict 'run: a stage that does not exist'
+for b in 5 5+x 99999999+1 -3+1 5+inf; do
+	run cohort run x "-logit-bias=$b"
+	[ "$rc" = 2 ] && empty out && matches err 'logit-bias'
+	verdict "run: --logit-bias $b"
+done
+run cohort run
+[ "$rc" = 2 ] && matches err 'give a prompt'
+verdict 'run: without a prompt'
+run cohort run -c 32 "$(seq -s ' ' 1 200)"
+[ "$rc" = 2 ] && matches err 'tokens'
+verdict 'run: a prompt that does not fit'
+run cohort run x -n 0
+[ "$rc" = 0 ] && empty err
+verdict 'run: no tokens'
