@@ -483,10 +483,8 @@ static void add_tokens(struct cohort_grammar *g, int32_t state, uint64_t *mask)
 			if (t != g->p.nodes[node].arg && !x->is_end[t])
 				set_bit(mask, t);
 	}
-	if (accepts(g, state))
-		for (cohort_token t = 0; t < x->n_vocab; t++)
-			if (x->is_end[t])
-				set_bit(mask, t);
+	for (int32_t i = 0; i < x->n_ending && accepts(g, state); i++)
+		set_bit(mask, x->ending[i]);
 }
 
 static bool find_mask(struct cohort_grammar *g, int32_t state, uint64_t *mask)

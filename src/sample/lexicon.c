@@ -151,7 +151,13 @@ enum cohort_status lexicon_open(int32_t n_vocab, struct cohort_lexicon_token (*g
 			x->is_end[t] = k.is_end;
 			x->is_text[t] = k.is_text;
 		}
-		ok = build_tries(x);
+		for (cohort_token t = 0; t < n_vocab; t++)
+			x->n_ending += x->is_end[t];
+		x->ending = mem_alloc((size_t)x->n_ending, sizeof *x->ending);
+		ok = x->ending && build_tries(x);
+		for (cohort_token t = 0, n = 0; ok && t < n_vocab; t++)
+			if (x->is_end[t])
+				x->ending[n++] = t;
 	}
 	if (!ok) {
 		cohort_lexicon_free(x);
@@ -176,6 +182,7 @@ void cohort_lexicon_free(struct cohort_lexicon *x)
 		mem_free(x->ends);
 		mem_free(x->is_end);
 		mem_free(x->is_text);
+		mem_free(x->ending);
 		mem_free(x);
 	}
 }

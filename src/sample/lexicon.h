@@ -28,6 +28,8 @@ struct cohort_lexicon {
 	uint8_t *bytes;
 	uint64_t *ends; /* [n_vocab]: where each token's bytes end */
 	uint8_t *is_end; /* [n_vocab]: ends a generation */
+	cohort_token *ending; /* [n_ending]: those */
+	int32_t n_ending;
 	uint8_t *is_text; /* [n_vocab]: the bytes are what it adds to a text; otherwise its name */
 	struct lexicon_trie short_ones, long_ones;
 };

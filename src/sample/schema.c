@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 100, RULES_MAX = 20000, NAME_BYTES = 80, COUNT_MAX = 100000 };
+enum { DEPTH_MAX = 100, RULES_MAX = 20000, NAME_BYTES = 80, COUNT_MAX = 100000, SCHEMA_BYTES_MAX = 1 << 20 };
 
 struct known {
 	const json_t *schema;
@@ -103,6 +103,7 @@ static int64_t count_of(struct gen *g, const json_t *schema, const char *key, in
 
 static bool visit_any(struct gen *g, json_t *schema, const char *key, struct text *t, const char *hint)
 {
+	static const char overlap[] = "alternatives that may hold at the same time (anyOf would do):";
 	json_t *list = json_object_get(schema, key), *alt, *other;
 	size_t i, k;
 	bool first = true;
@@ -110,17 +111,14 @@ static bool visit_any(struct gen *g, json_t *schema, const char *key, struct tex
 	if (!json_is_array(list) || json_array_size(list) == 0)
 		return schema_refuse(&g->d, COHORT_E_FORMAT, "expected a list of schemas for", key);
 	if (strcmp(key, "oneOf") == 0)
-		json_array_foreach(list, i, alt) json_array_foreach(
-				list, k, other) if (k > i && !schema_disjoint(&g->d, alt, other, 32)) return !g->d.st &&
-				schema_refuse(&g->d, COHORT_E_UNSUPPORTED,
-						"alternatives that may hold at the same time (anyOf "
-						"would do):",
-						key);
+		json_array_foreach(list, i, alt)
+			json_array_foreach(list, k, other)
+				if (k > i && !schema_disjoint(&g->d, alt, other, 32))
+					return schema_refuse(&g->d, COHORT_E_UNSUPPORTED, overlap, key);
 	json_t *rest = schema_without(schema, key);
 	const bool more = schema_says_something(rest);
 	bool ok = true;
-	json_array_foreach(list, i, alt)
-	{
+	json_array_foreach(list, i, alt) {
 		char name[NAME_BYTES];
 		json_t *resolved = alt;
 		if (more && json_is_object(alt) && json_object_get(alt, "$ref") &&
@@ -155,8 +153,7 @@ static bool visit_all(struct gen *g, json_t *schema, struct text *t, const char 
 		json_decref(both);
 		return schema_refuse(&g->d, COHORT_E_FORMAT, "expected a list of schemas for", "allOf");
 	}
-	json_array_foreach(list, i, each)
-	{
+	json_array_foreach(list, i, each) {
 		json_t *x = each;
 		for (int n = 0; json_is_object(x) && json_object_size(x) == 1 && json_object_get(x, "$ref") && n < 32;
 				n++)
@@ -200,18 +197,19 @@ static bool visit_values(struct gen *g, json_t *schema, struct text *t)
 	if (!list)
 		return schema_refuse(&g->d, COHORT_E_FORMAT, "expected a list for", "enum");
 	if (json_object_get(schema, "const") && json_is_array(e)) {
-		json_t *both = schema_both(list, e, false);
+		json_t *both = schema_both(&g->d, list, e, false);
 		json_decref(list);
+		if (!both)
+			return false;
 		list = both;
 	}
-	json_object_foreach(schema, key, v) if (schema_is_meaningful(key) && strcmp(key, "type") != 0 &&
-			strcmp(key, "enum") != 0 && strcmp(key, "const") != 0)
-	{
-		json_decref(list);
-		return schema_refuse(&g->d, COHORT_E_UNSUPPORTED, "beside enum or const:", key);
-	}
-	json_array_foreach(list, i, v)
-	{
+	json_object_foreach(schema, key, v)
+		if (schema_is_meaningful(key) && strcmp(key, "type") != 0 && strcmp(key, "enum") != 0 &&
+				strcmp(key, "const") != 0) {
+			json_decref(list);
+			return schema_refuse(&g->d, COHORT_E_UNSUPPORTED, "beside enum or const:", key);
+		}
+	json_array_foreach(list, i, v) {
 		if (!has_type(v, schema))
 			continue;
 		size_t n;
@@ -360,8 +358,7 @@ static bool visit_array(struct gen *g, json_t *schema, struct text *t, const cha
 	if (items && !none && !visit(g, items, hint, name))
 		return false;
 	text_add(t, "\"[\" space ");
-	json_array_foreach(prefix, i, v)
-	{
+	json_array_foreach(prefix, i, v) {
 		char each[NAME_BYTES];
 		if (!visit(g, v, hint, each))
 			return false;
@@ -444,8 +441,7 @@ static bool additional_pair(struct gen *g, json_t *props, json_t *more, const ch
 	json_t *v;
 	bool ok = names != NULL;
 
-	json_object_foreach(props, key, v)
-	{
+	json_object_foreach(props, key, v) {
 		for (const char *c = key; *c && ok; c++)
 			if ((unsigned char)*c >= 0x7f || (unsigned char)*c < 0x20 || strlen(key) > 64)
 				ok = schema_refuse(&g->d, COHORT_E_UNSUPPORTED,
@@ -489,12 +485,15 @@ static bool pair_rule(struct gen *g, const char *key, json_t *schema, char name[
 	return ok;
 }
 
-static bool is_required(const json_t *list, const char *key)
+/* The names of the list as the keys of an object, or NULL: a list may be long. */
+static json_t *names_of(const json_t *list)
 {
+	json_t *out = json_object(), *v;
 	size_t i;
-	const json_t *v;
-	json_array_foreach(list, i, v) if (json_is_string(v) && strcmp(json_string_value(v), key) == 0) return true;
-	return false;
+	json_array_foreach(list, i, v)
+		if (json_is_string(v))
+			json_object_set(out, json_string_value(v), v);
+	return out;
 }
 
 /* What follows property i and later ones: `some` when one came before, so that a comma is due. Rules end in calls of
@@ -542,12 +541,12 @@ static bool visit_object(struct gen *g, json_t *schema, struct text *t, const ch
 	const bool open = json_is_true(additional) || json_is_object(additional);
 	struct property *p = mem_zalloc(json_object_size(props) + json_array_size(required) + 1, sizeof *p);
 	bool ok = p != NULL;
-	json_t *all = json_object(); /* every name that is spoken of */
+	json_t *all = json_object(),
+	       *needed = names_of(required); /* every name that is spoken of, and that must be there */
 
-	json_object_foreach(props, key, v)
-	{
+	json_object_foreach(props, key, v) {
 		json_object_set(all, key, v);
-		p[n].required = is_required(required, key);
+		p[n].required = json_object_get(needed, key) != NULL;
 		if (json_is_false(v) && !p[n].required)
 			continue;
 		ok = ok && pair_rule(g, key, v, p[n++].key);
@@ -555,8 +554,7 @@ static bool visit_object(struct gen *g, json_t *schema, struct text *t, const ch
 			break;
 	}
 	/* Required without a schema: any value, if others are allowed. */
-	json_array_foreach(required, i, v)
-	{
+	json_array_foreach(required, i, v) {
 		key = json_string_value(v);
 		if (!ok || (key && json_object_get(all, key)))
 			continue;
@@ -581,6 +579,7 @@ static bool visit_object(struct gen *g, json_t *schema, struct text *t, const ch
 		text_add(t, "\"{\" space %.60s-0 space \"}\"", base);
 	}
 	json_decref(all);
+	json_decref(needed);
 	mem_free(p);
 	return ok;
 }
@@ -640,8 +639,7 @@ static bool visit_types(struct gen *g, json_t *schema, struct text *t, const cha
 	if (!json_is_array(type) || json_array_size(type) == 0)
 		return schema_refuse(&g->d, COHORT_E_FORMAT,
 				json_is_array(type) ? "nothing is of no" : "expected a name or a list for", "type");
-	json_array_foreach(type, i, v)
-	{
+	json_array_foreach(type, i, v) {
 		if (!json_is_string(v))
 			return schema_refuse(&g->d, COHORT_E_FORMAT, "expected names in", "type");
 		text_add(t, i ? " | (" : "(");
@@ -720,6 +718,10 @@ static enum cohort_status generate(struct gen *g, const char *schema, size_t n_b
 {
 	json_error_t e;
 	char name[NAME_BYTES];
+
+	if (n_bytes > SCHEMA_BYTES_MAX)
+		return err_set(g->d.err, COHORT_E_LIMIT, "a schema of %zu bytes; at most %d", n_bytes,
+				SCHEMA_BYTES_MAX);
 	json_t *doc = json_loadb(schema, n_bytes, JSON_DECODE_ANY, &e);
 
 	if (!doc)

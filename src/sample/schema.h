@@ -24,6 +24,7 @@ struct schema_doc {
 	const json_t *doc;
 	struct cohort_err *err;
 	enum cohort_status st; /* the first refusal */
+	int n_compared;        /* pairs of schemas and of values that were looked at: bounded */
 };
 
 /* "schema: WHAT 'NAME'"; returns false. */
@@ -35,10 +36,10 @@ bool schema_is_meaningful(const char *key);
 bool schema_says_something(json_t *schema); /* one of its keywords does */
 json_t *schema_resolve(struct schema_doc *d, const json_t *ref); /* borrowed; NULL: refused */
 /* New references: what is valid under both (NULL: refused); the schema without a key; what two lists of values, or of
- * types, have in common; the values a schema allows (NULL: any number). */
+ * types, have in common (NULL: refused); the values a schema allows (NULL: any number). */
 json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b);
 json_t *schema_without(json_t *schema, const char *key);
-json_t *schema_both(json_t *a, json_t *b, bool types);
+json_t *schema_both(struct schema_doc *d, json_t *a, json_t *b, bool types);
 json_t *schema_values(const json_t *schema);
 bool schema_may_be(const json_t *schema, const char *type);
 /* No document is valid under both, as far as one can see. depth: of references that are followed. */

@@ -57,8 +57,9 @@ bool schema_check_keys(struct schema_doc *d, json_t *schema)
 {
 	const char *key;
 	json_t *v;
-	json_object_foreach(schema, key, v) if (AMONG(key, unsupported) && !harmless(key, v)) return schema_refuse(
-			d, COHORT_E_UNSUPPORTED, "not supported:", key);
+	json_object_foreach(schema, key, v)
+		if (AMONG(key, unsupported) && !harmless(key, v))
+			return schema_refuse(d, COHORT_E_UNSUPPORTED, "not supported:", key);
 	return true;
 }
 
@@ -127,21 +128,43 @@ static json_t *larger(json_t *a, json_t *b, bool want_larger)
 	return json_incref((json_number_value(a) >= json_number_value(b)) == want_larger ? a : b);
 }
 
-/* What both allow, as lists: of types (integer is a number) or of values. */
-json_t *schema_both(json_t *a, json_t *b, bool types)
+/* 1 and 1.0 are the same number. */
+static bool same_value(const json_t *x, const json_t *y)
 {
+	return json_equal(x, y) ||
+			(json_is_number(x) && json_is_number(y) && json_number_value(x) == json_number_value(y));
+}
+
+enum { COMPARED_MAX = 200000 };
+
+/* Whether n more may be compared. */
+static bool may_compare(struct schema_doc *d, size_t n)
+{
+	if (n > COMPARED_MAX || d->n_compared + (int)n > COMPARED_MAX)
+		return schema_refuse(d, COHORT_E_LIMIT, "too much to compare for", "allOf, oneOf or enum");
+	d->n_compared += (int)n;
+	return true;
+}
+
+/* What both allow, as lists: of types (integer is a number) or of values. */
+json_t *schema_both(struct schema_doc *d, json_t *a, json_t *b, bool types)
+{
+	const size_t n = (json_array_size(a) + 1) * (json_array_size(b) + 1);
+	if (!may_compare(d, n))
+		return NULL;
 	json_t *la = json_is_array(a) ? json_incref(a) : json_pack("[O]", a);
 	json_t *lb = json_is_array(b) ? json_incref(b) : json_pack("[O]", b), *out = json_array(), *x, *y;
 	size_t i, k;
 
-	json_array_foreach(la, i, x) json_array_foreach(lb, k, y)
-	{
-		const char *s = json_string_value(x), *t = json_string_value(y);
-		if (json_equal(x, y) || (types && s && t && strcmp(s, "integer") == 0 && strcmp(t, "number") == 0))
-			json_array_append(out, x);
-		else if (types && s && t && strcmp(t, "integer") == 0 && strcmp(s, "number") == 0)
-			json_array_append(out, y);
-	}
+	json_array_foreach(la, i, x)
+		json_array_foreach(lb, k, y) {
+			const char *s = json_string_value(x), *t = json_string_value(y);
+			if (same_value(x, y) ||
+					(types && s && t && strcmp(s, "integer") == 0 && strcmp(t, "number") == 0))
+				json_array_append(out, x);
+			else if (types && s && t && strcmp(t, "integer") == 0 && strcmp(s, "number") == 0)
+				json_array_append(out, y);
+		}
 	json_decref(la);
 	json_decref(lb);
 	return out;
@@ -151,8 +174,7 @@ static json_t *merge_properties(struct schema_doc *d, json_t *a, json_t *b)
 {
 	json_t *out = json_copy(a), *v;
 	const char *key;
-	json_object_foreach(b, key, v)
-	{
+	json_object_foreach(b, key, v) {
 		json_t *have = json_object_get(out, key);
 		json_t *both = have ? schema_merge(d, have, v) : json_incref(v);
 		if (!both) {
@@ -172,8 +194,9 @@ static bool closed_over(json_t *a, json_t *b)
 	json_t *v;
 	if (!more || json_is_true(more))
 		return true;
-	json_object_foreach(json_object_get(b, "properties"), key,
-			v) if (!json_object_get(json_object_get(a, "properties"), key)) return false;
+	json_object_foreach(json_object_get(b, "properties"), key, v)
+		if (!json_object_get(json_object_get(a, "properties"), key))
+			return false;
 	return true;
 }
 
@@ -182,7 +205,7 @@ static json_t *merge_key(struct schema_doc *d, const char *key, json_t *a, json_
 	if (json_equal(a, b))
 		return json_incref(a);
 	if (strcmp(key, "type") == 0 || strcmp(key, "enum") == 0)
-		return schema_both(a, b, key[0] == 't');
+		return schema_both(d, a, b, key[0] == 't');
 	if (strcmp(key, "properties") == 0 && json_is_object(a) && json_is_object(b))
 		return merge_properties(d, a, b);
 	if (strcmp(key, "required") == 0 && json_is_array(a) && json_is_array(b)) {
@@ -222,8 +245,7 @@ json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b)
 		return NULL;
 	}
 	json_t *out = json_copy(a);
-	json_object_foreach(b, key, v)
-	{
+	json_object_foreach(b, key, v) {
 		json_t *have = json_object_get(out, key);
 		json_t *both = have ? merge_key(d, key, have, v) : json_incref(v);
 		if (!both) {
@@ -247,7 +269,9 @@ bool schema_says_something(json_t *schema)
 {
 	const char *key;
 	json_t *v;
-	json_object_foreach(schema, key, v) if (AMONG(key, meaningful) || AMONG(key, unsupported)) return true;
+	json_object_foreach(schema, key, v)
+		if (AMONG(key, meaningful) || AMONG(key, unsupported))
+			return true;
 	return false;
 }
 
@@ -262,10 +286,12 @@ bool schema_may_be(const json_t *schema, const char *type)
 	if (json_is_string(t))
 		return strcmp(json_string_value(t), type) == 0 ||
 				(strcmp(json_string_value(t), "number") == 0 && strcmp(type, "integer") == 0);
-	json_array_foreach(t, i, v) if (json_is_string(v) &&
-			(strcmp(json_string_value(v), type) == 0 ||
-					(strcmp(json_string_value(v), "number") == 0 &&
-							strcmp(type, "integer") == 0))) return true;
+	json_array_foreach(t, i, v)
+		if (json_is_string(v) &&
+				(strcmp(json_string_value(v), type) == 0 ||
+						(strcmp(json_string_value(v), "number") == 0 &&
+								strcmp(type, "integer") == 0)))
+			return true;
 	return false;
 }
 
@@ -288,7 +314,7 @@ bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
 		a = schema_resolve(d, json_object_get(a, "$ref"));
 	while (json_object_get(b, "$ref") && depth-- > 0 && !d->st)
 		b = schema_resolve(d, json_object_get(b, "$ref"));
-	if (d->st || depth <= 0)
+	if (d->st || depth <= 0 || !may_compare(d, 1))
 		return false;
 	if (json_is_false(a) || json_is_false(b))
 		return true;
@@ -298,7 +324,7 @@ bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
 		shared |= schema_may_be(a, types[i]) && schema_may_be(b, types[i]);
 	json_t *va = schema_values(a), *vb = schema_values(b);
 	if (shared && va && vb) {
-		json_t *both = schema_both(va, vb, false);
+		json_t *both = schema_both(d, va, vb, false);
 		shared = json_array_size(both) > 0;
 		json_decref(both);
 	}
@@ -307,8 +333,7 @@ bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
 	if (!shared)
 		return true;
 	/* Objects that must have a property which tells them apart. */
-	json_array_foreach(json_object_get(a, "required"), i, v)
-	{
+	json_array_foreach(json_object_get(a, "required"), i, v) {
 		const char *name = json_string_value(v);
 		json_t *pa = name ? json_object_get(json_object_get(a, "properties"), name) : NULL;
 		json_t *pb = name ? json_object_get(json_object_get(b, "properties"), name) : NULL;

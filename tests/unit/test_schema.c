@@ -116,14 +116,14 @@ static bool valid_object(const json_t *doc, const json_t *s, const json_t *v)
 	json_t *x;
 	size_t i;
 
-	json_object_foreach((json_t *)(uintptr_t)v, key, x)
-	{
+	json_object_foreach((json_t *)(uintptr_t)v, key, x) {
 		const json_t *p = json_object_get(props, key);
 		if (p ? !valid(doc, p, x) : more && !valid(doc, more, x))
 			return false;
 	}
-	json_array_foreach(json_object_get(s, "required"), i,
-			x) if (!json_object_get(v, json_string_value(x))) return false;
+	json_array_foreach(json_object_get(s, "required"), i, x)
+		if (!json_object_get(v, json_string_value(x)))
+			return false;
 	return true;
 }
 
@@ -134,8 +134,7 @@ static bool valid_array(const json_t *doc, const json_t *s, const json_t *v)
 	json_t *x;
 	size_t i;
 
-	json_array_foreach(v, i, x)
-	{
+	json_array_foreach(v, i, x) {
 		const json_t *p = json_array_get(prefix, i);
 		if (p ? !valid(doc, p, x) : items && !valid(doc, items, x))
 			return false;
@@ -177,7 +176,8 @@ static bool valid(const json_t *doc, const json_t *s, const json_t *v)
 		return false;
 	if ((k = json_object_get(s, "type"))) {
 		bool any = json_is_string(k) && is_type(json_string_value(k), v);
-		json_array_foreach(k, i, x) any |= is_type(json_string_value(x), v);
+		json_array_foreach(k, i, x)
+			any |= is_type(json_string_value(x), v);
 		if (!any)
 			return false;
 	}
@@ -185,19 +185,24 @@ static bool valid(const json_t *doc, const json_t *s, const json_t *v)
 		return false;
 	if ((k = json_object_get(s, "enum"))) {
 		bool any = false;
-		json_array_foreach(k, i, x) any |= json_equal(x, v);
+		json_array_foreach(k, i, x)
+			any |= json_equal(x, v);
 		if (!any)
 			return false;
 	}
-	json_array_foreach(json_object_get(s, "allOf"), i, x) if (!valid(doc, x, v)) return false;
+	json_array_foreach(json_object_get(s, "allOf"), i, x)
+		if (!valid(doc, x, v))
+			return false;
 	if ((k = json_object_get(s, "anyOf"))) {
-		json_array_foreach(k, i, x) n += valid(doc, x, v);
+		json_array_foreach(k, i, x)
+			n += valid(doc, x, v);
 		if (n == 0)
 			return false;
 	}
 	if ((k = json_object_get(s, "oneOf"))) {
 		n = 0;
-		json_array_foreach(k, i, x) n += valid(doc, x, v);
+		json_array_foreach(k, i, x)
+			n += valid(doc, x, v);
 		if (n != 1)
 			return false;
 	}
@@ -487,7 +492,7 @@ static void refusals(void **state)
 			{"{\"allOf\":[{\"type\":\"string\",\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "'pattern'",
 					COHORT_E_UNSUPPORTED},
 			{"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":false},{\"properties\":{"
-			"\"b\":{}}}]}",
+			 "\"b\":{}}}]}",
 					"'additionalProperties'", COHORT_E_UNSUPPORTED},
 			{"false", "matches no text", COHORT_E_FORMAT},
 			{"{\"type\":\"object\",\"properties\":{\"x\":false},\"required\":[\"x\"]}", "matches no text",
@@ -538,6 +543,33 @@ static void hostile(void **state)
 	}
 }
 
+/* Alternatives that refer to each other through every property: to tell them apart one could look for ever. */
+static void hostile_references(void **state)
+{
+	static char text[8192];
+	struct cohort_grammar *g = NULL;
+	struct cohort_err err;
+	size_t n = 0;
+	(void)state;
+
+	n += (size_t)sprintf(text + n, "{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"}],\"$defs\":{");
+	for (int k = 0; k < 2; k++) {
+		n += (size_t)sprintf(text + n, "%s\"%c\":{\"type\":\"object\",\"properties\":{", k ? "," : "", 'a' + k);
+		for (int i = 0; i < 12; i++)
+			n += (size_t)sprintf(text + n, "%s\"p%d\":{\"$ref\":\"#/$defs/%c\"}", i ? "," : "", i, 'a' + k);
+		n += (size_t)sprintf(text + n, "},\"required\":[");
+		for (int i = 0; i < 12; i++)
+			n += (size_t)sprintf(text + n, "%s\"p%d\"", i ? "," : "", i);
+		n += (size_t)sprintf(text + n, "]}");
+	}
+	n += (size_t)sprintf(text + n, "}}");
+	assert_int_not_equal(cohort_grammar_open_schema(lexicon, text, n, &g, &err), COHORT_OK);
+	assert_non_null(strstr(err.text, "schema"));
+	/* 1 and 1.0 are one value. */
+	const char *same = "{\"oneOf\":[{\"const\":1},{\"const\":1.0}]}";
+	assert_int_equal(cohort_grammar_open_schema(lexicon, same, strlen(same), &g, &err), COHORT_E_UNSUPPORTED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -545,6 +577,7 @@ int main(void)
 			cmocka_unit_test(permitted),
 			cmocka_unit_test(refusals),
 			cmocka_unit_test(hostile),
+			cmocka_unit_test(hostile_references),
 	};
 	return cmocka_run_group_tests_name("schema", tests, open_lexicon, close_lexicon);
 }
