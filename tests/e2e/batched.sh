@@ -48,7 +48,7 @@ for t in 1 2 3 7; do
 	[ "$rc" = 0 ] && same out default
 	verdict "-threads $t: the same bytes"
 done
-for isa in ref avx2; do
+for isa in ref avx2 avx512 neon; do
 	run batched --isa $isa -n-predict 12 -verbose
 	if [ "$rc" = 2 ] && has err "'$isa'"; then
 		skip "--isa $isa: the same bytes" 'this machine has it not'

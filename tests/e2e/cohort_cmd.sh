@@ -98,12 +98,12 @@ od -An -v -tf4 -N $((5 * n_vocab * 4)) "$tmp/want" | awk -v n=$n_vocab '
 is argmax 8142
 verdict 'logits: after "Once upon a time" a comma is likeliest'
 for o in '--ubatch 1' '--ubatch 3' '--ubatch 7' '--ubatch 64' '--batch 1' '--batch 5' '--batch 64' '-b 7 -ub 3' '-b 5 -ub 64' \
-	'--threads 1' '--threads 2' '--threads 3' '--isa ref --ubatch 16' '--isa avx2' '--file-layout' '--file-layout --isa ref' '--kv-type f16'; do
+	'--threads 1' '--threads 2' '--threads 3' '--isa ref --ubatch 16' '--isa avx2' '--isa avx512' '--isa neon' '--file-layout' '--file-layout --isa avx2' '--file-layout --isa ref' '--kv-type f16'; do
 	rm -f "$tmp/logits"
 	# shellcheck disable=SC2086
 	logits $o
 	case $o in
-	*--isa\ avx2*) if [ "$rc" = 2 ] && has err avx2; then
+	*--isa\ avx* | *--isa\ neon) if [ "$rc" = 2 ] && has err "${o##* }"; then
 		skip "logits: $o" 'this machine has it not'
 		continue
 	fi ;;
