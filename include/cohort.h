@@ -726,8 +726,8 @@ struct cohort_logprob {
  * nothing. */
 COHORT_API enum cohort_status cohort_logprobs_get(const float *logits, int32_t n_vocab, cohort_token token,
 		float *logprob, struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err);
-/* The same of what the chain left, from which the last token was drawn. E_ARG if there was none since the sampler was
- * opened, cloned or reset. */
+/* The same of what the chain left, from which the last token was drawn. E_ARG if there was none since the sampler
+ * was opened, cloned or reset, or if the last call of cohort_sampler_sample failed. */
 COHORT_API enum cohort_status cohort_sampler_logprobs_get(struct cohort_sampler *s, cohort_token token,
 		float *logprob, struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err);
 

@@ -74,6 +74,8 @@ enum cohort_status cohort_score_text(struct cohort_context *ctx, cohort_seq seq,
 		if (tokens[i] < 0 || tokens[i] >= n_vocab)
 			return err_set(err, COHORT_E_ARG, "token %d: the vocabulary has 0 to %d", tokens[i],
 					n_vocab - 1);
+	if (seq < 0 || seq >= ctx->p.n_seq_max)
+		return err_set(err, COHORT_E_ARG, "sequence %d: there are 0 to %d", seq, ctx->p.n_seq_max - 1);
 	if (cohort_seq_pos_max(ctx, seq) >= 0)
 		return err_set(err, COHORT_E_ARG, "sequence %d is not empty", seq);
 	const int32_t chunk = ctx->p.n_batch < CHUNK ? ctx->p.n_batch : CHUNK;

@@ -25,8 +25,8 @@ struct parser {
 	size_t n_bytes_max;
 	int nesting;
 	int32_t n_vocab;
-	cohort_token (*token)(const void *arg, const char *bytes, size_t n);
-	const void *token_arg;
+	cohort_token (*token)(void *arg, const char *bytes, size_t n);
+	void *token_arg;
 	struct cohort_err *err;
 	enum cohort_status st;
 };
@@ -157,8 +157,8 @@ static bool read_literal(struct parser *s, struct piece *out)
 	while (peek(s) != '"') {
 		uint32_t cp;
 		void *p = s->bytes;
-		if (s->at >= s->n || peek(s) == '\n')
-			return refuse(s, from, "a literal that does not end on its line");
+		if (s->at >= s->n)
+			return refuse(s, from, "a literal that does not end");
 		if (!read_char(s, &cp))
 			return false;
 		if (!mem_grow(&p, &s->n_bytes_max, n + 4, 1))
@@ -508,8 +508,7 @@ static bool read_all(struct parser *s, const char *root)
 }
 
 enum cohort_status program_init(struct program *p, const char *text, size_t n_bytes, const char *root, int32_t n_vocab,
-		cohort_token (*token)(const void *arg, const char *bytes, size_t n), const void *arg,
-		struct cohort_err *err)
+		cohort_token (*token)(void *arg, const char *bytes, size_t n), void *arg, struct cohort_err *err)
 {
 	struct parser s = {.p = p,
 			.text = text,

@@ -11,7 +11,7 @@
  *  2. A cell's caller has a smaller number.
  *  3. When a table is full, what no text stands at is forgotten; a text that cannot go on even then gets E_LIMIT, and
  *     stays where it is.
- *  4. Rules nested deeper than DEPTH_MAX are not entered: what comes out is in the language all the same.
+ *  4. Rules that can nest are not entered deeper than DEPTH_MAX: what comes out is in the language all the same.
  *  5. Everything behind the lock; nothing is allocated after cohort_grammar_open. */
 #include "sample/grammar.h"
 
@@ -126,10 +126,14 @@ static void set_clear(struct cohort_grammar *g)
 	}
 }
 
+static void sort_set(struct cohort_grammar *g);
+
 static void set_add(struct cohort_grammar *g, int32_t cell)
 {
 	if (cell < 0)
 		return;
+	if (g->n_set == SET_MAX)
+		sort_set(g); /* the same ones may have come several times */
 	if (g->n_set == SET_MAX)
 		g->ambiguous = true;
 	else
@@ -154,12 +158,13 @@ static void visit(struct cohort_grammar *g, int32_t node, int32_t parent, size_t
 
 /* The cell to return to after a call; that of the caller itself, when nothing would be left to do here: so that a rule
  * that ends in a call of itself does not pile up. */
-static int32_t return_cell(struct cohort_grammar *g, int32_t out, int32_t parent)
+static int32_t return_cell(struct cohort_grammar *g, int32_t rule, int32_t out, int32_t parent)
 {
 	const struct program *p = &g->p;
 	if (p->first[out + 1] - p->first[out] == 1 && p->nodes[p->nexts[p->first[out]]].kind == G_END)
 		return parent;
-	return g->depths[parent] < DEPTH_MAX ? cell_of(g, out, parent) : -1;
+	const uint16_t most = p->rules[rule].nests ? DEPTH_MAX : UINT16_MAX;
+	return g->depths[parent] < most ? cell_of(g, out, parent) : -1;
 }
 
 /* Adds to the set where `node` in a rule called from `parent` leads with nothing read. */
@@ -175,7 +180,7 @@ static void expand(struct cohort_grammar *g, int32_t node, int32_t parent)
 			const struct program_node *next = &p->nodes[p->nexts[i]];
 			switch (next->kind) {
 			case G_CALL: {
-				const int32_t back = return_cell(g, next->out, at.parent);
+				const int32_t back = return_cell(g, next->arg, next->out, at.parent);
 				if (back >= 0)
 					visit(g, p->rules[next->arg].start, back, &n);
 				break;
@@ -644,17 +649,28 @@ void grammar_end(struct grammar_at *at)
 
 /* ---- Opening ---- */
 
-/* Text of a special token too: as the grammar writes it, <name>. */
-static cohort_token find_token(const void *arg, const char *bytes, size_t n)
+/* Names of all tokens, special ones too, as the grammar writes them; made when the first is asked for. */
+struct names {
+	const struct cohort_lexicon *lexicon;
+	struct strmap map;
+	bool made;
+};
+
+static cohort_token find_token(void *arg, const char *bytes, size_t n)
 {
-	const struct cohort_lexicon *x = arg;
-	for (cohort_token t = 0; t < x->n_vocab; t++) {
-		size_t n_name;
-		const uint8_t *name = lexicon_name(x, t, &n_name);
-		if (n_name == n && memcmp(name, bytes, n) == 0)
-			return t;
+	struct names *names = arg;
+	const struct cohort_lexicon *x = names->lexicon;
+	if (!names->made) {
+		bool was_there;
+		names->made = strmap_init(&names->map, (size_t)x->n_vocab);
+		for (cohort_token t = 0; t < x->n_vocab && names->made; t++) {
+			size_t n_name;
+			const uint8_t *name = lexicon_name(x, t, &n_name);
+			if (!strmap_add(&names->map, (const char *)name, n_name, t, &was_there))
+				return -1;
+		}
 	}
-	return -1;
+	return names->made ? strmap_find(&names->map, bytes, n, -1) : -1;
 }
 
 static bool allocate(struct cohort_grammar *g)
@@ -700,8 +716,10 @@ enum cohort_status cohort_grammar_open(const struct cohort_lexicon *lexicon, con
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a grammar");
 	}
 	g->lexicon = lexicon;
+	struct names names = {.lexicon = lexicon};
 	enum cohort_status st = program_init(
-			&g->p, text, n_bytes, root ? root : "root", lexicon->n_vocab, find_token, lexicon, err);
+			&g->p, text, n_bytes, root ? root : "root", lexicon->n_vocab, find_token, &names, err);
+	strmap_release(&names.map);
 	if (!st && !allocate(g))
 		st = err_set(err, COHORT_E_MEMORY, "out of memory for a grammar");
 	if (!st) {

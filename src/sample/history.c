@@ -178,8 +178,10 @@ static double penalise(const void *arg, size_t i, double logit)
 	const struct cohort_sampler *s = arg;
 	const double repeat = (double)s->p.repeat_penalty;
 
+	if (!(logit > -INFINITY))
+		return logit;
 	logit = logit > 0 ? logit / repeat : logit * repeat;
-	return logit - (s->counts[i] * (double)s->p.frequency_penalty + (double)s->p.presence_penalty);
+	return stage_finite(logit - (s->counts[i] * (double)s->p.frequency_penalty + (double)s->p.presence_penalty));
 }
 
 static void penalties_apply(struct cohort_sampler *s, struct cands *c)

@@ -39,7 +39,7 @@ int32_t program_rule(struct program *p, const char *name, size_t n, size_t at)
 	if (p->n_rules >= PROGRAM_RULES_MAX || !mem_grow(&rules, &p->n_rules_max, p->n_rules + 1, sizeof *p->rules))
 		return -1;
 	p->rules = rules;
-	p->rules[p->n_rules] = (struct program_rule){name, n, at, -1};
+	p->rules[p->n_rules] = (struct program_rule){.name = name, .n_name = n, .at = at, .start = -1};
 	return (int32_t)p->n_rules++;
 }
 
@@ -432,6 +432,63 @@ static enum cohort_status cut_dead_ends(struct program *p, struct cohort_err *er
 	return ok ? COHORT_OK : err_set(err, COHORT_E_MEMORY, "out of memory for a grammar");
 }
 
+/* ---- What can nest ---- */
+
+/* Rules whose calls come to an end are found from the bottom: those that call none, then those that call only such. */
+static enum cohort_status find_nesting(struct program *p, struct cohort_err *err)
+{
+	const size_t n = p->n_nodes;
+	int32_t *owner = mem_alloc(n, sizeof *owner), *next = mem_alloc(n, sizeof *next),
+		*stack = mem_alloc(n + 1, sizeof *stack);
+	int32_t *callers = mem_alloc(p->n_rules, sizeof *callers), *n_calls = mem_zalloc(p->n_rules, sizeof *n_calls);
+	size_t n_stack = 0;
+	const bool ok = owner && next && stack && callers && n_calls;
+
+	if (ok) {
+		memset(owner, 0xff, n * sizeof *owner);
+		memset(callers, 0xff, p->n_rules * sizeof *callers);
+	}
+	for (int32_t r = 0; ok && r < (int32_t)p->n_rules; r++) {
+		p->rules[r].nests = true;
+		if (owner[p->rules[r].start] < 0) {
+			owner[p->rules[r].start] = r;
+			stack[n_stack++] = p->rules[r].start;
+		}
+		while (n_stack > 0) {
+			const int32_t at = stack[--n_stack];
+			const struct program_node *node = &p->nodes[at];
+			if (node->kind == G_CALL) {
+				next[at] = callers[node->arg];
+				callers[node->arg] = at;
+				n_calls[r]++;
+			}
+			const int32_t to[2] = {node->kind == G_END || node->kind == G_FAIL ? -1 : node->out,
+					node->kind == G_SPLIT ? node->arg : -1};
+			for (int k = 0; k < 2; k++)
+				if (to[k] >= 0 && owner[to[k]] < 0) {
+					owner[to[k]] = r;
+					stack[n_stack++] = to[k];
+				}
+		}
+	}
+	for (int32_t r = 0; ok && r < (int32_t)p->n_rules; r++)
+		if (n_calls[r] == 0)
+			stack[n_stack++] = r;
+	while (n_stack > 0) {
+		const int32_t r = stack[--n_stack];
+		p->rules[r].nests = false;
+		for (int32_t c = callers[r]; c >= 0; c = next[c])
+			if (--n_calls[owner[c]] == 0)
+				stack[n_stack++] = owner[c];
+	}
+	mem_free(owner);
+	mem_free(next);
+	mem_free(stack);
+	mem_free(callers);
+	mem_free(n_calls);
+	return ok ? COHORT_OK : err_set(err, COHORT_E_MEMORY, "out of memory for a grammar");
+}
+
 /* ---- Closures ---- */
 
 struct closing {
@@ -526,6 +583,8 @@ enum cohort_status program_finish(struct program *p, struct cohort_err *err)
 	enum cohort_status st = refuse_circles(p, err);
 	if (!st)
 		st = cut_dead_ends(p, err);
+	if (!st)
+		st = find_nesting(p, err);
 	if (!st)
 		st = close_all(p, err);
 	find_classes(p);

@@ -29,6 +29,7 @@ struct program_rule {
 	const char *name; /* in the text, or NULL: made for a repetition */
 	size_t n_name, at; /* where it was first used or defined, in the text */
 	int32_t start; /* -1: not defined yet */
+	bool nests; /* it can call itself, or a rule that can */
 };
 
 struct program {
@@ -57,8 +58,7 @@ enum {
 /* text is looked at only during the call. token: finds the token with exactly these bytes, special ones included, or
  * -1. Statuses: E_FORMAT with the offset, E_LIMIT, E_UNSUPPORTED (left recursion), E_MEMORY. */
 enum cohort_status program_init(struct program *p, const char *text, size_t n_bytes, const char *root, int32_t n_vocab,
-		cohort_token (*token)(const void *arg, const char *bytes, size_t n), const void *arg,
-		struct cohort_err *err);
+		cohort_token (*token)(void *arg, const char *bytes, size_t n), void *arg, struct cohort_err *err);
 void program_release(struct program *p);
 
 /* ---- For the parser ---- */

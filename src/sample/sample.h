@@ -75,6 +75,8 @@ extern const struct stage_ops stage_bias, stage_penalties, stage_dry, stage_gram
 
 /* E_ARG "NAME is X, expected WHAT" unless ok. */
 enum cohort_status stage_expect(bool ok, const char *name, double got, const char *what, struct cohort_err *err);
+/* A changed logit, within +-1e300. */
+double stage_finite(double logit);
 /* How many tokens a last_n looks at. */
 size_t stage_window(const struct cohort_sampler_params *p, int32_t last_n);
 

@@ -8,6 +8,7 @@
 
 #include "base/fmath.h"
 #include "base/mem.h"
+#include "sample/lexicon.h"
 
 #include <math.h>
 #include <string.h>
@@ -183,8 +184,14 @@ enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *param
 	if (p.grammar && grammar_n_vocab(p.grammar) != n_vocab)
 		return err_set(err, COHORT_E_ARG, "the grammar is for %d tokens, the sampler for %d",
 				grammar_n_vocab(p.grammar), n_vocab);
+	if (p.lexicon && p.lexicon->n_vocab != n_vocab)
+		return err_set(err, COHORT_E_ARG, "the lexicon is for %d tokens, the sampler for %d",
+				p.lexicon->n_vocab, n_vocab);
 	if (p.n_order == 0)
 		default_order(&p);
+	if (p.grammar && !in_order(&p, COHORT_STAGE_GRAMMAR))
+		return err_set(err, COHORT_E_ARG,
+				"there is a grammar, but the order of the stages leaves it out: add 'grammar'");
 
 	struct cohort_sampler *s = mem_zalloc(1, sizeof *s);
 	if (s) {
@@ -202,6 +209,12 @@ enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *param
 	}
 	for (int32_t i = 0; i < p.n_bias; i++)
 		s->bias_values[idset_add(&s->bias, p.bias[i].token)] += p.bias[i].bias;
+	for (size_t i = 0; i < s->bias.n; i++)
+		if (!(s->bias_values[i] < INFINITY)) {
+			st = err_set(err, COHORT_E_ARG, "the biases of token %d add up to infinity", s->bias.ids[i]);
+			cohort_sampler_free(s);
+			return st;
+		}
 	s->p.bias = NULL;
 	s->p.dry_breakers = NULL;
 	s->mu = 2.0 * (double)p.mirostat_tau;

@@ -121,7 +121,7 @@ static bool visit_any(struct gen *g, json_t *schema, const char *key, struct tex
 	json_array_foreach(list, i, alt) {
 		char name[NAME_BYTES];
 		json_t *resolved = alt;
-		if (more && json_is_object(alt) && json_object_get(alt, "$ref") &&
+		if (more && json_is_object(alt) && json_object_size(alt) == 1 && json_object_get(alt, "$ref") &&
 				!(resolved = schema_resolve(&g->d, json_object_get(alt, "$ref")))) {
 			ok = false;
 			break;
@@ -194,8 +194,10 @@ static bool visit_values(struct gen *g, json_t *schema, struct text *t)
 	size_t i;
 	bool first = true;
 
-	if (!list)
+	if (!list || (e && !json_is_array(e))) {
+		json_decref(list);
 		return schema_refuse(&g->d, COHORT_E_FORMAT, "expected a list for", "enum");
+	}
 	if (json_object_get(schema, "const") && json_is_array(e)) {
 		json_t *both = schema_both(&g->d, list, e, false);
 		json_decref(list);
@@ -312,8 +314,6 @@ static bool visit_integer(struct gen *g, json_t *schema, struct text *t)
 		hi = lo > most ? lo : most;
 	if (lo > hi)
 		return schema_refuse(&g->d, COHORT_E_FORMAT, "nothing lies between the bounds of", "integer");
-	if (lo == INT64_MIN)
-		lo++;
 	schema_integers(t, lo, hi);
 	return true;
 }
@@ -343,6 +343,8 @@ static bool visit_array(struct gen *g, json_t *schema, struct text *t, const cha
 
 	if (min < 0 || max < 0)
 		return false;
+	if (prefix && !json_is_array(prefix))
+		return schema_refuse(&g->d, COHORT_E_FORMAT, "expected a list of schemas for", "prefixItems");
 	if (json_is_array(items)) { /* as it was before 2020 */
 		prefix = items;
 		items = json_object_get(schema, "additionalItems");
@@ -443,9 +445,12 @@ static bool additional_pair(struct gen *g, json_t *props, json_t *more, const ch
 
 	json_object_foreach(props, key, v) {
 		for (const char *c = key; *c && ok; c++)
-			if ((unsigned char)*c >= 0x7f || (unsigned char)*c < 0x20 || strlen(key) > 64)
+			if ((unsigned char)*c >= 0x7f || (unsigned char)*c < 0x20 || strchr("\"\\", *c) ||
+					strlen(key) > 64)
 				ok = schema_refuse(&g->d, COHORT_E_UNSUPPORTED,
-						"beside additionalProperties, a name that is long or not ASCII:", key);
+						"beside additionalProperties, a name that is long, not ASCII or has "
+						"quotes:",
+						key);
 		if (ok)
 			names[i++] = key;
 	}
@@ -505,14 +510,14 @@ static bool tail_rules(struct gen *g, const struct property *p, size_t n, const 
 			struct text t = {0};
 			char name[NAME_BYTES];
 			const char *comma = some ? "space \",\" space " : "";
-			snprintf(name, sizeof name, "%.60s-%s%zu", base, some ? "and-" : "", i);
+			snprintf(name, sizeof name, "%.60s_%s%zu", base, some ? "and_" : "", i);
 			if (i == n && *more)
 				text_add(&t, some ? "(space \",\" space %s)*" : "(%s (space \",\" space %s)*)?", more,
 						more);
 			else if (i < n)
-				text_add(&t, "%s%s %.60s-and-%zu", comma, p[i].key, base, i + 1);
+				text_add(&t, "%s%s %.60s_and_%zu", comma, p[i].key, base, i + 1);
 			if (i < n && !p[i].required)
-				text_add(&t, " | %.60s-%s%zu", base, some ? "and-" : "", i + 1);
+				text_add(&t, " | %.60s_%s%zu", base, some ? "and_" : "", i + 1);
 			if (i == n && !*more)
 				text_add(&t, "\"\"");
 			const bool ok = add_rule(g, name, &t);
@@ -576,7 +581,7 @@ static bool visit_object(struct gen *g, json_t *schema, struct text *t, const ch
 	if (ok) {
 		make_name(g, hint, base);
 		ok = tail_rules(g, p, n, more, base);
-		text_add(t, "\"{\" space %.60s-0 space \"}\"", base);
+		text_add(t, "\"{\" space %.60s_0 space \"}\"", base);
 	}
 	json_decref(all);
 	json_decref(needed);

@@ -24,7 +24,7 @@ struct schema_doc {
 	const json_t *doc;
 	struct cohort_err *err;
 	enum cohort_status st; /* the first refusal */
-	int n_compared;        /* pairs of schemas and of values that were looked at: bounded */
+	int n_compared; /* pairs of schemas and of values that were looked at: bounded */
 };
 
 /* "schema: WHAT 'NAME'"; returns false. */

@@ -125,14 +125,35 @@ json_t *schema_resolve(struct schema_doc *d, const json_t *ref)
 
 static json_t *larger(json_t *a, json_t *b, bool want_larger)
 {
-	return json_incref((json_number_value(a) >= json_number_value(b)) == want_larger ? a : b);
+	const bool larger_a = json_is_integer(a) && json_is_integer(b) ? json_integer_value(a) >= json_integer_value(b)
+								       : json_number_value(a) >= json_number_value(b);
+	return json_incref(larger_a == want_larger ? a : b);
 }
 
-/* 1 and 1.0 are the same number. */
+/* As JSON schemas see it: 1 and 1.0 are the same number. */
 static bool same_value(const json_t *x, const json_t *y)
 {
-	return json_equal(x, y) ||
-			(json_is_number(x) && json_is_number(y) && json_number_value(x) == json_number_value(y));
+	const char *key;
+	json_t *v;
+	size_t i;
+
+	if (json_is_integer(x) && json_is_integer(y))
+		return json_integer_value(x) == json_integer_value(y);
+	if (json_is_number(x) && json_is_number(y))
+		return json_number_value(x) == json_number_value(y);
+	if (json_is_array(x) && json_is_array(y)) {
+		json_array_foreach(x, i, v)
+			if (!same_value(v, json_array_get(y, i)))
+				return false;
+		return json_array_size(x) == json_array_size(y);
+	}
+	if (json_is_object(x) && json_is_object(y)) {
+		json_object_foreach((json_t *)(uintptr_t)x, key, v)
+			if (!same_value(v, json_object_get(y, key)))
+				return false;
+		return json_object_size(x) == json_object_size(y);
+	}
+	return json_equal(x, y);
 }
 
 enum { COMPARED_MAX = 200000 };
@@ -170,10 +191,36 @@ json_t *schema_both(struct schema_doc *d, json_t *a, json_t *b, bool types)
 	return out;
 }
 
+/* The names of two lists, each once. */
+static json_t *both_lists(struct schema_doc *d, json_t *a, json_t *b)
+{
+	json_t *out = json_array(), *seen = json_object(), *v;
+	size_t i;
+
+	if (!may_compare(d, json_array_size(a) + json_array_size(b))) {
+		json_decref(out);
+		json_decref(seen);
+		return NULL;
+	}
+	for (int k = 0; k < 2; k++)
+		json_array_foreach(k ? b : a, i, v) {
+			const char *name = json_string_value(v);
+			if (name && json_object_get(seen, name))
+				continue;
+			json_array_append(out, v);
+			if (name)
+				json_object_set(seen, name, v);
+		}
+	json_decref(seen);
+	return out;
+}
+
 static json_t *merge_properties(struct schema_doc *d, json_t *a, json_t *b)
 {
-	json_t *out = json_copy(a), *v;
+	json_t *v, *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? json_copy(a) : NULL;
 	const char *key;
+	if (!out)
+		return NULL;
 	json_object_foreach(b, key, v) {
 		json_t *have = json_object_get(out, key);
 		json_t *both = have ? schema_merge(d, have, v) : json_incref(v);
@@ -200,6 +247,15 @@ static bool closed_over(json_t *a, json_t *b)
 	return true;
 }
 
+/* What a says of its items holds behind its own prefix only: no other may be put before them. */
+static bool same_prefix(json_t *a, json_t *b)
+{
+	json_t *items = json_object_get(a, "items"), *prefix = json_object_get(b, "prefixItems");
+	if (json_is_array(items) || json_is_array(json_object_get(b, "items")))
+		return json_equal(items, json_object_get(b, "items")); /* as it was before 2020 */
+	return !items || json_is_true(items) || !prefix || json_equal(prefix, json_object_get(a, "prefixItems"));
+}
+
 static json_t *merge_key(struct schema_doc *d, const char *key, json_t *a, json_t *b)
 {
 	if (json_equal(a, b))
@@ -208,11 +264,8 @@ static json_t *merge_key(struct schema_doc *d, const char *key, json_t *a, json_
 		return schema_both(d, a, b, key[0] == 't');
 	if (strcmp(key, "properties") == 0 && json_is_object(a) && json_is_object(b))
 		return merge_properties(d, a, b);
-	if (strcmp(key, "required") == 0 && json_is_array(a) && json_is_array(b)) {
-		json_t *out = json_copy(a);
-		json_array_extend(out, b);
-		return out;
-	}
+	if (strcmp(key, "required") == 0 && json_is_array(a) && json_is_array(b))
+		return both_lists(d, a, b);
 	if (strcmp(key, "items") == 0 && json_is_object(a) && json_is_object(b))
 		return schema_merge(d, a, b);
 	if (json_is_number(a) && json_is_number(b) &&
@@ -237,14 +290,24 @@ json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b)
 
 	if (json_is_true(a) || json_is_true(b))
 		return json_incref(json_is_true(a) ? b : a);
-	if (!json_is_object(a) || !json_is_object(b))
+	if (json_is_false(a) || json_is_false(b))
 		return json_false();
+	if (!json_is_object(a) || !json_is_object(b)) {
+		schema_refuse(d, COHORT_E_FORMAT, "expected an object, true or false in", "a list of schemas");
+		return NULL;
+	}
+	if (!same_prefix(a, b) || !same_prefix(b, a)) {
+		schema_refuse(d, COHORT_E_UNSUPPORTED, "combined with items of another schema:", "prefixItems");
+		return NULL;
+	}
 	if (!closed_over(a, b) || !closed_over(b, a)) {
 		schema_refuse(d, COHORT_E_UNSUPPORTED,
 				"combined with properties of another schema:", "additionalProperties");
 		return NULL;
 	}
-	json_t *out = json_copy(a);
+	json_t *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? json_copy(a) : NULL;
+	if (!out)
+		return NULL;
 	json_object_foreach(b, key, v) {
 		json_t *have = json_object_get(out, key);
 		json_t *both = have ? merge_key(d, key, have, v) : json_incref(v);
@@ -306,7 +369,7 @@ json_t *schema_values(const json_t *schema)
 bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
 {
 	static const char *const types[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
-	bool shared = false;
+	bool shared = false, others = false; /* a type, and one that has no properties */
 	size_t i;
 	json_t *v;
 
@@ -321,7 +384,10 @@ bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
 	if (!json_is_object(a) || !json_is_object(b))
 		return false;
 	for (i = 0; i < sizeof types / sizeof *types; i++)
-		shared |= schema_may_be(a, types[i]) && schema_may_be(b, types[i]);
+		if (schema_may_be(a, types[i]) && schema_may_be(b, types[i])) {
+			shared = true;
+			others |= i > 0;
+		}
 	json_t *va = schema_values(a), *vb = schema_values(b);
 	if (shared && va && vb) {
 		json_t *both = schema_both(d, va, vb, false);
@@ -337,8 +403,7 @@ bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
 		const char *name = json_string_value(v);
 		json_t *pa = name ? json_object_get(json_object_get(a, "properties"), name) : NULL;
 		json_t *pb = name ? json_object_get(json_object_get(b, "properties"), name) : NULL;
-		if (pa && pb && !schema_may_be(a, "array") && !schema_may_be(a, "string") &&
-				schema_disjoint(d, pa, pb, depth - 1))
+		if (pa && pb && !others && schema_disjoint(d, pa, pb, depth - 1))
 			return true;
 	}
 	return false;

@@ -77,12 +77,12 @@ const char schema_common[] =
 		"pair ::= string space \":\" space value\n"
 		"object ::= \"{\" space (pair (space \",\" space pair)*)? space \"}\"\n"
 		"value ::= object | array | string | number | boolean | null\n"
-		"year-29 ::= ([02468] [048] | [13579] [26]) \"00\" | [0-9] [0-9] ([02468] [48] | [2468] \"0\" | ["
+		"leap-year ::= ([02468] [048] | [13579] [26]) \"00\" | [0-9] [0-9] ([02468] [48] | [2468] \"0\" | ["
 		"13579] [26])\n"
 		"date ::= [0-9]{4} \"-\" ((\"0\" [13578] | \"1\" [02]) \"-\" (\"0\" [1-9] | [12] [0-9] | \"3\" [01])"
 		" | (\"0\" [469] | \"11\") \"-\" (\"0\" [1-9] | [12] [0-9] | \"30\") | \"02-\" (\"0\" [1-9] | \"1\" ["
 		"0-9] | \"2\" [0-8]))"
-		" | year-29 \"-02-29\"\n"
+		" | leap-year \"-02-29\"\n"
 		"hour ::= [01] [0-9] | \"2\" [0-3]\n"
 		"time ::= hour \":\" [0-5] [0-9] \":\" [0-5] [0-9] (\".\" [0-9]{1,9})? (\"Z\" | [-+] hour \":\" ["
 		"0-5] [0-9])\n"
@@ -160,7 +160,7 @@ void schema_integers(struct text *t, int64_t lo, int64_t hi)
 	text_add(t, "(");
 	if (lo < 0) {
 		text_add(t, "\"-\" (");
-		naturals(t, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo);
+		naturals(t, hi < 0 ? 0 - (uint64_t)hi : 1, 0 - (uint64_t)lo);
 		text_add(t, ")%s", hi < 0 ? "" : " | ");
 	}
 	if (hi >= 0)
@@ -320,6 +320,26 @@ static int hex_value(struct pattern *s, int n, uint32_t *c)
 	return true;
 }
 
+/* After \\u: a character, which may take two of them. */
+static bool read_utf16(struct pattern *s, uint32_t *c)
+{
+	uint32_t low = 0;
+	if (!hex_value(s, 4, c))
+		return false;
+	if (*c < 0xd800 || *c > 0xdfff)
+		return true;
+	const bool pair = *c < 0xdc00 && s->n - s->at >= 6 && s->p[s->at] == '\\' && s->p[s->at + 1] == 'u';
+	if (pair) {
+		s->at += 2;
+		if (!hex_value(s, 4, &low))
+			return false;
+	}
+	if (low < 0xdc00 || low > 0xdfff)
+		return refuse(s, COHORT_E_UNSUPPORTED, "half of a surrogate pair");
+	*c = 0x10000 + ((*c - 0xd800) << 10) + (low - 0xdc00);
+	return true;
+}
+
 /* After a backslash: one character into *c, or a named set into x (then *c is UINT32_MAX). */
 static bool read_escape(struct pattern *s, struct set *x, uint32_t *c)
 {
@@ -337,7 +357,7 @@ static bool read_escape(struct pattern *s, struct set *x, uint32_t *c)
 	case 'f': *c = '\f'; return true;
 	case 'v': *c = '\v'; return true;
 	case 'x': return hex_value(s, 2, c);
-	case 'u': return hex_value(s, 4, c);
+	case 'u': return read_utf16(s, c);
 	default: break;
 	}
 	if ((e >= 'a' && e <= 'z') || (e >= 'A' && e <= 'Z') || (e >= '0' && e <= '9') || e >= 0x80) {

@@ -17,6 +17,12 @@ enum cohort_status stage_expect(bool ok, const char *name, double got, const cha
 	return ok ? COHORT_OK : err_set(err, COHORT_E_ARG, "%s is %g, expected %s", name, got, what);
 }
 
+/* Values repeated in an order could leave the range of numbers. */
+double stage_finite(double logit)
+{
+	return logit > 1e300 ? 1e300 : logit < -1e300 ? -1e300 : logit;
+}
+
 static size_t min_keep(const struct cohort_sampler *s)
 {
 	return (size_t)s->p.min_keep;
@@ -277,6 +283,13 @@ static void temperature_apply(struct cohort_sampler *s, struct cands *c)
 	const double t = s->p.dynatemp_range > 0.0f ? dynamic(&s->p, c) : (double)s->p.temperature;
 	if (!(t > 0.0)) {
 		cands_top(c, 1);
+		return;
+	}
+	double largest = 0;
+	for (size_t i = 0; i < c->n; i++)
+		largest = fabs(c->list[i].logit) > largest ? fabs(c->list[i].logit) : largest;
+	if (largest / t > 1e300) { /* beyond numbers: the best alone, and its equals */
+		cands_above(c, 0, 1);
 		return;
 	}
 	for (size_t i = 0; i < c->n; i++)

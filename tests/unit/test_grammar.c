@@ -124,6 +124,8 @@ static void texts(void **state)
 					"a",
 					"\xf4\x8f;a", "\xf4\x90;\xf5"},
 			{"root ::= \"a\"?* \"b\"", "b;ab;aab", "a;aa", "c"},
+			{"root ::= (\"a\"?){200} \"b\"", "b;ab;aab;aaaaaaaaab", "a;aa", "c"},
+			{"root ::= \"a\nb\"", "a\nb", "a", "ab"},
 			{"root ::= (\"a\"\n  \"b\") * [c] {2}", "cc;abcc", "a;c;abab", "b;ccc"},
 	};
 	(void)state;
@@ -199,6 +201,82 @@ static void refusals(void **state)
 	}
 	assert_int_equal(cohort_grammar_open(NULL, "", 0, NULL, &g, &err), COHORT_E_ARG);
 	assert_int_equal(cohort_grammar_open(lexicon, NULL, 0, NULL, &g, &err), COHORT_E_ARG);
+}
+
+static int32_t word(const char *text)
+{
+	for (int32_t t = 0; t < n_words; t++)
+		if (strcmp(words[t], text) == 0)
+			return t;
+	fail_msg("no word '%s'", text);
+	return -1;
+}
+
+static bool bit(const uint64_t *mask, int32_t t)
+{
+	return mask[t / 64] >> t % 64 & 1;
+}
+
+/* Tokens by name, by number, and all others; a token's name is not its text. */
+static void tokens_by_name(void **state)
+{
+	struct cohort_grammar *g = open_ok("root ::= <think> (!<think>)* <think> \"ab\" <[0]>?");
+	struct grammar_at at;
+	struct cohort_err err;
+	uint64_t mask[(WORDS_MAX + 63) / 64];
+	const int32_t think = word("<think>");
+	(void)state;
+
+	grammar_start(&at, g);
+	assert_int_equal(grammar_mask(&at, mask, &err), COHORT_OK);
+	for (int32_t t = 0; t < n_words; t++)
+		assert_int_equal(bit(mask, t), t == think);
+	assert_int_equal(grammar_accept(&at, word("a"), &err), COHORT_E_ARG);
+	assert_int_equal(grammar_accept(&at, think, &err), COHORT_OK);
+	for (int i = 0; i < 3; i++) { /* anything, but nothing that ends the text */
+		assert_int_equal(grammar_mask(&at, mask, &err), COHORT_OK);
+		for (int32_t t = 0; t < n_words; t++)
+			assert_int_equal(bit(mask, t), !tokens[t].is_end);
+		assert_int_equal(grammar_accept(&at, word("abc"), &err), COHORT_OK);
+	}
+	assert_int_equal(grammar_accept(&at, think, &err), COHORT_OK);
+	assert_int_equal(grammar_mask(&at, mask, &err), COHORT_OK);
+	for (int32_t t = 0; t < n_words; t++)
+		assert_int_equal(bit(mask, t), strcmp(words[t], "a") == 0 || strcmp(words[t], "ab") == 0);
+	assert_int_equal(grammar_accept(&at, word("ab"), &err), COHORT_OK);
+	assert_true(grammar_is_complete(&at) && !grammar_is_finished(&at));
+	assert_int_equal(grammar_accept(&at, 0, &err), COHORT_OK);
+	assert_true(grammar_is_finished(&at));
+	assert_int_equal(grammar_accept(&at, word("<end>"), &err), COHORT_OK);
+	grammar_end(&at);
+	cohort_grammar_free(g);
+}
+
+/* Nesting ends where it must, and rules that cannot nest are entered all the same: no dead end in between. */
+static void deep(void **state)
+{
+	struct cohort_grammar *g =
+			open_ok("root ::= x\nx ::= \"a\" x* \"b\" | \"c\" y y \"d\"\ny ::= z z\nz ::= [ab] [ab]");
+	struct grammar_at at;
+	struct cohort_err err;
+	int depth = 0;
+	(void)state;
+
+	grammar_start(&at, g);
+	while (depth < 5000 && grammar_accept(&at, word("a"), &err) == COHORT_OK)
+		depth++;
+	assert_in_range(depth, 1900, 2100);
+	assert_int_equal(grammar_accept(&at, word("b"), &err), COHORT_OK);
+	assert_int_equal(grammar_accept(&at, word("b"), &err), COHORT_OK);
+	assert_int_equal(grammar_accept(&at, word("c"), &err), COHORT_OK);
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(grammar_accept(&at, word("a"), &err), COHORT_OK);
+	assert_int_equal(grammar_accept(&at, word("d"), &err), COHORT_OK);
+	for (depth -= 2; depth > 0; depth--)
+		assert_int_equal(grammar_accept(&at, word("b"), &err), COHORT_OK);
+	assert_true(grammar_is_finished(&at));
+	grammar_end(&at);
+	cohort_grammar_free(g);
 }
 
 /* What takes long or much is refused, not tried. */
@@ -421,11 +499,6 @@ static const struct re *random_re(struct rng *r, struct out *o, int depth)
 	return y;
 }
 
-static bool bit(const uint64_t *mask, int32_t t)
-{
-	return mask[t / 64] >> t % 64 & 1;
-}
-
 /* Every token, at every place of random walks. */
 static void brute_force(void **state)
 {
@@ -582,6 +655,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(texts),
 			cmocka_unit_test(refusals),
+			cmocka_unit_test(tokens_by_name),
+			cmocka_unit_test(deep),
 			cmocka_unit_test(hostile),
 			cmocka_unit_test(brute_force),
 			cmocka_unit_test(forgetting),

@@ -456,6 +456,40 @@ static void values_are_checked(void **state)
 	assert_int_equal(cohort_sampler_open(&p, N, &s, &err), COHORT_E_ARG);
 	p.bias = &(struct cohort_logit_bias){0, INFINITY};
 	assert_int_equal(cohort_sampler_open(&p, N, &s, &err), COHORT_E_ARG);
+	p.n_bias = 2;
+	p.bias = (const struct cohort_logit_bias[]){{7, 3e38f}, {7, 3e38f}};
+	assert_int_equal(cohort_sampler_open(&p, N, &s, &err), COHORT_E_ARG);
+	assert_non_null(strstr(err.text, "token 7"));
+	/* Texts of another vocabulary; a grammar that the order leaves out. */
+	const struct cohort_lexicon_token one = {"a", 1, true, false};
+	struct cohort_lexicon *small = NULL;
+	struct cohort_grammar *g = NULL;
+	assert_int_equal(cohort_lexicon_open_list(&one, 1, &small, NULL), COHORT_OK);
+	assert_int_equal(cohort_grammar_open(small, "root ::= \"a\"", 12, NULL, &g, NULL), COHORT_OK);
+	cohort_sampler_params_init(&p);
+	p.lexicon = small;
+	assert_int_equal(cohort_sampler_open(&p, N, &s, &err), COHORT_E_ARG);
+	assert_non_null(strstr(err.text, "lexicon"));
+	cohort_sampler_params_init(&p);
+	p.grammar = g;
+	assert_int_equal(cohort_sampler_open(&p, N, &s, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_sampler_order_parse(&p, "top_k;temperature", &err), COHORT_OK);
+	assert_int_equal(cohort_sampler_open(&p, 1, &s, &err), COHORT_E_ARG);
+	assert_non_null(strstr(err.text, "add 'grammar'"));
+	cohort_grammar_free(g);
+	cohort_lexicon_free(small);
+	/* Values that leave the range of numbers when they are repeated. */
+	cohort_sampler_params_init(&p);
+	p.temperature = 1e-38f;
+	p.n_order = 10;
+	for (int i = 0; i < 10; i++)
+		p.order[i] = COHORT_STAGE_TEMPERATURE;
+	assert_int_equal(cohort_sampler_open(&p, N, &s, &err), COHORT_OK);
+	const cohort_token t = sample(s, logits[0]);
+	cohort_sampler_free(s);
+	s = NULL;
+	for (int i = 0; i < N; i++)
+		assert_true(logits[0][i] <= logits[0][t]);
 	/* Breakers need the texts of tokens. */
 	cohort_sampler_params_init(&p);
 	p.dry_multiplier = 1;

@@ -217,7 +217,8 @@ enum { N_BYTES = 256 };
 static const char *const pieces[] = {"{\"", "\":", "\": ", "\",", "\"}", "\"]", "[", "]", "},", "}", "true", "false",
 		"null", "name", "value", "\\u", "\\\"", "\\ud83d", "\\ude00", "d8", "00", "12", "2024-", "-0",
 		"\xc3\xa9", "\xf0\x9f", "e1", "0.", "    ", "\n", "abc", "id", "\", \"", "], [", "1-1"};
-enum { N_PIECES = sizeof pieces / sizeof *pieces, N_VOCAB = N_BYTES + N_PIECES + 1 };
+enum { N_PIECES = sizeof pieces / sizeof *pieces,
+	N_VOCAB = N_BYTES + N_PIECES + 1 };
 
 static int open_lexicon(void **state)
 {
@@ -252,7 +253,8 @@ struct made {
  */
 static void make_document(struct cohort_grammar *g, struct rng *r, struct made *m)
 {
-	enum { SOON = 300, STEPS = 3000 };
+	enum { SOON = 300,
+		STEPS = 3000 };
 	static float logits[N_VOCAB];
 	struct cohort_sampler_params p;
 	struct cohort_sampler *s = NULL;
@@ -437,6 +439,8 @@ static void permitted(void **state)
 					"{\"a\":1}|{\"abc\":1}|{\"ac\":1}|{\"\":1}|{\"ab\":1,\"b\":2}"},
 			{"{\"type\":\"string\",\"pattern\":\"b\"}", "\"b\"|\"abc\"|\"\\nb\""},
 			{"{\"type\":\"string\"}", "\"\"|\"\\u00e9\\ud83d\\ude00\xc3\xa9\"|\"\\\\\\/\\b\""},
+			{"{\"type\":\"integer\",\"maximum\":-9223372036854775808}", "-9223372036854775808"},
+			{"{\"type\":\"string\",\"pattern\":\"^\\\\ud83d\\\\ude00$\"}", "\"\xf0\x9f\x98\x80\""},
 			{"{\"type\":\"number\"}", "0|-0|1.5|-12.25e-3|1E5"},
 			{"{}", "[1, {\"a\": [true, false, null]}, \"x\"]"},
 	};
@@ -450,6 +454,41 @@ static void permitted(void **state)
 			assert_int_equal(cohort_grammar_match(g, p, n, NULL, &complete, NULL), COHORT_OK);
 			if (!complete)
 				fail_msg("%s forbids %.*s", cases[i].schema, (int)n, p);
+			p += n + (p[n] == '|');
+		}
+		cohort_grammar_free(g);
+	}
+}
+
+/* Documents that are not valid, and must not be let through. */
+static void forbidden(void **state)
+{
+	static const struct {
+		const char *schema, *docs; /* separated by | */
+	} cases[] = {
+			{"{\"type\":\"integer\",\"maximum\":-9223372036854775808}", "-|0|-1"},
+			{"{\"type\":\"integer\",\"anyOf\":[{\"$ref\":\"#/$defs/p\",\"maximum\":5}],\"$defs\":{\"p\":{"
+			 "\"minimum\":0}}}",
+					"6|-1"},
+			{"{\"type\":\"integer\",\"allOf\":[{\"minimum\":9007199254740992},{\"minimum\":90071992547409"
+			 "93}]}",
+					"9007199254740992"},
+			{"{\"type\":\"string\",\"format\":\"date\"}",
+					"\"2023-02-29\"|\"1900-02-29\"|\"2023-04-31\"|\"2023-13-01\""},
+			{"{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"null\"}},\"additionalProperties\":t"
+			 "rue}",
+					"{\"ab\":1}"},
+	};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_grammar *g = open_schema(cases[i].schema);
+		for (const char *p = cases[i].docs; *p;) {
+			const size_t n = strcspn(p, "|");
+			bool complete = false;
+			assert_int_equal(cohort_grammar_match(g, p, n, NULL, &complete, NULL), COHORT_OK);
+			if (complete)
+				fail_msg("%s permits %.*s", cases[i].schema, (int)n, p);
 			p += n + (p[n] == '|');
 		}
 		cohort_grammar_free(g);
@@ -487,6 +526,22 @@ static void refusals(void **state)
 			{"{\"type\":\"string\",\"pattern\":\"*\"}", "nothing to repeat", COHORT_E_FORMAT},
 			{"{\"type\":\"string\",\"pattern\":\"x\",\"maxLength\":3}", "'pattern'", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "between the bounds", COHORT_E_FORMAT},
+			{"{\"type\":\"object\",\"properties\":{\"x\\\"y\":{}},\"additionalProperties\":true}", "quotes",
+					COHORT_E_UNSUPPORTED},
+			{"{\"allOf\":[{\"prefixItems\":[{\"type\":\"string\"}]},{\"items\":{\"type\":\"integer\"}}]}",
+					"prefixItems", COHORT_E_UNSUPPORTED},
+			{"{\"oneOf\":[{\"type\":[\"object\",\"null\"],\"properties\":{\"k\":{\"const\":1}},"
+			 "\"required\":[\"k\"]},{\"type\":[\"object\","
+			 "\"null\"],\"properties\":{\"k\":{\"const\":2}},\"required\":[\"k\"]}]}",
+					"oneOf", COHORT_E_UNSUPPORTED},
+			{"{\"allOf\":[{\"enum\":[9007199254740993]},{\"enum\":[9007199254740992]}]}",
+					"no value is left", COHORT_E_FORMAT},
+			{"{\"oneOf\":[{\"const\":[1]},{\"const\":[1.0]}]}", "oneOf", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"array\",\"prefixItems\":{\"type\":\"string\"}}", "prefixItems", COHORT_E_FORMAT},
+			{"{\"const\":\"a\",\"enum\":5}", "enum", COHORT_E_FORMAT},
+			{"{\"anyOf\":[5,{\"type\":\"string\"}],\"type\":\"string\"}", "list of schemas",
+					COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83d\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"enum\":[]}", "no value is left", COHORT_E_FORMAT},
 			{"{\"type\":\"object\",\"properties\":{},\"required\":[\"x\"]}", "'x'", COHORT_E_FORMAT},
 			{"{\"allOf\":[{\"type\":\"string\",\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "'pattern'",
@@ -565,6 +620,26 @@ static void hostile_references(void **state)
 	n += (size_t)sprintf(text + n, "}}");
 	assert_int_not_equal(cohort_grammar_open_schema(lexicon, text, n, &g, &err), COHORT_OK);
 	assert_non_null(strstr(err.text, "schema"));
+	/* Lists that would grow with every reference. */
+	static char big[1 << 18];
+	n = (size_t)sprintf(big, "{\"$defs\":{\"x\":{\"required\":[\"a\"");
+	for (int i = 0; i < 10000; i++)
+		n += (size_t)sprintf(big + n, ",\"a\"");
+	n += (size_t)sprintf(big + n, "]}},\"allOf\":[{\"required\":[\"b\"]}");
+	for (int i = 0; i < 1000; i++)
+		n += (size_t)sprintf(big + n, ",{\"$ref\":\"#/$defs/x\"}");
+	n += (size_t)sprintf(big + n, "]}");
+	assert_int_not_equal(cohort_grammar_open_schema(lexicon, big, n, &g, &err), COHORT_OK);
+	/* Names of properties that look like names of rules. */
+	n = (size_t)sprintf(big, "{\"type\":\"object\",\"properties\":{\"o-64\":{\"type\":\"null\"}");
+	for (int i = 0; i < 60; i++)
+		n += (size_t)sprintf(big + n, ",\"%s%d\":{\"type\":\"integer\"}", i % 3 ? "leap-year" : "root-", i);
+	n += (size_t)sprintf(big + n,
+			",\"year\":{\"type\":\"object\",\"properties\":{\"and_1\":{},\"o\":{\"properties\":{\"a\":{"
+			"}}}}}}}");
+	assert_int_equal(cohort_grammar_open_schema(lexicon, big, n, &g, &err), COHORT_OK);
+	cohort_grammar_free(g);
+	g = NULL;
 	/* 1 and 1.0 are one value. */
 	const char *same = "{\"oneOf\":[{\"const\":1},{\"const\":1.0}]}";
 	assert_int_equal(cohort_grammar_open_schema(lexicon, same, strlen(same), &g, &err), COHORT_E_UNSUPPORTED);
@@ -575,6 +650,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(documents),
 			cmocka_unit_test(permitted),
+			cmocka_unit_test(forbidden),
 			cmocka_unit_test(refusals),
 			cmocka_unit_test(hostile),
 			cmocka_unit_test(hostile_references),
