@@ -117,7 +117,7 @@ static bool visit_any(struct gen *g, json_t *schema, const char *key, struct tex
 					return schema_refuse(&g->d, COHORT_E_UNSUPPORTED, overlap, key);
 	json_t *rest = schema_without(schema, key);
 	const bool more = schema_says_something(rest);
-	bool ok = true;
+	bool ok = rest != NULL;
 	json_array_foreach(list, i, alt) {
 		char name[NAME_BYTES];
 		json_t *resolved = alt;
@@ -496,8 +496,10 @@ static json_t *names_of(const json_t *list)
 	json_t *out = json_object(), *v;
 	size_t i;
 	json_array_foreach(list, i, v)
-		if (json_is_string(v))
-			json_object_set(out, json_string_value(v), v);
+		if (json_is_string(v) && json_object_set(out, json_string_value(v), v)) {
+			json_decref(out);
+			return NULL;
+		}
 	return out;
 }
 
@@ -545,18 +547,17 @@ static bool visit_object(struct gen *g, json_t *schema, struct text *t, const ch
 	}
 	const bool open = json_is_true(additional) || json_is_object(additional);
 	struct property *p = mem_zalloc(json_object_size(props) + json_array_size(required) + 1, sizeof *p);
-	bool ok = p != NULL;
-	json_t *all = json_object(),
-	       *needed = names_of(required); /* every name that is spoken of, and that must be there */
+	/* Every name that is spoken of, and those that must be there. */
+	json_t *all = json_object(), *needed = names_of(required);
+	bool ok = p && all && needed;
 
 	json_object_foreach(props, key, v) {
-		json_object_set(all, key, v);
-		p[n].required = json_object_get(needed, key) != NULL;
-		if (json_is_false(v) && !p[n].required)
-			continue;
-		ok = ok && pair_rule(g, key, v, p[n++].key);
+		ok = ok && !json_object_set(all, key, v);
 		if (!ok)
 			break;
+		p[n].required = json_object_get(needed, key) != NULL;
+		if (!json_is_false(v) || p[n].required)
+			ok = pair_rule(g, key, v, p[n++].key);
 	}
 	/* Required without a schema: any value, if others are allowed. */
 	json_array_foreach(required, i, v) {
@@ -571,9 +572,8 @@ static bool visit_object(struct gen *g, json_t *schema, struct text *t, const ch
 			break;
 		}
 		json_t *any = json_is_object(additional) ? json_incref(additional) : json_true();
-		json_object_set(all, key, any);
 		p[n].required = true;
-		ok = pair_rule(g, key, any, p[n++].key);
+		ok = !json_object_set(all, key, any) && pair_rule(g, key, any, p[n++].key);
 		json_decref(any);
 	}
 	if (ok && open)
@@ -659,7 +659,7 @@ static bool visit_ref(struct gen *g, json_t *schema, struct text *t, const char 
 {
 	json_t *target = schema_resolve(&g->d, json_object_get(schema, "$ref")), *rest = schema_without(schema, "$ref");
 	char name[NAME_BYTES];
-	json_t *both = !target                        ? NULL
+	json_t *both = !target || !rest               ? NULL
 			: schema_says_something(rest) ? schema_merge(&g->d, target, rest)
 						      : json_incref(target);
 

@@ -207,9 +207,11 @@ static json_t *both_lists(struct schema_doc *d, json_t *a, json_t *b)
 			const char *name = json_string_value(v);
 			if (name && json_object_get(seen, name))
 				continue;
-			json_array_append(out, v);
-			if (name)
-				json_object_set(seen, name, v);
+			if (json_array_append(out, v) || (name && json_object_set(seen, name, v))) {
+				json_decref(out);
+				json_decref(seen);
+				return NULL; /* out of memory: no name may get lost */
+			}
 		}
 	json_decref(seen);
 	return out;
@@ -224,11 +226,10 @@ static json_t *merge_properties(struct schema_doc *d, json_t *a, json_t *b)
 	json_object_foreach(b, key, v) {
 		json_t *have = json_object_get(out, key);
 		json_t *both = have ? schema_merge(d, have, v) : json_incref(v);
-		if (!both) {
+		if (!both || json_object_set_new(out, key, both)) {
 			json_decref(out);
 			return NULL;
 		}
-		json_object_set_new(out, key, both);
 	}
 	return out;
 }
@@ -311,11 +312,10 @@ json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b)
 	json_object_foreach(b, key, v) {
 		json_t *have = json_object_get(out, key);
 		json_t *both = have ? merge_key(d, key, have, v) : json_incref(v);
-		if (!both) {
+		if (!both || json_object_set_new(out, key, both)) {
 			json_decref(out);
 			return NULL;
 		}
-		json_object_set_new(out, key, both);
 	}
 	return out;
 }

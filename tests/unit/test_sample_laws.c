@@ -359,6 +359,20 @@ static void memory(void **state)
 		assert_int_equal(st, COHORT_E_MEMORY);
 	}
 	assert_true(k > 20);
+	/* A schema: our own allocations one by one. */
+	static const char schema[] =
+			"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"type\":\"string\","
+			"\"pattern\":\"^a+$\"},\"c\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}},"
+			"\"required\":[\"a\"],\"additionalProperties\":{\"type\":\"null\"}}";
+	struct cohort_grammar *of_schema = NULL;
+	for (k = 0;; k++) {
+		mem_fail_after(k);
+		if (cohort_grammar_open_schema(lexicon, schema, strlen(schema), &of_schema, &err) == COHORT_OK)
+			break;
+		assert_true(err.text[0] && !of_schema);
+	}
+	assert_true(k > 30);
+	cohort_grammar_free(of_schema);
 	mem_fail_after(-1);
 	for (int c = 0; chain(c, &p); c++) {
 		p.grammar = g;
