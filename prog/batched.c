@@ -43,12 +43,6 @@ struct run {
 	uint64_t n_generated;
 };
 
-static bool stop_asked(void *user)
-{
-	(void)user;
-	return interrupted();
-}
-
 static int tokenize(struct run *r)
 {
 	struct cohort_err err;
@@ -237,32 +231,15 @@ static int generate(struct run *r)
 	return 0;
 }
 
-/* The bytes of a token, whole characters at a time; a token may be longer than any buffer one would guess. */
-static void print_token(struct cohort_detok *d, cohort_token t)
-{
-	char small[256], *big = NULL;
-	size_t n = 0;
-	enum cohort_status st = cohort_detok_push(d, t, small, sizeof small, &n, NULL);
-
-	if (st == COHORT_E_LIMIT && (big = mem_alloc(n, 1)))
-		st = cohort_detok_push(d, t, big, n, &n, NULL);
-	if (st == COHORT_OK)
-		fwrite(big ? big : small, 1, n, stdout);
-	mem_free(big);
-}
-
 static void print_sequences(const struct run *r)
 {
 	for (int64_t i = 0; i < r->c.n_parallel; i++) {
 		struct cohort_detok d;
-		char tail[4];
-		size_t n;
 		printf("Sequence %" PRId64 ":\n\n%s", i, r->c.prompt);
 		cohort_detok_init(&d, r->model, false, false);
 		for (int32_t j = 0; j < r->seqs[i].n; j++)
 			print_token(&d, r->seqs[i].tokens[j]);
-		n = cohort_detok_flush(&d, tail);
-		fwrite(tail, 1, n, stdout);
+		print_rest(&d);
 		fputs("\n\n", stdout);
 	}
 }

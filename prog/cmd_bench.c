@@ -242,12 +242,6 @@ static int allocate(struct bench *b)
 
 /* ---- Measuring ---- */
 
-static bool stop_asked(void *user)
-{
-	(void)user;
-	return interrupted();
-}
-
 /* One stream of numbers per sequence and purpose: a sequence's tokens do not depend on how many others there are. */
 static void draw(const struct bench *b, cohort_token *out, int32_t n, int32_t seq, bool prompt)
 {

@@ -62,12 +62,6 @@ fail:
 	return EXIT_FILE;
 }
 
-static bool stop_asked(void *user)
-{
-	(void)user;
-	return interrupted();
-}
-
 /* Before anything is computed: the rows of a decode are counted from the start of its batch, these from the file's. */
 static int check_ids(const struct cohort_model *m, const cohort_token *ids, size_t n)
 {

@@ -59,12 +59,6 @@ struct run {
 	struct cohort_detok detok;
 };
 
-static bool stop_asked(void *user)
-{
-	(void)user;
-	return interrupted();
-}
-
 /* ---- Prompts ---- */
 
 static int add_prompt(struct run *r, const char *text, size_t n_bytes)
@@ -143,19 +137,6 @@ static int make_lines(struct run *r)
 
 /* ---- Printing ---- */
 
-static void print_token(struct run *r, cohort_token t)
-{
-	char small[256], *big = NULL;
-	size_t n = 0;
-	enum cohort_status st = cohort_detok_push(&r->detok, t, small, sizeof small, &n, NULL);
-
-	if (st == COHORT_E_LIMIT && (big = mem_alloc(n, 1)))
-		st = cohort_detok_push(&r->detok, t, big, n, &n, NULL);
-	if (st == COHORT_OK)
-		fwrite(big ? big : small, 1, n, stdout);
-	mem_free(big);
-}
-
 static void print_begin(struct run *r, const struct line *l)
 {
 	if (r->show_prompt)
@@ -165,9 +146,7 @@ static void print_begin(struct run *r, const struct line *l)
 
 static void print_end(struct run *r)
 {
-	char tail[4] = {0};
-	const size_t n = cohort_detok_flush(&r->detok, tail);
-	fwrite(tail, 1, n, stdout);
+	print_rest(&r->detok);
 	putchar('\n');
 }
 
@@ -212,7 +191,7 @@ static void print_lines(struct run *r)
 				printf(r->n_parallel > 1 ? ", continuation %zu:\n" : ":\n", i % (size_t)r->n_parallel);
 			print_begin(r, l);
 			for (int32_t k = 0; k < l->n; k++)
-				print_token(r, l->tokens[k]);
+				print_token(&r->detok, l->tokens[k]);
 			print_end(r);
 		}
 		if (r->top_given)
@@ -259,7 +238,7 @@ static int take(struct run *r, struct line *l, int32_t i)
 	l->tokens[l->n++] = t;
 	l->done = l->n >= r->n_predict;
 	if (r->at_once) {
-		print_token(r, t);
+		print_token(&r->detok, t);
 		fflush(stdout);
 	}
 	return 0;
@@ -277,6 +256,16 @@ static int64_t blocks_of(const struct run *r, size_t from, size_t to)
 		n += (p + r->n_predict + block - 1) / block - shared;
 	}
 	return n;
+}
+
+/* The lines from `from` on that fit together end here; one always goes. */
+static size_t wave_end(const struct run *r, size_t from)
+{
+	const int64_t block = cohort_kv_block_size(), n_blocks = (r->n_ctx + block - 1) / block;
+	size_t to = from + 1;
+	while (to < r->n_lines && blocks_of(r, from, to + 1) <= n_blocks)
+		to++;
+	return to;
 }
 
 /* The first line of each prompt takes it in; the others share its cells. */
@@ -341,15 +330,12 @@ static int wave(struct run *r, size_t from, size_t to, struct cohort_each_item *
 
 static int generate(struct run *r)
 {
-	const int64_t block = cohort_kv_block_size(), n_blocks = (r->n_ctx + block - 1) / block;
 	size_t most = 0;
 	int rc = 0;
 
 	/* Waves of lines that fit together. */
 	for (size_t from = 0, to; from < r->n_lines; from = to) {
-		to = from + 1;
-		while (to < r->n_lines && blocks_of(r, from, to + 1) <= n_blocks)
-			to++;
+		to = wave_end(r, from);
 		most = to - from > most ? to - from : most;
 	}
 	struct cohort_each_item *items = mem_alloc(most, sizeof *items);
@@ -361,9 +347,7 @@ static int generate(struct run *r)
 	if (!rc && r->at_once)
 		print_begin(r, &r->lines[0]);
 	for (size_t from = 0, to; from < r->n_lines && !rc; from = to) {
-		to = from + 1;
-		while (to < r->n_lines && blocks_of(r, from, to + 1) <= n_blocks)
-			to++;
+		to = wave_end(r, from);
 		rc = wave(r, from, to, items, at);
 	}
 	progress_end();

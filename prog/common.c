@@ -251,3 +251,29 @@ char *command_line(int argc, const char *const *argv)
 		*p = '\0';
 	return out;
 }
+
+bool stop_asked(void *user)
+{
+	(void)user;
+	return interrupted();
+}
+
+void print_token(struct cohort_detok *d, cohort_token t)
+{
+	char small[256], *big = NULL;
+	size_t n = 0;
+	enum cohort_status st = cohort_detok_push(d, t, small, sizeof small, &n, NULL);
+
+	if (st == COHORT_E_LIMIT && (big = mem_alloc(n, 1)))
+		st = cohort_detok_push(d, t, big, n, &n, NULL);
+	if (st == COHORT_OK)
+		fwrite(big ? big : small, 1, n, stdout);
+	mem_free(big);
+}
+
+void print_rest(struct cohort_detok *d)
+{
+	char tail[4] = {0};
+	const size_t n = cohort_detok_flush(d, tail);
+	fwrite(tail, 1, n, stdout);
+}

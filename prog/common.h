@@ -40,6 +40,12 @@ void ignore_write_signals(void);
 /* Ctrl-C: the first sets the flag, the second ends at once. */
 void catch_signals(void);
 bool interrupted(void);
+bool stop_asked(void *user); /* the same, as a context's abort */
+
+/* The bytes of a token to stdout, whole characters at a time (a token may be longer than any buffer one would guess),
+ * and what was held back. */
+void print_token(struct cohort_detok *d, cohort_token t);
+void print_rest(struct cohort_detok *d);
 
 /* Flushes stdout; a failure (full disk, closed pipe) is said on stderr and gives EXIT_FILE. */
 int close_stdout(const char *prog);

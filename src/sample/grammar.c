@@ -94,15 +94,24 @@ static uint32_t mix(uint32_t h, uint32_t v)
 	return h ^ h >> 15;
 }
 
-/* The number of a cell, or -1: the table is full. */
-static int32_t cell_of(struct cohort_grammar *g, int32_t node, int32_t parent)
+/* Where a cell is in the slots, or would be. */
+static size_t cell_slot(const struct cohort_grammar *g, int32_t node, int32_t parent)
 {
 	size_t at = mix(mix(1, (uint32_t)node), (uint32_t)parent) & (2 * CELLS_MAX - 1);
 	for (; g->cell_slots[at]; at = (at + 1) & (2 * CELLS_MAX - 1)) {
 		const struct cell *c = &g->cells[g->cell_slots[at] - 1];
 		if (c->node == node && c->parent == parent)
-			return g->cell_slots[at] - 1;
+			break;
 	}
+	return at;
+}
+
+/* The number of a cell, or -1: the table is full. */
+static int32_t cell_of(struct cohort_grammar *g, int32_t node, int32_t parent)
+{
+	const size_t at = cell_slot(g, node, parent);
+	if (g->cell_slots[at])
+		return g->cell_slots[at] - 1;
 	if (g->n_cells == CELLS_MAX) {
 		g->full = true;
 		return -1;
@@ -234,21 +243,30 @@ static void sort_set(struct cohort_grammar *g)
 	g->n_set = kept;
 }
 
+/* Where the state of a set is in the slots, or would be. */
+static size_t state_slot(const struct cohort_grammar *g, const int32_t *set, size_t n)
+{
+	uint32_t h = 3;
+	for (size_t i = 0; i < n; i++)
+		h = mix(h, (uint32_t)set[i]);
+	size_t at = h & (4 * STATES_MAX - 1);
+	for (; g->state_slots[at]; at = (at + 1) & (4 * STATES_MAX - 1)) {
+		const struct state *s = &g->states[g->state_slots[at] - 1];
+		if (s->n == n && memcmp(g->configs + s->from, set, n * sizeof *set) == 0)
+			break;
+	}
+	return at;
+}
+
 /* The number of the state that is the set; -1: no room, or the set could not be worked out. */
 static int32_t state_of_set(struct cohort_grammar *g)
 {
 	if (g->full || g->ambiguous)
 		return -1;
 	sort_set(g);
-	uint32_t h = 3;
-	for (size_t i = 0; i < g->n_set; i++)
-		h = mix(h, (uint32_t)g->set[i]);
-	size_t at = h & (4 * STATES_MAX - 1);
-	for (; g->state_slots[at]; at = (at + 1) & (4 * STATES_MAX - 1)) {
-		const struct state *s = &g->states[g->state_slots[at] - 1];
-		if (s->n == g->n_set && memcmp(g->configs + s->from, g->set, s->n * sizeof *g->set) == 0)
-			return g->state_slots[at] - 1;
-	}
+	const size_t at = state_slot(g, g->set, g->n_set);
+	if (g->state_slots[at])
+		return g->state_slots[at] - 1;
 	if (g->n_states == STATES_MAX || g->n_configs + g->n_set > CONFIGS_MAX) {
 		g->full = true;
 		return -1;
@@ -359,21 +377,10 @@ static void forget(struct cohort_grammar *g)
 	memset(g->mask_states, 0xff, g->n_masks * sizeof *g->mask_states);
 	memset(g->cell_slots, 0, 2 * CELLS_MAX * sizeof *g->cell_slots);
 	memset(g->state_slots, 0, 4 * STATES_MAX * sizeof *g->state_slots);
-	for (size_t i = 0; i < n_cells; i++) {
-		size_t at = mix(mix(1, (uint32_t)g->cells[i].node), (uint32_t)g->cells[i].parent) & (2 * CELLS_MAX - 1);
-		while (g->cell_slots[at])
-			at = (at + 1) & (2 * CELLS_MAX - 1);
-		g->cell_slots[at] = (int32_t)i + 1;
-	}
-	for (size_t i = 0; i < n_states; i++) {
-		uint32_t h = 3;
-		for (uint32_t k = 0; k < g->states[i].n; k++)
-			h = mix(h, (uint32_t)g->configs[g->states[i].from + k]);
-		size_t at = h & (4 * STATES_MAX - 1);
-		while (g->state_slots[at])
-			at = (at + 1) & (4 * STATES_MAX - 1);
-		g->state_slots[at] = (int32_t)i + 1;
-	}
+	for (size_t i = 0; i < n_cells; i++)
+		g->cell_slots[cell_slot(g, g->cells[i].node, g->cells[i].parent)] = (int32_t)i + 1;
+	for (size_t i = 0; i < n_states; i++)
+		g->state_slots[state_slot(g, g->configs + g->states[i].from, g->states[i].n)] = (int32_t)i + 1;
 	g->full = g->ambiguous = false;
 }
 

@@ -419,6 +419,21 @@ static void documents(void **state)
 	print_message("%d documents, %d cut\n", n_made, n_cut);
 }
 
+/* Documents, separated by |, that the schema's grammar must match, or must not. */
+static void check_documents(const char *schema, const char *docs, bool want)
+{
+	struct cohort_grammar *g = open_schema(schema);
+	for (const char *p = docs; *p;) {
+		const size_t n = strcspn(p, "|");
+		bool complete = !want;
+		assert_int_equal(cohort_grammar_match(g, p, n, NULL, &complete, NULL), COHORT_OK);
+		if (complete != want)
+			fail_msg("%s %s %.*s", schema, want ? "forbids" : "permits", (int)n, p);
+		p += n + (p[n] == '|');
+	}
+	cohort_grammar_free(g);
+}
+
 /* Valid documents that the grammar must let through. */
 static void permitted(void **state)
 {
@@ -446,18 +461,8 @@ static void permitted(void **state)
 	};
 	(void)state;
 
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct cohort_grammar *g = open_schema(cases[i].schema);
-		for (const char *p = cases[i].docs; *p;) {
-			const size_t n = strcspn(p, "|");
-			bool complete = false;
-			assert_int_equal(cohort_grammar_match(g, p, n, NULL, &complete, NULL), COHORT_OK);
-			if (!complete)
-				fail_msg("%s forbids %.*s", cases[i].schema, (int)n, p);
-			p += n + (p[n] == '|');
-		}
-		cohort_grammar_free(g);
-	}
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		check_documents(cases[i].schema, cases[i].docs, true);
 }
 
 /* Documents that are not valid, and must not be let through. */
@@ -481,18 +486,8 @@ static void forbidden(void **state)
 	};
 	(void)state;
 
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct cohort_grammar *g = open_schema(cases[i].schema);
-		for (const char *p = cases[i].docs; *p;) {
-			const size_t n = strcspn(p, "|");
-			bool complete = false;
-			assert_int_equal(cohort_grammar_match(g, p, n, NULL, &complete, NULL), COHORT_OK);
-			if (complete)
-				fail_msg("%s permits %.*s", cases[i].schema, (int)n, p);
-			p += n + (p[n] == '|');
-		}
-		cohort_grammar_free(g);
-	}
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		check_documents(cases[i].schema, cases[i].docs, false);
 }
 
 static void refusals(void **state)
