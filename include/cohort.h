@@ -361,6 +361,7 @@ struct cohort_context_params {
 	/* Called with some lines of text for each batch and ubatch that is decoded: for looking, not for parsing. */
 	void (*trace)(const char *text, void *user);
 	void *trace_user;
+	int32_t n_checkpoints; /* models with states (mamba): checkpoints kept per sequence, each as large as a state */
 };
 
 COHORT_API void cohort_context_params_init(struct cohort_context_params *params);

@@ -37,6 +37,24 @@ struct be_rows {
 	const cohort_pos *pos;             /* [n] */
 	const cohort_pos *end;             /* [n]: a row sees positions below it */
 	struct be_cells cells[BE_GROUPS_MAX];
+	/* Models with states: the one each row reads (-1: of an empty sequence) and the one it writes. Rows of a
+	 * sequence are in order. */
+	const int32_t *state_from, *state_to; /* [n] */
+};
+
+/* What x gains before a norm: rows of b, with a bias and normed themselves where the model says so. */
+struct be_sum {
+	struct be_buf *b;                /* NULL: nothing; changed on the way */
+	const struct model_weight *bias; /* or NULL */
+	struct model_norm post;
+};
+struct be_norm {
+	struct be_buf *out; /* may be x: the norm is taken of the sum and takes its place */
+	struct be_buf *x;
+	struct be_sum add[2];
+	struct model_norm norm;          /* w NULL: x is left as the sum, and out is not written */
+	const struct model_weight *next; /* the matrix the result goes to first, or NULL: a hint that lets a backend
+					  * round the rows for it while it has them */
 };
 
 /* n cells of a block to another, keys rotated by `shift` positions. */
@@ -50,7 +68,9 @@ struct be_limits {
 	size_t n_groups;
 	size_t n_blocks[BE_GROUPS_MAX];
 	size_t window[BE_GROUPS_MAX]; /* a row sees itself and window - 1 positions before; 0: all */
-	const uint8_t *group_of;      /* [n_layer] */
+	const uint8_t *group_of; /* [n_layer] */
+	size_t n_states;         /* of the pool of recurrent states */
+	size_t n_pos_max;        /* positions a sequence can have */
 	enum cohort_kv_type kv_type;
 	size_t n_threads;
 };
@@ -68,23 +88,34 @@ struct be_ops {
 
 	/* Announces the rows that the following operations work on. */
 	void (*begin)(struct be *be, const struct be_rows *rows);
-	void (*embed)(struct be *be, struct be_buf *out);
-	/* x += add (unless NULL), then out = rms norm of x, n rows. `next` is the matrix out goes to first: a hint that
-	 * lets a backend round the rows for it while it has them. */
-	void (*norm)(struct be *be, struct be_buf *out, struct be_buf *x, const struct be_buf *add,
-			const struct model_weight *w, size_t n, const struct model_weight *next);
+	/* Tokens' rows (or the vectors given), with positions and types where the model has them as rows; work: another
+	 * buffer of that size. */
+	void (*embed)(struct be *be, struct be_buf *out, struct be_buf *work);
+	void (*norm)(struct be *be, const struct be_norm *a, size_t n);
 	/* out[i] = x w[i]^T for up to 3 matrices that share x; rows from out_row on */
 	void (*matmul)(struct be *be, struct be_buf *const *out, const struct model_weight *const *w, size_t n_w,
 			const struct be_buf *x, size_t n, size_t out_row);
-	/* Rotates q and k, scales q, stores k and v in the cache. */
-	void (*rope_store)(
-			struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer);
+	/* Adds biases, norms and rotates q and k, scales q, stores k and v in the cache. */
+	void (*rope_store)(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer);
 	/* out[i] = attention of row rows[i] (i when rows is NULL), n of them */
 	void (*attention)(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer, const int32_t *rows,
 			size_t n);
-	/* gate = silu(gate) * up; `next` as above */
-	void (*glu)(struct be *be, struct be_buf *gate, const struct be_buf *up, size_t n,
-			const struct model_weight *next);
+	/* gate = act(gate) * up, or up = act(up) where f has no gate; biases first */
+	void (*glu)(struct be *be, struct be_buf *gate, struct be_buf *up, const struct model_ffn *f, size_t n);
+	/* out = the chosen experts' networks of x, weighed; route: [n, n_expert] the router's product with x.
+	 * gate, up: [n * n_expert_used, n_ff_exp], down: [n * n_expert_used, n_embd] are room to work in. */
+	void (*experts)(struct be *be, struct be_buf *out, const struct be_buf *x, struct be_buf *route,
+			struct be_buf *gate, struct be_buf *up, struct be_buf *down, size_t layer, size_t n);
+	/* out += b, weighed by the sigmoid of x w when w is given; n rows. */
+	void (*add_shared)(struct be *be, struct be_buf *out, const struct be_buf *b, const struct be_buf *x,
+			const struct model_weight *w, size_t n);
+	/* x = silu(convolution of x and what went before), all rows */
+	void (*conv)(struct be *be, struct be_buf *x, size_t layer);
+	/* x = scan of x, gated by z, all rows */
+	void (*scan)(struct be *be, struct be_buf *x, const struct be_buf *dt, const struct be_buf *b,
+			const struct be_buf *c, const struct be_buf *z, size_t layer);
+	/* Logits: bias, scale, cap; n rows from row on. */
+	void (*finish)(struct be *be, struct be_buf *logits, size_t row, size_t n);
 	/* out[i] = x[rows[i]]; out may be x when rows rise */
 	void (*gather)(struct be *be, struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n);
 	/* out rows from out_row on = x, n rows */
@@ -101,6 +132,11 @@ struct be_ops {
 	size_t (*cell_bytes)(const struct be *be, size_t group);
 	void (*cell_read)(struct be *be, size_t group, int32_t block, int32_t slot, void *out);
 	void (*cell_write)(struct be *be, size_t group, int32_t block, int32_t slot, const void *cell);
+
+	/* Recurrent states. */
+	size_t (*state_bytes)(const struct be *be);
+	void (*state_read)(struct be *be, int32_t state, void *out);
+	void (*state_write)(struct be *be, int32_t state, const void *in);
 
 	/* First of n rows from `row` on with a non-finite number, or -1. */
 	int64_t (*find_bad)(struct be *be, const struct be_buf *x, size_t row, size_t n);

@@ -25,15 +25,42 @@ static void cpu_free(struct be *be)
 		cpu_kv_release(be);
 		mem_free_aligned(be->act);
 		mem_free_aligned(be->rope);
+		mem_free_aligned(be->ones);
+		mem_free_aligned(be->states);
 		mem_free_aligned(be->scratch);
+		mem_free(be->routes);
+		mem_free(be->mms);
 		mem_free(be);
+	}
+}
+
+static size_t scratch_bytes(const struct be_weights *w, const struct model *m, size_t k_max)
+{
+	const struct model_hparams *h = &m->hp;
+	size_t n = kern_mm_scratch_bytes(k_max);
+
+	for (size_t i = 0; i < m->n_weights; i++)
+		if (w->w[i].loose)
+			n = max_size(n, w->w[i].mat->packed_bytes(CPU_MM_UNIT, m->weights[i].k));
+	n = max_size(n, kern_attn_scratch_bytes(KERN_ATTN_ROWS, h->n_head / h->n_head_kv, h->head_k, h->head_v));
+	n = max_size(n, cpu_kv_scratch_bytes(m));
+	return (n + 4095) & ~(size_t)4095;
+}
+
+/* Long contexts may have angles of their own. */
+static void choose_angles(struct be *be, size_t n_pos_max)
+{
+	for (int i = 0; i < MODEL_ROPES; i++) {
+		const struct model_rope *r = &be->m->rope[i];
+		be->freqs[i] = r->freqs_long && n_pos_max > r->n_orig ? r->freqs_long : r->freqs;
 	}
 }
 
 static struct be *cpu_open(const struct be_weights *w, const struct model *m, const struct be_limits *lim)
 {
 	const struct model_hparams *h = &m->hp;
-	size_t k_max = 0, act_bytes, scratch_bytes;
+	const size_t rope_rows = MODEL_ROPES * (lim->n_rows_max + 1); /* one more: a shift's */
+	size_t k_max = 0, n_act = lim->n_rows_max, act_bytes, all_scratch;
 	struct be *be = mem_zalloc(1, sizeof *be);
 
 	if (!be)
@@ -41,29 +68,33 @@ static struct be *cpu_open(const struct be_weights *w, const struct model *m, co
 	be->w = w;
 	be->m = m;
 	be->kern = w->kern;
+	be->n_rows_max = lim->n_rows_max;
 	for (size_t i = 0; i < m->n_weights; i++)
 		k_max = max_size(k_max, m->weights[i].k);
 	be->act_bytes = k_max * sizeof(float); /* the widest kind */
-	for (size_t i = 0; i < m->n_weights; i++)
-		if (w->w[i].loose)
-			be->scratch_bytes = max_size(
-					be->scratch_bytes, w->w[i].mat->packed_bytes(CPU_MM_UNIT, m->weights[i].k));
-	be->scratch_bytes = max_size(be->scratch_bytes, kern_mm_scratch_bytes(k_max));
-	be->scratch_bytes = max_size(be->scratch_bytes,
-			kern_attn_scratch_bytes(KERN_ATTN_ROWS, h->n_head / h->n_head_kv, h->head_k, h->head_v));
-	be->scratch_bytes = max_size(be->scratch_bytes, cpu_kv_scratch_bytes(m));
-	be->scratch_bytes = (be->scratch_bytes + 4095) & ~(size_t)4095;
-	if (!size_mul(be->act_bytes, lim->n_rows_max, &act_bytes) ||
-			!size_mul(be->scratch_bytes, lim->n_threads, &scratch_bytes))
+	be->scratch_bytes = scratch_bytes(w, m, k_max);
+	if ((h->n_expert && !size_mul(n_act, h->n_expert_used, &n_act)) ||
+			!size_mul(be->act_bytes, n_act, &act_bytes) ||
+			!size_mul(be->scratch_bytes, lim->n_threads, &all_scratch))
 		goto fail;
+	if (h->n_expert) {
+		be->routes = mem_zalloc(n_act, sizeof *be->routes);
+		be->mms = mem_zalloc(2 * (size_t)h->n_expert, sizeof *be->mms);
+		if (!be->routes || !be->mms)
+			goto fail;
+	}
 	be->act = mem_zalloc_aligned(act_bytes, 1);
-	/* One row more than a ubatch has: a shift's. */
-	be->rope = mem_zalloc_aligned((lim->n_rows_max + 1) * (size_t)h->n_rot, sizeof(float));
-	be->scratch = mem_zalloc_aligned(scratch_bytes, 1);
+	be->rope = mem_zalloc_aligned(rope_rows * (size_t)h->n_rot, sizeof(float));
+	be->ones = mem_zalloc_aligned(h->n_ff ? h->n_ff : 1, sizeof(float));
+	be->scratch = mem_zalloc_aligned(all_scratch, 1);
 	be->pool = pool_open(lim->n_threads);
-	if (!be->act || !be->rope || !be->scratch || !be->pool || !cpu_kv_init(be, lim))
+	if (!be->act || !be->rope || !be->ones || !be->scratch || !be->pool || !cpu_kv_init(be, lim) ||
+			!cpu_state_init(be, lim->n_states))
 		goto fail;
-	be->shift_rope = be->rope + lim->n_rows_max * (size_t)h->n_rot;
+	be->shift_rope = be->rope + (rope_rows - MODEL_ROPES) * (size_t)h->n_rot;
+	choose_angles(be, lim->n_pos_max);
+	for (size_t i = 0; i < h->n_ff; i++)
+		be->ones[i] = 1.0f;
 	return be;
 fail:
 	cpu_free(be);
@@ -105,7 +136,9 @@ struct row_job {
 	struct be *be;
 	struct be_buf *out, *x;
 	const struct be_buf *y;
-	const struct model_weight *w;
+	const struct be_norm *norm;
+	const struct model_ffn *ffn;
+	size_t row0;
 	enum quant_act act; /* how to round the result; F32: not at all */
 	size_t n, k;
 	void (*run)(const struct row_job *j, size_t row);
@@ -128,35 +161,61 @@ static void run_rows(const struct row_job *j)
 		pool_run(j->be->pool, j->n, 1, row_share, (void *)j);
 }
 
+/* ---- Row-wise operations of a model ---- */
+
 static void rope_row(const struct row_job *j, size_t r)
 {
-	cpu_rope_angles(j->be, j->be->rows->pos[r], j->be->rope + r * j->be->m->hp.n_rot);
+	struct be *be = j->be;
+	const size_t n_rot = be->m->hp.n_rot;
+	for (int i = 0; i < MODEL_ROPES; i++)
+		if (be->freqs[i])
+			cpu_rope_angles(be, i, be->rows->pos[r], be->m->rope[i].scale,
+					be->rope + ((size_t)i * be->n_rows_max + r) * n_rot);
 }
 
 static void cpu_begin(struct be *be, const struct be_rows *rows)
 {
 	be->rows = rows;
 	be->rounded = NULL;
-	run_rows(&(struct row_job){.be = be, .n = rows->n, .k = (size_t)be->m->hp.n_rot * 16, .run = rope_row});
+	if (be->m->hp.n_rot)
+		run_rows(&(struct row_job){.be = be, .n = rows->n, .k = (size_t)be->m->hp.n_rot * 16, .run = rope_row});
+}
+
+/* Row i of a matrix as floats. */
+static void read_row(const struct model_weight *w, size_t i, float *out)
+{
+	quant_format_get(w->type)->to_f32((const uint8_t *)w->data + i * w->row_bytes, out, w->k);
 }
 
 static void embed_row(const struct row_job *j, size_t r)
 {
-	const struct model_weight *w = j->w;
-	const struct quant_format *f = quant_format_get(w->type);
-	const struct be_rows *rows = j->be->rows;
-	size_t row_bytes = w->k / f->block * f->block_bytes;
-	float *out = j->out->f + r * j->out->n_cols;
-	if (rows->tokens)
-		f->to_f32((const uint8_t *)w->data + (size_t)rows->tokens[r] * row_bytes, out, w->k);
-	else
-		memcpy(out, rows->embd + r * w->k, w->k * sizeof *out);
+	const struct be *be = j->be;
+	const struct model *m = be->m;
+	const struct be_rows *rows = be->rows;
+	float *out = j->out->f + r * j->out->n_cols, *more = j->x ? j->x->f + r * j->k : NULL;
+
+	if (rows->tokens) {
+		read_row(m->token_embd, (size_t)rows->tokens[r], out);
+		if (m->hp.embd_scale != 1.0f)
+			be->kern->scale(out, m->hp.embd_scale, j->k);
+	} else {
+		memcpy(out, rows->embd + r * j->k, j->k * sizeof *out);
+	}
+	if (m->type_embd) {
+		read_row(m->type_embd, 0, more);
+		be->kern->add(out, more, j->k);
+	}
+	if (m->pos_embd) {
+		read_row(m->pos_embd, (size_t)rows->pos[r], more);
+		be->kern->add(out, more, j->k);
+	}
 }
 
-static void cpu_embed(struct be *be, struct be_buf *out)
+static void cpu_embed(struct be *be, struct be_buf *out, struct be_buf *work)
 {
-	const struct model_weight *w = be->m->token_embd;
-	run_rows(&(struct row_job){.be = be, .out = out, .w = w, .n = be->rows->n, .k = w->k, .run = embed_row});
+	be->rounded = be->rounded == out ? NULL : be->rounded;
+	run_rows(&(struct row_job){
+			.be = be, .out = out, .x = work, .n = be->rows->n, .k = be->m->hp.n_embd, .run = embed_row});
 }
 
 static void round_row(const struct row_job *j, const float *x, size_t r)
@@ -173,35 +232,119 @@ static void run_rounding(const struct row_job *j, const struct be_buf *b)
 	j->be->rounded_kind = j->act;
 }
 
+void cpu_norm_row(const struct be *be, const struct model_norm *norm, const float *x, size_t n, float *out)
+{
+	const struct model_hparams *h = &be->m->hp;
+	const float *w = norm->w->data;
+	if (h->layer_norm)
+		be->kern->layer_norm(x, w, norm->b ? norm->b->data : NULL, n, h->norm_eps, out);
+	else
+		be->kern->rms_norm(x, w, n, h->norm_eps, out);
+}
+
+/* x += b; b may get its bias, be normed and be scaled first. */
+static void sum_row(const struct row_job *j, const struct be_sum *s, size_t r)
+{
+	const struct be *be = j->be;
+	float *x = j->x->f + r * j->k, *b = s->b->f + r * j->k;
+
+	if (s->bias)
+		be->kern->add(b, s->bias->data, j->k);
+	if (s->post.w)
+		cpu_norm_row(be, &s->post, b, j->k, b);
+	if (be->m->hp.residual_scale != 1.0f)
+		be->kern->scale(b, be->m->hp.residual_scale, j->k);
+	be->kern->add(x, b, j->k);
+}
+
 static void norm_row(const struct row_job *j, size_t r)
 {
-	const struct kern *kern = j->be->kern;
-	float *x = j->x->f + r * j->k, *out = j->out->f + r * j->k;
-	if (j->y)
-		kern->add(x, j->y->f + r * j->k, j->k);
-	kern->rms_norm(x, (const float *)j->w->data, j->k, j->be->m->hp.norm_eps, out);
+	const struct be_norm *a = j->norm;
+	float *x = j->x->f + r * j->k, *out = a->norm.w ? j->out->f + r * j->k : x;
+
+	for (size_t i = 0; i < 2; i++)
+		if (a->add[i].b)
+			sum_row(j, &a->add[i], r);
+	if (a->norm.w)
+		cpu_norm_row(j->be, &a->norm, x, j->k, out);
 	round_row(j, out, r);
 }
 
-static void cpu_norm(struct be *be, struct be_buf *out, struct be_buf *x, const struct be_buf *add,
-		const struct model_weight *w, size_t n, const struct model_weight *next)
+static enum quant_act act_for(const struct model_weight *next)
 {
-	run_rounding(&(struct row_job){.be = be, .out = out, .x = x, .y = add, .w = w, .n = n, .k = x->n_cols,
-			.act = quant_format_get(next->type)->act, .run = norm_row}, out);
+	return next ? quant_format_get(next->type)->act : QUANT_ACT_F32;
+}
+
+static void cpu_norm(struct be *be, const struct be_norm *a, size_t n)
+{
+	run_rounding(&(struct row_job){.be = be,
+				     .out = a->out,
+				     .x = a->x,
+				     .norm = a,
+				     .n = n,
+				     .k = a->x->n_cols,
+				     .act = act_for(a->next),
+				     .run = norm_row},
+			a->norm.w ? a->out : a->x);
 }
 
 static void glu_row(const struct row_job *j, size_t r)
 {
-	float *g = j->out->f + r * j->k;
-	j->be->kern->silu_mul(g, j->y->f + r * j->k, j->k, g);
-	round_row(j, g, r);
+	const struct kern *kern = j->be->kern;
+	const struct model_ffn *f = j->ffn;
+	float *up = j->x->f + r * j->k, *out = j->out->f + r * j->k;
+
+	if (f->up_b)
+		kern->add(up, f->up_b->data, j->k);
+	if (f->gate_b)
+		kern->add(out, f->gate_b->data, j->k);
+	cpu_act_row(j->be, out, f->gate ? up : j->be->ones, j->k);
+	round_row(j, out, r);
 }
 
-static void cpu_glu(struct be *be, struct be_buf *gate, const struct be_buf *up, size_t n,
-		const struct model_weight *next)
+void cpu_act_row(const struct be *be, float *gate, const float *up, size_t n)
 {
-	run_rounding(&(struct row_job){.be = be, .out = gate, .y = up, .n = n, .k = gate->n_cols,
-			.act = quant_format_get(next->type)->act, .run = glu_row}, gate);
+	const struct kern *kern = be->kern;
+	switch (be->m->hp.act) {
+	case MODEL_SILU: kern->silu_mul(gate, up, n, gate); break;
+	case MODEL_GELU: kern->gelu_mul(gate, up, n, gate); break;
+	case MODEL_SWIGLU_OAI: kern->swiglu_oai(gate, up, n, gate); break;
+	}
+}
+
+static void cpu_glu(struct be *be, struct be_buf *gate, struct be_buf *up, const struct model_ffn *f, size_t n)
+{
+	struct be_buf *out = f->gate ? gate : up;
+	run_rounding(&(struct row_job){.be = be,
+				     .out = out,
+				     .x = up,
+				     .ffn = f,
+				     .n = n,
+				     .k = out->n_cols,
+				     .act = act_for(f->down),
+				     .run = glu_row},
+			out);
+}
+
+static void finish_row(const struct row_job *j, size_t r)
+{
+	const struct model *m = j->be->m;
+	float *x = j->out->f + (j->row0 + r) * j->k;
+
+	if (m->output_b)
+		j->be->kern->add(x, m->output_b->data, j->k);
+	if (m->hp.logit_scale != 1.0f)
+		j->be->kern->scale(x, m->hp.logit_scale, j->k);
+	if (m->hp.logit_cap != 0.0f)
+		j->be->kern->softcap(x, m->hp.logit_cap, j->k);
+}
+
+static void cpu_finish(struct be *be, struct be_buf *logits, size_t row, size_t n)
+{
+	const struct model *m = be->m;
+	if (m->output_b || m->hp.logit_scale != 1.0f || m->hp.logit_cap != 0.0f)
+		run_rows(&(struct row_job){
+				.be = be, .out = logits, .row0 = row, .n = n, .k = logits->n_cols, .run = finish_row});
 }
 
 static void cpu_gather(struct be *be, struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n)
@@ -248,11 +391,8 @@ static int64_t cpu_find_bad(struct be *be, const struct be_buf *x, size_t row, s
 
 struct mm_job {
 	struct be *be;
-	struct kern_mm mm[3];
-	const struct kern_mat *mat[3];
-	bool loose[3];
-	size_t row_bytes[3]; /* in the file */
-	size_t n_w;
+	const struct cpu_mm *mm;
+	size_t n;
 };
 
 
@@ -264,15 +404,16 @@ static size_t mm_units(size_t n_rows)
 }
 
 /* Rows [row0, row1) of a matrix that is packed only now, a unit at a time, into the thread's scratch. */
-static void mm_loose(const struct kern_mat *mat, const struct kern_mm *mm, size_t row_bytes, size_t row0, size_t row1)
+static void mm_loose(const struct cpu_mm *c, const struct kern_mm *mm, size_t row0, size_t row1)
 {
 	for (size_t r = row0; r < row1; r += CPU_MM_UNIT) {
 		struct kern_mm part = *mm;
 		part.n_rows = row1 - r < CPU_MM_UNIT ? row1 - r : CPU_MM_UNIT;
 		part.w = mm->scratch;
 		part.out = mm->out + r;
-		mat->pack(mm->scratch, (const uint8_t *)mm->w + r * row_bytes, part.n_rows, mm->k, 0, part.n_rows);
-		mat->mm(&part, 0, part.n_rows);
+		c->mat->pack(mm->scratch, (const uint8_t *)mm->w + r * c->row_bytes, part.n_rows, mm->k, 0,
+				part.n_rows);
+		c->mat->mm(&part, 0, part.n_rows);
 	}
 }
 
@@ -281,21 +422,49 @@ static void mm_share(void *arg, size_t from, size_t to, size_t thread)
 	const struct mm_job *j = arg;
 	size_t at = 0;
 
-	for (size_t w = 0; w < j->n_w; w++) {
-		size_t units = mm_units(j->mm[w].n_rows);
-		size_t a = from > at ? from - at : 0, b = to > at ? to - at : 0;
+	for (size_t w = 0; w < j->n && at < to; w++) {
+		const struct cpu_mm *c = &j->mm[w];
+		size_t units = mm_units(c->mm.n_rows);
+		size_t a = from > at ? from - at : 0, b = to - at;
 		b = b < units ? b : units;
 		if (a < b) {
-			struct kern_mm mm = j->mm[w];
+			struct kern_mm mm = c->mm;
 			mm.scratch = j->be->scratch + thread * j->be->scratch_bytes;
 			const size_t row1 = b * CPU_MM_UNIT < mm.n_rows ? b * CPU_MM_UNIT : mm.n_rows;
-			if (j->loose[w])
-				mm_loose(j->mat[w], &mm, j->row_bytes[w], a * CPU_MM_UNIT, row1);
+			if (c->loose)
+				mm_loose(c, &mm, a * CPU_MM_UNIT, row1);
 			else
-				j->mat[w]->mm(&mm, a * CPU_MM_UNIT, row1);
+				c->mat->mm(&mm, a * CPU_MM_UNIT, row1);
 		}
 		at += units;
 	}
+}
+
+struct cpu_mm cpu_mm_of(const struct be *be, const struct model_weight *w, const void *act, size_t act_bytes, size_t n,
+		float *out, size_t out_ld)
+{
+	const struct be_weight *bw = &be->w->w[w->index];
+	return (struct cpu_mm){
+			.mm = {.w = bw->data,
+					.n_rows = w->n_rows,
+					.k = w->k,
+					.n_cols = n,
+					.act = act,
+					.act_bytes = act_bytes,
+					.out = out,
+					.out_ld = out_ld},
+			.mat = bw->mat,
+			.row_bytes = w->row_bytes,
+			.loose = bw->loose,
+	};
+}
+
+void cpu_mm_run(struct be *be, const struct cpu_mm *mm, size_t n)
+{
+	size_t n_units = 0;
+	for (size_t i = 0; i < n; i++)
+		n_units += mm_units(mm[i].mm.n_rows);
+	pool_run(be->pool, n_units, 1, mm_share, &(struct mm_job){be, mm, n});
 }
 
 static void act_row(const struct row_job *j, size_t r)
@@ -310,25 +479,21 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 		/* Matrices next to each other whose formats round the input alike share the rounding and the fork. */
 		enum quant_act act = quant_format_get(w[done]->type)->act;
 		const bool f32 = act == QUANT_ACT_F32;
-		struct mm_job j = {.be = be};
-		size_t i = done, n_units = 0;
-		for (; i < n_w && quant_format_get(w[i]->type)->act == act; i++) {
-			const struct be_weight *bw = &be->w->w[w[i]->index];
-			n_units += mm_units(w[i]->n_rows);
-			j.mat[j.n_w] = bw->mat;
-			j.loose[j.n_w] = bw->loose;
-			j.row_bytes[j.n_w] = w[i]->tensor->n_bytes / w[i]->n_rows;
-			j.mm[j.n_w++] = (struct kern_mm){
-				.w = bw->data, .n_rows = w[i]->n_rows, .k = w[i]->k, .n_cols = n,
-				.act = f32 ? (const void *)x->f : be->act,
-				.act_bytes = f32 ? x->n_cols * sizeof(float) : be->act_bytes,
-				.out = out[i]->f + out_row * out[i]->n_cols, .out_ld = out[i]->n_cols,
-			};
-		}
+		struct cpu_mm mm[3];
+		size_t i = done;
+		for (; i < n_w && quant_format_get(w[i]->type)->act == act; i++)
+			mm[i - done] = cpu_mm_of(be, w[i], f32 ? (const void *)x->f : be->act,
+					f32 ? x->n_cols * sizeof(float) : be->act_bytes, n,
+					out[i]->f + out_row * out[i]->n_cols, out[i]->n_cols);
 		if (!f32 && (be->rounded != x || be->rounded_kind != act))
-			run_rounding(&(struct row_job){.be = be, .y = x, .n = n, .k = x->n_cols, .act = act,
-					.run = act_row}, x);
-		pool_run(be->pool, n_units, 1, mm_share, &j);
+			run_rounding(&(struct row_job){.be = be,
+						     .y = x,
+						     .n = n,
+						     .k = x->n_cols,
+						     .act = act,
+						     .run = act_row},
+					x);
+		cpu_mm_run(be, mm, i - done);
 		done = i;
 	}
 	for (size_t i = 0; i < n_w; i++)
@@ -337,29 +502,37 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 }
 
 const struct be_ops be_cpu = {
-	.name = "cpu",
-	.open = cpu_open,
-	.free = cpu_free,
-	.block_bytes = cpu_kv_block_bytes,
-	.buf_open = cpu_buf_open,
-	.buf_free = cpu_buf_free,
-	.buf_row = cpu_buf_row,
-	.begin = cpu_begin,
-	.embed = cpu_embed,
-	.norm = cpu_norm,
-	.matmul = cpu_matmul,
-	.rope_store = cpu_kv_rope_store,
-	.attention = cpu_kv_attention,
-	.glu = cpu_glu,
-	.gather = cpu_gather,
-	.copy = cpu_copy,
-	.row_add = cpu_row_add,
-	.row_div = cpu_row_div,
-	.kv_touch = cpu_kv_touch,
-	.kv_copy = cpu_kv_copy,
-	.kv_move = cpu_kv_move,
-	.cell_bytes = cpu_kv_cell_bytes,
-	.cell_read = cpu_kv_cell_read,
-	.cell_write = cpu_kv_cell_write,
-	.find_bad = cpu_find_bad,
+		.name = "cpu",
+		.open = cpu_open,
+		.free = cpu_free,
+		.block_bytes = cpu_kv_block_bytes,
+		.buf_open = cpu_buf_open,
+		.buf_free = cpu_buf_free,
+		.buf_row = cpu_buf_row,
+		.begin = cpu_begin,
+		.embed = cpu_embed,
+		.norm = cpu_norm,
+		.matmul = cpu_matmul,
+		.rope_store = cpu_kv_rope_store,
+		.attention = cpu_kv_attention,
+		.glu = cpu_glu,
+		.experts = cpu_experts,
+		.add_shared = cpu_add_shared,
+		.conv = cpu_conv,
+		.scan = cpu_scan,
+		.finish = cpu_finish,
+		.gather = cpu_gather,
+		.copy = cpu_copy,
+		.row_add = cpu_row_add,
+		.row_div = cpu_row_div,
+		.kv_touch = cpu_kv_touch,
+		.kv_copy = cpu_kv_copy,
+		.kv_move = cpu_kv_move,
+		.cell_bytes = cpu_kv_cell_bytes,
+		.cell_read = cpu_kv_cell_read,
+		.cell_write = cpu_kv_cell_write,
+		.state_bytes = cpu_state_bytes,
+		.state_read = cpu_state_read,
+		.state_write = cpu_state_write,
+		.find_bad = cpu_find_bad,
 };

@@ -29,6 +29,7 @@ struct be_buf {
 struct cpu_kv_group {
 	uint8_t *kv;
 	size_t bytes, n_layers, block_bytes, window;
+	int8_t *rope_of; /* [n_layers]: which angles a layer's keys are turned by; -1: none */
 };
 
 struct cpu_layer {
@@ -46,15 +47,29 @@ struct be {
 	size_t n_groups;
 	size_t k_bytes, head_bytes; /* of a head's K area, and of both areas */
 	struct cpu_layer *layers; /* [n_layer] */
-	uint8_t *act;       /* [n_rows_max] rounded rows of one product's input */
-	size_t act_bytes;   /* room per row */
-	float *rope;        /* [n_rows_max, 2, n_rot / 2]: cos, sin */
-	float *shift_rope;  /* [2, n_rot / 2]: of a shift */
-	uint8_t *scratch;   /* [n_threads, scratch_bytes] */
+	uint8_t *act;                     /* [n_act_max] rounded rows of one product's input */
+	size_t act_bytes;                 /* room per row */
+	const double *freqs[MODEL_ROPES]; /* [n_rot / 2] each, or NULL */
+	float *rope;                      /* [MODEL_ROPES, n_rows_max, 2, n_rot / 2]: cos, sin */
+	float *shift_rope;                /* [MODEL_ROPES, 2, n_rot / 2]: of a shift */
+	float *ones;                      /* [n_ff]: what networks without a gate multiply by */
+	size_t n_rows_max;
+	struct cpu_mm *mms;       /* [2 * n_expert] */
+	struct cpu_route *routes; /* [n_rows_max * n_expert_used], of the experts' step at hand */
+	float *states;            /* [n_states, n_layer, state_n]: recurrent states */
+	size_t n_states, state_n; /* floats of one layer: convolution, then scan */
+	uint8_t *scratch;         /* [n_threads, scratch_bytes] */
 	size_t scratch_bytes;
 	const struct be_rows *rows;
 	const struct be_buf *rounded; /* or NULL */
 	enum quant_act rounded_kind;
+};
+
+/* A row at one of its experts. */
+struct cpu_route {
+	int32_t row, expert;
+	float weight;
+	int32_t slot; /* where it is among all rows sorted by expert */
 };
 
 /* A fork costs about as much as these many numbers; below that one thread is faster. */
@@ -63,11 +78,42 @@ enum { CPU_SERIAL_MAX = 2048 };
 /* Rows of a matrix that are handed out together: every level's unit divides it. */
 enum { CPU_MM_UNIT = 16 };
 
+/* cpu.c */
+struct cpu_mm {
+	struct kern_mm mm;
+	const struct kern_mat *mat;
+	size_t row_bytes; /* in the file */
+	bool loose;
+};
+/* The product of a matrix with n rows from act on. */
+struct cpu_mm cpu_mm_of(const struct be *be, const struct model_weight *w, const void *act, size_t act_bytes, size_t n,
+		float *out, size_t out_ld);
+/* All of them, their rows laid end to end and shared out. */
+void cpu_mm_run(struct be *be, const struct cpu_mm *mm, size_t n);
+/* gate = act(gate) * up */
+void cpu_act_row(const struct be *be, float *gate, const float *up, size_t n);
+void cpu_norm_row(const struct be *be, const struct model_norm *norm, const float *x, size_t n, float *out);
+
+/* cpu_moe.c */
+void cpu_experts(struct be *be, struct be_buf *out, const struct be_buf *x, struct be_buf *route, struct be_buf *gate,
+		struct be_buf *up, struct be_buf *down, size_t layer, size_t n);
+void cpu_add_shared(struct be *be, struct be_buf *out, const struct be_buf *b, const struct be_buf *x,
+		const struct model_weight *w, size_t n);
+
+/* cpu_state.c */
+bool cpu_state_init(struct be *be, size_t n_states);
+void cpu_conv(struct be *be, struct be_buf *x, size_t layer);
+void cpu_scan(struct be *be, struct be_buf *x, const struct be_buf *dt, const struct be_buf *b, const struct be_buf *c,
+		const struct be_buf *z, size_t layer);
+size_t cpu_state_bytes(const struct be *be);
+void cpu_state_read(struct be *be, int32_t state, void *out);
+void cpu_state_write(struct be *be, int32_t state, const void *in);
+
 /* cpu_kv.c */
 bool cpu_kv_init(struct be *be, const struct be_limits *lim);
 void cpu_kv_release(struct be *be);
 size_t cpu_kv_scratch_bytes(const struct model *m);
-void cpu_rope_angles(const struct be *be, cohort_pos pos, float *out); /* [2, n_rot / 2] */
+void cpu_rope_angles(const struct be *be, int rope, cohort_pos pos, float scale, float *out); /* [2, n_rot / 2] */
 size_t cpu_kv_block_bytes(const struct be *be, size_t group);
 void cpu_kv_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer);
 void cpu_kv_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer, const int32_t *rows,

@@ -19,8 +19,10 @@ size_t cpu_kv_scratch_bytes(const struct model *m)
 
 void cpu_kv_release(struct be *be)
 {
-	for (size_t g = 0; g < be->n_groups; g++)
+	for (size_t g = 0; g < BE_GROUPS_MAX; g++) {
 		mem_free_aligned(be->groups[g].kv);
+		mem_free(be->groups[g].rope_of);
+	}
 	mem_free(be->layers);
 }
 
@@ -40,6 +42,12 @@ bool cpu_kv_init(struct be *be, const struct be_limits *lim)
 	for (uint32_t l = 0; l < h->n_layer; l++) {
 		struct cpu_kv_group *g = &be->groups[lim->group_of[l]];
 		be->layers[l] = (struct cpu_layer){lim->group_of[l], (uint32_t)g->n_layers++};
+	}
+	for (uint32_t l = 0; l < h->n_layer; l++) {
+		struct cpu_kv_group *g = &be->groups[lim->group_of[l]];
+		if (!g->rope_of && !(g->rope_of = mem_zalloc(g->n_layers, sizeof *g->rope_of)))
+			return false;
+		g->rope_of[be->layers[l].index] = h->n_rot ? be->m->layers[l].rope : -1;
 	}
 	for (size_t i = 0; i < lim->n_groups; i++) {
 		struct cpu_kv_group *g = &be->groups[i];
@@ -64,14 +72,14 @@ size_t cpu_kv_block_bytes(const struct be *be, size_t group)
 
 /* ---- Rows ---- */
 
-void cpu_rope_angles(const struct be *be, cohort_pos pos, float *out)
+void cpu_rope_angles(const struct be *be, int rope, cohort_pos pos, float scale, float *out)
 {
 	const size_t n = be->m->hp.n_rot / 2;
 	for (size_t i = 0; i < n; i++) {
 		double s, c;
-		fm_sincos((double)pos * be->m->rope_freqs[i], &s, &c);
-		out[i] = (float)c;
-		out[n + i] = (float)s;
+		fm_sincos((double)pos * be->freqs[rope][i], &s, &c);
+		out[i] = (float)(c * (double)scale);
+		out[n + i] = (float)(s * (double)scale);
 	}
 }
 
@@ -105,22 +113,49 @@ static void store(const struct attn_job *j, const struct be_store *st)
 	}
 }
 
+/* Bias, norm of each head or of the row, rotation: what q and k go through. */
+static void turn(const struct be *be, float *x, size_t n_heads, const struct model_weight *bias,
+		const struct model_norm *norm, const float *angles)
+{
+	const struct model_hparams *h = &be->m->hp;
+	const size_t head = h->head_k;
+
+	if (bias)
+		be->kern->add(x, bias->data, n_heads * head);
+	if (norm->w && norm->w->k != head)
+		cpu_norm_row(be, norm, x, n_heads * head, x);
+	for (size_t i = 0; i < n_heads; i++) {
+		float *y = x + i * head;
+		if (norm->w && norm->w->k == head && norm->w->n_rows == 1)
+			cpu_norm_row(be, norm, y, head, y);
+		else if (norm->w && norm->w->k == head) {
+			struct model_weight own = *norm->w; /* a row for each head */
+			own.data = (const float *)norm->w->data + i * head;
+			cpu_norm_row(be, &(struct model_norm){&own, NULL}, y, head, y);
+		}
+		if (angles)
+			be->kern->rope(y, h->n_rot, angles, angles + h->n_rot / 2, h->rope_halves);
+	}
+}
+
 static void rope_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct attn_job *j = arg;
 	struct be *be = j->be;
 	const struct model_hparams *h = &be->m->hp;
-	size_t half = h->n_rot / 2;
+	const struct model_layer *w = &be->m->layers[j->layer];
 
 	(void)thread;
 	for (size_t r = from; r < to; r++) {
-		const float *cosv = be->rope + r * 2 * half, *sinv = cosv + half;
+		const float *angles = w->rope < 0 || !h->n_rot
+				? NULL
+				: be->rope + ((size_t)w->rope * be->n_rows_max + r) * h->n_rot;
 		float *q = j->q->f + r * j->q->n_cols, *k = j->k->f + r * j->k->n_cols;
-		for (size_t hd = 0; hd < h->n_head; hd++)
-			be->kern->rope(q + hd * h->head_k, h->n_rot, cosv, sinv, h->rope_halves);
-		for (size_t hd = 0; hd < h->n_head_kv; hd++)
-			be->kern->rope(k + hd * h->head_k, h->n_rot, cosv, sinv, h->rope_halves);
+		turn(be, q, h->n_head, w->bq, &w->q_norm, angles);
+		turn(be, k, h->n_head_kv, w->bk, &w->k_norm, angles);
 		be->kern->scale(q, h->attn_scale, j->q->n_cols);
+		if (w->bv)
+			be->kern->add(j->v->f + r * j->v->n_cols, w->bv->data, j->v->n_cols);
 		store(j, &j->cells->stores[r]);
 	}
 }
@@ -162,11 +197,19 @@ static struct kern_attn row_of(const struct attn_job *j, size_t i)
 	if (window && end > pos + window) /* of rows that see what comes after them, too */
 		end = pos + window;
 	return (struct kern_attn){
-		.q = j->q->f + r * j->q->n_cols,
-		.n_q = h->n_head / h->n_head_kv, .head_k = h->head_k, .head_v = h->head_v,
-		.kv = j->group->kv, .block_bytes = j->group->block_bytes,
-		.table = j->cells->tables[r], .held = j->cells->held[r],
-		.pos0 = first, .pos1 = end, .out = j->out->f + i * j->out->n_cols,
+			.q = j->q->f + r * j->q->n_cols,
+			.n_q = h->n_head / h->n_head_kv,
+			.head_k = h->head_k,
+			.head_v = h->head_v,
+			.kv = j->group->kv,
+			.block_bytes = j->group->block_bytes,
+			.table = j->cells->tables[r],
+			.held = j->cells->held[r],
+			.pos0 = first,
+			.pos1 = end,
+			.pos = pos,
+			.cap = h->attn_cap,
+			.out = j->out->f + i * j->out->n_cols,
 	};
 }
 
@@ -177,6 +220,7 @@ static void attn_share(void *arg, size_t from, size_t to, size_t thread)
 	struct be *be = j->be;
 	const struct model_hparams *h = &be->m->hp;
 	const size_t n_runs = (j->n + j->run - 1) / j->run, n_q = h->n_head / h->n_head_kv;
+	const struct model_weight *sinks = be->m->layers[j->layer].sinks;
 
 	for (size_t t = from; t < to; t++) {
 		const size_t hd = t % h->n_head_kv, at = head_offset(be, j->layer, hd);
@@ -187,6 +231,8 @@ static void attn_share(void *arg, size_t from, size_t to, size_t thread)
 			rows[i] = row_of(j, i0 + i);
 			rows[i].q += hd * n_q * h->head_k;
 			rows[i].out += hd * n_q * h->head_v;
+			rows[i].slopes = be->m->slopes ? be->m->slopes + hd * n_q : NULL;
+			rows[i].sinks = sinks ? (const float *)sinks->data + hd * n_q : NULL;
 			rows[i].k_offset = at;
 			rows[i].v_offset = at + be->k_bytes;
 		}
@@ -250,6 +296,7 @@ void cpu_kv_copy(struct be *be, size_t group, int32_t from, int32_t to)
 
 struct move_job {
 	struct be *be;
+	const struct cpu_kv_group *group;
 	const struct be_move *move;
 	const uint8_t *from;
 	uint8_t *to;
@@ -260,16 +307,18 @@ static void move_cell(const struct move_job *j, size_t head, size_t cell, void *
 {
 	struct be *be = j->be;
 	const struct model_hparams *h = &be->m->hp;
-	const size_t at = head * be->head_bytes, half = h->n_rot / 2;
+	const size_t at = head * be->head_bytes;
+	const int rope = j->group->rope_of[head / h->n_head_kv];
 	const size_t from_slot = (size_t)j->move->from_slot + cell, to_slot = (size_t)j->move->to_slot + cell;
 
-	if (j->move->shift == 0) {
+	if (j->move->shift == 0 || rope < 0) {
 		kern_k_cell_read(be->kv_type, h->head_k, j->from + at, from_slot, scratch);
 		kern_k_cell_write(be->kv_type, h->head_k, j->to + at, to_slot, scratch);
 	} else {
 		float *k = scratch;
 		be->kern->get_k[be->kv_type](j->from + at, h->head_k, from_slot, k);
-		be->kern->rope(k, h->n_rot, be->shift_rope, be->shift_rope + half, h->rope_halves);
+		const float *angles = be->shift_rope + (size_t)rope * h->n_rot;
+		be->kern->rope(k, h->n_rot, angles, angles + h->n_rot / 2, h->rope_halves);
 		be->kern->put_k[be->kv_type](k, h->head_k, to_slot, j->to + at);
 	}
 	kern_v_cell_read(be->kv_type, h->head_v, j->from + at + be->k_bytes, from_slot, scratch);
@@ -288,8 +337,11 @@ static void move_share(void *arg, size_t from, size_t to, size_t thread)
 
 void cpu_kv_move(struct be *be, size_t group, const struct be_move *move)
 {
-	struct move_job j = {be, move, block_get(be, group, move->from), block_get(be, group, move->to)};
-	cpu_rope_angles(be, move->shift, be->shift_rope);
+	struct move_job j = {
+			be, &be->groups[group], move, block_get(be, group, move->from), block_get(be, group, move->to)};
+	for (int i = 0; i < MODEL_ROPES; i++)
+		if (be->freqs[i])
+			cpu_rope_angles(be, i, move->shift, 1.0f, be->shift_rope + (size_t)i * be->m->hp.n_rot);
 	pool_run(be->pool, be->groups[group].n_layers * be->m->hp.n_head_kv, 1, move_share, &j);
 }
 

@@ -65,14 +65,16 @@ static bool go_on(struct loading *l, uint64_t bytes)
 
 static bool pack(struct loading *l, const struct kern_mat *mat, const struct model_weight *mw, void *to)
 {
-	const uint64_t row_bytes = mw->tensor->n_bytes / mw->n_rows;
+	const uint64_t row_bytes = mw->row_bytes;
+	const uint64_t offset =
+			mw->tensor->offset + (uint64_t)((const uint8_t *)mw->data - (const uint8_t *)mw->tensor->data);
 	size_t slice = SLICE_BYTES / (row_bytes + 1) / mat->unit * mat->unit;
 	slice = slice ? slice : mat->unit;
 
 	for (size_t row = 0; row < mw->n_rows; row += slice) {
 		const size_t n = mw->n_rows - row < slice ? mw->n_rows - row : slice;
 		pool_run(l->pool, n, mat->unit, pack_share, &(struct pack_job){mat, mw, to, row});
-		map_drop(&l->m->gguf->map, mw->tensor->offset + row * row_bytes, n * row_bytes);
+		map_drop(&l->m->gguf->map, offset + row * row_bytes, n * row_bytes);
 		if (!go_on(l, n * row_bytes))
 			return false;
 	}
@@ -109,7 +111,7 @@ static enum cohort_status load(struct loading *l, bool file_layout, struct cohor
 		} else {
 			const bool loose = mat && quant_format_get(mw->type)->act != QUANT_ACT_F32;
 			w->w[i] = (struct be_weight){loose ? mat : &w->kern->file[mw->type], mw->data, loose};
-			going = go_on(l, mw->tensor->n_bytes);
+			going = go_on(l, (uint64_t)mw->n_rows * mw->row_bytes);
 		}
 	}
 	return going ? COHORT_OK : err_set(err, COHORT_ABORTED, "loading aborted by the caller");

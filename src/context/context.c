@@ -15,12 +15,13 @@ void cohort_context_params_init(struct cohort_context_params *params)
 	if (!params)
 		return;
 	*params = (struct cohort_context_params){
-		.struct_size = sizeof *params,
-		.n_ctx = 2048,
-		.n_batch = 512,
-		.n_ubatch = 128,
-		.n_seq_max = 64,
-		.outputs = COHORT_OUTPUT_LOGITS,
+			.struct_size = sizeof *params,
+			.n_ctx = 2048,
+			.n_batch = 512,
+			.n_ubatch = 128,
+			.n_seq_max = 64,
+			.n_checkpoints = 1,
+			.outputs = COHORT_OUTPUT_LOGITS,
 	};
 }
 
@@ -38,15 +39,16 @@ static enum cohort_status check_params(const struct cohort_context_params *p, st
 		const char *name;
 		int64_t v, lo, hi;
 	} ranges[] = {
-		{"n_ctx", p->n_ctx, 1, 1 << 30},
-		{"n_batch", p->n_batch, 1, 1 << 20},
-		{"n_ubatch", p->n_ubatch, 1, 1 << 20},
-		{"n_seq_max", p->n_seq_max, 1, 1 << 16},
-		{"n_threads", p->n_threads, 0, 1024},
-		{"kv_type", (int64_t)p->kv_type, COHORT_KV_F16, COHORT_KV_Q8_0},
-		{"split", (int64_t)p->split, COHORT_SPLIT_SIMPLE, COHORT_SPLIT_SEQ},
-		{"outputs", p->outputs, 1, COHORT_OUTPUT_LOGITS | COHORT_OUTPUT_EMBEDDINGS},
-		{"pooling", (int64_t)p->pooling, COHORT_POOL_NONE, COHORT_POOL_LAST},
+			{"n_ctx", p->n_ctx, 1, 1 << 30},
+			{"n_batch", p->n_batch, 1, 1 << 20},
+			{"n_ubatch", p->n_ubatch, 1, 1 << 20},
+			{"n_seq_max", p->n_seq_max, 1, 1 << 16},
+			{"n_threads", p->n_threads, 0, 1024},
+			{"n_checkpoints", p->n_checkpoints, 0, 1024},
+			{"kv_type", (int64_t)p->kv_type, COHORT_KV_F16, COHORT_KV_Q8_0},
+			{"split", (int64_t)p->split, COHORT_SPLIT_SIMPLE, COHORT_SPLIT_SEQ},
+			{"outputs", p->outputs, 1, COHORT_OUTPUT_LOGITS | COHORT_OUTPUT_EMBEDDINGS},
+			{"pooling", (int64_t)p->pooling, COHORT_POOL_NONE, COHORT_POOL_LAST},
 	};
 	enum cohort_status st = COHORT_OK;
 
@@ -64,17 +66,17 @@ cohort_pos context_pos_limit(const struct cohort_model *m)
 	return (cohort_pos)(n < most ? n : most);
 }
 
-/* Sorts layers into groups by their windows; returns the number of groups, or 0 when there are too many. */
+/* Sorts layers into groups by their windows; returns the number of groups, or more than there may be. */
 static size_t group_layers(const struct model *m, uint8_t *group_of, size_t window[BE_GROUPS_MAX])
 {
 	size_t n = 0;
 
-	for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+	for (uint32_t l = 0; !model_is_recurrent(m) && l < m->hp.n_layer; l++) {
 		size_t g = 0;
 		while (g < n && window[g] != m->layers[l].window)
 			g++;
 		if (g == BE_GROUPS_MAX)
-			return 0;
+			return BE_GROUPS_MAX + 1;
 		if (g == n)
 			window[n++] = m->layers[l].window;
 		group_of[l] = (uint8_t)g;
@@ -104,6 +106,8 @@ static bool alloc_arrays(struct cohort_context *c)
 	c->kv_rows = mem_zalloc(n, sizeof *c->kv_rows);
 	c->rank_of = mem_zalloc(n, sizeof *c->rank_of);
 	c->at_of = mem_zalloc(n, sizeof *c->at_of);
+	c->state_from = mem_zalloc(u, sizeof *c->state_from);
+	c->state_to = mem_zalloc(u, sizeof *c->state_to);
 	c->end = mem_zalloc(u, sizeof *c->end);
 	c->wanted = mem_zalloc(u, sizeof *c->wanted);
 	c->scratch_ids = mem_zalloc(c->n_scratch_blocks, sizeof *c->scratch_ids);
@@ -116,8 +120,9 @@ static bool alloc_arrays(struct cohort_context *c)
 	c->named = mem_zalloc(n_seq, sizeof *c->named);
 	for (size_t i = 0; c->scratch_ids && i < c->n_scratch_blocks; i++)
 		c->scratch_ids[i] = (int32_t)(c->n_blocks + i);
-	return ok && c->kv_rows && c->rank_of && c->at_of && c->end && c->wanted && c->scratch_ids && c->enc_tokens &&
-			c->enc_pos && c->enc_rows && c->outputs && c->pooled && c->pooled_in && c->named;
+	return ok && c->kv_rows && c->rank_of && c->at_of && c->state_from && c->state_to && c->end && c->wanted &&
+			c->scratch_ids && c->enc_tokens && c->enc_pos && c->enc_rows && c->outputs && c->pooled &&
+			c->pooled_in && c->named;
 }
 
 static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err *err)
@@ -133,13 +138,23 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 	if (!c->group_of)
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
 	c->n_groups = lim.n_groups = group_layers(m, c->group_of, lim.window);
-	if (c->n_groups == 0)
+	if (c->n_groups > BE_GROUPS_MAX)
 		return err_set(err, COHORT_E_UNSUPPORTED, "the model has layers of more than %d different windows",
 				BE_GROUPS_MAX);
 	lim.group_of = c->group_of;
-	struct memory_limits ml = {.n_blocks = c->n_blocks, .block_size = be_kv_block(),
-			.n_seq_max = (size_t)p->n_seq_max, .n_pos_max = (size_t)context_pos_limit(c->model),
-			.n_rows_max = n, .n_kv = c->n_groups};
+	lim.n_pos_max = (size_t)(context_pos_limit(c->model) < p->n_ctx ? context_pos_limit(c->model) : p->n_ctx);
+	/* A decode gives every sequence it touches a new state beside the one it had. */
+	if (model_is_recurrent(m))
+		c->n_states = (2 + (size_t)p->n_checkpoints) * (size_t)p->n_seq_max;
+	lim.n_states = c->n_states + CONTEXT_WHOLE_MAX;
+	struct memory_limits ml = {.n_blocks = c->n_blocks,
+			.block_size = be_kv_block(),
+			.n_seq_max = (size_t)p->n_seq_max,
+			.n_pos_max = (size_t)context_pos_limit(c->model),
+			.n_rows_max = n,
+			.n_kv = c->n_groups,
+			.n_states = c->n_states,
+			.n_checkpoints = (size_t)p->n_checkpoints};
 	memcpy(ml.window, lim.window, sizeof ml.window);
 	if (!memory_init(&c->memory, &ml) || !alloc_arrays(c))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a context of %d tokens", p->n_ctx);
@@ -215,8 +230,9 @@ void cohort_context_free(struct cohort_context *c)
 		mem_free(c->cells[g].first);
 		mem_free(c->cells[g].stores);
 	}
-	void *const arrays[] = {c->group_of, c->kv_rows, c->rank_of, c->at_of, c->end, c->wanted, c->scratch_ids,
-			c->enc_tokens, c->enc_pos, c->enc_rows, c->outputs, c->pooled, c->pooled_in, c->named};
+	void *const arrays[] = {c->group_of, c->kv_rows, c->rank_of, c->at_of, c->state_from, c->state_to, c->end,
+			c->wanted, c->scratch_ids, c->enc_tokens, c->enc_pos, c->enc_rows, c->outputs, c->pooled,
+			c->pooled_in, c->named};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 	mem_free(c);

@@ -97,8 +97,10 @@ static enum cohort_status run_rows(struct cohort_context *c, struct be_rows *row
 		rows->cells[g].stores = c->cells[g].stores;
 	}
 	rows->end = c->end;
-	enum cohort_status st = forward_run(&c->forward, rows, c->wanted, n_wanted, c->n_places, c->p.abort,
-			c->p.abort_user, &bad);
+	rows->state_from = c->state_from;
+	rows->state_to = c->state_to;
+	enum cohort_status st = forward_run(
+			&c->forward, rows, c->wanted, n_wanted, c->n_places, c->p.abort, c->p.abort_user, &bad);
 	if (st == COHORT_ABORTED)
 		return err_set(err, st, "the abort callback ended the decode");
 	if (st == COHORT_E_NUMERIC) {
@@ -169,6 +171,10 @@ static enum cohort_status run_ubatch(struct cohort_context *c, const struct memo
 	}
 	for (size_t i = 0; i < n; i++)
 		c->end[i] = u->pos[i] + 1;
+	for (size_t i = 0; plan->steps && i < n; i++) {
+		c->state_from[i] = plan->steps[u->rows[i]].from;
+		c->state_to[i] = plan->steps[u->rows[i]].to;
+	}
 	const size_t n_wanted = place_outputs(c, u->rows, n);
 	enum cohort_status st = run_rows(c, &rows, u->rows, n_wanted, err);
 	c->n_places += n_wanted;
@@ -303,7 +309,7 @@ enum cohort_status cohort_decode(struct cohort_context *c, const struct cohort_b
 
 /* Sequences that go through the model together, in blocks behind the pool. */
 struct whole {
-	size_t n, n_blocks, n_wanted;
+	size_t n, n_blocks, n_seqs, n_wanted;
 	const float *embd;
 };
 
@@ -319,6 +325,8 @@ static void whole_add(struct cohort_context *c, struct whole *w, const struct ub
 		c->enc_pos[at] = u->pos[i];
 		c->enc_tokens[at] = u->tokens ? u->tokens[i] : 0;
 		c->end[at] = u->n_seq_tokens;
+		c->state_to[at] = (int32_t)(c->n_states + (w->n_seqs + i / len) % CONTEXT_WHOLE_MAX);
+		c->state_from[at] = i % len ? c->state_to[at] : -1;
 		for (size_t g = 0; g < c->n_groups; g++) {
 			struct context_cells *k = &c->cells[g];
 			k->tables[at] = table;
@@ -328,6 +336,7 @@ static void whole_add(struct cohort_context *c, struct whole *w, const struct ub
 		}
 	}
 	w->n_blocks += (size_t)u->n_seqs * ((len + size - 1) / size);
+	w->n_seqs += (size_t)u->n_seqs;
 	w->embd = u->embd;
 }
 
@@ -367,7 +376,8 @@ static enum cohort_status encode_all(struct cohort_context *c, struct cohort_err
 		if (u.n_tokens == 0)
 			return whole_flush(c, &w, err);
 		const size_t n_blocks = ((size_t)u.n_tokens + be_kv_block() - 1) / be_kv_block();
-		if (w.n + (size_t)u.n_tokens > (size_t)c->p.n_ubatch || w.n_blocks + n_blocks > c->n_scratch_blocks)
+		if (w.n + (size_t)u.n_tokens > (size_t)c->p.n_ubatch || w.n_blocks + n_blocks > c->n_scratch_blocks ||
+				w.n_seqs == CONTEXT_WHOLE_MAX)
 			st = whole_flush(c, &w, err);
 		if (st)
 			return st;

@@ -56,10 +56,12 @@ struct cohort_context {
 	cohort_pos *end;
 	int32_t *wanted;          /* rows that want output */
 	struct context_cells cells[BE_GROUPS_MAX];
-	int32_t *at_of;           /* [n_batch]: where in the last ubatch that had it a row was */
+	int32_t *state_from, *state_to; /* of models with states */
+	int32_t *at_of;                 /* [n_batch]: where in the last ubatch that had it a row was */
 	/* Calls without memory use blocks behind the pool. */
 	size_t n_scratch_blocks;
-	int32_t *scratch_ids;     /* [n_scratch_blocks]: their ids; a sequence's table is a slice of it */
+	int32_t *scratch_ids; /* [n_scratch_blocks]: their ids; a sequence's table is a slice of it */
+	size_t n_states;      /* of the pool; those behind it are for calls without memory, CONTEXT_WHOLE_MAX of them */
 	cohort_token *enc_tokens; /* [n_ubatch] */
 	cohort_pos *enc_pos;
 	int32_t *enc_rows;

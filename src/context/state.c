@@ -94,8 +94,11 @@ static uint64_t sum_tensor(uint64_t h, const struct gguf_tensor *t)
 static uint64_t sum_hparams(uint64_t h, const struct model_hparams *p)
 {
 	const uint32_t numbers[] = {p->n_vocab, p->n_embd, p->n_layer, p->n_head, p->n_head_kv, p->n_ff, p->n_ctx_train,
-			p->head_k, p->head_v, p->n_rot, p->rope_halves};
-	const float floats[] = {p->rope_base, p->rope_scale, p->norm_eps, p->attn_scale};
+			p->head_k, p->head_v, p->n_rot, p->rope_halves, p->layer_norm, p->post_norm, p->encoder, p->act,
+			p->n_expert, p->n_expert_used, p->n_ff_exp, p->n_ff_shared, p->gating, p->expert_norm,
+			p->d_conv, p->d_inner, p->d_state, p->dt_rank};
+	const float floats[] = {p->norm_eps, p->attn_scale, p->embd_scale, p->residual_scale, p->logit_scale,
+			p->attn_cap, p->logit_cap, p->alibi, p->expert_scale};
 
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		h = sum_lane(h, numbers[i]);
@@ -104,15 +107,29 @@ static uint64_t sum_hparams(uint64_t h, const struct model_hparams *p)
 	return h;
 }
 
+static uint64_t sum_rope(uint64_t h, const struct model_rope *r, size_t n)
+{
+	if (r->freqs)
+		h = sum_float(sum_bytes(h, r->freqs, n * sizeof *r->freqs), r->scale);
+	return r->freqs_long ? sum_bytes(h, r->freqs_long, n * sizeof *r->freqs_long) : h;
+}
+
 uint64_t state_fingerprint(const struct cohort_model *m)
 {
 	uint64_t h = sum_bytes(0, m->arch, strlen(m->arch));
 
 	h = sum_hparams(h, &m->model.hp);
-	for (size_t i = 0; i < m->model.hp.n_layer; i++)
-		h = sum_lane(h, m->model.layers[i].window);
-	for (size_t i = 0; i < m->model.n_weights; i++)
-		h = sum_tensor(h, m->model.weights[i].tensor);
+	for (size_t i = 0; i < m->model.hp.n_layer; i++) {
+		const struct model_layer *l = &m->model.layers[i];
+		h = sum_lane(sum_lane(sum_lane(h, l->window), (uint64_t)(l->rope + 1)), l->parallel);
+	}
+	for (size_t i = 0; i < MODEL_ROPES; i++)
+		h = sum_rope(h, &m->model.rope[i], m->model.hp.n_rot / 2);
+	/* Slices of a tensor follow each other. */
+	const struct gguf_tensor *last = NULL;
+	for (size_t i = 0; i < m->model.n_weights; last = m->model.weights[i++].tensor)
+		if (m->model.weights[i].tensor != last)
+			h = sum_tensor(h, m->model.weights[i].tensor);
 	return h;
 }
 

@@ -9,8 +9,13 @@ struct forward {
 	struct be *be;
 	const struct model *m;
 	size_t n_rows_max;
-	struct be_buf *x, *h, *q, *k, *v, *att, *tmp, *gate, *up;
-	struct be_buf *logits;     /* [n_outputs_max, n_vocab] or NULL */
+	struct be_buf *x, *h;           /* [n, n_embd]: what layers add to, and a norm of it */
+	struct be_buf *q, *k, *v, *att; /* attention's */
+	struct be_buf *tmp, *more;      /* [n, n_embd]: what is added to x next; more: by a network beside attention */
+	struct be_buf *gate, *up;       /* [n, n_ff] */
+	struct be_buf *route, *exp_gate, *exp_up, *exp_down, *sh_gate, *sh_up; /* experts' */
+	struct be_buf *in, *z, *dt_low, *dt, *b, *c; /* of layers with states */
+	struct be_buf *logits;          /* [n_outputs_max, n_vocab] or NULL */
 	struct be_buf *embeddings; /* [n_outputs_max, n_embd] or NULL */
 	struct be_buf *pooled;     /* [n_pooled_max, n_embd] or NULL */
 };

@@ -53,12 +53,16 @@ struct kern_attn {
 	size_t n_q, head_k, head_v;
 	const uint8_t *kv;      /* the pool of blocks */
 	size_t block_bytes;
-	const int32_t *table;   /* block id of each 32 positions */
-	const uint32_t *held;   /* bit j of each: place j may be seen; 0: the block is passed over; NULL: all */
-	size_t k_offset;        /* within a block: the K area of this layer and head */
-	size_t v_offset;        /* the V area */
-	size_t pos0, pos1;      /* positions attended to: [pos0, pos1), with at least one that is held */
-	float *out;             /* [n_q, head_v] */
+	const int32_t *table; /* block id of each 32 positions */
+	const uint32_t *held; /* bit j of each: place j may be seen; 0: the block is passed over; NULL: all */
+	size_t k_offset;      /* within a block: the K area of this layer and head */
+	size_t v_offset;      /* the V area */
+	size_t pos0, pos1;    /* positions attended to: [pos0, pos1), with at least one that is held */
+	size_t pos;           /* the row's own */
+	float *out;           /* [n_q, head_v] */
+	float cap;            /* scores s become cap * tanh(s / cap); 0: they stay */
+	const float *slopes;  /* [n_q] or NULL: scores lose slope * distance */
+	const float *sinks;   /* [n_q] or NULL: a score without a value, beside those of the cells */
 };
 
 /* One head of one row on its way through the blocks. */
@@ -66,7 +70,9 @@ struct kern_attn_query {
 	const float *q;         /* [head_k] */
 	float *acc;             /* [kern_pad16(head_v)] */
 	float top, sum;
-	uint32_t cells;         /* what it sees of the present block: not 0 */
+	float slope;    /* 0: distance does not matter */
+	int32_t ahead;  /* positions from the present block's first to the row's own; negative: the row is before */
+	uint32_t cells; /* what it sees of the present block: not 0 */
 };
 
 /* One block for n queries. */
@@ -75,7 +81,34 @@ struct kern_attn_step {
 	const void *k, *v;      /* the areas */
 	struct kern_attn_query *queries;
 	size_t n;
-	void *scratch;          /* kern_attn_step_bytes, 64-byte aligned */
+	float cap;     /* or 0 */
+	bool bent;     /* there is a cap or a slope: scores are changed before they are compared */
+	void *scratch; /* kern_attn_step_bytes, 64-byte aligned */
+};
+
+/* The convolution of a recurrent layer over the rows of a ubatch, channels [c0, c1). Row r reads state from[r]
+ * (negative: zeros) and writes state to[r]; a state is the last d_conv - 1 inputs, [d_conv - 1, n]. */
+struct kern_conv {
+	size_t n_rows, n, d_conv;
+	const int32_t *from, *to; /* [n_rows] */
+	float *states;            /* of this layer: state i at states + i * state_n */
+	size_t state_n;
+	const float *w;    /* [n, d_conv] */
+	const float *bias; /* [n] */
+	float *x;          /* [n_rows, n]: inputs; becomes silu(convolution + bias) */
+};
+/* The selective scan after it: s = s exp(dt a) + x dt b, y = s c + d x, gated by silu(z). */
+struct kern_scan {
+	size_t n_rows, n, d_state;
+	const int32_t *from, *to; /* [n_rows] */
+	float *states;            /* [n, d_state] each */
+	size_t state_n;
+	const float *a;            /* [n, d_state] */
+	const float *d;            /* [n] */
+	const float *dt, *dt_bias; /* [n_rows, n], [n]: before softplus */
+	const float *b, *c;        /* [n_rows, d_state] */
+	const float *z;            /* [n_rows, n] */
+	float *x;                  /* [n_rows, n]: becomes the gated y */
 };
 
 /* Areas of a block. F16, F32: K [head_k, 32], V [32, kern_pad8(head_v)].
@@ -93,12 +126,18 @@ struct kern {
 
 	/* out = x / rms(x) * w; out may be x. */
 	void (*rms_norm)(const float *x, const float *w, size_t n, float eps, float *out);
+	/* out = (x - mean(x)) / deviation(x) * w + b; b may be NULL, out may be x. */
+	void (*layer_norm)(const float *x, const float *w, const float *b, size_t n, float eps, float *out);
 	/* x += y */
 	void (*add)(float *x, const float *y, size_t n);
 	/* out = silu(gate) * up; out may be gate. */
 	void (*silu_mul)(const float *gate, const float *up, size_t n, float *out);
 	/* out = gelu(gate) * up, gelu in its tanh form; out may be gate. */
 	void (*gelu_mul)(const float *gate, const float *up, size_t n, float *out);
+	/* out = g / (1 + exp(-1.702 g)) * (u + 1), g at most 7, u within 7 of 0; out may be gate. */
+	void (*swiglu_oai)(const float *gate, const float *up, size_t n, float *out);
+	/* x = cap * tanh(x / cap) */
+	void (*softcap)(float *x, float cap, size_t n);
 	/* Rotates pairs (2i, 2i+1), or (i, i + n_rot/2) when halves, of one head in place. */
 	void (*rope)(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves);
 	/* x *= f */
@@ -109,6 +148,8 @@ struct kern {
 	/* Reads K back, exactly as attention sees it. */
 	void (*get_k[KERN_KV_N])(const void *area, size_t n, size_t slot, float *out);
 	void (*attn[KERN_KV_N])(const struct kern_attn_step *s);
+	void (*conv)(const struct kern_conv *v, size_t c0, size_t c1);
+	void (*scan)(const struct kern_scan *s, size_t c0, size_t c1);
 	bool (*all_finite)(const float *x, size_t n);
 };
 

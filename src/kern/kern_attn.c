@@ -27,14 +27,24 @@ size_t kern_attn_scratch_bytes(size_t n_rows, size_t n_q, size_t head_k, size_t 
 static void begin(const struct kern_attn *a, struct kern_attn_query *q, float *acc)
 {
 	for (size_t h = 0; h < a->n_q; h++, acc += kern_pad16(a->head_v))
-		q[h] = (struct kern_attn_query){.q = a->q + h * a->head_k, .acc = acc, .top = KERN_ATTN_FLOOR};
+		q[h] = (struct kern_attn_query){.q = a->q + h * a->head_k,
+				.acc = acc,
+				.top = KERN_ATTN_FLOOR,
+				.slope = a->slopes ? a->slopes[h] : 0.0f};
 }
 
 static void end(const struct kern *k, const struct kern_attn *a, const struct kern_attn_query *q)
 {
 	for (size_t h = 0; h < a->n_q; h++) {
+		float by = 1.0f / q[h].sum;
+		if (a->sinks) {
+			/* One more score, of nothing: it takes its part of the weights. */
+			const float sink = a->sinks[h], top = sink > q[h].top ? sink : q[h].top;
+			const float c = kern_exp(q[h].top - top);
+			by = c / fmaf(q[h].sum, c, kern_exp(sink - top));
+		}
 		memcpy(a->out + h * a->head_v, q[h].acc, a->head_v * sizeof *a->out);
-		k->scale(a->out + h * a->head_v, 1.0f / q[h].sum, a->head_v);
+		k->scale(a->out + h * a->head_v, by, a->head_v);
 	}
 }
 
@@ -77,7 +87,11 @@ void kern_attn(const struct kern *k, enum kern_kv type, const struct kern_attn *
 	const size_t k_bytes = kern_k_area_bytes(type, rows->head_k), v_bytes = kern_v_area_bytes(type, rows->head_v);
 	struct kern_attn_query *queries = scratch;
 	float *acc = (void *)((uint8_t *)scratch + query_bytes(n * n_q));
-	struct kern_attn_step step = {.head_k = rows->head_k, .head_v = rows->head_v, .scratch = acc + n * n_q * acc_n};
+	struct kern_attn_step step = {.head_k = rows->head_k,
+			.head_v = rows->head_v,
+			.cap = rows->cap,
+			.bent = rows->cap != 0.0f || rows->slopes,
+			.scratch = acc + n * n_q * acc_n};
 	struct stop next = {.b = SIZE_MAX};
 	size_t b_end = 0;
 
@@ -96,8 +110,11 @@ void kern_attn(const struct kern *k, enum kern_kv type, const struct kern_attn *
 		step.queries = queries + s.from * n_q;
 		step.n = (s.to - s.from) * n_q;
 		for (size_t r = s.from; r < s.to; r++)
-			for (size_t h = 0; h < n_q; h++)
+			for (size_t h = 0; h < n_q; h++) {
 				queries[r * n_q + h].cells = cells_of(&rows[r], s.b);
+				queries[r * n_q + h].ahead =
+						(int32_t)((int64_t)rows[r].pos - (int64_t)(s.b * KERN_KV_BLOCK));
+			}
 		next.from = s.to;
 		going = find_stop(rows, n, b_end, &next);
 		/* The next block is somewhere else, and short: nothing but asking for it now brings it in time. */

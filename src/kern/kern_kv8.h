@@ -5,12 +5,15 @@
  *   kv8_to_f16                    eight floats to f16
  *   kv8_round_32                  32 floats to bytes; returns their scale
  *   load_kv                       eight elements of an area from i on; those of Q8_0 still want their scale
+ *   BEND                          its function attributes again, for kern_bend.h
  *   soften                        scores of one query to weights; returns the factor for what was summed before
  *
  * In a block, K has positions in its lanes and V has dimensions, so neither product needs a horizontal sum. Invariants
  *  1. Scores are computed for cells a query may not see, too, whatever lies there; they are selected away in soften.
  *  2. Of V a query is given its own cells only, in order: those that all four of a tile see and that come before each
  *     one's others together, the others one query at a time. */
+
+#include "kern/kern_bend.h"
 
 /* ---- The cache ---- */
 
@@ -213,6 +216,8 @@ KV8_INLINE void queries(const struct kern_attn_step *s, struct kern_attn_query *
 		else
 			for (int h = 0; h < nh; h++) /* masked below, but must not be left unset */
 				memset(p + h * B + at, 0, 8 * (size_t)nv * sizeof *p);
+	for (int h = 0; s->bent && h < nh; h++)
+		bend(s, &q[h], p + h * B);
 	for (int h = 0; h < nh; h++)
 		c[h] = soften(p + h * B, &q[h]);
 	common = kern_attn_common(q, (size_t)nh);

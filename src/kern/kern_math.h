@@ -79,6 +79,39 @@ static inline float kern_gelu_exponent(float g)
 	return g * KERN_GELU_SLOPE * p;
 }
 
+/* tanh: a continued fraction near 0, where 1 - 2 / (1 + exp(2 |x|)) would lose digits (it is 1e-9 off at its end). */
+static inline float kern_tanh(float x)
+{
+	float a = kern_from_bits(kern_bits(x) & 0x7fffffffu), z = a * a;
+	float near = a * fmaf(z, z + 105.0f, 945.0f) / fmaf(z, fmaf(z, 15.0f, 420.0f), 945.0f);
+	float far = 1.0f - 2.0f / (1.0f + kern_exp(2.0f * a));
+	float t = a < 0.625f ? near : far;
+	return kern_from_bits(kern_bits(t) | (kern_bits(x) & 0x80000000u));
+}
+
+/* Natural logarithm of a normal number, by 2 artanh(s) with s = (m - 1) / (m + 1) and m within a factor sqrt(2) of 1:
+ * five terms leave 2e-9. */
+static inline float kern_log(float x)
+{
+	uint32_t up = kern_bits(x) + (0x3f800000u - 0x3f3504f3u);
+	float e = (float)((int32_t)(up >> 23) - 127);
+	float m = kern_from_bits((up & 0x007fffffu) + 0x3f3504f3u);
+	float s = (m - 1.0f) / (m + 1.0f), z = s * s;
+	float p = fmaf(z, 1.0f / 9, 1.0f / 7);
+	p = fmaf(z, p, 1.0f / 5);
+	p = fmaf(z, p, 1.0f / 3);
+	p = fmaf(2.0f * s * z, p, 2.0f * s);
+	return fmaf(e, KERN_LN2_HI, fmaf(e, KERN_LN2_LO, p));
+}
+
+/* log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)); what 1 + e rounds away is given back. */
+static inline float kern_softplus(float x)
+{
+	float e = kern_exp(kern_from_bits(kern_bits(x) | 0x80000000u)), u = 1.0f + e;
+	float l = kern_log(u) + (e - (u - 1.0f)) / u;
+	return (x > 0.0f ? x : 0.0f) + l;
+}
+
 /* Nearest integer, ties to even, for |v| < 2^22; no library call, so no rounding mode or CPU variant gets in. */
 static inline int32_t kern_round(float v)
 {

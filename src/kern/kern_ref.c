@@ -355,6 +355,9 @@ static bool all_finite(const float *x, size_t n)
 	return true;
 }
 
+#define PLAIN
+#include "kern/kern_plain.h"
+
 /* ---- The cache ---- */
 
 enum { B = KERN_KV_BLOCK, G = KERN_KV_GROUP };
@@ -438,6 +441,9 @@ static float v_at(const void *area, size_t n, size_t i, size_t slot, enum kern_k
 
 /* ---- Attention ---- */
 
+#define BEND
+#include "kern/kern_bend.h"
+
 /* One block of the online softmax, one query at a time. */
 static inline void attn(const struct kern_attn_step *s, enum kern_kv type)
 {
@@ -449,11 +455,14 @@ static inline void attn(const struct kern_attn_step *s, enum kern_kv type)
 				continue;
 			for (size_t i = 0; i < s->head_k; i++)
 				p[j] = fmaf(q->q[i], k_at(s->k, s->head_k, i, j, type), p[j]);
-			q->top = p[j] > q->top ? p[j] : q->top;
 		}
+		if (s->bent)
+			bend(s, q, p);
 		for (size_t j = 0; j < B; j++)
 			if (q->cells >> j & 1)
-				p[j] = kern_exp(p[j] - q->top);
+				q->top = p[j] > q->top ? p[j] : q->top;
+		for (size_t j = 0; j < B; j++)
+			p[j] = q->cells >> j & 1 ? kern_exp(p[j] - q->top) : 0.0f;
 		for (size_t i = 0; i < 8; i++)
 			lane[i] = p[i] + p[8 + i] + p[16 + i] + p[24 + i];
 		float c = kern_exp(old - q->top);
@@ -503,6 +512,7 @@ void kern_init_ref(struct kern *k)
 	k->silu_mul = silu_mul;
 	k->gelu_mul = gelu_mul;
 	k->rope = rope;
+	plain_init(k);
 	k->put_k[KERN_KV_F16] = put_k_f16;
 	k->put_k[KERN_KV_F32] = put_k_f32;
 	k->put_k[KERN_KV_Q8_0] = put_k_q8_0;

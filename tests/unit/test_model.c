@@ -132,19 +132,21 @@ static void tensors(void **state)
 	s.leave_out = "blk.0.ffn_up.weight";
 	refused(&s, COHORT_E_FORMAT, "tensor blk.0.ffn_up.weight is missing");
 	s = plain;
-	s.extra_tensor = "blk.0.attn_q.bias";
-	refused(&s, COHORT_E_UNSUPPORTED, "tensor 'blk.0.attn_q.bias' is not part of a llama model");
+	s.extra_tensor = "blk.0.attn_extra.weight";
+	refused(&s, COHORT_E_UNSUPPORTED, "tensor 'blk.0.attn_extra.weight' is not part of a llama model");
+	s.extra_tensor = "blk.0.attn_q.bias"; /* 4 floats where 32 belong */
+	refused(&s, COHORT_E_FORMAT, "tensor blk.0.attn_q.bias has shape [4, 1, 1, 1], expected [32, 1, 1]");
 	s.extra_tensor = "evil\n\x1b[31m";
 	refused(&s, COHORT_E_UNSUPPORTED, "tensor 'evil\\x0a\\x1b[31m'");
 	s.extra_tensor = "rope_freqs.weight"; /* 4 floats where 8 belong */
-	refused(&s, COHORT_E_FORMAT, "has shape [4, 1, 1, 1], expected [8, 1]");
+	refused(&s, COHORT_E_FORMAT, "has shape [4, 1, 1, 1], expected [8, 1, 1]");
 	s.extra_tensor = "blk.0.attn_rot_embd"; /* of old files: not needed */
 	struct cohort_model *m = NULL;
 	assert_int_equal(open_shape(&s, &m, NULL), COHORT_OK);
 	cohort_model_free(m);
 	s = plain;
 	s.extra_keys = experts;
-	refused(&s, COHORT_E_UNSUPPORTED, "experts (4 here)");
+	refused(&s, COHORT_E_FORMAT, "'llama.expert_used_count' is missing");
 }
 
 static void shapes(void **state)

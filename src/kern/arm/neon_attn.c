@@ -8,6 +8,7 @@ enum { B = KERN_KV_BLOCK, G = KERN_KV_GROUP };
 /* ---- Eight floats ---- */
 
 #define KV8 NEON
+#define BEND NEON
 #define KV8_INLINE NEON_INLINE
 #define KV8_UNROLL NEON_UNROLL
 typedef struct neon_f8 kv8;

@@ -141,8 +141,12 @@ NEON static bool all_finite(const float *x, size_t n)
 	return vmaxvq_u32(bad) == 0;
 }
 
+#define PLAIN NEON
+#include "kern/kern_plain.h"
+
 void kern_neon_init_rows(struct kern *k)
 {
+	plain_init(k);
 	k->act[QUANT_ACT_Q8_32] = act_q8_32;
 	k->act[QUANT_ACT_Q8_256] = act_q8_256;
 	k->rms_norm = rms_norm;

@@ -7,6 +7,7 @@ enum { B = KERN_KV_BLOCK, G = KERN_KV_GROUP };
 /* ---- Eight floats ---- */
 
 #define KV8 AVX2
+#define BEND AVX2
 #define KV8_INLINE AVX2_INLINE
 #define KV8_UNROLL AVX2_UNROLL
 typedef __m256 kv8;

@@ -179,8 +179,12 @@ AVX2 static bool all_finite(const float *x, size_t n)
 	return _mm256_testz_si256(bad, bad);
 }
 
+#define PLAIN AVX2
+#include "kern/kern_plain.h"
+
 void kern_avx2_init_rows(struct kern *k)
 {
+	plain_init(k);
 	k->act[QUANT_ACT_Q8_32] = act_q8_32;
 	k->act[QUANT_ACT_Q8_256] = act_q8_256;
 	k->rms_norm = rms_norm;

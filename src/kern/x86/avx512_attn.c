@@ -11,6 +11,9 @@
 
 enum { B = KERN_KV_BLOCK, G = KERN_KV_GROUP, CHUNK = 16 };
 
+#define BEND AVX512
+#include "kern/kern_bend.h"
+
 /* kern_exp in sixteen lanes. */
 AVX512_INLINE __m512 exp_16(__m512 x)
 {
@@ -198,6 +201,8 @@ AVX512_INLINE void chunk(const struct kern_attn_step *s, struct kern_attn_query 
 	case 1: scores_for(q + i, s->head_k, k, 1, type, p + i * B); break;
 	default: break;
 	}
+	for (i = 0; s->bent && i < n; i++)
+		bend(s, &q[i], p + i * B);
 	soften(q, n, p, c);
 	for (i = 0; i + 4 <= n; i += 4)
 		mix_tile(q + i, v, ld, p + i * B, c + i, 4, type);

@@ -1,0 +1,81 @@
+/* bert (bge, e5, gte, minilm), nomic-bert, jina-bert-v2: encoders. Norms are taken of the sums; positions are learned,
+ * rotary, or a slope on scores. */
+#include "model/arch.h"
+
+static enum cohort_status encoder(struct model *m, struct cohort_err *err)
+{
+	bool causal = false;
+	uint32_t pooling = COHORT_POOL_NONE;
+	enum cohort_status st = arch_bool(m, "attention.causal", &causal, err);
+
+	m->hp.encoder = m->hp.post_norm = true;
+	if (!st && causal)
+		st = err_set(err, COHORT_E_UNSUPPORTED, "%s.attention.causal is true; encoders see both ways",
+				m->arch->name);
+	if (!st)
+		st = arch_u32(m, "pooling_type", ARCH_MAY, &pooling, err);
+	if (!st && pooling == 4)
+		st = err_set(err, COHORT_E_UNSUPPORTED, "%s is a reranker; rerankers are not known to this version",
+				m->arch->name);
+	if (!st)
+		st = arch_range(m, "pooling_type", pooling, COHORT_POOL_NONE, COHORT_POOL_LAST, err);
+	m->hp.pooling = (enum cohort_pooling)pooling;
+	return st;
+}
+
+static enum cohort_status keys_bert(struct model *m, struct cohort_err *err)
+{
+	m->hp.act = MODEL_GELU;
+	m->hp.n_rot = 0;
+	return encoder(m, err);
+}
+
+static enum cohort_status keys_nomic(struct model *m, struct cohort_err *err)
+{
+	m->hp.rope_halves = true;
+	return encoder(m, err);
+}
+
+static enum cohort_status keys_jina(struct model *m, struct cohort_err *err)
+{
+	enum cohort_status st = keys_bert(m, err);
+	m->hp.alibi = 8.0f;
+	return st ? st : arch_load_slopes(m, err);
+}
+
+static void top(struct arch_bind *b)
+{
+	struct model *m = b->m;
+	uint32_t n_types = 0;
+
+	if (!b->st)
+		b->st = gguf_get_u32(m->gguf, "tokenizer.ggml.token_type_count", false, &n_types, b->err);
+	m->type_embd = arch_matrix(b, "token_types.weight", ARCH_MAY, m->hp.n_embd, n_types);
+	arch_norm(b, "token_embd_norm", ARCH_NEED, m->hp.n_embd, &m->embd_norm);
+}
+
+static void top_bert(struct arch_bind *b)
+{
+	const struct model_hparams *h = &b->m->hp;
+	top(b);
+	b->m->pos_embd = arch_matrix(b, "position_embd.weight", ARCH_NEED, h->n_embd, h->n_ctx_train);
+}
+
+static void layer(struct arch_bind *b)
+{
+	const struct model_hparams *h = &b->m->hp;
+
+	b->layer->rope = h->n_rot ? 0 : -1;
+	arch_attention(b);
+	arch_qk_norm(b, ARCH_MAY);
+	arch_norm(b, "attn_output_norm", ARCH_NEED, h->n_embd, &b->layer->attn_post);
+	arch_ffn(b, b->m->pos_embd == NULL); /* all but bert have gates */
+	arch_norm(b, "layer_output_norm", ARCH_NEED, h->n_embd, &b->layer->ffn_post);
+}
+
+const struct model_arch model_arch_bert = {
+		.name = "bert", .layer_norm = true, .keys = keys_bert, .top = top_bert, .layer = layer};
+const struct model_arch model_arch_nomic_bert = {
+		.name = "nomic-bert", .layer_norm = true, .keys = keys_nomic, .top = top, .layer = layer};
+const struct model_arch model_arch_jina_bert_v2 = {
+		.name = "jina-bert-v2", .layer_norm = true, .keys = keys_jina, .top = top, .layer = layer};

@@ -1,0 +1,21 @@
+/* command-r: attention and network side by side behind one norm, layer norms without bias, scaled logits. */
+#include "model/arch.h"
+
+static enum cohort_status keys(struct model *m, struct cohort_err *err)
+{
+	enum cohort_status st = arch_f32(m, "logit_scale", ARCH_MAY, &m->hp.logit_scale, err);
+	if (m->hp.logit_scale == 0.0f) /* stands for none */
+		m->hp.logit_scale = 1.0f;
+	return st;
+}
+
+static void layer(struct arch_bind *b)
+{
+	b->layer->parallel = true;
+	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
+	arch_attention(b);
+	arch_qk_norm(b, ARCH_MAY);
+	arch_ffn(b, true);
+}
+
+const struct model_arch model_arch_command_r = {.name = "command-r", .layer_norm = true, .keys = keys, .layer = layer};

@@ -1,0 +1,26 @@
+/* phi2: attention and network side by side behind one norm, biases everywhere, GELU, a part of each head rotated. */
+#include "model/arch.h"
+
+static enum cohort_status keys(struct model *m, struct cohort_err *err)
+{
+	m->hp.rope_halves = true;
+	m->hp.act = MODEL_GELU;
+	(void)err;
+	return COHORT_OK;
+}
+
+static void top(struct arch_bind *b)
+{
+	b->m->output_b = arch_vector(b, "output.bias", ARCH_NEED, b->m->hp.n_vocab);
+}
+
+static void layer(struct arch_bind *b)
+{
+	b->layer->parallel = true;
+	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
+	arch_attention(b);
+	arch_ffn(b, false);
+}
+
+const struct model_arch model_arch_phi2 = {
+		.name = "phi2", .layer_norm = true, .keys = keys, .top = top, .layer = layer};
