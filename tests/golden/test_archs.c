@@ -1,0 +1,224 @@
+/* Random models of every architecture against an independent implementation's numbers (data/archs), through the public
+ * interface, at every instruction-set level.
+ *
+ * The models are written by make_models.py (the same bytes each time), the numbers were made by llama.cpp with its GELU
+ * computed exactly. Decoders: logits of every position with an f32 cache. Encoders: the vector of every token, and
+ * their mean and the first one as pooled vectors.
+ * Shown red by the wrong kind of rotation (phi2), a window one position longer (olmo2-window), yarn without its growth of
+ * cos and sin (llama-yarn), the sink left out (gpt-oss-f32) and distances not taken as absolute (jina-bert-v2). */
+#include "model_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+struct arch_case {
+	const char *name;
+	double limit; /* of the normalised squared error */
+	bool encoder;
+};
+
+static char dir[64];
+
+static void *slurp(const char *path, size_t *n)
+{
+	FILE *f = fopen(path, "rb");
+	if (!f)
+		fail_msg("%s cannot be read", path);
+	fseek(f, 0, SEEK_END);
+	*n = (size_t)ftell(f);
+	rewind(f);
+	char *d = malloc(*n + 1);
+	assert_non_null(d);
+	assert_int_equal(fread(d, 1, *n, f), *n);
+	d[*n] = '\0';
+	fclose(f);
+	return d;
+}
+
+static float *reference(const char *name, const char *what, size_t *n)
+{
+	char path[600];
+	snprintf(path, sizeof path, "%s/tests/golden/data/archs/%s.%s.f32", env_or("COHORT_SOURCE", "."), name, what);
+	float *f = slurp(path, n);
+	*n /= sizeof *f;
+	return f;
+}
+
+static int32_t read_tokens(const char *name, cohort_token ids[256])
+{
+	char path[600];
+	size_t n_bytes;
+	int32_t n = 0;
+	snprintf(path, sizeof path, "%s/%s.tokens", dir, name);
+	char *text = slurp(path, &n_bytes);
+	for (char *p = text, *end; n < 256; p = end) {
+		long v = strtol(p, &end, 10);
+		if (end == p)
+			break;
+		ids[n++] = (cohort_token)v;
+	}
+	free(text);
+	return n;
+}
+
+static double error_of(const float *got, const float *want, size_t n)
+{
+	double diff = 0, norm = 0;
+	for (size_t i = 0; i < n; i++) {
+		double d = (double)got[i] - (double)want[i];
+		diff += d * d;
+		norm += (double)want[i] * (double)want[i];
+	}
+	return diff / norm;
+}
+
+struct run {
+	struct cohort_model *m;
+	struct cohort_context *c;
+	struct cohort_batch b;
+	struct cohort_model_info info;
+};
+
+static void open_run(struct run *r, const char *name, const char *isa, bool encoder, enum cohort_pooling pooling,
+		const cohort_token *ids, int32_t n)
+{
+	struct cohort_model_params mp;
+	struct cohort_context_params cp;
+	struct cohort_err err;
+	const cohort_seq seq = 0;
+	char path[600];
+
+	snprintf(path, sizeof path, "%s/%s.gguf", dir, name);
+	cohort_model_params_init(&mp);
+	mp.isa = isa;
+	if (cohort_model_open(path, &mp, &r->m, &err))
+		fail_msg("%s", err.text);
+	cohort_context_params_init(&cp);
+	cp.kv_type = COHORT_KV_F32;
+	cp.pooling = pooling;
+	cp.outputs = encoder ? COHORT_OUTPUT_EMBEDDINGS : COHORT_OUTPUT_LOGITS;
+	if (cohort_context_open(r->m, &cp, &r->c, &err))
+		fail_msg("%s", err.text);
+	r->info.struct_size = sizeof r->info;
+	cohort_model_info_get(r->m, &r->info);
+	assert_int_equal(cohort_batch_init(&r->b, n, 0, 1, &err), COHORT_OK);
+	for (int32_t i = 0; i < n; i++)
+		assert_int_equal(cohort_batch_add(&r->b, ids[i], i, &seq, 1, true, &err), COHORT_OK);
+	if (encoder ? cohort_encode(r->c, &r->b, &err) : cohort_decode(r->c, &r->b, &err))
+		fail_msg("%s", err.text);
+}
+
+static void close_run(struct run *r)
+{
+	cohort_batch_release(&r->b);
+	cohort_context_free(r->c);
+	cohort_model_free(r->m);
+}
+
+static void verdict(const struct arch_case *a, const char *what, const char *isa, double e)
+{
+	print_message("# %s %s %s: %.3e, limit %.1e\n", a->name, what, isa, e, a->limit);
+	assert_true(e < a->limit);
+}
+
+static void rows(const struct arch_case *a, const char *isa, const cohort_token *ids, int32_t n)
+{
+	struct run r;
+	struct cohort_err err;
+	size_t n_want;
+	float *want = reference(a->name, a->encoder ? "embd" : "logits", &n_want);
+
+	open_run(&r, a->name, isa, a->encoder, COHORT_POOL_NONE, ids, n);
+	const size_t width = (size_t)(a->encoder ? r.info.n_embd : r.info.n_vocab);
+	assert_int_equal(n_want, width * (size_t)n);
+	float *got = malloc(n_want * sizeof *got);
+	assert_non_null(got);
+	for (int32_t i = 0; i < n; i++)
+		memcpy(got + (size_t)i * width,
+				a->encoder ? cohort_embeddings_get(r.c, i, &err) : cohort_logits_get(r.c, i, &err),
+				width * sizeof *got);
+	verdict(a, a->encoder ? "embd" : "logits", isa, error_of(got, want, n_want));
+	close_run(&r);
+	free(got);
+	free(want);
+}
+
+static void pooled(const struct arch_case *a, const char *isa, const cohort_token *ids, int32_t n, const char *what,
+		enum cohort_pooling pooling)
+{
+	struct run r;
+	struct cohort_err err;
+	size_t n_want;
+	float *want = reference(a->name, what, &n_want);
+
+	open_run(&r, a->name, isa, true, pooling, ids, n);
+	assert_int_equal(n_want, r.info.n_embd);
+	const float *got = cohort_embeddings_seq_get(r.c, 0, &err);
+	assert_non_null(got);
+	verdict(a, what, isa, error_of(got, want, n_want));
+	close_run(&r);
+	free(want);
+}
+
+static void arch(void **state)
+{
+	const struct arch_case *a = *state;
+	cohort_token ids[256];
+	const int32_t n = read_tokens(a->name, ids);
+
+	for (size_t i = 0; i < cohort_isa_count(); i++)
+		if (cohort_isa_usable(i)) {
+			rows(a, cohort_isa_name(i), ids, n);
+			if (a->encoder) {
+				pooled(a, cohort_isa_name(i), ids, n, "mean", COHORT_POOL_MEAN);
+				pooled(a, cohort_isa_name(i), ids, n, "cls", COHORT_POOL_CLS);
+			}
+		}
+}
+
+static int make_models(void **state)
+{
+	char command[800];
+	(void)state;
+	snprintf(dir, sizeof dir, "/tmp/cohort-archs-XXXXXX");
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(command, sizeof command, "python3 '%s/tests/golden/make_models.py' '%s' >/dev/null",
+			env_or("COHORT_SOURCE", "."), dir);
+	return system(command);
+}
+
+static int remove_models(void **state)
+{
+	char command[100];
+	(void)state;
+	snprintf(command, sizeof command, "rm -rf '%s'", dir);
+	return system(command);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct arch_case cases[] = {
+		{"phi2", 1e-9, false}, {"phi2-separate", 1e-9, false}, {"stablelm", 1e-9, false},
+		{"stablelm-bias", 1e-9, false}, {"stablelm-parallel", 1e-9, false}, {"stablelm-qknorm", 1e-9, false},
+		{"olmo2", 1e-9, false}, {"olmo2-window", 1e-9, false}, {"granite", 1e-9, false},
+		{"granitemoe", 1e-9, false}, {"granitemoe-shared", 1e-9, false}, {"command-r", 1e-9, false},
+		{"command-r-qknorm", 1e-9, false}, {"starcoder2", 1e-9, false}, {"starcoder2-tied", 1e-9, false},
+		{"smollm3", 1e-9, false}, {"gpt-oss-f32", 1e-9, false}, {"qwen2moe", 1e-9, false},
+		{"qwen3-yarn", 1e-9, false}, {"llama-yarn", 1e-9, false}, {"llama-linear", 1e-9, false},
+		{"phi3-long", 1e-9, false}, {"phi3-short", 1e-9, false}, {"llama-bias", 1e-9, false},
+		{"llama-tied", 1e-9, false}, {"llama-base", 1e-9, false},
+		{"bert", 1e-9, true}, {"nomic-bert", 1e-9, true}, {"jina-bert-v2", 1e-9, true},
+	};
+	enum { N = sizeof cases / sizeof *cases };
+	static struct CMUnitTest tests[N];
+	size_t n = 0;
+
+	for (size_t i = 0; i < N; i++) /* one by its name, or all */
+		if (argc < 2 || strcmp(argv[1], cases[i].name) == 0)
+			tests[n++] = (struct CMUnitTest){cases[i].name, arch, NULL, NULL, (void *)&cases[i]};
+	return _cmocka_run_group_tests("archs", tests, n, make_models, remove_models);
+}
