@@ -111,6 +111,9 @@ COHORT_API enum cohort_status cohort_model_open(const char *path,
 /* All contexts of the model must have been freed before. */
 COHORT_API void cohort_model_free(struct cohort_model *model);
 
+/* How a sequence's embeddings become one: not at all, their mean, the first row's, the last row's. */
+enum cohort_pooling { COHORT_POOL_NONE = 0, COHORT_POOL_MEAN = 1, COHORT_POOL_CLS = 2, COHORT_POOL_LAST = 3 };
+
 struct cohort_model_info {
 	size_t struct_size;
 	const char *arch;         /* borrowed until the model is freed, as all strings here */
@@ -125,6 +128,9 @@ struct cohort_model_info {
 	uint64_t n_params;
 	uint64_t weight_bytes;    /* in the file */
 	uint64_t packed_bytes;    /* repacked copies in memory */
+	bool encoder;             /* for embeddings: rows see both ways, cohort_encode only, no logits */
+	bool recurrent;           /* sequences are states: a tail is removed by going back to a checkpoint */
+	enum cohort_pooling pooling; /* what an encoder was trained for */
 };
 COHORT_API void cohort_model_info_get(const struct cohort_model *model, struct cohort_model_info *info);
 
@@ -339,9 +345,6 @@ enum cohort_split {
 /* What rows that ask for output get. */
 enum { COHORT_OUTPUT_LOGITS = 1, COHORT_OUTPUT_EMBEDDINGS = 2 };
 
-/* How a sequence's embeddings become one: not at all, their mean, the first row's, the last row's. */
-enum cohort_pooling { COHORT_POOL_NONE = 0, COHORT_POOL_MEAN = 1, COHORT_POOL_CLS = 2, COHORT_POOL_LAST = 3 };
-
 struct cohort_context_params {
 	size_t struct_size;
 	int32_t n_ctx;      /* size of the KV pool in tokens, shared by all sequences */
@@ -508,6 +511,11 @@ COHORT_API enum cohort_status cohort_seq_keep(struct cohort_context *ctx, cohort
  * Moved cells are close to, but not the same bits as, freshly decoded ones. */
 COHORT_API enum cohort_status cohort_seq_add(struct cohort_context *ctx, cohort_seq seq,
 		cohort_pos p0, cohort_pos p1, cohort_pos delta, struct cohort_err *err);
+/* Recurrent models (mamba) keep one state per sequence: cohort_seq_rm can remove all of it, or a tail behind a checkpoint
+ * (rule checkpoint otherwise); cohort_seq_cp can copy up to one. This keeps the state as it is now; the oldest goes when
+ * there are n_checkpoints of them, and all that lie behind the end of a sequence that gets shorter. Copies have them,
+ * too. With other models every position is as good as a checkpoint, and the call does nothing. */
+COHORT_API enum cohort_status cohort_seq_checkpoint(struct cohort_context *ctx, cohort_seq seq, struct cohort_err *err);
 /* First and last position held, or -1 if empty or out of range. Cells that a sliding window let go count as held. */
 COHORT_API cohort_pos cohort_seq_pos_min(const struct cohort_context *ctx, cohort_seq seq);
 COHORT_API cohort_pos cohort_seq_pos_max(const struct cohort_context *ctx, cohort_seq seq);

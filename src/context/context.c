@@ -195,6 +195,9 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 		memcpy(&p, params, params->struct_size);
 	}
 	st = check_params(&p, err);
+	if (!st && model->model.hp.encoder && p.outputs != COHORT_OUTPUT_EMBEDDINGS)
+		st = err_set(err, COHORT_E_ARG, "%s models are encoders: they have embeddings, no logits",
+				model_arch_name(&model->model));
 	if (st)
 		return st;
 	if (p.n_threads == 0)

@@ -61,6 +61,9 @@ enum cohort_status context_check(
 		struct cohort_context *c, const struct cohort_batch *b, bool with_memory, struct cohort_err *err)
 {
 	const struct batch_memory mem = {&c->memory, ask_pos_max, ask_same};
+	if (with_memory && c->model->model.hp.encoder)
+		return err_set(err, COHORT_E_UNSUPPORTED, "%s models are encoders: use cohort_encode",
+				model_arch_name(&c->model->model));
 	return batch_check(&c->checked, b,
 			&(struct batch_limits){
 				.n_vocab = (int32_t)c->model->model.hp.n_vocab,

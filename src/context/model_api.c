@@ -74,6 +74,10 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 		st = tok_open(&m->tok, &m->gguf, err);
 	if (!st && !p->vocab_only)
 		st = model_init(&m->model, &m->gguf, m->tok ? (uint32_t)tok_n_vocab(m->tok) : 0, err);
+	if (!st && !p->vocab_only && !model_is_checked(&m->model) && !*m->note)
+		snprintf(m->note, sizeof m->note,
+				"architecture %s is unchecked: no independent implementation has confirmed its numbers",
+				m->arch);
 	if (!st && !p->vocab_only)
 		st = be_cpu_weights_open(&m->weights, &m->model, m->level, p->file_layout, (size_t)p->n_threads,
 				p->progress, p->progress_user, err);
@@ -168,6 +172,9 @@ void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_inf
 		.n_params = m->model.n_params,
 		.weight_bytes = m->model.weight_bytes,
 		.packed_bytes = m->weights ? be_cpu_packed_bytes(m->weights) : 0,
+		.encoder = h->encoder,
+		.recurrent = model_is_recurrent(&m->model),
+		.pooling = h->pooling,
 	};
 }
 

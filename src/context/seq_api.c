@@ -51,6 +51,16 @@ enum cohort_status cohort_seq_add(struct cohort_context *c, cohort_seq seq, coho
 	return st;
 }
 
+enum cohort_status cohort_seq_checkpoint(struct cohort_context *c, cohort_seq seq, struct cohort_err *err)
+{
+	if (!c)
+		return no_context(err);
+	if (seq < 0 || seq >= c->p.n_seq_max)
+		return err_rule(err, COHORT_E_ARG, "seq-id", -1, seq, c->p.n_seq_max, seq,
+				"sequence %d is not in 0 to %d", seq, c->p.n_seq_max - 1);
+	return memory_checkpoint(&c->memory, seq, err);
+}
+
 cohort_pos cohort_seq_pos_min(const struct cohort_context *c, cohort_seq seq)
 {
 	return c ? memory_pos_min(&c->memory, seq) : -1;

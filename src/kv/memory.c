@@ -216,6 +216,11 @@ enum cohort_status memory_seq_keep(struct memory *m, cohort_seq seq, struct coho
 	return st;
 }
 
+enum cohort_status memory_checkpoint(struct memory *m, cohort_seq seq, struct cohort_err *err)
+{
+	return m->recur ? recur_checkpoint(m->recur, seq, err) : COHORT_OK;
+}
+
 enum cohort_status memory_seq_add(struct memory *m, cohort_seq seq, cohort_pos p0, cohort_pos p1, cohort_pos delta,
 		struct kv_moves *moves, struct cohort_err *err)
 {

@@ -48,6 +48,8 @@ enum cohort_status memory_seq_rm(struct memory *m, cohort_seq seq, cohort_pos p0
 enum cohort_status memory_seq_cp(struct memory *m, cohort_seq src, cohort_seq dst, cohort_pos p0, cohort_pos p1,
 		struct kv_moves *moves, struct cohort_err *err);
 enum cohort_status memory_seq_keep(struct memory *m, cohort_seq seq, struct cohort_err *err);
+/* Nothing without a recurrent part. */
+enum cohort_status memory_checkpoint(struct memory *m, cohort_seq seq, struct cohort_err *err);
 enum cohort_status memory_seq_add(struct memory *m, cohort_seq seq, cohort_pos p0, cohort_pos p1, cohort_pos delta,
 		struct kv_moves *moves, struct cohort_err *err);
 void memory_clear(struct memory *m);

@@ -6,7 +6,7 @@
  * their mean and the first one as pooled vectors.
  * Shown red by the wrong kind of rotation (phi2), a window one position longer (olmo2-window), yarn without its growth of
  * cos and sin (llama-yarn), the sink left out (gpt-oss-f32) and distances not taken as absolute (jina-bert-v2). */
-#include "model_case.h"
+#include "arch_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,8 +19,6 @@ struct arch_case {
 	double limit; /* of the normalised squared error */
 	bool encoder;
 };
-
-static char dir[64];
 
 static void *slurp(const char *path, size_t *n)
 {
@@ -52,8 +50,7 @@ static int32_t read_tokens(const char *name, cohort_token ids[256])
 	char path[600];
 	size_t n_bytes;
 	int32_t n = 0;
-	snprintf(path, sizeof path, "%s/%s.tokens", dir, name);
-	char *text = slurp(path, &n_bytes);
+	char *text = slurp(arch_path(path, sizeof path, name, "tokens"), &n_bytes);
 	for (char *p = text, *end; n < 256; p = end) {
 		long v = strtol(p, &end, 10);
 		if (end == p)
@@ -91,7 +88,7 @@ static void open_run(struct run *r, const char *name, const char *isa, bool enco
 	const cohort_seq seq = 0;
 	char path[600];
 
-	snprintf(path, sizeof path, "%s/%s.gguf", dir, name);
+	arch_path(path, sizeof path, name, "gguf");
 	cohort_model_params_init(&mp);
 	mp.isa = isa;
 	if (cohort_model_open(path, &mp, &r->m, &err))
@@ -179,26 +176,6 @@ static void arch(void **state)
 		}
 }
 
-static int make_models(void **state)
-{
-	char command[800];
-	(void)state;
-	snprintf(dir, sizeof dir, "/tmp/cohort-archs-XXXXXX");
-	if (!mkdtemp(dir))
-		return -1;
-	snprintf(command, sizeof command, "python3 '%s/tests/golden/make_models.py' '%s' >/dev/null",
-			env_or("COHORT_SOURCE", "."), dir);
-	return system(command);
-}
-
-static int remove_models(void **state)
-{
-	char command[100];
-	(void)state;
-	snprintf(command, sizeof command, "rm -rf '%s'", dir);
-	return system(command);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct arch_case cases[] = {
@@ -220,5 +197,5 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < N; i++) /* one by its name, or all */
 		if (argc < 2 || strcmp(argv[1], cases[i].name) == 0)
 			tests[n++] = (struct CMUnitTest){cases[i].name, arch, NULL, NULL, (void *)&cases[i]};
-	return _cmocka_run_group_tests("archs", tests, n, make_models, remove_models);
+	return _cmocka_run_group_tests("archs", tests, n, arch_make_models, arch_remove_models);
 }
