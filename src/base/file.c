@@ -346,13 +346,15 @@ static bool read_all(int fd, uint8_t *p, size_t n, size_t *n_got)
 	return true;
 }
 
-enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size_t *n_bytes, struct cohort_err *err)
+/* large: file_load_large, otherwise file_load. */
+static enum cohort_status load(const char *path, size_t n_max, bool large, uint8_t **out, size_t *n_bytes,
+		struct cohort_err *err)
 {
 	const int fd = os_open(path, O_RDONLY | O_NONBLOCK); /* a FIFO is refused, not waited for */
 	const char *what = NULL;
 	uint8_t *buf = NULL;
 	enum cohort_status st = COHORT_OK;
-	size_t n = 0;
+	size_t n = 0, n_got = 0;
 
 	if (fd < 0)
 		return refuse(err, path, "", errno);
@@ -361,17 +363,36 @@ enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size
 	} else if (what) {
 		st = err_set(err, COHORT_E_IO, "%s", what);
 		err_prefix(err, "%s", path);
-	} else {
-		buf = mem_alloc(n, 1);
-		if (!buf)
+	} else if (n || !large) {
+		buf = large ? mem_zalloc_large(n) : mem_alloc(n, 1);
+		if (!buf) {
 			st = no_memory(err, path);
-		else if (!read_all(fd, buf, n, n_bytes))
+		} else if (!read_all(fd, buf, n, &n_got)) {
 			st = refuse(err, path, "cannot read: ", errno);
+		} else if (large && n_got < n) {
+			st = err_set(err, COHORT_E_IO, "ended after %zu of %zu bytes: it was cut while being read",
+					n_got, n);
+			err_prefix(err, "%s", path);
+		}
 	}
 	close(fd);
-	if (st)
+	if (st && large)
+		mem_free_aligned(buf);
+	else if (st)
 		mem_free(buf);
-	else
-		*out = buf;
-	return st;
+	if (st)
+		return st;
+	*out = buf;
+	*n_bytes = n_got;
+	return COHORT_OK;
+}
+
+enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size_t *n_bytes, struct cohort_err *err)
+{
+	return load(path, n_max, false, out, n_bytes, err);
+}
+
+enum cohort_status file_load_large(const char *path, uint8_t **out, size_t *n_bytes, struct cohort_err *err)
+{
+	return load(path, SIZE_MAX, true, out, n_bytes, err);
 }
