@@ -72,7 +72,8 @@ static bool pack(struct loading *l, const struct kern_mat *mat, const struct mod
 	for (size_t row = 0; row < mw->n_rows; row += slice) {
 		const size_t n = mw->n_rows - row < slice ? mw->n_rows - row : slice;
 		pool_run(l->pool, n, mat->unit, pack_share, &(struct pack_job){mat, mw, to, row});
-		map_drop(&l->m->gguf->map, mw->tensor->offset + row * row_bytes, n * row_bytes);
+		/* Rows of the embedding are still looked up in the file. */
+		(mw == l->m->token_embd ? gguf_drop : gguf_forget)(l->m->gguf, mw->tensor, row * row_bytes, n * row_bytes);
 		if (!go_on(l, n * row_bytes))
 			return false;
 	}
@@ -143,9 +144,56 @@ enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct mod
 	return st;
 }
 
+/* Calls f on every piece of memory that weights are read from, until one call returns false. */
+static bool each_piece(const struct be_weights *w, const struct model *m, bool (*f)(const void *, size_t, void *),
+		void *user)
+{
+	for (size_t i = 0; i < m->n_weights; i++) {
+		const struct model_weight *mw = &m->weights[i];
+		const bool from_file = w->w[i].data == mw->data || mw == m->token_embd;
+		if (from_file && !f(mw->data, (size_t)mw->tensor->n_bytes, user))
+			return false;
+	}
+	return !w->packed_bytes || f(w->packed, w->packed_bytes, user);
+}
+
+static bool add_bytes(const void *p, size_t n_bytes, void *user)
+{
+	(void)p;
+	*(uint64_t *)user += n_bytes;
+	return true;
+}
+
+static bool lock_piece(const void *p, size_t n_bytes, void *user)
+{
+	return (*(int *)user = map_lock(p, n_bytes)) == 0;
+}
+
+static bool unlock_piece(const void *p, size_t n_bytes, void *user)
+{
+	(void)user;
+	map_unlock(p, n_bytes);
+	return true;
+}
+
+int be_cpu_weights_lock(struct be_weights *w, const struct model *m, uint64_t *n_bytes)
+{
+	int error = 0;
+
+	*n_bytes = 0;
+	each_piece(w, m, add_bytes, n_bytes);
+	if (each_piece(w, m, lock_piece, &error))
+		w->locked = m;
+	else
+		each_piece(w, m, unlock_piece, NULL);
+	return error;
+}
+
 void be_cpu_weights_free(struct be_weights *w)
 {
 	if (w) {
+		if (w->locked)
+			each_piece(w, w->locked, unlock_piece, NULL);
 		mem_free_aligned(w->packed);
 		mem_free(w->w);
 		mem_free(w);
