@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "quant/quant.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,10 +58,41 @@ static char *copy_meta(const struct gguf *g, const char *key)
 	return kv && kv->type == GGUF_STRING ? mem_strndup(kv->str.s, kv->str.n) : mem_strndup("", 0);
 }
 
+/* Warnings stand one behind the other; the last is cut when there is no room. */
+__attribute__((format(printf, 2, 3)))
+static void add_note(struct cohort_model *m, const char *fmt, ...)
+{
+	size_t n = strlen(m->note);
+	va_list ap;
+
+	if (n)
+		n += (size_t)snprintf(m->note + n, sizeof m->note - n, "; ");
+	if (n >= sizeof m->note)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(m->note + n, sizeof m->note - n, fmt, ap);
+	va_end(ap);
+}
+
+/* Weights that cannot be locked serve as well, a little slower when the system takes their pages away: a warning. */
+static void lock_weights(struct cohort_model *m)
+{
+	const uint64_t limit = map_lock_limit();
+	uint64_t n_bytes;
+	const int error = be_cpu_weights_lock(m->weights, &m->model, &n_bytes);
+
+	if (error && limit != UINT64_MAX)
+		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s; the limit is %.1f MiB (ulimit -l)",
+				(double)n_bytes / 1048576.0, strerror(error), (double)limit / 1048576.0);
+	else if (error)
+		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s", (double)n_bytes / 1048576.0,
+				strerror(error));
+}
+
 static enum cohort_status open_parts(struct cohort_model *m, const char *path, const struct cohort_model_params *p,
 		struct cohort_err *err)
 {
-	enum cohort_status st = gguf_open(&m->gguf, path, quant_size, err);
+	enum cohort_status st = gguf_open_by(&m->gguf, path, p->no_mmap ? map_read : map_open, quant_size, err);
 	if (st)
 		return st;
 	m->arch = copy_meta(&m->gguf, "general.architecture");
@@ -72,11 +104,19 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 	st = gguf_get_str(&m->gguf, "tokenizer.ggml.model", false, &tok, err);
 	if (!st && !(tok.n == 8 && memcmp(tok.s, "no_vocab", 8) == 0))
 		st = tok_open(&m->tok, &m->gguf, err);
+	if (!st && !p->vocab_only && m->gguf.n_tensors == 0)
+		st = err_set(err, COHORT_E_UNSUPPORTED, "%s",
+				m->tok ? "has no weights: it is a vocabulary, good for tokenising only"
+				       : "has no weights");
 	if (!st && !p->vocab_only)
 		st = model_init(&m->model, &m->gguf, m->tok ? (uint32_t)tok_n_vocab(m->tok) : 0, err);
 	if (!st && !p->vocab_only)
 		st = be_cpu_weights_open(&m->weights, &m->model, m->level, p->file_layout, (size_t)p->n_threads,
 				p->progress, p->progress_user, err);
+	if (!st && p->mlock && !p->vocab_only)
+		lock_weights(m);
+	if (!st && m->tok && *tok_note(m->tok))
+		add_note(m, "%s", tok_note(m->tok));
 	if (st)
 		err_prefix(err, "%s", path);
 	return st;
@@ -111,8 +151,7 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 	m->level = level;
 	for (size_t i = level + 1; !p.isa && i < be_cpu_level_count(); i++)
 		if (be_cpu_level_failed(i))
-			snprintf(m->note, sizeof m->note,
-					"instruction set level %s failed its self-test (%s); %s is used instead",
+			add_note(m, "instruction set level %s failed its self-test (%s); %s is used instead",
 					be_cpu_level_name(i), be_cpu_level_failed(i), be_cpu_level_name(level));
 	m->vocab_only = p.vocab_only;
 	st = open_parts(m, path, &p, err);
@@ -155,7 +194,7 @@ void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_inf
 		.isa = be_cpu_level_name(m->level),
 		.tokenizer = !m->tok ? "" : tok_get_kind(m->tok) == TOK_SPM ? "spm" : "bpe",
 		.pretokenizer = m->tok ? tok_pre(m->tok) : "",
-		.note = *m->note ? m->note : m->tok ? tok_note(m->tok) : "",
+		.note = m->note,
 		.n_vocab = m->tok ? tok_n_vocab(m->tok) : (int32_t)h->n_vocab,
 		.n_embd = (int32_t)h->n_embd,
 		.n_layer = (int32_t)h->n_layer,
