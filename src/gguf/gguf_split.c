@@ -226,6 +226,23 @@ static void put_suffix(char *name, uint32_t no, uint32_t count)
 	snprintf(name + strlen(name) - SUFFIX_BYTES, SUFFIX_BYTES + 1, SUFFIX, no + 1, count);
 }
 
+static enum cohort_status open_first(struct gguf *g, const char *path, map_open_fn *open_file, gguf_size_fn *size,
+		struct cohort_err *err)
+{
+	struct gguf_split s;
+	enum cohort_status st = open_one(g, path, open_file, size, err);
+
+	if (st)
+		return st;
+	if (!(st = gguf_get_split(g, &s, err)) && s.no != 0)
+		st = err_at(err, COHORT_E_FORMAT, offset_of(g, "split.no"), "split.no is %u in the first part", s.no);
+	if (st) {
+		err_prefix(err, "%s", path);
+		gguf_release(g);
+	}
+	return st;
+}
+
 /* Opens the parts of s other than g's own. `name` has the path of one of them, and room for that of each. */
 static enum cohort_status open_rest(struct gguf *g, const struct gguf_split *s, char *name, map_open_fn *open_file,
 		gguf_size_fn *size, struct cohort_err *err)
@@ -236,12 +253,10 @@ static enum cohort_status open_rest(struct gguf *g, const struct gguf_split *s, 
 	if (s->no != 0) {
 		gguf_release(g);
 		put_suffix(name, 0, s->count);
-		if ((st = open_one(g, name, open_file, size, err))) {
-			err_prefix(err, "part 1 of %u", s->count);
-			return st;
-		}
+		st = open_first(g, name, open_file, size, err);
+		i = st ? 0 : 1;
 	}
-	for (; i < s->count; i++) {
+	for (; !st && i < s->count; i++) {
 		struct gguf next;
 		put_suffix(name, i, s->count);
 		if ((st = open_one(&next, name, open_file, size, err)))
