@@ -259,7 +259,8 @@ int cmd_info(int argc, char **argv)
 		{"tensors", NULL, OPT_FLAG, &tensors, 0, 0, NULL, "list every tensor, too", NULL},
 	};
 	const struct opt_prog p = {
-		prog, "[-m FILE] [options]", "Tells what a GGUF file holds and whether this version can run it. Any part of a split model\n"
+		prog, "[-m FILE] [options]",
+		"Tells what a GGUF file holds and whether this version can run it. Any part of a split model\n"
 		"stands for all.",
 		"  cohort info\n  cohort info -m model.gguf --json\n", opts, sizeof opts / sizeof *opts,
 	};

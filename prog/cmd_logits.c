@@ -179,7 +179,9 @@ int cmd_logits(int argc, char **argv)
 					NULL},
 			{"isa", NULL, OPT_STR, &isa, 0, 0, "LEVEL",
 					ISA_HELP, NULL},
-			LOAD_OPTS(&load),
+			{OPT_FILE_LAYOUT(&load)},
+			{OPT_NO_MMAP(&load)},
+			{OPT_MLOCK(&load)},
 	};
 	const struct opt_prog p = {
 			prog,

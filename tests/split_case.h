@@ -22,8 +22,8 @@ static inline enum cohort_status split_number(struct cohort_gguf_writer *w, cons
 }
 
 /* Part no of count with tensors [from, to) of the file, whose bytes are `file`; count 0: no keys of splitting. */
-static inline enum cohort_status split_part(const struct cohort_gguf *g, const uint8_t *file, const char *path, size_t no,
-		size_t count, size_t from, size_t to, struct cohort_err *err)
+static inline enum cohort_status split_part(const struct cohort_gguf *g, const uint8_t *file, const char *path,
+		size_t no, size_t count, size_t from, size_t to, struct cohort_err *err)
 {
 	struct cohort_gguf_writer *w = NULL;
 	struct cohort_gguf_kv kv;
@@ -33,9 +33,11 @@ static inline enum cohort_status split_part(const struct cohort_gguf *g, const u
 	for (size_t i = 0; !st && no == 0 && cohort_gguf_kv_get(g, i, &kv); i++)
 		st = cohort_gguf_writer_kv(w, &kv, err);
 	if (!st && count)
-		(void)((st = split_number(w, "split.no", COHORT_GGUF_U16, no, err)) ||
-				(st = split_number(w, "split.count", COHORT_GGUF_U16, count, err)) ||
-				(st = split_number(w, "split.tensors.count", COHORT_GGUF_I32, cohort_gguf_n_tensors(g), err)));
+		st = split_number(w, "split.no", COHORT_GGUF_U16, no, err);
+	if (!st && count)
+		st = split_number(w, "split.count", COHORT_GGUF_U16, count, err);
+	if (!st && count)
+		st = split_number(w, "split.tensors.count", COHORT_GGUF_I32, cohort_gguf_n_tensors(g), err);
 	for (size_t i = from; !st && i < to && cohort_gguf_tensor_get(g, i, &t); i++) {
 		char name[65];
 		snprintf(name, sizeof name, "%.*s", (int)t.n_name, t.name);

@@ -73,7 +73,8 @@ static bool pack(struct loading *l, const struct kern_mat *mat, const struct mod
 		const size_t n = mw->n_rows - row < slice ? mw->n_rows - row : slice;
 		pool_run(l->pool, n, mat->unit, pack_share, &(struct pack_job){mat, mw, to, row});
 		/* Rows of the embedding are still looked up in the file. */
-		(mw == l->m->token_embd ? gguf_drop : gguf_forget)(l->m->gguf, mw->tensor, row * row_bytes, n * row_bytes);
+		(mw == l->m->token_embd ? gguf_drop : gguf_forget)(
+				l->m->gguf, mw->tensor, row * row_bytes, n * row_bytes);
 		if (!go_on(l, n * row_bytes))
 			return false;
 	}

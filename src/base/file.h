@@ -23,7 +23,7 @@ void file_stream_abort(struct file_stream *s); /* accepts NULL */
  * a file that is cut or changed later does not matter. A path is always a path ("-" is no standard input here). */
 enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size_t *n_bytes, struct cohort_err *err);
 
-/* Reads a regular file whole, for those who would map it otherwise: aligned to 64 bytes, in large pages when it is large;
+/* Reads a regular file whole, for those who would map it otherwise: aligned to 64 bytes, in large pages if it is large.
  * *out is freed with mem_free_aligned, and NULL for an empty file. One that ends before the size it had when it was
  * opened was cut meanwhile: E_IO. */
 enum cohort_status file_load_large(const char *path, uint8_t **out, size_t *n_bytes, struct cohort_err *err);

@@ -1,8 +1,8 @@
 /* Files as memory: mapped, or read into a copy; and memory that is to stay resident.
  *
  * Invariants
- *  1. A copy never loses bytes that may still be wanted: map_drop leaves it alone, as there is no file to read them from
- *     again. Only map_forget gives its pages back.
+ *  1. A copy never loses bytes that may still be wanted: map_drop leaves it alone, as there is no file to read them
+ *     from again. Only map_forget gives its pages back.
  *  2. Advice and locks touch whole pages; advice only those that lie in the range completely. */
 #include "base/map.h"
 

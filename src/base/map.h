@@ -14,8 +14,8 @@ typedef enum cohort_status map_open_fn(struct map *m, const char *path, struct c
 
 /* Refuses directories and other non-regular files. A zero-length file maps to n_bytes 0. */
 map_open_fn map_open;
-/* The same with the bytes copied into memory: what happens to the file later does not matter. A file that is cut while it
- * is read: E_IO. */
+/* The same with the bytes copied into memory: what happens to the file later does not matter. A file that is cut while
+ * it is read: E_IO. */
 map_open_fn map_read;
 void map_release(struct map *m);
 /* The pages in [offset, offset + n) may be dropped from memory; they are read again when touched. Of a copy nothing

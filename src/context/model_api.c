@@ -82,8 +82,8 @@ static void lock_weights(struct cohort_model *m)
 	const int error = be_cpu_weights_lock(m->weights, &m->model, &n_bytes);
 
 	if (error && limit != UINT64_MAX)
-		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s; the limit is %.1f MiB (ulimit -l)",
-				(double)n_bytes / 1048576.0, strerror(error), (double)limit / 1048576.0);
+		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s; the limit is %llu KiB (ulimit -l)",
+				(double)n_bytes / 1048576.0, strerror(error), (unsigned long long)limit / 1024);
 	else if (error)
 		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s", (double)n_bytes / 1048576.0,
 				strerror(error));

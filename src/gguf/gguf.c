@@ -279,11 +279,12 @@ static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t
 		return st;
 	/* Versions are small, so one that is small after a swap was written the other way round. */
 	if (g->version > 0xffff && __builtin_bswap32(g->version) <= 0xffff)
-		return err_at(r->err, COHORT_E_UNSUPPORTED, 4, "big-endian GGUF file (version %u byte-swapped); only little-endian ones are supported",
+		return err_at(r->err, COHORT_E_UNSUPPORTED, 4,
+				"big-endian GGUF file (version %u byte-swapped); only little-endian ones are supported",
 				__builtin_bswap32(g->version));
 	if (g->version == 1)
 		return err_at(r->err, COHORT_E_UNSUPPORTED, 4,
-				"GGUF version 1, of August 2023, is not supported (2 and 3 are): convert the model anew");
+				"GGUF version 1, of August 2023, is not supported (2 and 3 are): convert it anew");
 	if (g->version != 2 && g->version != 3)
 		return err_at(r->err, COHORT_E_UNSUPPORTED, 4, "GGUF version %u is not supported (2 and 3 are)",
 				g->version);

@@ -106,8 +106,8 @@ struct gguf_split {
 /* From the key/values of the first part. */
 enum cohort_status gguf_get_split(const struct gguf *g, struct gguf_split *out, struct cohort_err *err);
 /* Adds the part that follows those g has. `next` has one part and is left empty on success; on failure both are good
- * for nothing but gguf_release. E_FORMAT when it is not the next part of this model: it says so, it contradicts a key of
- * the first part, or it has a tensor that is there already. */
+ * for nothing but gguf_release. E_FORMAT when it is not the next part of this model: it says so, it contradicts a key
+ * of the first part, or it has a tensor that is there already. */
 enum cohort_status gguf_join(struct gguf *g, struct gguf *next, struct cohort_err *err);
 /* Whether all parts and all tensors are there. */
 enum cohort_status gguf_check_whole(const struct gguf *g, struct cohort_err *err);

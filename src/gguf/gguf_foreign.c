@@ -36,7 +36,7 @@ static const struct {
 	{"BZh", 3, false, "a file packed with bzip2" UNPACK},
 	{"7z\xbc\xaf", 4, false, "a 7z archive" UNPACK},
 	{"version https://git-lfs", 23, false, "a Git LFS pointer: the model itself is fetched with 'git lfs pull'"},
-	{"\0\0\0\0\0\0\0\0", 8, false, "a file that begins with zeros: a download that did not finish leaves such files"},
+	{"\0\0\0\0\0\0\0\0", 8, false, "a file that begins with zeros: was its download not finished?"},
 };
 
 /* Words of ASCII letters and signs, whatever the case, behind white space. */

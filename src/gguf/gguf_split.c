@@ -287,7 +287,7 @@ static enum cohort_status copy_name(const char *path, const struct gguf_split *s
 	snprintf(suffix, sizeof suffix, SUFFIX, s->no + 1, s->count);
 	if (n < SUFFIX_BYTES || memcmp(path + n - SUFFIX_BYTES, suffix, SUFFIX_BYTES) != 0) {
 		err_set(err, COHORT_E_FORMAT,
-				"part %u of %u of a split model, whose name must end in %s so that the others can be found",
+				"part %u of %u of a split model, whose name must end in %s to find the others",
 				s->no + 1, s->count, suffix);
 		err_prefix(err, "%s", path);
 		return COHORT_E_FORMAT;

@@ -47,7 +47,7 @@ verdict 'bench: copied and locked'
 if (ulimit -l 8) 2>/dev/null && [ "$(id -u)" != 0 ]; then
 	limited() { (ulimit -l 8 && exec "$bin/cohort" logits --tokens "$tmp/ids" -o "$tmp/got" --mlock); }
 	run limited
-	[ "$rc" = 0 ] && has err 'note: the weights (' && has err 'the limit is 0.0 MiB (ulimit -l)' && same got want
+	[ "$rc" = 0 ] && has err 'note: the weights (' && has err 'the limit is 8 KiB (ulimit -l)' && same got want
 	verdict 'a limit on locked memory: a note, and the same bytes'
 else
 	skip 'a limit on locked memory: a note, and the same bytes' 'this user has no such limit'

@@ -1,5 +1,5 @@
-/* Any bytes as a GGUF file, and as the parts of a split model, one behind the other: a status, or a directory whose every
- * string, element and tensor can be read. */
+/* Any bytes as a GGUF file, and as the parts of a split model, one behind the other: a status, or a directory whose
+ * every string, element and tensor can be read. */
 #include "gguf/gguf.h"
 
 #include <stdlib.h>

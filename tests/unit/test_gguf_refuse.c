@@ -61,7 +61,7 @@ static void refuse_foreign(void **state)
 		{BYTES("7z\xbc\xaf\x27\x1c"), COHORT_E_FORMAT, "a 7z archive"},
 		{BYTES("version https://git-lfs.github.com/spec/v1\noid"), COHORT_E_FORMAT, "a Git LFS pointer"},
 		{BYTES("\0\0\0\0\0\0\0\0\0"), COHORT_E_FORMAT, "begins with zeros"},
-		{BYTES("\x0a\0\0\0\0\0\0\0{\"a\": []} "), COHORT_E_FORMAT, "a safetensors file: convert it to GGUF first"},
+		{BYTES("\x0a\0\0\0\0\0\0\0{\"a\": []} "), COHORT_E_FORMAT, "a safetensors file: convert it to GGUF"},
 		{BYTES("<!DOCTYPE html>\n"), COHORT_E_FORMAT, "a web page (HTML)"},
 		{BYTES("\r\n \t<!doctype HTML>"), COHORT_E_FORMAT, "a web page (HTML)"},
 		{BYTES("<HTML lang=en>"), COHORT_E_FORMAT, "a web page (HTML)"},

@@ -1,10 +1,10 @@
-/* Models as files: whole or in parts, mapped or copied, in the file's layout or repacked, locked or not, a model gives the
- * same bits; files without weights serve to tokenise and nothing else.
+/* Models as files: whole or in parts, mapped or copied, in the file's layout or repacked, locked or not, a model gives
+ * the same bits; files without weights serve to tokenise and nothing else.
  *
- * Shown red by forgetting the embedding's pages of a copy once it is packed (same_bits, tied), by taking every tensor from
- * the first part (same_bits), by no_mmap that maps all the same (outlives_its_file dies), by weights that stay locked
- * (locks), by a failed lock that is an error or says nothing (lock_refused), by split keys that quantising copies
- * (quantises_parts), by leaving out the look at files without tensors (vocabulary_only).
+ * Shown red by forgetting the embedding's pages of a copy once it is packed (same_bits, tied), by no_mmap that maps
+ * all the same (outlives_its_file, failing), by weights that stay locked (locks, lock_refused), by a refused lock whose
+ * note does not name the limit (lock_refused), by split keys that quantising copies and by a part that it may write
+ * over (quantises_parts), by leaving out the look at files without tensors (vocabulary_only).
  *
  * With --split IN PREFIX N it splits a file instead, for the tests of the programs (N = 0: the vocabulary alone). */
 #include "quantize_case.h"
