@@ -158,16 +158,31 @@ static bool each_piece(const struct be_weights *w, const struct model *m, bool (
 	return !w->packed_bytes || f(w->packed, w->packed_bytes, user);
 }
 
+struct locking {
+	bool (*progress)(float, void *);
+	void *user;
+	uint64_t n_bytes, n_done;
+	int error;
+	bool aborted;
+};
+
 static bool add_bytes(const void *p, size_t n_bytes, void *user)
 {
+	struct locking *l = user;
 	(void)p;
-	*(uint64_t *)user += n_bytes;
+	l->n_bytes += n_bytes;
 	return true;
 }
 
 static bool lock_piece(const void *p, size_t n_bytes, void *user)
 {
-	return (*(int *)user = map_lock(p, n_bytes)) == 0;
+	struct locking *l = user;
+
+	if ((l->error = map_lock(p, n_bytes)))
+		return false;
+	l->n_done += n_bytes;
+	l->aborted = l->progress && !l->progress((float)((double)l->n_done / (double)l->n_bytes), l->user);
+	return !l->aborted;
 }
 
 static bool unlock_piece(const void *p, size_t n_bytes, void *user)
@@ -177,17 +192,18 @@ static bool unlock_piece(const void *p, size_t n_bytes, void *user)
 	return true;
 }
 
-int be_cpu_weights_lock(struct be_weights *w, const struct model *m, uint64_t *n_bytes)
+enum cohort_status be_cpu_weights_lock(struct be_weights *w, const struct model *m, bool (*progress)(float, void *),
+		void *user, struct be_lock *out, struct cohort_err *err)
 {
-	int error = 0;
+	struct locking l = {.progress = progress, .user = user};
 
-	*n_bytes = 0;
-	each_piece(w, m, add_bytes, n_bytes);
-	if (each_piece(w, m, lock_piece, &error))
+	each_piece(w, m, add_bytes, &l);
+	if (each_piece(w, m, lock_piece, &l))
 		w->locked = m;
 	else
 		each_piece(w, m, unlock_piece, NULL);
-	return error;
+	*out = (struct be_lock){.error = l.error, .n_bytes = l.n_bytes};
+	return l.aborted ? err_set(err, COHORT_ABORTED, "loading aborted by the caller") : COHORT_OK;
 }
 
 void be_cpu_weights_free(struct be_weights *w)

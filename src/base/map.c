@@ -62,11 +62,12 @@ enum cohort_status map_open(struct map *m, const char *path, struct cohort_err *
 	return COHORT_OK;
 }
 
-enum cohort_status map_read(struct map *m, const char *path, struct cohort_err *err)
+enum cohort_status map_read(struct map *m, const char *path, bool (*progress)(float done, void *user), void *user,
+		struct cohort_err *err)
 {
 	uint8_t *data = NULL;
 	size_t n_bytes;
-	enum cohort_status st = file_load_large(path, &data, &n_bytes, err);
+	enum cohort_status st = file_load_large(path, progress, user, &data, &n_bytes, err);
 
 	if (!st)
 		*m = (struct map){.data = data, .n_bytes = n_bytes, .copied = true};

@@ -10,13 +10,12 @@ struct map {
 	bool copied;         /* by map_read */
 };
 
-typedef enum cohort_status map_open_fn(struct map *m, const char *path, struct cohort_err *err);
-
 /* Refuses directories and other non-regular files. A zero-length file maps to n_bytes 0. */
-map_open_fn map_open;
+enum cohort_status map_open(struct map *m, const char *path, struct cohort_err *err);
 /* The same with the bytes copied into memory: what happens to the file later does not matter. A file that is cut while
- * it is read: E_IO. */
-map_open_fn map_read;
+ * it is read: E_IO. progress may be NULL; it is called now and then with 0..1, and false gives ABORTED. */
+enum cohort_status map_read(struct map *m, const char *path, bool (*progress)(float done, void *user), void *user,
+		struct cohort_err *err);
 void map_release(struct map *m);
 /* The pages in [offset, offset + n) may be dropped from memory; they are read again when touched. Of a copy nothing
  * is dropped. */

@@ -74,27 +74,48 @@ static void add_note(struct cohort_model *m, const char *fmt, ...)
 	va_end(ap);
 }
 
+/* Loading in stages that take about as long: each has its share of the caller's 0..1. */
+struct stages {
+	bool (*progress)(float, void *);
+	void *user;
+	int n, i;
+};
+
+static bool stage_progress(float done, void *user)
+{
+	const struct stages *s = user;
+	return s->progress(((float)s->i + done) / (float)s->n, s->user);
+}
+
 /* Weights that cannot be locked serve as well, a little slower when the system takes their pages away: a warning. */
-static void lock_weights(struct cohort_model *m)
+static enum cohort_status lock_weights(struct cohort_model *m, bool (*progress)(float, void *), struct stages *s,
+		struct cohort_err *err)
 {
 	const uint64_t limit = map_lock_limit();
-	uint64_t n_bytes;
-	const int error = be_cpu_weights_lock(m->weights, &m->model, &n_bytes);
+	struct be_lock lock;
+	const enum cohort_status st = be_cpu_weights_lock(m->weights, &m->model, progress, s, &lock, err);
 
-	if (error && limit != UINT64_MAX)
-		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s; the limit is %llu KiB (ulimit -l)",
-				(double)n_bytes / 1048576.0, strerror(error), (unsigned long long)limit / 1024);
-	else if (error)
-		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s", (double)n_bytes / 1048576.0,
-				strerror(error));
+	if (!st && lock.error)
+		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s", (double)lock.n_bytes / 1048576.0,
+				strerror(lock.error));
+	if (!st && lock.error && limit != UINT64_MAX)
+		add_note(m, "the limit is %llu KiB (ulimit -l)", (unsigned long long)limit / 1024);
+	return st;
 }
 
 static enum cohort_status open_parts(struct cohort_model *m, const char *path, const struct cohort_model_params *p,
 		struct cohort_err *err)
 {
-	enum cohort_status st = gguf_open_by(&m->gguf, path, p->no_mmap ? map_read : map_open, quant_size, err);
+	/* Reading a copy takes time; so does locking what is mapped, as it reads the file. */
+	const bool lock = p->mlock && !p->vocab_only;
+	struct stages s = {p->progress, p->progress_user, .n = 1 + (p->no_mmap && !p->vocab_only) + lock};
+	bool (*progress)(float, void *) = p->progress ? stage_progress : NULL;
+	enum cohort_status st = p->no_mmap ? gguf_open_copy(&m->gguf, path, &(struct gguf_copy){progress, &s},
+							     quant_size, err)
+					   : gguf_open(&m->gguf, path, quant_size, err);
 	if (st)
 		return st;
+	s.i += p->no_mmap;
 	m->arch = copy_meta(&m->gguf, "general.architecture");
 	m->name = copy_meta(&m->gguf, "general.name");
 	if (!m->arch || !m->name)
@@ -112,9 +133,10 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 		st = model_init(&m->model, &m->gguf, m->tok ? (uint32_t)tok_n_vocab(m->tok) : 0, err);
 	if (!st && !p->vocab_only)
 		st = be_cpu_weights_open(&m->weights, &m->model, m->level, p->file_layout, (size_t)p->n_threads,
-				p->progress, p->progress_user, err);
-	if (!st && p->mlock && !p->vocab_only)
-		lock_weights(m);
+				progress, &s, err);
+	s.i++;
+	if (!st && lock)
+		st = lock_weights(m, progress, &s, err);
 	if (!st && m->tok && *tok_note(m->tok))
 		add_note(m, "%s", tok_note(m->tok));
 	if (st)

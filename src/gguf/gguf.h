@@ -88,8 +88,13 @@ typedef bool gguf_size_fn(uint32_t type, uint64_t ne0, uint64_t n_rows, uint64_t
  *
  * Any part of a split model stands for all: the others are found beside it by their names (-00002-of-00003.gguf). */
 enum cohort_status gguf_open(struct gguf *g, const char *path, gguf_size_fn *size, struct cohort_err *err);
-/* The same, with every file brought into memory by open_file: map_open, or map_read for a copy. */
-enum cohort_status gguf_open_by(struct gguf *g, const char *path, map_open_fn *open_file, gguf_size_fn *size,
+/* The same with files copied into memory, by map_read. progress (or NULL) is called with 0..1 now and then, where a
+ * part of n counts for 1/n; false gives ABORTED. */
+struct gguf_copy {
+	bool (*progress)(float done, void *user);
+	void *user;
+};
+enum cohort_status gguf_open_copy(struct gguf *g, const char *path, const struct gguf_copy *copy, gguf_size_fn *size,
 		struct cohort_err *err);
 /* One file over bytes the caller keeps (fuzzing, tests). A part of a split model stays alone, see gguf_join. */
 enum cohort_status gguf_parse(struct gguf *g, const uint8_t *data, size_t n_bytes, gguf_size_fn *size,

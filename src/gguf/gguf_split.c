@@ -34,17 +34,33 @@ static enum cohort_status no_memory(const char *path, struct cohort_err *err)
 	return COHORT_E_MEMORY;
 }
 
-static enum cohort_status open_one(struct gguf *g, const char *path, map_open_fn *open_file, gguf_size_fn *size,
-		struct cohort_err *err)
+/* How files are brought into memory. */
+struct source {
+	const struct gguf_copy *copy; /* NULL: mapped */
+	gguf_size_fn *size;
+	uint32_t no, count;           /* the part at hand, for progress */
+};
+
+static bool part_progress(float done, void *user)
+{
+	const struct source *src = user;
+
+	return src->copy->progress(((float)src->no + done) / (float)src->count, src->copy->user);
+}
+
+static enum cohort_status open_one(struct gguf *g, const char *path, struct source *src, struct cohort_err *err)
 {
 	enum cohort_status st;
 	struct map map;
 	char *name;
 
 	*g = (struct gguf){0};
-	if ((st = open_file(&map, path, err)))
+	st = src->copy ? map_read(&map, path, src->copy->progress ? part_progress : NULL, src, err)
+		       : map_open(&map, path, err);
+	src->no++;
+	if (st)
 		return st;
-	if ((st = gguf_parse(g, map.data, map.n_bytes, size, err))) {
+	if ((st = gguf_parse(g, map.data, map.n_bytes, src->size, err))) {
 		err_prefix(err, "%s", path);
 		map_release(&map);
 		return st;
@@ -226,11 +242,10 @@ static void put_suffix(char *name, uint32_t no, uint32_t count)
 	snprintf(name + strlen(name) - SUFFIX_BYTES, SUFFIX_BYTES + 1, SUFFIX, no + 1, count);
 }
 
-static enum cohort_status open_first(struct gguf *g, const char *path, map_open_fn *open_file, gguf_size_fn *size,
-		struct cohort_err *err)
+static enum cohort_status open_first(struct gguf *g, const char *path, struct source *src, struct cohort_err *err)
 {
 	struct gguf_split s;
-	enum cohort_status st = open_one(g, path, open_file, size, err);
+	enum cohort_status st = open_one(g, path, src, err);
 
 	if (st)
 		return st;
@@ -244,22 +259,25 @@ static enum cohort_status open_first(struct gguf *g, const char *path, map_open_
 }
 
 /* Opens the parts of s other than g's own. `name` has the path of one of them, and room for that of each. */
-static enum cohort_status open_rest(struct gguf *g, const struct gguf_split *s, char *name, map_open_fn *open_file,
-		gguf_size_fn *size, struct cohort_err *err)
+static enum cohort_status open_rest(struct gguf *g, const struct gguf_split *s, char *name, struct source *src,
+		struct cohort_err *err)
 {
+	struct gguf mine = {0}; /* the part opened first, until its turn comes */
 	enum cohort_status st = COHORT_OK;
 	uint32_t i = 1;
 
 	if (s->no != 0) {
-		gguf_release(g);
+		mine = *g;
 		put_suffix(name, 0, s->count);
-		st = open_first(g, name, open_file, size, err);
+		st = open_first(g, name, src, err);
 		i = st ? 0 : 1;
 	}
 	for (; !st && i < s->count; i++) {
-		struct gguf next;
+		struct gguf next = mine;
 		put_suffix(name, i, s->count);
-		if ((st = open_one(&next, name, open_file, size, err)))
+		if (i == s->no)
+			mine = (struct gguf){0};
+		else if ((st = open_one(&next, name, src, err)))
 			break;
 		if ((st = gguf_join(g, &next, err))) {
 			gguf_release(&next);
@@ -273,6 +291,7 @@ static enum cohort_status open_rest(struct gguf *g, const struct gguf_split *s, 
 		put_suffix(name, 0, s->count);
 		err_prefix(err, "%s", name);
 	}
+	gguf_release(&mine);
 	if (st)
 		gguf_release(g);
 	return st;
@@ -296,19 +315,30 @@ static enum cohort_status copy_name(const char *path, const struct gguf_split *s
 	return *out ? COHORT_OK : no_memory(path, err);
 }
 
-enum cohort_status gguf_open_by(struct gguf *g, const char *path, map_open_fn *open_file, gguf_size_fn *size,
-		struct cohort_err *err)
+/* How many parts the name speaks of, or 1. */
+static uint32_t count_named(const char *path)
+{
+	const size_t n = strlen(path);
+	unsigned no, count;
+	char end;
+
+	if (n < SUFFIX_BYTES || sscanf(path + n - SUFFIX_BYTES, "-%5u-of-%5u.ggu%c", &no, &count, &end) != 3)
+		return 1;
+	return count ? count : 1;
+}
+
+static enum cohort_status open_all(struct gguf *g, const char *path, struct source *src, struct cohort_err *err)
 {
 	struct gguf_split s;
 	char *name = NULL;
 	enum cohort_status st;
 
-	if ((st = open_one(g, path, open_file, size, err)))
+	if ((st = open_one(g, path, src, err)))
 		return st;
 	if ((st = gguf_get_split(g, &s, err)) || (s.count == 1 && (st = gguf_check_whole(g, err)))) {
 		err_prefix(err, "%s", path);
 	} else if (s.count > 1 && !(st = copy_name(path, &s, &name, err))) {
-		st = open_rest(g, &s, name, open_file, size, err);
+		st = open_rest(g, &s, name, src, err);
 		mem_free(name);
 	}
 	if (st)
@@ -318,7 +348,13 @@ enum cohort_status gguf_open_by(struct gguf *g, const char *path, map_open_fn *o
 
 enum cohort_status gguf_open(struct gguf *g, const char *path, gguf_size_fn *size, struct cohort_err *err)
 {
-	return gguf_open_by(g, path, map_open, size, err);
+	return open_all(g, path, &(struct source){.size = size, .count = 1}, err);
+}
+
+enum cohort_status gguf_open_copy(struct gguf *g, const char *path, const struct gguf_copy *copy, gguf_size_fn *size,
+		struct cohort_err *err)
+{
+	return open_all(g, path, &(struct source){.copy = copy, .size = size, .count = count_named(path)}, err);
 }
 
 /* ---- Pages ---- */

@@ -323,21 +323,21 @@ static void copies(void **state)
 	char path[32], *data = sample(N);
 	(void)state;
 
-	assert_int_equal(map_read(&m, "/nonexistent/file", &err), COHORT_E_IO);
+	assert_int_equal(map_read(&m, "/nonexistent/file", NULL, NULL, &err), COHORT_E_IO);
 	assert_string_equal(err.text, "/nonexistent/file: No such file or directory");
-	assert_int_equal(map_read(&m, "/tmp", &err), COHORT_E_IO);
+	assert_int_equal(map_read(&m, "/tmp", NULL, NULL, &err), COHORT_E_IO);
 	assert_string_equal(err.text, "/tmp: is a directory");
-	assert_int_equal(map_read(&m, "/dev/null", &err), COHORT_E_IO);
+	assert_int_equal(map_read(&m, "/dev/null", NULL, NULL, &err), COHORT_E_IO);
 	assert_string_equal(err.text, "/dev/null: not a regular file");
 	if (access(short_file, R_OK) == 0) {
-		assert_int_equal(map_read(&m, short_file, &err), COHORT_E_IO);
+		assert_int_equal(map_read(&m, short_file, NULL, NULL, &err), COHORT_E_IO);
 		assert_non_null(strstr(err.text, "it was cut while being read"));
 		assert_memory_equal(err.text, short_file, strlen(short_file));
 	}
 	assert_null(m.data);
 
 	temp_file(path, "", 0);
-	assert_int_equal(map_read(&m, path, &err), COHORT_OK);
+	assert_int_equal(map_read(&m, path, NULL, NULL, &err), COHORT_OK);
 	assert_int_equal(m.n_bytes, 0);
 	map_release(&m);
 	unlink(path);
@@ -345,15 +345,15 @@ static void copies(void **state)
 	temp_file(path, data, N);
 	for (int64_t i = 0; i < 3; i++) { /* open, fstat, read */
 		file_fail_after(i, EIO);
-		assert_int_equal(map_read(&m, path, &err), COHORT_E_IO);
+		assert_int_equal(map_read(&m, path, NULL, NULL, &err), COHORT_E_IO);
 		assert_non_null(strstr(err.text, strerror(EIO)));
 	}
 	mem_fail_after(0);
-	assert_int_equal(map_read(&m, path, &err), COHORT_E_MEMORY);
+	assert_int_equal(map_read(&m, path, NULL, NULL, &err), COHORT_E_MEMORY);
 	mem_fail_after(-1);
 	assert_null(m.data);
 	file_fail_after(2, 0); /* the first read gives one byte */
-	assert_int_equal(map_read(&m, path, &err), COHORT_OK);
+	assert_int_equal(map_read(&m, path, NULL, NULL, &err), COHORT_OK);
 	file_fail_after(-1, 0);
 	assert_int_equal(truncate(path, 0), 0);
 	unlink(path);

@@ -144,11 +144,17 @@ static size_t n_mapped(void)
 	return n;
 }
 
-static void open_good(struct gguf *g, const char *path, map_open_fn *how)
+static enum cohort_status open_as(struct gguf *g, const char *path, bool copy, struct cohort_err *err)
+{
+	return copy ? gguf_open_copy(g, path, &(struct gguf_copy){0}, test_size, err)
+		    : gguf_open(g, path, test_size, err);
+}
+
+static void open_good(struct gguf *g, const char *path, bool copy)
 {
 	struct cohort_err err = {0};
 
-	if (gguf_open_by(g, path, how, test_size, &err))
+	if (open_as(g, path, copy, &err))
 		fail_msg("%s", err.text);
 }
 
@@ -170,7 +176,6 @@ static void check_tensors(const struct gguf *g, const char *names, const char *p
 
 static void opens_by_any_part(void **state)
 {
-	map_open_fn *const how[] = {map_open, map_read};
 	struct gguf_str arch;
 	struct gguf g;
 
@@ -178,7 +183,7 @@ static void opens_by_any_part(void **state)
 	write_model(&good);
 	for (size_t i = 0; i < 2 * N_PARTS; i++) {
 		const bool copy = i >= N_PARTS;
-		open_good(&g, path_of(i % N_PARTS, N_PARTS), how[copy]);
+		open_good(&g, path_of(i % N_PARTS, N_PARTS), copy);
 		assert_int_equal(n_mapped(), copy ? 0 : N_PARTS);
 		assert_int_equal(g.n_parts, N_PARTS);
 		for (size_t k = 0; k < N_PARTS; k++) {
@@ -212,7 +217,7 @@ static void accepts(void **state)
 	m.parts[2].more = "of.its.own";
 	m.parts[2].total = -1;
 	write_model(&m);
-	open_good(&g, path_of(0, N_PARTS), map_open);
+	open_good(&g, path_of(0, N_PARTS), false);
 	check_tensors(&g, "abcd", "1112");
 	assert_int_equal(g.alignment, 32);
 	assert_int_equal(g.parts[1].alignment, 64);
@@ -221,7 +226,7 @@ static void accepts(void **state)
 	for (size_t i = 0; i < N_PARTS; i++)
 		m.parts[i].total = -1;
 	write_model(&m);
-	open_good(&g, path_of(2, N_PARTS), map_open);
+	open_good(&g, path_of(2, N_PARTS), false);
 	check_tensors(&g, "abcd", "1112");
 	gguf_release(&g);
 }
@@ -247,7 +252,7 @@ static void single(void **state)
 		put_part(&f, &ones[i]);
 		write_file(path, &f);
 		file_release(&f);
-		open_good(&g, path, map_open);
+		open_good(&g, path, false);
 		assert_int_equal(g.n_parts, 1);
 		check_tensors(&g, "ab", "00");
 		gguf_release(&g);
@@ -265,7 +270,6 @@ static void single(void **state)
 static void refuse_parts(const struct model *m, const char *openers, enum cohort_status status, size_t named,
 		const char *words)
 {
-	map_open_fn *const how[] = {map_open, map_read};
 
 	write_model(m);
 	for (size_t i = 0; i < 2 * strlen(openers); i++) {
@@ -273,14 +277,14 @@ static void refuse_parts(const struct model *m, const char *openers, enum cohort
 		struct gguf g;
 		memset(&g, 0x5a, sizeof g);
 		const char *path = path_of((size_t)(openers[i / 2] - '0'), N_PARTS);
-		const enum cohort_status st = gguf_open_by(&g, path, how[i % 2], test_size, &err);
+		const enum cohort_status st = open_as(&g, path, i % 2, &err);
 		const char *name = path_of(named, N_PARTS);
 		if (st != status || !strstr(err.text, words) || !strstr(err.text, name))
 			fail_msg("opened by %c: status %d: %s (wanted %d, '%s', '%s')", openers[i / 2], (int)st,
 					err.text, (int)status, name, words);
 		assert_zeroed(&g);
 		assert_int_equal(n_mapped(), 0);
-		assert_int_equal(gguf_open_by(&g, path, how[i % 2], test_size, NULL), status);
+		assert_int_equal(open_as(&g, path, i % 2, NULL), status);
 	}
 }
 
@@ -412,7 +416,6 @@ static void compares_values(void **state)
 /* Every allocation, and every system call of the way without mapping, fails once. */
 static void failing(void **state)
 {
-	map_open_fn *const how[] = {map_open, map_read};
 	struct cohort_err err;
 	struct gguf g;
 	(void)state;
@@ -423,7 +426,7 @@ static void failing(void **state)
 		int64_t n = 0;
 		for (;; n++) {
 			mem_fail_after(n);
-			const enum cohort_status st = gguf_open_by(&g, path, how[i / N_PARTS], test_size, &err);
+			const enum cohort_status st = open_as(&g, path, i >= N_PARTS, &err);
 			mem_fail_after(-1);
 			if (!st)
 				break;
@@ -439,7 +442,7 @@ static void failing(void **state)
 	/* Open, fstat and read of each part. */
 	for (int64_t n = 0; n < 3 * N_PARTS; n++) {
 		file_fail_after(n, EIO);
-		assert_int_equal(gguf_open_by(&g, path_of(0, N_PARTS), map_read, test_size, &err), COHORT_E_IO);
+		assert_int_equal(open_as(&g, path_of(0, N_PARTS), true, &err), COHORT_E_IO);
 		assert_non_null(strstr(err.text, path_of((size_t)n / 3, N_PARTS)));
 		assert_non_null(strstr(err.text, strerror(EIO)));
 		assert_zeroed(&g);

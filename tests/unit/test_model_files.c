@@ -4,7 +4,8 @@
  * Shown red by forgetting the embedding's pages of a copy once it is packed (same_bits, tied), by no_mmap that maps
  * all the same (outlives_its_file, failing), by weights that stay locked (locks, lock_refused), by a refused lock whose
  * note does not name the limit (lock_refused), by split keys that quantising copies and by a part that it may write
- * over (quantises_parts), by leaving out the look at files without tensors (vocabulary_only).
+ * over (quantises_parts), by leaving out the look at files without tensors (vocabulary_only), by stages of loading
+ * that begin at 0 again and by an abort that leaves locks behind (progress).
  *
  * With --split IN PREFIX N it splits a file instead, for the tests of the programs (N = 0: the vocabulary alone). */
 #include "quantize_case.h"
@@ -347,6 +348,56 @@ static void vocabulary_only(void **state)
 	assert_null(strstr(err.text, "vocabulary"));
 }
 
+struct calls {
+	float last;
+	int n, stop_at; /* stop_at: the call that aborts; negative: none */
+};
+
+static bool rises(float done, void *user)
+{
+	struct calls *c = user;
+	if (!(done > c->last && done <= 1.0f))
+		fail_msg("call %d: %g after %g", c->n, (double)done, (double)c->last);
+	c->last = done;
+	return c->n++ != c->stop_at;
+}
+
+/* However a model is loaded, progress rises to 1, and every call may abort. */
+static void progress(void **state)
+{
+	const struct place *p = *state;
+	const struct cohort_synth_params sp = tiny("Q4_0");
+	struct cohort_model_params mp = model_params();
+	struct cohort_model *m = NULL;
+	struct cohort_err err;
+	const uint64_t before = n_locked();
+
+	make_input(p, &sp);
+	split_input(p);
+	for (int k = 0; k < 16; k++) {
+		const char *path = k & 8 ? part_of(p, (size_t)k % N_PARTS) : input_of(p);
+		mp.file_layout = k & 1;
+		mp.no_mmap = k & 2;
+		mp.mlock = k & 4;
+		mp.progress = rises;
+		struct calls all = {.stop_at = -1};
+		mp.progress_user = &all;
+		cohort_model_free(open_model(path, &mp));
+		assert_true(all.last == 1.0f);
+		/* Copying ends at a half or a third, and each part is a step. */
+		assert_true(all.n > (mp.no_mmap ? (k & 8 ? N_PARTS : 1) : 0) + 15);
+		for (int i = 0; i < all.n; i++) {
+			struct calls c = {.stop_at = i};
+			mp.progress_user = &c;
+			assert_int_equal(cohort_model_open(path, &mp, &m, &err), COHORT_ABORTED);
+			assert_null(m);
+			assert_int_equal(c.n, i + 1);
+			assert_non_null(strstr(err.text, "aborted"));
+			assert_int_equal(n_locked(), before);
+		}
+	}
+}
+
 /* A model in parts, copied and locked, with every allocation failing once. */
 static void failing(void **state)
 {
@@ -396,6 +447,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(quantises_parts, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(shows_parts, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(vocabulary_only, setup, teardown_all),
+		cmocka_unit_test_setup_teardown(progress, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(failing, setup, teardown_all),
 	};
 	struct cohort_err err;
