@@ -376,8 +376,8 @@ static enum cohort_status read_large(const struct large *l, const char *path, in
 }
 
 /* large may be NULL. */
-static enum cohort_status load(const char *path, size_t n_max, const struct large *large, uint8_t **out, size_t *n_bytes,
-		struct cohort_err *err)
+static enum cohort_status load(const char *path, size_t n_max, const struct large *large, uint8_t **out,
+		size_t *n_bytes, struct cohort_err *err)
 {
 	const int fd = os_open(path, O_RDONLY | O_NONBLOCK); /* a FIFO is refused, not waited for */
 	const char *what = NULL;
@@ -419,8 +419,8 @@ enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size
 	return load(path, n_max, NULL, out, n_bytes, err);
 }
 
-enum cohort_status file_load_large(const char *path, bool (*progress)(float done, void *user), void *user, uint8_t **out,
-		size_t *n_bytes, struct cohort_err *err)
+enum cohort_status file_load_large(const char *path, bool (*progress)(float done, void *user), void *user,
+		uint8_t **out, size_t *n_bytes, struct cohort_err *err)
 {
 	return load(path, SIZE_MAX, &(struct large){progress, user}, out, n_bytes, err);
 }
