@@ -176,6 +176,17 @@ static void locks(void **state)
 	struct cohort_model_info info;
 	const uint64_t before = n_locked();
 
+	/* Under a limit of less than the model the next case tells all there is; sanitizers make locking do nothing. */
+	const size_t n_probe = 4 << 20;
+	char *probe = mem_zalloc(n_probe, 1);
+	assert_non_null(probe);
+	const bool can = map_lock(probe, n_probe) == 0 && n_locked() > before;
+	map_unlock(probe, n_probe);
+	mem_free(probe);
+	if (!can)
+		skip();
+	assert_int_equal(n_locked(), before);
+	assert_int_equal(map_lock((const void *)4096, 4096), ENOMEM); /* nothing is there */
 	make_input(p, &sp);
 	mp.mlock = true;
 	for (int k = 0; k < 4; k++) {
@@ -183,10 +194,6 @@ static void locks(void **state)
 		mp.no_mmap = k & 2;
 		struct cohort_model *m = open_model(input_of(p), &mp);
 		cohort_model_info_get(m, &info);
-		if (strstr(info.note, "not locked")) { /* a limit of nothing at all: what the next case is about */
-			cohort_model_free(m);
-			skip();
-		}
 		assert_string_equal(info.note, "");
 		const uint64_t at_least = mp.file_layout ? info.weight_bytes : info.packed_bytes;
 		assert_true(at_least > 1 << 20);
