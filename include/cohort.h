@@ -99,11 +99,15 @@ struct cohort_model_params {
 	/* Called now and then while loading, with 0..1; returning false aborts. */
 	bool (*progress)(float done, void *user);
 	void *progress_user;
+	bool no_mmap;       /* read the file into memory instead of mapping it: then it may change or go once open */
+	bool mlock;         /* keep the weights resident; where the system refuses, info.note says so */
 };
 
 COHORT_API void cohort_model_params_init(struct cohort_model_params *params);
 
-/* Opens a GGUF file. params may be NULL. The file must stay unchanged while open.
+/* Opens a GGUF file. params may be NULL. The file must stay unchanged while open, unless no_mmap.
+ * Of a model split into NAME-00001-of-00003.gguf and so on, any part opens all; they lie in one
+ * directory. A file without tensors takes vocab_only. Bits do not depend on how a file is read.
  * Statuses: E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY, E_ARG, ABORTED. */
 COHORT_API enum cohort_status cohort_model_open(const char *path,
 		const struct cohort_model_params *params,
@@ -121,7 +125,7 @@ struct cohort_model_info {
 	const char *isa;          /* level in use */
 	const char *tokenizer;    /* "spm", "bpe" */
 	const char *pretokenizer; /* "llama-bpe", ... or "" */
-	const char *note;         /* a warning worth showing, or "" */
+	const char *note;         /* warnings worth showing, or "" */
 	int32_t n_vocab, n_embd, n_layer, n_head, n_head_kv, n_ff;
 	int32_t head_k, head_v;   /* elements per head */
 	int32_t n_ctx_train;

@@ -28,17 +28,32 @@ COHORT_API const char *cohort_gguf_type_name(enum cohort_gguf_type type);
 
 /* Opens a file and checks its metadata and its tensor directory completely; tensor data is mapped, not read. Any model
  * architecture will do, and tensor types this version does not know are listed without a size. The file must stay
- * unchanged while open. Statuses: E_ARG, E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY. */
+ * unchanged while open. Any part of a split model opens all of them (see cohort_model_open): then the key/values are
+ * the first part's and the tensors those of all. Statuses: E_ARG, E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY. */
 COHORT_API enum cohort_status cohort_gguf_open(const char *path, struct cohort_gguf **out,
 		struct cohort_err *err);
 COHORT_API void cohort_gguf_free(struct cohort_gguf *g);
 
+/* Of a split model the first three are the first part's, and the size is that of all parts. */
 COHORT_API uint32_t cohort_gguf_version(const struct cohort_gguf *g);     /* 2 or 3 */
 COHORT_API uint32_t cohort_gguf_alignment(const struct cohort_gguf *g);   /* of tensor data, in bytes */
 COHORT_API uint64_t cohort_gguf_data_offset(const struct cohort_gguf *g); /* where tensor data begins */
 COHORT_API uint64_t cohort_gguf_file_bytes(const struct cohort_gguf *g);
+COHORT_API size_t cohort_gguf_n_parts(const struct cohort_gguf *g);       /* 1 unless the model is split */
 COHORT_API size_t cohort_gguf_n_kv(const struct cohort_gguf *g);
 COHORT_API size_t cohort_gguf_n_tensors(const struct cohort_gguf *g);
+
+/* One of the files the model lies in. */
+struct cohort_gguf_part {
+	const char *path;        /* NUL-terminated, borrowed until the file is freed */
+	uint32_t version, alignment;
+	uint64_t data_offset;    /* where its tensor data begins */
+	uint64_t file_bytes;
+	size_t n_tensors;
+};
+
+/* Part i in order. False, *out untouched, past the end. */
+COHORT_API bool cohort_gguf_part_get(const struct cohort_gguf *g, size_t i, struct cohort_gguf_part *out);
 
 /* A value: of a key, or of an array's element. Only the fields of its type are set, the others are 0.
  * Pointers are borrowed until the file is freed and point to any bytes, not NUL-terminated. */
@@ -96,11 +111,12 @@ struct cohort_gguf_tensor {
 	const char *type_name;   /* "Q4_K"; "unknown" for a type this version does not know. Static. */
 	uint32_t n_dims;         /* 1..4 */
 	uint64_t ne[4];          /* ne[0] is the fastest; unused ones are 1 */
-	uint64_t offset;         /* of the data, from the start of the file */
+	uint32_t part;           /* the file it lies in */
+	uint64_t offset;         /* of the data, from the start of that file */
 	uint64_t n_bytes;        /* 0 when the type is unknown */
 };
 
-/* Tensor i in file order. False, *out untouched, past the end. */
+/* Tensor i in file order, part after part. False, *out untouched, past the end. */
 COHORT_API bool cohort_gguf_tensor_get(const struct cohort_gguf *g, size_t i, struct cohort_gguf_tensor *out);
 
 /* ---- Writing GGUF files --------------------------------------------------- */
@@ -199,7 +215,8 @@ COHORT_API enum cohort_status cohort_synth_write(const char *path, const struct 
 
 /* ---- Quantising --------------------------------------------------------------- */
 
-/* A GGUF file written in another format. Every key is copied but general.file_type and general.quantization_version,
+/* A GGUF file written in another format. Every key is copied but those that make a file a part of a split model
+ * (all parts are read, one file is written) and general.file_type and general.quantization_version,
  * which are set. Matrices become what the mix has for their role, told by the usual names (token_embd, output,
  * blk.N.attn_v, ...; any architecture); vectors, norms, biases, the choice of experts, position tables and such stay as
  * they are. The file's bytes do not depend on the threads. */

@@ -16,6 +16,7 @@ static const char prog[] = "batched";
 
 struct config {
 	const char *model, *prompt, *isa;
+	struct load_opts load;
 	int64_t n_parallel, n_predict, n_ctx, threads;
 	bool threads_given, verbose, ignore_eos, version;
 };
@@ -308,6 +309,7 @@ static int run(struct run *r)
 	struct cohort_model_params mp;
 	cohort_model_params_init(&mp);
 	mp.isa = r->c.isa;
+	load_opts_apply(&r->c.load, &mp);
 	int rc = load_model(prog, r->c.model, &mp, &r->model);
 	if (rc)
 		return rc;
@@ -386,6 +388,9 @@ int main(int argc, char **argv)
 			{"ignore-eos", NULL, OPT_FLAG, &r.c.ignore_eos, 0, 0, NULL,
 					"go on after the model ends its text", NULL},
 			{"isa", NULL, OPT_STR, &r.c.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			{OPT_FILE_LAYOUT(&r.c.load)},
+			{OPT_NO_MMAP(&r.c.load)},
+			{OPT_MLOCK(&r.c.load)},
 			{"verbose", "v", OPT_FLAG, &r.c.verbose, 0, 0, NULL, "details on stderr", NULL},
 			{"version", NULL, OPT_FLAG, &r.c.version, 0, 0, NULL, "print the version", NULL},
 	};

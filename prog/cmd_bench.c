@@ -45,7 +45,8 @@ struct config {
 	const char *model, *npp, *ntg, *npl, *kv, *isa, *format;
 	int64_t n_ctx, n_batch, n_ubatch, threads, rounds;
 	uint64_t seed;
-	bool ctx_given, threads_given, shared, separate, file_layout;
+	bool ctx_given, threads_given, shared, separate;
+	struct load_opts load;
 };
 
 struct bench {
@@ -546,7 +547,7 @@ static int run(struct bench *b, int argc, char **argv)
 	cohort_model_params_init(&mp);
 	mp.isa = b->c.isa;
 	mp.n_threads = b->cp.n_threads;
-	mp.file_layout = b->c.file_layout;
+	load_opts_apply(&b->c.load, &mp);
 	rc = load_model(prog, b->c.model, &mp, &b->model);
 	if (rc)
 		return rc;
@@ -600,8 +601,9 @@ static int parse(struct config *c, int argc, char **argv)
 		{"kv-type", NULL, OPT_STR, &c->kv, 0, 0, "TYPE", "cache type: f16 (default), f32 or q8_0", NULL},
 		{"isa", NULL, OPT_STR, &c->isa, 0, 0, "LEVEL",
 				ISA_HELP, NULL},
-		{"file-layout", NULL, OPT_FLAG, &c->file_layout, 0, 0, NULL,
-				"keep the weights in the file's layout (slower)", NULL},
+		{OPT_FILE_LAYOUT(&c->load)},
+		{OPT_NO_MMAP(&c->load)},
+		{OPT_MLOCK(&c->load)},
 		{"seed", "s", OPT_UINT64, &c->seed, 0, 0, "N", "of the random tokens (default: 0)", NULL},
 		{"output-format", NULL, OPT_STR, &c->format, 0, 0, "FORMAT",
 				"md (default): a table of medians; jsonl: one line per round", NULL},

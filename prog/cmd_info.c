@@ -55,6 +55,7 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 {
 	struct cohort_gguf_kv kv;
 	struct cohort_gguf_tensor t;
+	struct cohort_gguf_part part;
 	struct type_sum sums[64];
 	size_t n_types = sum_types(g, sums);
 	uint64_t n_params = 0, n_bytes = 0;
@@ -65,6 +66,9 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 	}
 	printf("file        %s\nformat      GGUF v%u, %llu bytes, alignment %u\n", path, cohort_gguf_version(g),
 			(unsigned long long)cohort_gguf_file_bytes(g), cohort_gguf_alignment(g));
+	for (size_t i = 0; cohort_gguf_n_parts(g) > 1 && cohort_gguf_part_get(g, i, &part); i++)
+		printf("%-12s%s, %llu bytes, %zu tensors\n", i ? "" : "parts", part.path,
+				(unsigned long long)part.file_bytes, part.n_tensors);
 	printf("parameters  %.2f M in %zu tensors, %.1f MiB\n", (double)n_params * 1e-6, cohort_gguf_n_tensors(g),
 			(double)n_bytes / 1048576.0);
 	printf("runs here   %s%s\n\nmetadata (%zu)\n", *obstacle ? "no: " : "yes", obstacle, cohort_gguf_n_kv(g));
@@ -91,7 +95,10 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 		printf(" %s [", t.type_name);
 		for (uint32_t d = 0; d < t.n_dims; d++)
 			printf("%s%llu", d ? ", " : "", (unsigned long long)t.ne[d]);
-		printf("] at %llu\n", (unsigned long long)t.offset);
+		printf("] at %llu", (unsigned long long)t.offset);
+		if (cohort_gguf_n_parts(g) > 1)
+			printf(" of part %u", t.part + 1);
+		putchar('\n');
 	}
 }
 
@@ -160,9 +167,23 @@ static json_t *json_tensor(const struct cohort_gguf_tensor *t)
 		ok = json_array_append_new(ne, json_integer((json_int_t)t->ne[d])) == 0;
 	ok = ok && put(o, "name", json_bytes(t->name, t->n_name)) && put(o, "type", json_string(t->type_name)) &&
 			put(o, "type_number", json_integer(t->type)) && put(o, "shape", json_incref(ne)) &&
+			put(o, "part", json_integer((json_int_t)t->part + 1)) &&
 			put(o, "offset", json_integer((json_int_t)t->offset)) &&
 			put(o, "bytes", json_integer((json_int_t)t->n_bytes));
 	json_decref(ne);
+	if (!ok) {
+		json_decref(o);
+		return NULL;
+	}
+	return o;
+}
+
+static json_t *json_part(const struct cohort_gguf_part *p)
+{
+	json_t *o = json_object();
+	const bool ok = o && put(o, "file", json_bytes(p->path, strlen(p->path))) &&
+			put(o, "bytes", json_integer((json_int_t)p->file_bytes)) &&
+			put(o, "tensors", json_integer((json_int_t)p->n_tensors));
 	if (!ok) {
 		json_decref(o);
 		return NULL;
@@ -174,8 +195,9 @@ static json_t *json_info(const struct cohort_gguf *g, const char *path, const ch
 {
 	struct cohort_gguf_kv kv;
 	struct cohort_gguf_tensor t;
-	json_t *o = json_object(), *meta = json_object(), *tensors = json_array();
-	bool ok = o && meta && tensors;
+	struct cohort_gguf_part part;
+	json_t *o = json_object(), *meta = json_object(), *tensors = json_array(), *parts = json_array();
+	bool ok = o && meta && tensors && parts;
 	uint64_t n_params = 0;
 
 	for (size_t i = 0; ok && cohort_gguf_kv_get(g, i, &kv); i++) {
@@ -189,16 +211,20 @@ static json_t *json_info(const struct cohort_gguf *g, const char *path, const ch
 		n_params += elems(&t);
 		ok = json_array_append_new(tensors, json_tensor(&t)) == 0;
 	}
+	for (size_t i = 0; ok && cohort_gguf_part_get(g, i, &part); i++)
+		ok = json_array_append_new(parts, json_part(&part)) == 0;
 	ok = ok && put(o, "file", json_bytes(path, strlen(path))) &&
 			put(o, "version", json_integer(cohort_gguf_version(g))) &&
 			put(o, "alignment", json_integer(cohort_gguf_alignment(g))) &&
 			put(o, "bytes", json_integer((json_int_t)cohort_gguf_file_bytes(g))) &&
+			put(o, "parts", json_incref(parts)) &&
 			put(o, "parameters", json_integer((json_int_t)n_params)) &&
 			put(o, "runs", json_boolean(!*obstacle)) &&
 			(!*obstacle || put(o, "obstacle", json_bytes(obstacle, strlen(obstacle)))) &&
 			put(o, "metadata", json_incref(meta)) && put(o, "tensors", json_incref(tensors));
 	json_decref(meta);
 	json_decref(tensors);
+	json_decref(parts);
 	if (!ok) {
 		json_decref(o);
 		return NULL;
@@ -233,7 +259,9 @@ int cmd_info(int argc, char **argv)
 		{"tensors", NULL, OPT_FLAG, &tensors, 0, 0, NULL, "list every tensor, too", NULL},
 	};
 	const struct opt_prog p = {
-		prog, "[-m FILE] [options]", "Tells what a GGUF file holds and whether this version can run it.",
+		prog, "[-m FILE] [options]",
+		"Tells what a GGUF file holds and whether this version can run it. Any part of a split model\n"
+		"stands for all.",
 		"  cohort info\n  cohort info -m model.gguf --json\n", opts, sizeof opts / sizeof *opts,
 	};
 	int rc = opt_parse(&p, argc, argv, 2, NULL, 0, NULL);

@@ -163,7 +163,8 @@ int cmd_logits(int argc, char **argv)
 {
 	const char *model = NULL, *tokens = NULL, *output = NULL, *kv = "f16", *isa = NULL;
 	int64_t threads = 4, n_batch = 512, n_ubatch = 128;
-	bool threads_given = false, file_layout = false;
+	bool threads_given = false;
+	struct load_opts load = {0};
 	const struct opt opts[] = {
 			{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
 			{"tokens", NULL, OPT_STR, &tokens, 0, 0, "FILE",
@@ -178,8 +179,9 @@ int cmd_logits(int argc, char **argv)
 					NULL},
 			{"isa", NULL, OPT_STR, &isa, 0, 0, "LEVEL",
 					ISA_HELP, NULL},
-			{"file-layout", NULL, OPT_FLAG, &file_layout, 0, 0, NULL,
-					"keep the weights in the file's layout (slower)", NULL},
+			{OPT_FILE_LAYOUT(&load)},
+			{OPT_NO_MMAP(&load)},
+			{OPT_MLOCK(&load)},
 	};
 	const struct opt_prog p = {
 			prog,
@@ -218,7 +220,7 @@ int cmd_logits(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	mp.isa = isa;
-	mp.file_layout = file_layout;
+	load_opts_apply(&load, &mp);
 	rc = load_model(prog, model, &mp, &m);
 	if (!rc)
 		rc = read_ids(tokens, &ids, &n);

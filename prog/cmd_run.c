@@ -38,6 +38,7 @@ struct line {
 
 struct run {
 	const char *model, *isa, *file;
+	struct load_opts load;
 	struct opt_list texts;
 	const char *operands[PROMPTS_MAX];
 	size_t n_operands;
@@ -388,6 +389,7 @@ static int run(struct run *r)
 
 	cohort_model_params_init(&mp);
 	mp.isa = r->isa;
+	load_opts_apply(&r->load, &mp);
 	int rc = load_model(prog, r->model, &mp, &r->m);
 	if (rc)
 		return rc;
@@ -457,6 +459,9 @@ int cmd_run(int argc, char **argv)
 			{"ignore-eos", NULL, OPT_FLAG, &r.ignore_eos, 0, 0, NULL, "go on after the model ends its text",
 					NULL},
 			{"isa", NULL, OPT_STR, &r.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			{OPT_FILE_LAYOUT(&r.load)},
+			{OPT_NO_MMAP(&r.load)},
+			{OPT_MLOCK(&r.load)},
 			{"verbose", "v", OPT_FLAG, &r.verbose, 0, 0, NULL, "speed and values on stderr", NULL},
 	};
 	enum { N_OWN = sizeof own / sizeof *own };

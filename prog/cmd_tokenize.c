@@ -48,7 +48,8 @@ int cmd_tokenize(int argc, char **argv)
 	bool special = false, bos = false, no_bos = false;
 	size_t n_text = 0;
 	const struct opt opts[] = {
-			{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE",
+					"GGUF model or vocabulary (default: the built-in model)", NULL},
 			{"file", "f", OPT_STR, &file, 0, 0, "FILE",
 					"text to read, every byte of it; - is standard input", NULL},
 			{"special", NULL, OPT_FLAG, &special, 0, 0, NULL, "texts of special tokens become those tokens",

@@ -109,6 +109,13 @@ int fail(const char *prog, const struct cohort_err *err)
 	}
 }
 
+void load_opts_apply(const struct load_opts *l, struct cohort_model_params *params)
+{
+	params->file_layout = l->file_layout;
+	params->no_mmap = l->no_mmap;
+	params->mlock = l->mlock;
+}
+
 int load_model(const char *prog, const char *path, const struct cohort_model_params *params, struct cohort_model **out)
 {
 	struct cohort_model_params p = *params;

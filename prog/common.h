@@ -19,6 +19,20 @@ enum { EXIT_OK = 0, EXIT_RUN = 1, EXIT_USAGE = 2, EXIT_MODEL = 3, EXIT_FILE = 4,
 #endif
 #define ISA_HELP "instruction set level: " ISA_LEVELS " (default: the best there is)"
 
+/* How a model is brought into memory: the options, and what they say. */
+struct load_opts {
+	bool file_layout, no_mmap, mlock;
+};
+/* Lines of a table of options. */
+#define OPT_FILE_LAYOUT(l) \
+	"file-layout", NULL, OPT_FLAG, &(l)->file_layout, 0, 0, NULL, \
+			"keep the weights in the file's layout (starts at once, runs slower)", NULL
+#define OPT_NO_MMAP(l) \
+	"no-mmap", NULL, OPT_FLAG, &(l)->no_mmap, 0, 0, NULL, "read the file into memory instead of mapping it", NULL
+#define OPT_MLOCK(l) \
+	"mlock", NULL, OPT_FLAG, &(l)->mlock, 0, 0, NULL, "keep the weights in memory, never on swap", NULL
+void load_opts_apply(const struct load_opts *l, struct cohort_model_params *params);
+
 /* Path of the built-in model: beside the build tree, or installed. NULL, with the places that were tried on stderr, if
  * it is not there. Static storage. */
 const char *builtin_model(const char *prog);

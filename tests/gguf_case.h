@@ -56,9 +56,8 @@ static inline void assert_zeroed(const struct gguf *g)
 {
 	static const struct gguf zero;
 
-	assert_null(g->map.data);
-	assert_int_equal(g->map.n_bytes, 0);
-	assert_false(g->mapped);
+	assert_null(g->parts);
+	assert_int_equal(g->n_parts, 0);
 	assert_int_equal(g->version, 0);
 	assert_null(g->kv);
 	assert_null(g->tensors);

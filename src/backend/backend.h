@@ -147,6 +147,14 @@ struct be_ops {
 /* level: of the kernel table. Repacks weights unless file_layout. */
 enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct model *m, size_t level, bool file_layout,
 		size_t n_threads, bool (*progress)(float, void *), void *user, struct cohort_err *err);
+struct be_lock {
+	int error;        /* 0, or the errno with which the system refused */
+	uint64_t n_bytes; /* how much there is to lock */
+};
+/* Keeps all that weights are read from resident, until they are freed, which must then be before the model is. A
+ * refusal of the system is no failure: nothing is locked then. Progress as above, ABORTED is the only other status. */
+enum cohort_status be_cpu_weights_lock(struct be_weights *w, const struct model *m, bool (*progress)(float, void *),
+		void *user, struct be_lock *out, struct cohort_err *err);
 void be_cpu_weights_free(struct be_weights *w);
 uint64_t be_cpu_packed_bytes(const struct be_weights *w);
 extern const struct be_ops be_cpu;

@@ -18,6 +18,7 @@ struct be_weights {
 	size_t n;
 	uint8_t *packed;     /* [packed_bytes] */
 	size_t packed_bytes;
+	const struct model *locked; /* NULL: not locked in memory */
 };
 
 struct be_buf {

@@ -39,7 +39,7 @@ static void pack_share(void *arg, size_t from, size_t to, size_t thread)
 
 static bool wanted(const struct model *m, const struct model_weight *w)
 {
-	return w->n_rows > 1 && (w != m->token_embd || m->output == m->token_embd);
+	return w->product || (w == m->token_embd && m->output == w);
 }
 
 /* The packed layout a matrix gets, or NULL. */
@@ -66,15 +66,16 @@ static bool go_on(struct loading *l, uint64_t bytes)
 static bool pack(struct loading *l, const struct kern_mat *mat, const struct model_weight *mw, void *to)
 {
 	const uint64_t row_bytes = mw->row_bytes;
-	const uint64_t offset =
-			mw->tensor->offset + (uint64_t)((const uint8_t *)mw->data - (const uint8_t *)mw->tensor->data);
+	const uint64_t first = (uint64_t)((const uint8_t *)mw->data - (const uint8_t *)mw->tensor->data);
 	size_t slice = SLICE_BYTES / (row_bytes + 1) / mat->unit * mat->unit;
 	slice = slice ? slice : mat->unit;
 
 	for (size_t row = 0; row < mw->n_rows; row += slice) {
 		const size_t n = mw->n_rows - row < slice ? mw->n_rows - row : slice;
 		pool_run(l->pool, n, mat->unit, pack_share, &(struct pack_job){mat, mw, to, row});
-		map_drop(&l->m->gguf->map, offset + row * row_bytes, n * row_bytes);
+		/* Rows of the embedding are still looked up in the file. */
+		(mw == l->m->token_embd ? gguf_drop : gguf_forget)(
+				l->m->gguf, mw->tensor, first + row * row_bytes, n * row_bytes);
 		if (!go_on(l, n * row_bytes))
 			return false;
 	}
@@ -145,9 +146,72 @@ enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct mod
 	return st;
 }
 
+/* Calls f on every piece of memory that weights are read from, until one call returns false. */
+static bool each_piece(const struct be_weights *w, const struct model *m, bool (*f)(const void *, size_t, void *),
+		void *user)
+{
+	for (size_t i = 0; i < m->n_weights; i++) {
+		const struct model_weight *mw = &m->weights[i];
+		const bool from_file = w->w[i].data == mw->data || mw == m->token_embd;
+		if (from_file && !f(mw->data, mw->n_rows * mw->row_bytes, user))
+			return false;
+	}
+	return !w->packed_bytes || f(w->packed, w->packed_bytes, user);
+}
+
+struct locking {
+	bool (*progress)(float, void *);
+	void *user;
+	uint64_t n_bytes, n_done;
+	int error;
+	bool aborted;
+};
+
+static bool add_bytes(const void *p, size_t n_bytes, void *user)
+{
+	struct locking *l = user;
+	(void)p;
+	l->n_bytes += n_bytes;
+	return true;
+}
+
+static bool lock_piece(const void *p, size_t n_bytes, void *user)
+{
+	struct locking *l = user;
+
+	if ((l->error = map_lock(p, n_bytes)))
+		return false;
+	l->n_done += n_bytes;
+	l->aborted = l->progress && !l->progress((float)((double)l->n_done / (double)l->n_bytes), l->user);
+	return !l->aborted;
+}
+
+static bool unlock_piece(const void *p, size_t n_bytes, void *user)
+{
+	(void)user;
+	map_unlock(p, n_bytes);
+	return true;
+}
+
+enum cohort_status be_cpu_weights_lock(struct be_weights *w, const struct model *m, bool (*progress)(float, void *),
+		void *user, struct be_lock *out, struct cohort_err *err)
+{
+	struct locking l = {.progress = progress, .user = user};
+
+	each_piece(w, m, add_bytes, &l);
+	if (each_piece(w, m, lock_piece, &l))
+		w->locked = m;
+	else
+		each_piece(w, m, unlock_piece, NULL);
+	*out = (struct be_lock){.error = l.error, .n_bytes = l.n_bytes};
+	return l.aborted ? err_set(err, COHORT_ABORTED, "loading aborted by the caller") : COHORT_OK;
+}
+
 void be_cpu_weights_free(struct be_weights *w)
 {
 	if (w) {
+		if (w->locked)
+			each_piece(w, w->locked, unlock_piece, NULL);
 		mem_free_aligned(w->packed);
 		mem_free(w->w);
 		mem_free(w);

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define SLICE_BYTES ((size_t)16 << 20) /* read between two calls of progress; at a gigabyte a second, 60 of them */
 #define SUFFIX_BYTES 64 /* ".cohort-", three numbers, ".tmp" and the NUL */
 #define NAMES_MAX 100   /* names tried; a clash takes the same process, count and nanosecond */
 
@@ -346,7 +347,37 @@ static bool read_all(int fd, uint8_t *p, size_t n, size_t *n_got)
 	return true;
 }
 
-enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size_t *n_bytes, struct cohort_err *err)
+/* How file_load_large differs from file_load. */
+struct large {
+	bool (*progress)(float done, void *user);
+	void *user;
+};
+
+/* Reads all of a large file, slice by slice. */
+static enum cohort_status read_large(const struct large *l, const char *path, int fd, uint8_t *p, size_t n,
+		struct cohort_err *err)
+{
+	size_t at = 0, got;
+
+	while (at < n) {
+		const size_t slice = n - at < SLICE_BYTES ? n - at : SLICE_BYTES;
+		if (!read_all(fd, p + at, slice, &got))
+			return refuse(err, path, "cannot read: ", errno);
+		at += got;
+		if (got < slice) {
+			err_set(err, COHORT_E_IO, "ended after %zu of %zu bytes: it was cut while being read", at, n);
+			err_prefix(err, "%s", path);
+			return COHORT_E_IO;
+		}
+		if (l->progress && !l->progress((float)((double)at / (double)n), l->user))
+			return err_set(err, COHORT_ABORTED, "%s: reading aborted by the caller", path);
+	}
+	return COHORT_OK;
+}
+
+/* large may be NULL. */
+static enum cohort_status load(const char *path, size_t n_max, const struct large *large, uint8_t **out,
+		size_t *n_bytes, struct cohort_err *err)
 {
 	const int fd = os_open(path, O_RDONLY | O_NONBLOCK); /* a FIFO is refused, not waited for */
 	const char *what = NULL;
@@ -361,17 +392,35 @@ enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size
 	} else if (what) {
 		st = err_set(err, COHORT_E_IO, "%s", what);
 		err_prefix(err, "%s", path);
-	} else {
-		buf = mem_alloc(n, 1);
+	} else if (n || !large) {
+		buf = large ? mem_zalloc_large(n) : mem_alloc(n, 1);
 		if (!buf)
 			st = no_memory(err, path);
-		else if (!read_all(fd, buf, n, n_bytes))
+		else if (large)
+			st = read_large(large, path, fd, buf, n, err);
+		else if (!read_all(fd, buf, n, &n))
 			st = refuse(err, path, "cannot read: ", errno);
 	}
 	close(fd);
-	if (st)
-		mem_free(buf);
-	else
-		*out = buf;
-	return st;
+	if (st) {
+		if (large)
+			mem_free_aligned(buf);
+		else
+			mem_free(buf);
+		return st;
+	}
+	*out = buf;
+	*n_bytes = n;
+	return COHORT_OK;
+}
+
+enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size_t *n_bytes, struct cohort_err *err)
+{
+	return load(path, n_max, NULL, out, n_bytes, err);
+}
+
+enum cohort_status file_load_large(const char *path, bool (*progress)(float done, void *user), void *user,
+		uint8_t **out, size_t *n_bytes, struct cohort_err *err)
+{
+	return load(path, SIZE_MAX, &(struct large){progress, user}, out, n_bytes, err);
 }

@@ -23,6 +23,13 @@ void file_stream_abort(struct file_stream *s); /* accepts NULL */
  * a file that is cut or changed later does not matter. A path is always a path ("-" is no standard input here). */
 enum cohort_status file_load(const char *path, size_t n_max, uint8_t **out, size_t *n_bytes, struct cohort_err *err);
 
+/* Reads a regular file whole, for those who would map it otherwise: aligned to 64 bytes, in large pages if it is large.
+ * *out is freed with mem_free_aligned, and NULL for an empty file. One that ends before the size it had when it was
+ * opened was cut meanwhile: E_IO. progress may be NULL; it is called now and then with 0..1, and its false gives
+ * ABORTED. */
+enum cohort_status file_load_large(const char *path, bool (*progress)(float done, void *user), void *user,
+		uint8_t **out, size_t *n_bytes, struct cohort_err *err);
+
 /* Whether both paths lead to one file, links followed. False if either is not there. */
 bool file_same(const char *a, const char *b);
 

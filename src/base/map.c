@@ -1,12 +1,20 @@
-/* Files as memory. The only place that opens them for reading. */
+/* Files as memory: mapped, or read into a copy; and memory that is to stay resident.
+ *
+ * Invariants
+ *  1. A copy never loses bytes that may still be wanted: map_drop leaves it alone, as there is no file to read them
+ *     from again. Only map_forget gives its pages back.
+ *  2. Advice and locks touch whole pages; advice only those that lie in the range completely. */
 #include "base/map.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,27 +58,82 @@ enum cohort_status map_open(struct map *m, const char *path, struct cohort_err *
 		}
 	}
 	close(fd);
-	m->data = p;
-	m->n_bytes = (size_t)st.st_size;
+	*m = (struct map){.data = p, .n_bytes = (size_t)st.st_size};
 	return COHORT_OK;
+}
+
+enum cohort_status map_read(struct map *m, const char *path, bool (*progress)(float done, void *user), void *user,
+		struct cohort_err *err)
+{
+	uint8_t *data = NULL;
+	size_t n_bytes;
+	enum cohort_status st = file_load_large(path, progress, user, &data, &n_bytes, err);
+
+	if (!st)
+		*m = (struct map){.data = data, .n_bytes = n_bytes, .copied = true};
+	return st;
 }
 
 void map_release(struct map *m)
 {
-	if (m && m->data)
+	if (m && m->copied)
+		mem_free_aligned((void *)m->data);
+	else if (m && m->data)
 		munmap((void *)m->data, m->n_bytes);
 	if (m)
 		*m = (struct map){0};
 }
 
+/* A copy need not begin at a page. */
+static void give_back(const struct map *m, size_t offset, size_t n)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	size_t end;
+
+	if (!m->data || !size_add(offset, n, &end) || end > m->n_bytes)
+		return;
+	const uintptr_t from = ((uintptr_t)m->data + offset + page - 1) / page * page;
+	const uintptr_t to = ((uintptr_t)m->data + end) / page * page;
+	if (from < to)
+		madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 void map_drop(const struct map *m, size_t offset, size_t n)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	size_t from = (offset + page - 1) / page * page;
-	size_t to = (offset + n) / page * page;
+	if (!m->copied)
+		give_back(m, offset, n);
+}
 
-	if (m->data && from < to && to <= m->n_bytes)
-		madvise((char *)m->data + from, to - from, MADV_DONTNEED);
+void map_forget(const struct map *m, size_t offset, size_t n)
+{
+	give_back(m, offset, n);
+}
+
+static _Atomic int lock_error;
+
+void map_lock_fail(int error)
+{
+	atomic_store(&lock_error, error);
+}
+
+int map_lock(const void *p, size_t n_bytes)
+{
+	const int error = atomic_load(&lock_error);
+
+	return error ? error : n_bytes && mlock(p, n_bytes) != 0 ? errno : 0;
+}
+
+void map_unlock(const void *p, size_t n_bytes)
+{
+	if (n_bytes)
+		munlock(p, n_bytes);
+}
+
+uint64_t map_lock_limit(void)
+{
+	struct rlimit r;
+
+	return getrlimit(RLIMIT_MEMLOCK, &r) != 0 || r.rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)r.rlim_cur;
 }
 
 enum cohort_status file_read(const char *path, size_t n_max, char **out, size_t *n_bytes, struct cohort_err *err)

@@ -19,7 +19,7 @@ struct cohort_model {
 	bool vocab_only;
 	char *name;
 	char *arch;
-	char note[160];             /* a level that was left out, or "" */
+	char note[512];             /* warnings worth showing, or "" */
 };
 
 _Static_assert(BE_GROUPS_MAX == MEMORY_KV_MAX, "a group of layers is a part of the memory");

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "quant/quant.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,12 +58,64 @@ static char *copy_meta(const struct gguf *g, const char *key)
 	return kv && kv->type == GGUF_STRING ? mem_strndup(kv->str.s, kv->str.n) : mem_strndup("", 0);
 }
 
+/* Warnings stand one behind the other; the last is cut when there is no room. */
+__attribute__((format(printf, 2, 3)))
+static void add_note(struct cohort_model *m, const char *fmt, ...)
+{
+	size_t n = strlen(m->note);
+	va_list ap;
+
+	if (n)
+		n += (size_t)snprintf(m->note + n, sizeof m->note - n, "; ");
+	if (n >= sizeof m->note)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(m->note + n, sizeof m->note - n, fmt, ap);
+	va_end(ap);
+}
+
+/* Loading in stages that take about as long: each has its share of the caller's 0..1. */
+struct stages {
+	bool (*progress)(float, void *);
+	void *user;
+	int n, i;
+};
+
+static bool stage_progress(float done, void *user)
+{
+	const struct stages *s = user;
+	return s->progress(((float)s->i + done) / (float)s->n, s->user);
+}
+
+/* Weights that cannot be locked serve as well, a little slower when the system takes their pages away: a warning. */
+static enum cohort_status lock_weights(struct cohort_model *m, bool (*progress)(float, void *), struct stages *s,
+		struct cohort_err *err)
+{
+	const uint64_t limit = map_lock_limit();
+	struct be_lock lock;
+	const enum cohort_status st = be_cpu_weights_lock(m->weights, &m->model, progress, s, &lock, err);
+
+	if (!st && lock.error)
+		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s", (double)lock.n_bytes / 1048576.0,
+				strerror(lock.error));
+	if (!st && lock.error && limit != UINT64_MAX)
+		add_note(m, "the limit is %llu KiB (ulimit -l)", (unsigned long long)limit / 1024);
+	return st;
+}
+
 static enum cohort_status open_parts(struct cohort_model *m, const char *path, const struct cohort_model_params *p,
 		struct cohort_err *err)
 {
-	enum cohort_status st = gguf_open(&m->gguf, path, quant_size, err);
+	/* Reading a copy takes time; so does locking what is mapped, as it reads the file. */
+	const bool lock = p->mlock && !p->vocab_only;
+	struct stages s = {p->progress, p->progress_user, .n = 1 + (p->no_mmap && !p->vocab_only) + lock};
+	bool (*progress)(float, void *) = p->progress ? stage_progress : NULL;
+	enum cohort_status st = p->no_mmap ? gguf_open_copy(&m->gguf, path, &(struct gguf_copy){progress, &s},
+							     quant_size, err)
+					   : gguf_open(&m->gguf, path, quant_size, err);
 	if (st)
 		return st;
+	s.i += p->no_mmap;
 	m->arch = copy_meta(&m->gguf, "general.architecture");
 	m->name = copy_meta(&m->gguf, "general.name");
 	if (!m->arch || !m->name)
@@ -72,15 +125,23 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 	st = gguf_get_str(&m->gguf, "tokenizer.ggml.model", false, &tok, err);
 	if (!st && !(tok.n == 8 && memcmp(tok.s, "no_vocab", 8) == 0))
 		st = tok_open(&m->tok, &m->gguf, err);
+	if (!st && !p->vocab_only && m->gguf.n_tensors == 0)
+		st = err_set(err, COHORT_E_UNSUPPORTED, "%s",
+				m->tok ? "has no weights: it is a vocabulary, good for tokenising only"
+				       : "has no weights");
 	if (!st && !p->vocab_only)
 		st = model_init(&m->model, &m->gguf, m->tok ? (uint32_t)tok_n_vocab(m->tok) : 0, err);
-	if (!st && !p->vocab_only && !model_is_checked(&m->model) && !*m->note)
-		snprintf(m->note, sizeof m->note,
-				"architecture %s is unchecked: no independent implementation has confirmed its numbers",
+	if (!st && !p->vocab_only && !model_is_checked(&m->model))
+		add_note(m, "architecture %s is unchecked: no independent implementation has confirmed its numbers",
 				m->arch);
 	if (!st && !p->vocab_only)
 		st = be_cpu_weights_open(&m->weights, &m->model, m->level, p->file_layout, (size_t)p->n_threads,
-				p->progress, p->progress_user, err);
+				progress, &s, err);
+	s.i++;
+	if (!st && lock)
+		st = lock_weights(m, progress, &s, err);
+	if (!st && m->tok && *tok_note(m->tok))
+		add_note(m, "%s", tok_note(m->tok));
 	if (st)
 		err_prefix(err, "%s", path);
 	return st;
@@ -115,8 +176,7 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 	m->level = level;
 	for (size_t i = level + 1; !p.isa && i < be_cpu_level_count(); i++)
 		if (be_cpu_level_failed(i))
-			snprintf(m->note, sizeof m->note,
-					"instruction set level %s failed its self-test (%s); %s is used instead",
+			add_note(m, "instruction set level %s failed its self-test (%s); %s is used instead",
 					be_cpu_level_name(i), be_cpu_level_failed(i), be_cpu_level_name(level));
 	m->vocab_only = p.vocab_only;
 	st = open_parts(m, path, &p, err);
@@ -159,7 +219,7 @@ void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_inf
 		.isa = be_cpu_level_name(m->level),
 		.tokenizer = !m->tok ? "" : tok_get_kind(m->tok) == TOK_SPM ? "spm" : "bpe",
 		.pretokenizer = m->tok ? tok_pre(m->tok) : "",
-		.note = *m->note ? m->note : m->tok ? tok_note(m->tok) : "",
+		.note = m->note,
 		.n_vocab = m->tok ? tok_n_vocab(m->tok) : (int32_t)h->n_vocab,
 		.n_embd = (int32_t)h->n_embd,
 		.n_layer = (int32_t)h->n_layer,

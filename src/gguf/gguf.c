@@ -1,4 +1,5 @@
-/* GGUF reader: walks the bytes of a file once and leaves a checked directory of what is in it.
+/* GGUF reader: walks the bytes of a file once and leaves a checked directory of what is in it. Files on the disk, and
+ * models in several of them: gguf_split.c.
  *
  * Invariants
  *  1. The reader's position never exceeds the file's size; a length is compared with what is left before it is used.
@@ -15,6 +16,7 @@
 #include "gguf/gguf.h"
 
 #include "base/mem.h"
+#include "gguf/gguf_foreign.h"
 
 #include <float.h>
 #include <math.h>
@@ -259,9 +261,14 @@ static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t
 {
 	enum cohort_status st;
 	char text[ERR_SHOW_BYTES];
+	const char *foreign;
+	bool old;
 
 	if (r->n == 0)
 		return err_at(r->err, COHORT_E_FORMAT, 0, "empty file");
+	if ((foreign = gguf_foreign(r->data, r->n, &old)))
+		return err_at(r->err, old ? COHORT_E_UNSUPPORTED : COHORT_E_FORMAT, 0, "not a GGUF file but %s",
+				foreign);
 	if (r->n < HEADER_BYTES)
 		return err_at(r->err, COHORT_E_FORMAT, 0, "file is %zu bytes, too short for a GGUF header", r->n);
 	if (memcmp(r->data, "GGUF", 4) != 0)
@@ -272,8 +279,12 @@ static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t
 		return st;
 	/* Versions are small, so one that is small after a swap was written the other way round. */
 	if (g->version > 0xffff && __builtin_bswap32(g->version) <= 0xffff)
-		return err_at(r->err, COHORT_E_UNSUPPORTED, 4, "big-endian GGUF file (version %u byte-swapped)",
+		return err_at(r->err, COHORT_E_UNSUPPORTED, 4,
+				"big-endian GGUF file (version %u byte-swapped); only little-endian ones are supported",
 				__builtin_bswap32(g->version));
+	if (g->version == 1)
+		return err_at(r->err, COHORT_E_UNSUPPORTED, 4,
+				"GGUF version 1, of August 2023, is not supported (2 and 3 are): convert it anew");
 	if (g->version != 2 && g->version != 3)
 		return err_at(r->err, COHORT_E_UNSUPPORTED, 4, "GGUF version %u is not supported (2 and 3 are)",
 				g->version);
@@ -482,9 +493,10 @@ static enum cohort_status check_overlap(const struct gguf *g, struct cohort_err 
 	return st;
 }
 
-static enum cohort_status parse(struct gguf *g, gguf_size_fn *size, struct cohort_err *err)
+static enum cohort_status parse(struct gguf *g, const uint8_t *data, size_t n_bytes, gguf_size_fn *size,
+		struct cohort_err *err)
 {
-	struct reader r = {.data = g->map.data, .n = g->map.n_bytes, .err = err};
+	struct reader r = {.data = data, .n = n_bytes, .err = err};
 	size_t n_kv_max = 0, n_tensors_max = 0;
 	uint64_t n_tensors = 0, n_kv = 0;
 	enum cohort_status st;
@@ -504,9 +516,16 @@ static enum cohort_status parse(struct gguf *g, gguf_size_fn *size, struct cohor
 	for (uint64_t i = 0; i < n_tensors; i++)
 		if ((st = read_tensor(g, &r, size, &n_tensors_max)))
 			return st;
-	if ((st = place_tensors(g, &r)))
+	if ((st = place_tensors(g, &r)) || (st = check_overlap(g, err)))
 		return st;
-	return check_overlap(g, err);
+	g->parts = mem_alloc(1, sizeof *g->parts);
+	if (!g->parts)
+		return err_set(err, COHORT_E_MEMORY, "out of memory");
+	g->parts[g->n_parts++] = (struct gguf_part){
+		.map = {.data = data, .n_bytes = n_bytes}, .version = g->version, .alignment = g->alignment,
+		.data_offset = g->data_offset, .n_tensors = g->n_tensors,
+	};
+	return COHORT_OK;
 }
 
 enum cohort_status gguf_parse(struct gguf *g, const uint8_t *data, size_t n_bytes, gguf_size_fn *size,
@@ -514,27 +533,10 @@ enum cohort_status gguf_parse(struct gguf *g, const uint8_t *data, size_t n_byte
 {
 	enum cohort_status st;
 
-	*g = (struct gguf){.map = {.data = data, .n_bytes = n_bytes}};
-	st = parse(g, size, err);
+	*g = (struct gguf){0};
+	st = parse(g, data, n_bytes, size, err);
 	if (st)
 		gguf_release(g);
-	return st;
-}
-
-enum cohort_status gguf_open(struct gguf *g, const char *path, gguf_size_fn *size, struct cohort_err *err)
-{
-	enum cohort_status st;
-
-	*g = (struct gguf){0};
-	if ((st = map_open(&g->map, path, err))) {
-		*g = (struct gguf){0};
-		return st;
-	}
-	g->mapped = true;
-	if ((st = parse(g, size, err))) {
-		err_prefix(err, "%s", path);
-		gguf_release(g);
-	}
 	return st;
 }
 
@@ -546,8 +548,12 @@ void gguf_release(struct gguf *g)
 	strmap_release(&g->by_name);
 	mem_free(g->kv);
 	mem_free(g->tensors);
-	if (g->mapped)
-		map_release(&g->map);
+	for (size_t i = 0; i < g->n_parts; i++)
+		if (g->parts[i].path) {
+			map_release(&g->parts[i].map);
+			mem_free(g->parts[i].path);
+		}
+	mem_free(g->parts);
 	*g = (struct gguf){0};
 }
 

@@ -1,4 +1,5 @@
-/* GGUF files: bytes -> checked key/values and tensor directory.
+/* GGUF files: bytes -> checked key/values and tensor directory. A model may lie in several files, its parts; what is
+ * handed out is then the first part's key/values and the tensors of all.
  *
  * Everything handed out points into the mapped file and is valid until gguf_release.
  * Strings are not NUL-terminated. Data in the file may be unaligned: read arrays through gguf_array_*. */
@@ -47,21 +48,31 @@ struct gguf_tensor {
 	uint32_t type;             /* the file's number; known to src/quant or not */
 	uint32_t n_dims;
 	uint64_t ne[GGUF_DIMS];    /* ne[0] is the fastest; unused ones are 1 */
-	uint64_t offset;           /* of the data, from the start of the file */
+	uint32_t part;             /* which of gguf.parts it lies in */
+	uint64_t offset;           /* of the data, from the start of that file */
 	uint64_t n_bytes;          /* 0 when the type is unknown */
 	const uint8_t *data;       /* NULL when the type is unknown */
 	uint64_t entry_offset;     /* of its line in the directory, for messages */
 };
 
-struct gguf {
+struct gguf_part {
 	struct map map;
-	bool mapped;               /* by gguf_open; otherwise the bytes are the caller's */
+	char *path;                /* NULL: the bytes are the caller's, who also unmaps them */
 	uint32_t version;
 	uint32_t alignment;
 	uint64_t data_offset;      /* multiple of alignment; without tensors at most the file's size */
+	size_t n_tensors;
+};
+
+struct gguf {
+	struct gguf_part *parts;   /* in their order; one unless the model is split */
+	size_t n_parts;
+	uint32_t version;          /* these three: the first part's */
+	uint32_t alignment;
+	uint64_t data_offset;
 	struct gguf_kv *kv;
 	size_t n_kv;
-	struct gguf_tensor *tensors;
+	struct gguf_tensor *tensors; /* part after part, each in file order */
 	size_t n_tensors;
 	struct strmap by_key, by_name;
 };
@@ -73,12 +84,43 @@ typedef bool gguf_size_fn(uint32_t type, uint64_t ne0, uint64_t n_rows, uint64_t
 
 /* Everything is checked here, before it is used: what a successful open hands out needs no further check of bounds.
  * On failure *g is zeroed. Malformed bytes: E_FORMAT with the offset; a version or byte order this reader does not
- * know: E_UNSUPPORTED. A tensor whose type `size` does not know is kept, without data. */
+ * know: E_UNSUPPORTED. A tensor whose type `size` does not know is kept, without data.
+ *
+ * Any part of a split model stands for all: the others are found beside it by their names (-00002-of-00003.gguf). */
 enum cohort_status gguf_open(struct gguf *g, const char *path, gguf_size_fn *size, struct cohort_err *err);
-/* The same over bytes the caller keeps (fuzzing, tests). */
+/* The same with files copied into memory, by map_read. progress (or NULL) is called with 0..1 now and then, where a
+ * part of n counts for 1/n; false gives ABORTED. */
+struct gguf_copy {
+	bool (*progress)(float done, void *user);
+	void *user;
+};
+enum cohort_status gguf_open_copy(struct gguf *g, const char *path, const struct gguf_copy *copy, gguf_size_fn *size,
+		struct cohort_err *err);
+/* One file over bytes the caller keeps (fuzzing, tests). A part of a split model stays alone, see gguf_join. */
 enum cohort_status gguf_parse(struct gguf *g, const uint8_t *data, size_t n_bytes, gguf_size_fn *size,
 		struct cohort_err *err);
 void gguf_release(struct gguf *g); /* accepts NULL and a zeroed struct */
+
+/* How a file says that it is a part of a model: split.no, split.count, split.tensors.count. */
+struct gguf_split {
+	uint32_t no, count;       /* part no of count, from 0; a model in one file is part 0 of 1 */
+	bool counts_tensors;
+	uint32_t n_tensors;       /* of all parts, if counts_tensors */
+};
+
+/* From the key/values of the first part. */
+enum cohort_status gguf_get_split(const struct gguf *g, struct gguf_split *out, struct cohort_err *err);
+/* Adds the part that follows those g has. `next` has one part and is left empty on success; on failure both are good
+ * for nothing but gguf_release. E_FORMAT when it is not the next part of this model: it says so, it contradicts a key
+ * of the first part, or it has a tensor that is there already. */
+enum cohort_status gguf_join(struct gguf *g, struct gguf *next, struct cohort_err *err);
+/* Whether all parts and all tensors are there. */
+enum cohort_status gguf_check_whole(const struct gguf *g, struct cohort_err *err);
+
+/* n bytes of a tensor, from byte `from` on, need not stay in memory; they are read again when touched (a copy stays).
+ * forget: they are not needed any more, reading them again gives anything. */
+void gguf_drop(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n);
+void gguf_forget(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n);
 
 /* "u8", "string", ...; "unknown" for a number outside the enum. */
 const char *gguf_type_name(enum gguf_type type);

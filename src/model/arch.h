@@ -62,8 +62,10 @@ struct arch_bind {
 
 struct arch_bind arch_bind_layer(struct model *m, uint32_t i_layer, struct cohort_err *err);
 struct arch_bind arch_bind_top(struct model *m, struct cohort_err *err);
-/* Tensors of exactly this shape; NULL when absent and not needed. A vector's elements and a table's are floats. */
+/* Tensors of exactly this shape; NULL when absent and not needed. A matrix is multiplied with; rows are looked up one by
+ * one; a vector's elements and a table's are floats. */
 const struct model_weight *arch_matrix(struct arch_bind *b, const char *name, bool need, size_t k, size_t n_rows);
+const struct model_weight *arch_rows(struct arch_bind *b, const char *name, bool need, size_t k, size_t n_rows);
 const struct model_weight *arch_vector(struct arch_bind *b, const char *name, bool need, size_t n);
 const struct model_weight *arch_table(struct arch_bind *b, const char *name, bool need, size_t k, size_t n_rows);
 /* The rows of one tensor as n matrices. False: it is absent. */

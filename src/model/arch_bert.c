@@ -50,7 +50,7 @@ static void top(struct arch_bind *b)
 
 	if (!b->st)
 		b->st = gguf_get_u32(m->gguf, "tokenizer.ggml.token_type_count", false, &n_types, b->err);
-	m->type_embd = arch_matrix(b, "token_types.weight", ARCH_MAY, m->hp.n_embd, n_types);
+	m->type_embd = arch_rows(b, "token_types.weight", ARCH_MAY, m->hp.n_embd, n_types);
 	arch_norm(b, "token_embd_norm", ARCH_NEED, m->hp.n_embd, &m->embd_norm);
 }
 
@@ -58,7 +58,7 @@ static void top_bert(struct arch_bind *b)
 {
 	const struct model_hparams *h = &b->m->hp;
 	top(b);
-	b->m->pos_embd = arch_matrix(b, "position_embd.weight", ARCH_NEED, h->n_embd, h->n_ctx_train);
+	b->m->pos_embd = arch_rows(b, "position_embd.weight", ARCH_NEED, h->n_embd, h->n_ctx_train);
 }
 
 static void layer(struct arch_bind *b)

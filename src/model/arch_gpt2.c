@@ -12,7 +12,7 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 static void top(struct arch_bind *b)
 {
 	const struct model_hparams *h = &b->m->hp;
-	b->m->pos_embd = arch_matrix(b, "position_embd.weight", ARCH_NEED, h->n_embd, h->n_ctx_train);
+	b->m->pos_embd = arch_rows(b, "position_embd.weight", ARCH_NEED, h->n_embd, h->n_ctx_train);
 }
 
 static void layer(struct arch_bind *b)

@@ -71,20 +71,21 @@ static void account(struct model *m, const struct gguf_tensor *t, uint64_t n_row
 }
 
 /* Rows [row, row + n_rows) of a tensor that is known to have them. */
-static const struct model_weight *add(struct model *m, const struct gguf_tensor *t, size_t k, size_t row, size_t n_rows)
+static const struct model_weight *add(
+		struct model *m, const struct gguf_tensor *t, size_t k, size_t row, size_t n_rows, bool product)
 {
 	const struct quant_format *f = quant_format_get(t->type);
 	struct model_weight *w = &m->weights[m->n_weights];
 	const size_t row_bytes = k / f->block * f->block_bytes;
 
 	*w = (struct model_weight){t, t->type, (int32_t)m->n_weights, k, n_rows, row_bytes,
-			(const char *)t->data + row * row_bytes};
+			(const char *)t->data + row * row_bytes, product};
 	m->n_weights++;
 	return w;
 }
 
 static const struct model_weight *bind(
-		struct arch_bind *b, const char *name, bool need, size_t k, size_t n_rows, bool floats)
+		struct arch_bind *b, const char *name, bool need, size_t k, size_t n_rows, bool floats, bool product)
 {
 	char full[96];
 	const struct gguf_tensor *t = find(b, name, need, full);
@@ -92,22 +93,27 @@ static const struct model_weight *bind(
 	if (!t || !fits(b, t, full, k, n_rows, 1, floats, 1))
 		return NULL;
 	account(b->m, t, n_rows, k);
-	return add(b->m, t, k, 0, n_rows);
+	return add(b->m, t, k, 0, n_rows, product);
 }
 
 const struct model_weight *arch_matrix(struct arch_bind *b, const char *name, bool need, size_t k, size_t n_rows)
 {
-	return bind(b, name, need, k, n_rows, false);
+	return bind(b, name, need, k, n_rows, false, true);
 }
 
 const struct model_weight *arch_vector(struct arch_bind *b, const char *name, bool need, size_t n)
 {
-	return bind(b, name, need, n, 1, true);
+	return bind(b, name, need, n, 1, true, false);
 }
 
 const struct model_weight *arch_table(struct arch_bind *b, const char *name, bool need, size_t k, size_t n_rows)
 {
-	return bind(b, name, need, k, n_rows, true);
+	return bind(b, name, need, k, n_rows, true, false);
+}
+
+const struct model_weight *arch_rows(struct arch_bind *b, const char *name, bool need, size_t k, size_t n_rows)
+{
+	return bind(b, name, need, k, n_rows, false, false);
 }
 
 bool arch_slices(struct arch_bind *b, const char *name, bool need, size_t k, const size_t *n_rows, size_t n,
@@ -123,7 +129,7 @@ bool arch_slices(struct arch_bind *b, const char *name, bool need, size_t k, con
 		return false;
 	account(b->m, t, all, k);
 	for (size_t i = 0; i < n; row += n_rows[i++])
-		*out[i] = add(b->m, t, k, row, n_rows[i]);
+		*out[i] = add(b->m, t, k, row, n_rows[i], true);
 	return true;
 }
 
@@ -143,7 +149,7 @@ static bool vector_slices(
 	for (size_t i = 0; i < n; at += len[i++]) {
 		struct model_weight *w = &b->m->weights[b->m->n_weights];
 		*w = (struct model_weight){t, t->type, (int32_t)b->m->n_weights, len[i], 1, len[i] * sizeof(float),
-				(const char *)t->data + at * sizeof(float)};
+				(const char *)t->data + at * sizeof(float), false};
 		b->m->n_weights++;
 		*out[i] = w;
 	}
@@ -162,7 +168,7 @@ static const struct model_weight *stack(struct arch_bind *b, const char *name, b
 		return NULL;
 	account(b->m, t, (uint64_t)n * n_rows, k);
 	for (size_t i = 0; i < n; i++) {
-		const struct model_weight *w = add(b->m, t, k, i * n_rows, n_rows);
+		const struct model_weight *w = add(b->m, t, k, i * n_rows, n_rows, true);
 		first = first ? first : w;
 	}
 	return first;
@@ -199,7 +205,7 @@ void arch_ends(struct arch_bind *b)
 		return;
 	}
 	h->n_vocab = n_vocab;
-	m->token_embd = arch_matrix(b, "token_embd.weight", ARCH_NEED, h->n_embd, n_vocab);
+	m->token_embd = arch_rows(b, "token_embd.weight", ARCH_NEED, h->n_embd, n_vocab);
 	if (h->encoder)
 		return;
 	arch_norm(b, "output_norm", ARCH_NEED, h->n_embd, &m->output_norm);

@@ -84,7 +84,28 @@ uint64_t cohort_gguf_data_offset(const struct cohort_gguf *g)
 
 uint64_t cohort_gguf_file_bytes(const struct cohort_gguf *g)
 {
-	return g->g.map.n_bytes;
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < g->g.n_parts; i++)
+		n += g->g.parts[i].map.n_bytes; /* all are in the address space, so that the sum fits */
+	return n;
+}
+
+size_t cohort_gguf_n_parts(const struct cohort_gguf *g)
+{
+	return g->g.n_parts;
+}
+
+bool cohort_gguf_part_get(const struct cohort_gguf *g, size_t i, struct cohort_gguf_part *out)
+{
+	if (i >= g->g.n_parts)
+		return false;
+	const struct gguf_part *p = &g->g.parts[i];
+	*out = (struct cohort_gguf_part){
+		.path = p->path, .version = p->version, .alignment = p->alignment, .data_offset = p->data_offset,
+		.file_bytes = p->map.n_bytes, .n_tensors = p->n_tensors,
+	};
+	return true;
 }
 
 size_t cohort_gguf_n_kv(const struct cohort_gguf *g)
@@ -164,7 +185,7 @@ bool cohort_gguf_tensor_get(const struct cohort_gguf *g, size_t i, struct cohort
 	*out = (struct cohort_gguf_tensor){
 		.name = t->name.s, .n_name = t->name.n, .type = t->type,
 		.type_name = format && format->name ? format->name : "unknown",
-		.n_dims = t->n_dims, .offset = t->offset, .n_bytes = t->n_bytes,
+		.n_dims = t->n_dims, .part = t->part, .offset = t->offset, .n_bytes = t->n_bytes,
 	};
 	memcpy(out->ne, t->ne, sizeof out->ne);
 	return true;

@@ -16,6 +16,7 @@ struct model_weight {
 	size_t k, n_rows; /* [n_rows, k]; a vector is one row */
 	size_t row_bytes;
 	const void *data; /* in the mapped file */
+	bool product;     /* rows are multiplied with; others are read as the file has them */
 };
 
 /* w NULL: no norm in this place. */

@@ -97,6 +97,16 @@ static enum cohort_status parse_format(const char *what, const char *name, uint3
 	return err_set(err, COHORT_E_ARG, "%s: format '%.40s' is not known; known: %s", what, name, known);
 }
 
+/* `in` is what is read, or a part of it. */
+static enum cohort_status check_out(const struct job *j, const char *in, struct cohort_err *err)
+{
+	if (!j->out || !file_same(in, j->out))
+		return COHORT_OK;
+	err_set(err, COHORT_E_ARG, "is the input itself; write to another file");
+	err_prefix(err, "%s", j->out);
+	return COHORT_E_ARG;
+}
+
 static enum cohort_status check(struct job *j, const struct cohort_quantize_params *params, struct cohort_err *err)
 {
 	char known[320];
@@ -118,12 +128,7 @@ static enum cohort_status check(struct job *j, const struct cohort_quantize_para
 	if ((st = parse_format("token embedding", j->p.token_embedding_type, &j->embd_type, err)) ||
 			(st = parse_format("output matrix", j->p.output_tensor_type, &j->output_type, err)))
 		return st;
-	if (j->out && file_same(j->in, j->out)) {
-		err_set(err, COHORT_E_ARG, "is the input itself; write to another file");
-		err_prefix(err, "%s", j->out);
-		return COHORT_E_ARG;
-	}
-	return COHORT_OK;
+	return check_out(j, j->in, err);
 }
 
 /* ---- Names ---- */
@@ -265,7 +270,7 @@ static enum cohort_status bad_tensor(const struct job *j, const struct part *a, 
 	char text[ERR_SHOW_BYTES];
 
 	err_prefix(err, "tensor '%s'", err_show(text, a->t->name.s, a->t->name.n));
-	err_prefix(err, "%s", j->in);
+	err_prefix(err, "%s", j->g.parts[a->t->part].path);
 	return st;
 }
 
@@ -330,18 +335,12 @@ static enum cohort_status plan(struct job *j, struct cohort_err *err)
 {
 	const size_t n = j->g.n_tensors;
 	struct part **order = mem_alloc(n, sizeof *order);
-	uint32_t n_v = 0, n_down = 0, n_split = 0;
+	uint32_t n_v = 0, n_down = 0;
 	enum cohort_status st = COHORT_OK;
 
 	j->parts = mem_zalloc(n, sizeof *j->parts);
 	if (!order || !j->parts) {
 		st = no_memory(j, err);
-		goto out;
-	}
-	if (!gguf_get_u32(&j->g, "split.count", false, &n_split, NULL) && n_split > 1) {
-		err_set(err, COHORT_E_UNSUPPORTED, "is one of %u files of a split model; merge them first", n_split);
-		err_prefix(err, "%s", j->in);
-		st = COHORT_E_UNSUPPORTED;
 		goto out;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -384,12 +383,18 @@ static enum cohort_status put_u32(const struct job *j, const char *key, uint32_t
 static enum cohort_status put_head(struct job *j, struct cohort_err *err)
 {
 	static const char version[] = "general.quantization_version", type[] = "general.file_type";
-	const struct gguf_kv *old[] = {gguf_find(&j->g, version), gguf_find(&j->g, type)};
+	/* What is set anew, and what would make the new file a part of a split model. */
+	const struct gguf_kv *old[] = {gguf_find(&j->g, version), gguf_find(&j->g, type), gguf_find(&j->g, "split.no"),
+			gguf_find(&j->g, "split.count"), gguf_find(&j->g, "split.tensors.count")};
 	enum cohort_status st;
 
-	for (size_t i = 0; i < j->g.n_kv; i++)
-		if (&j->g.kv[i] != old[0] && &j->g.kv[i] != old[1] && (st = gguf_writer_kv(j->w, &j->g.kv[i], err)))
+	for (size_t i = 0; i < j->g.n_kv; i++) {
+		bool copy = true;
+		for (size_t k = 0; k < sizeof old / sizeof *old; k++)
+			copy = copy && &j->g.kv[i] != old[k];
+		if (copy && (st = gguf_writer_kv(j->w, &j->g.kv[i], err)))
 			return st;
+	}
 	/* 2: there has been no other version of the block formats since 2023. */
 	if ((st = put_u32(j, version, 2, err)) || (st = put_u32(j, type, j->mix->file_type, err)))
 		return st;
@@ -502,7 +507,7 @@ static enum cohort_status put_tensor(struct job *j, size_t i_part, struct pool *
 		}
 		if ((st = gguf_writer_data(j->w, i_part, k->dst, bytes_of(k->to, k->n_elems), err)))
 			return st;
-		map_drop(&j->g.map, (size_t)(k->src - j->g.map.data), n_src);
+		gguf_drop(&j->g, a->t, (uint64_t)(k->src - a->t->data), n_src);
 		k->src += n_src;
 		done += k->n_elems;
 		j->n_done += k->n_elems;
@@ -558,7 +563,9 @@ enum cohort_status cohort_quantize_write(const char *in, const char *out, const 
 
 	if (st || (st = gguf_open(&j.g, in, quant_size, err)))
 		return st;
-	if ((st = plan(&j, err)))
+	for (size_t i = 0; i < j.g.n_parts && !st; i++)
+		st = check_out(&j, j.g.parts[i].path, err);
+	if (st || (st = plan(&j, err)))
 		goto out;
 	if (j.p.dry_run) {
 		for (size_t i = 0; j.p.report && i < j.g.n_tensors; i++)

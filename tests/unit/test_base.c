@@ -5,13 +5,16 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -309,6 +312,84 @@ static void maps(void **state)
 	free(data);
 }
 
+/* Copies: as maps, but independent of the file. Shown red by a map_drop that heeds no copy, by a map_forget that does
+ * nothing, and by a file whose end comes early taken for a whole one. */
+static void copies(void **state)
+{
+	enum { N = 3000001 }; /* in large pages, too */
+	static const char short_file[] = "/sys/kernel/mm/transparent_hugepage/enabled"; /* "4096 bytes" of one line */
+	struct cohort_err err;
+	struct map m = {0};
+	char path[32], *data = sample(N);
+	(void)state;
+
+	assert_int_equal(map_read(&m, "/nonexistent/file", NULL, NULL, &err), COHORT_E_IO);
+	assert_string_equal(err.text, "/nonexistent/file: No such file or directory");
+	assert_int_equal(map_read(&m, "/tmp", NULL, NULL, &err), COHORT_E_IO);
+	assert_string_equal(err.text, "/tmp: is a directory");
+	assert_int_equal(map_read(&m, "/dev/null", NULL, NULL, &err), COHORT_E_IO);
+	assert_string_equal(err.text, "/dev/null: not a regular file");
+	if (access(short_file, R_OK) == 0) {
+		assert_int_equal(map_read(&m, short_file, NULL, NULL, &err), COHORT_E_IO);
+		assert_non_null(strstr(err.text, "it was cut while being read"));
+		assert_memory_equal(err.text, short_file, strlen(short_file));
+	}
+	assert_null(m.data);
+
+	temp_file(path, "", 0);
+	assert_int_equal(map_read(&m, path, NULL, NULL, &err), COHORT_OK);
+	assert_int_equal(m.n_bytes, 0);
+	map_release(&m);
+	unlink(path);
+
+	temp_file(path, data, N);
+	for (int64_t i = 0; i < 3; i++) { /* open, fstat, read */
+		file_fail_after(i, EIO);
+		assert_int_equal(map_read(&m, path, NULL, NULL, &err), COHORT_E_IO);
+		assert_non_null(strstr(err.text, strerror(EIO)));
+	}
+	mem_fail_after(0);
+	assert_int_equal(map_read(&m, path, NULL, NULL, &err), COHORT_E_MEMORY);
+	mem_fail_after(-1);
+	assert_null(m.data);
+	file_fail_after(2, 0); /* the first read gives one byte */
+	assert_int_equal(map_read(&m, path, NULL, NULL, &err), COHORT_OK);
+	file_fail_after(-1, 0);
+	assert_int_equal(truncate(path, 0), 0);
+	unlink(path);
+	assert_true(m.copied);
+	assert_int_equal(m.n_bytes, N);
+	map_drop(&m, 0, N);
+	assert_memory_equal(m.data, data, N);
+	map_forget(&m, 100000, 100000); /* the pages in it, not its neighbours */
+	assert_memory_equal(m.data, data, 100000);
+	assert_memory_equal(m.data + 200000, data + 200000, N - 200000);
+	assert_int_equal(m.data[150000], 0);
+	map_forget(&m, N - 5, SIZE_MAX); /* out of bounds: nothing */
+	map_forget(&m, 0, N + 1);
+	assert_memory_equal(m.data + 200000, data + 200000, N - 200000);
+	map_release(&m);
+	assert_null(m.data);
+	map_release(&m);
+	free(data);
+}
+
+static void locking(void **state)
+{
+	(void)state;
+	assert_int_equal(map_lock(NULL, 0), 0);
+	map_unlock(NULL, 0);
+	map_lock_fail(EPERM);
+	assert_int_equal(map_lock(state, 1), EPERM);
+	map_lock_fail(0);
+	struct rlimit old;
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &old), 0);
+	assert_int_equal(map_lock_limit(), old.rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)old.rlim_cur);
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){0, old.rlim_max}), 0);
+	assert_int_equal(map_lock_limit(), 0);
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &old), 0);
+}
+
 static void file_reads(void **state)
 {
 	enum { N = 100001 };
@@ -391,6 +472,8 @@ int main(void)
 		cmocka_unit_test(mem_growing),
 		cmocka_unit_test(mem_failing),
 		cmocka_unit_test(maps),
+		cmocka_unit_test(copies),
+		cmocka_unit_test(locking),
 		cmocka_unit_test(file_reads),
 		cmocka_unit_test(shares),
 	};

@@ -31,6 +31,66 @@ static void refuse_magic(void **state)
 	refuse(&f, COHORT_E_FORMAT, 0, "not a GGUF file (magic 'gg\\x0at')");
 }
 
+/* What is no GGUF file is called by its name; what only resembles such a beginning is not. Shown red by leaving out a
+ * line of the table, by a comparison that heeds case, by a length of safetensors that is not looked at. */
+static void refuse_foreign(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t n;
+		enum cohort_status status;
+		const char *word;
+	} files[] = {
+#define BYTES(s) s, sizeof s - 1
+		{BYTES("lmgg\0\0\x7d\0"), COHORT_E_UNSUPPORTED, "a GGML file, older than GGUF"},
+		{BYTES("ggml\0\0\x7d\0"), COHORT_E_UNSUPPORTED, "a GGML file, older than GGUF"},
+		{BYTES("fmgg\1\0\0\0"), COHORT_E_UNSUPPORTED, "a GGMF file, older than GGUF"},
+		{BYTES("ggmf\1\0\0\0"), COHORT_E_UNSUPPORTED, "a GGMF file, older than GGUF"},
+		{BYTES("tjgg\3\0\0\0"), COHORT_E_UNSUPPORTED, "a GGJT file, older than GGUF"},
+		{BYTES("ggjt\3\0\0\0"), COHORT_E_UNSUPPORTED, "a GGJT file, older than GGUF"},
+		{BYTES("algg\1\0\0\0"), COHORT_E_UNSUPPORTED, "a GGLA file (an adapter), older than GGUF"},
+		{BYTES("ggla\1\0\0\0"), COHORT_E_UNSUPPORTED, "a GGLA file (an adapter), older than GGUF"},
+		{BYTES("GGLA\1\0\0\0"), COHORT_E_UNSUPPORTED, "a GGLA file (an adapter), older than GGUF"},
+		{BYTES("PK\3\4\0\0"), COHORT_E_FORMAT, "a zip file, as PyTorch writes models"},
+		{BYTES("\x80\2\x8a\x0al\xfc\x9c"), COHORT_E_FORMAT, "an old PyTorch file"},
+		{BYTES("\x89HDF\r\n"), COHORT_E_FORMAT, "an HDF5 file"},
+		{BYTES("\x1f\x8b\x08"), COHORT_E_FORMAT, "packed with gzip: unpack it"},
+		{BYTES("\xfd" "7zXZ\0"), COHORT_E_FORMAT, "packed with xz"},
+		{BYTES("\x28\xb5\x2f\xfd"), COHORT_E_FORMAT, "packed with zstd"},
+		{BYTES("BZh9"), COHORT_E_FORMAT, "packed with bzip2"},
+		{BYTES("7z\xbc\xaf\x27\x1c"), COHORT_E_FORMAT, "a 7z archive"},
+		{BYTES("version https://git-lfs.github.com/spec/v1\noid"), COHORT_E_FORMAT, "a Git LFS pointer"},
+		{BYTES("\0\0\0\0\0\0\0\0\0"), COHORT_E_FORMAT, "begins with zeros"},
+		{BYTES("\x0a\0\0\0\0\0\0\0{\"a\": []} "), COHORT_E_FORMAT, "a safetensors file: convert it to GGUF"},
+		{BYTES("<!DOCTYPE html>\n"), COHORT_E_FORMAT, "a web page (HTML)"},
+		{BYTES("\r\n \t<!doctype HTML>"), COHORT_E_FORMAT, "a web page (HTML)"},
+		{BYTES("<HTML lang=en>"), COHORT_E_FORMAT, "a web page (HTML)"},
+		{BYTES("<?xml version=\"1.0\"?><Error>"), COHORT_E_FORMAT, "an XML page"},
+		{BYTES("{\"metadata\": {}}"), COHORT_E_FORMAT, "a JSON text"},
+		{BYTES("{\n  \"error\""), COHORT_E_FORMAT, "a JSON text"},
+		/* Not quite, or too short for it. */
+		{BYTES("lmg"), COHORT_E_FORMAT, "file is 3 bytes, too short"},
+		{BYTES("<htm"), COHORT_E_FORMAT, "too short"},
+		{BYTES("   "), COHORT_E_FORMAT, "too short"},
+		{BYTES("\0\0\0\0\0\0\0"), COHORT_E_FORMAT, "too short"},
+		{BYTES("version https://git-lf"), COHORT_E_FORMAT, "too short"},
+		{BYTES("\x0a\0\0\0\0\0\0\0{"), COHORT_E_FORMAT, "too short"},
+		{BYTES("\xff\0\0\0\0\0\0\0{\"a\": [] too long}"), COHORT_E_FORMAT, "not a GGUF file (magic '\\xff"},
+		{BYTES("\1\0\0\0\0\0\0\0{\"a\": [] too short}"), COHORT_E_FORMAT, "not a GGUF file (magic '\\x01"},
+		{BYTES("\x0a\0\0\0\0\0\0\0[\"a\", 1] and more"), COHORT_E_FORMAT, "not a GGUF file (magic '\\x0a"},
+		{BYTES("<p>this is not a whole page</p>"), COHORT_E_FORMAT, "not a GGUF file (magic '<p>t')"},
+		{BYTES("1 911 630 264 493 some token ids"), COHORT_E_FORMAT, "not a GGUF file (magic '1 91')"},
+#undef BYTES
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+		struct file f = {0};
+		put(&f, files[i].bytes, files[i].n);
+		refuse(&f, files[i].status, 0, files[i].word);
+	}
+}
+
 static void refuse_version(uint32_t version, const char *word)
 {
 	struct file f = {0};
@@ -43,7 +103,7 @@ static void refuse_versions(void **state)
 {
 	(void)state;
 	refuse_version(0, "version 0");
-	refuse_version(1, "version 1");
+	refuse_version(1, "GGUF version 1, of August 2023, is not supported");
 	refuse_version(4, "version 4");
 	refuse_version(0x12345678, "version 305419896");
 }
@@ -51,8 +111,9 @@ static void refuse_versions(void **state)
 static void refuse_big_endian(void **state)
 {
 	(void)state;
-	refuse_version(__builtin_bswap32(3), "big-endian");
-	refuse_version(__builtin_bswap32(2), "big-endian");
+	refuse_version(__builtin_bswap32(3), "big-endian GGUF file (version 3 byte-swapped); only little-endian");
+	refuse_version(__builtin_bswap32(2), "big-endian GGUF file (version 2 byte-swapped)");
+	refuse_version(__builtin_bswap32(1), "big-endian GGUF file (version 1 byte-swapped)");
 }
 
 static void refuse_tensor_count(void **state)
@@ -335,6 +396,7 @@ int main(void)
 		cmocka_unit_test(refuse_empty),
 		cmocka_unit_test(refuse_short),
 		cmocka_unit_test(refuse_magic),
+		cmocka_unit_test(refuse_foreign),
 		cmocka_unit_test(refuse_versions),
 		cmocka_unit_test(refuse_big_endian),
 		cmocka_unit_test(refuse_tensor_count),

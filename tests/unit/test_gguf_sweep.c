@@ -115,7 +115,7 @@ static void test_open(void **state)
 	write_temp(path, f.d, f.n);
 	assert_int_equal(gguf_open(&g, path, test_size, &err), COHORT_OK);
 	assert_int_equal(g.n_kv, 18);
-	assert_int_equal(g.map.n_bytes, f.n);
+	assert_int_equal(g.parts[0].map.n_bytes, f.n);
 	assert_true(walk(&g) > 0);
 	gguf_release(&g);
 	assert_zeroed(&g);

@@ -540,14 +540,15 @@ static void bad_contents(void **state)
 	assert_int_equal(file_write_atomic(input_of(p), d, n, NULL), COHORT_OK);
 	mem_free(d);
 	refuse(p, input_of(p), p->path, &qp, COHORT_E_UNSUPPORTED, "tensor 'a.weight': format number 26");
-	/* One of three files. */
+	/* One of three files, under a name that does not tell where the others are. */
 	w = NULL;
 	assert_int_equal(cohort_gguf_writer_open(input_of(p), &w, NULL), COHORT_OK);
+	assert_int_equal(cohort_gguf_writer_u32(w, "split.no", 0, NULL), COHORT_OK);
 	assert_int_equal(cohort_gguf_writer_u32(w, "split.count", 3, NULL), COHORT_OK);
 	assert_int_equal(cohort_gguf_writer_begin(w, NULL), COHORT_OK);
 	assert_int_equal(cohort_gguf_writer_finish(w, NULL), COHORT_OK);
 	cohort_gguf_writer_free(w);
-	refuse(p, input_of(p), p->path, &qp, COHORT_E_UNSUPPORTED, "one of 3 files");
+	refuse(p, input_of(p), p->path, &qp, COHORT_E_FORMAT, "part 1 of 3 of a split model");
 }
 
 /* Puts bytes into the data of tensor i of the input, has it refused, and puts the old ones back. */
