@@ -463,7 +463,7 @@ def llama(name, keys=None, bias=False, ffn_bias=False, tied=False, arch="llama",
     embed(m, s, sigma=TIED if tied else 1.0)
     for i in range(s.layers):
         norm(m, s, i, "attn_norm")
-        attention(m, s, i, bias=bias, out_bias=bias)
+        attention(m, s, i, bias=bias, out_bias=bias and arch == "llama")
         norm(m, s, i, "ffn_norm")
         ffn(m, s, i, bias=ffn_bias)
     head(m, s, tied=tied)
@@ -538,6 +538,112 @@ def phi3_longrope(name, original, window=0):
         norm(m, s, i, "ffn_norm")
         m.mat("blk.%d.ffn_up.weight" % i, s.embd, 2 * s.ff, 1.3)
         m.mat("blk.%d.ffn_down.weight" % i, s.ff, s.embd, 1.3)
+    head(m, s)
+    return m
+
+
+def mixtral(name):
+    s = Shape(ff=48)
+    m = start(name, "llama", s, family="llama")
+    m.u32("expert_count", 4)
+    m.u32("expert_used_count", 2)
+    vocab_spm(m)
+    embed(m, s)
+    for i in range(s.layers):
+        norm(m, s, i, "attn_norm")
+        attention(m, s, i)
+        norm(m, s, i, "ffn_norm")
+        experts(m, s, i, 4, s.ff)
+    head(m, s)
+    return m
+
+
+def qwen3moe(name):
+    s = Shape(ff=64, head=24)
+    m = start(name, "qwen3moe", s)
+    m.u32("expert_count", 5)
+    m.u32("expert_used_count", 3)
+    m.u32("expert_feed_forward_length", 40)
+    vocab_spm(m)
+    embed(m, s)
+    for i in range(s.layers):
+        norm(m, s, i, "attn_norm")
+        attention(m, s, i)
+        m.norm("blk.%d.attn_q_norm.weight" % i, s.head)
+        m.norm("blk.%d.attn_k_norm.weight" % i, s.head)
+        norm(m, s, i, "ffn_norm")
+        experts(m, s, i, 5, 40)
+    head(m, s)
+    return m
+
+
+def gemma(name, version):
+    """Tied embeddings, small because their rows are scaled by sqrt(n_embd). A window needs layers to alternate on."""
+    s = Shape(head=24) if version == 1 else Shape(**DEEP)
+    m = start(name, "gemma" if version == 1 else "gemma%d" % version, s)
+    if version > 1:
+        m.u32("attention.sliding_window", 8)
+    if version == 2:
+        m.f32("attn_logit_softcapping", 3.0)
+        m.f32("final_logit_softcapping", 4.0)
+    if version == 3:
+        m.u32("attention.sliding_window_pattern", 2)
+        m.f32("rope.freq_base_swa", 300.0)
+    vocab_spm(m)
+    embed(m, s, sigma=TIED)
+    for i in range(s.layers):
+        norm(m, s, i, "attn_norm")
+        attention(m, s, i)
+        if version == 3:
+            m.norm("blk.%d.attn_q_norm.weight" % i, s.head)
+            m.norm("blk.%d.attn_k_norm.weight" % i, s.head)
+        if version > 1:
+            norm(m, s, i, "post_attention_norm")
+        norm(m, s, i, "ffn_norm")
+        ffn(m, s, i)
+        if version > 1:
+            norm(m, s, i, "post_ffw_norm")
+    head(m, s, tied=True)
+    return m
+
+
+def gpt2(name):
+    s = Shape(kv=4, ff=128)
+    m = start(name, "gpt2", s, layer_norm=True, rope=False)
+    vocab_spm(m)
+    embed(m, s)
+    m.vec("position_embd.weight", s.embd, s.ctx, sigma=1.0)
+    for i in range(s.layers):
+        norm(m, s, i, "attn_norm", bias=True)
+        attention(m, s, i, bias=True, out_bias=True, fused=True)
+        norm(m, s, i, "ffn_norm", bias=True)
+        ffn(m, s, i, gate=False, bias=True)
+    head(m, s, norm_bias=True)
+    return m
+
+
+def mamba(name):
+    s = Shape(embd=48, heads=1, kv=1)
+    inner, rank, states, width = 2 * s.embd, 3, 12, 4
+    m = start(name, "mamba", s, rope=False)
+    m.u32("ssm.conv_kernel", width)
+    m.u32("ssm.inner_size", inner)
+    m.u32("ssm.state_size", states)
+    m.u32("ssm.time_step_rank", rank)
+    vocab_spm(m)
+    embed(m, s)
+    for i in range(s.layers):
+        b = "blk.%d." % i
+        norm(m, s, i, "attn_norm")
+        m.mat(b + "ssm_in.weight", s.embd, 2 * inner, 1.5)
+        m.vec(b + "ssm_conv1d.weight", width, inner, sigma=0.7)
+        m.vec(b + "ssm_conv1d.bias", inner)
+        m.mat(b + "ssm_x.weight", inner, rank + 2 * states, 1.5)
+        m.mat(b + "ssm_dt.weight", rank, inner, 1.0)
+        m.vec(b + "ssm_dt.bias", inner)
+        m.vec(b + "ssm_a", states, inner, low=-2.0, high=-0.05)
+        m.vec(b + "ssm_d", inner, sigma=1.0)
+        m.mat(b + "ssm_out.weight", inner, s.embd, 1.0)
     head(m, s)
     return m
 
@@ -812,6 +918,14 @@ def models():
         "llama-tied": lambda n: llama(n, tied=True),
         "llama-base": lambda n: llama(n),
         "llama-lora": lora,
+        "mixtral": mixtral,
+        "qwen2": lambda n: llama(n, bias=True, arch="qwen2"),
+        "qwen3moe": qwen3moe,
+        "gemma": lambda n: gemma(n, 1),
+        "gemma2": lambda n: gemma(n, 2),
+        "gemma3": lambda n: gemma(n, 3),
+        "gpt2": gpt2,
+        "mamba": mamba,
         "falcon": lambda n: falcon(n),
         "falcon-norms": lambda n: falcon(n, two_norms=True),
         "gptneox": lambda n: gptneox(n, parallel=True),

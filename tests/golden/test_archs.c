@@ -179,6 +179,8 @@ static void arch(void **state)
 int main(int argc, char **argv)
 {
 	static const struct arch_case cases[] = {
+		{"mixtral", 1e-9, false}, {"qwen2", 1e-9, false}, {"qwen3moe", 1e-9, false}, {"gemma", 1e-9, false},
+		{"gemma2", 1e-9, false}, {"gemma3", 1e-9, false}, {"gpt2", 1e-9, false}, {"mamba", 1e-9, false},
 		{"phi2", 1e-9, false}, {"phi2-separate", 1e-9, false}, {"stablelm", 1e-9, false},
 		{"stablelm-bias", 1e-9, false}, {"stablelm-parallel", 1e-9, false}, {"stablelm-qknorm", 1e-9, false},
 		{"olmo2", 1e-9, false}, {"olmo2-window", 1e-9, false}, {"granite", 1e-9, false},
