@@ -101,6 +101,10 @@ struct cohort_model_params {
 	void *progress_user;
 	bool no_mmap;       /* read the file into memory instead of mapping it: then it may change or go once open */
 	bool mlock;         /* keep the weights resident; where the system refuses, info.note says so */
+	/* LoRA adapters that all rows go through, in this order; of each the file and how strongly it is applied. */
+	const char *const *adapters;  /* [n_adapters] or NULL */
+	const float *adapter_scales;  /* [n_adapters] or NULL: 1 */
+	size_t n_adapters;
 };
 
 COHORT_API void cohort_model_params_init(struct cohort_model_params *params);
@@ -114,6 +118,16 @@ COHORT_API enum cohort_status cohort_model_open(const char *path,
 		struct cohort_model **out, struct cohort_err *err);
 /* All contexts of the model must have been freed before. */
 COHORT_API void cohort_model_free(struct cohort_model *model);
+
+/* A LoRA adapter (GGUF): a small change of a model's matrices. Opaque, immutable, shareable between threads. */
+struct cohort_adapter;
+
+/* Opens an adapter made for the model, which must outlive it. Statuses: E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY,
+ * E_ARG. */
+COHORT_API enum cohort_status cohort_adapter_open(const struct cohort_model *model, const char *path,
+		struct cohort_adapter **out, struct cohort_err *err);
+/* No context may use it any more. */
+COHORT_API void cohort_adapter_free(struct cohort_adapter *adapter);
 
 /* How a sequence's embeddings become one: not at all, their mean, the first row's, the last row's. */
 enum cohort_pooling { COHORT_POOL_NONE = 0, COHORT_POOL_MEAN = 1, COHORT_POOL_CLS = 2, COHORT_POOL_LAST = 3 };
@@ -520,6 +534,12 @@ COHORT_API enum cohort_status cohort_seq_add(struct cohort_context *ctx, cohort_
  * there are n_checkpoints of them, and all that lie behind the end of a sequence that gets shorter. Copies have them,
  * too. With other models every position is as good as a checkpoint, and the call does nothing. */
 COHORT_API enum cohort_status cohort_seq_checkpoint(struct cohort_context *ctx, cohort_seq seq, struct cohort_err *err);
+/* Rows of the sequence go through the adapter from now on, `scale` times (NULL: none), beside those the model was opened
+ * with. The sequence must be empty (rule adapter-held): what it holds was computed with another. A copy has the adapter
+ * of its source; rows of several sequences want them to have the same (rule adapter). The setting outlasts the
+ * sequence's content. Sequences with an adapter cannot be saved. */
+COHORT_API enum cohort_status cohort_seq_adapter_set(struct cohort_context *ctx, cohort_seq seq,
+		const struct cohort_adapter *adapter, float scale, struct cohort_err *err);
 /* First and last position held, or -1 if empty or out of range. Cells that a sliding window let go count as held. */
 COHORT_API cohort_pos cohort_seq_pos_min(const struct cohort_context *ctx, cohort_seq seq);
 COHORT_API cohort_pos cohort_seq_pos_max(const struct cohort_context *ctx, cohort_seq seq);

@@ -6,6 +6,7 @@
 #define BACKEND_BACKEND_H
 
 #include "base/err.h"
+#include "model/adapter.h"
 #include "model/model.h"
 
 struct be_weights; /* prepared weights of a model, immutable */
@@ -29,6 +30,12 @@ struct be_cells {
 	size_t n_stores;
 };
 
+/* An adapter and how strongly it is applied; adapter NULL: none. */
+struct be_lora {
+	const struct model_adapter *adapter;
+	float scale;
+};
+
 /* The rows of one ubatch; arrays belong to the caller and stay until the last operation on them. */
 struct be_rows {
 	size_t n;
@@ -40,6 +47,7 @@ struct be_rows {
 	/* Models with states: the one each row reads (-1: of an empty sequence) and the one it writes. Rows of a
 	 * sequence are in order. */
 	const int32_t *state_from, *state_to; /* [n] */
+	const struct be_lora *lora;           /* [n], or NULL: no row has an adapter of its own */
 };
 
 /* What x gains before a norm: rows of b, with a bias and normed themselves where the model says so. */
@@ -71,6 +79,8 @@ struct be_limits {
 	const uint8_t *group_of; /* [n_layer] */
 	size_t n_states;         /* of the pool of recurrent states */
 	size_t n_pos_max;        /* positions a sequence can have */
+	const struct be_lora *base; /* [n_base]: adapters of every row; they stay the caller's */
+	size_t n_base;
 	enum cohort_kv_type kv_type;
 	size_t n_threads;
 };
@@ -88,11 +98,15 @@ struct be_ops {
 
 	/* Announces the rows that the following operations work on. */
 	void (*begin)(struct be *be, const struct be_rows *rows);
+	/* From now on row i of a buffer is row rows[i] of those, until the next begin. */
+	void (*narrow)(struct be *be, const int32_t *rows, size_t n);
+	/* Room for products with the adapter. False: out of memory, and nothing has changed. */
+	bool (*lora_reserve)(struct be *be, const struct model_adapter *a);
 	/* Tokens' rows (or the vectors given), with positions and types where the model has them as rows; work: another
 	 * buffer of that size. */
 	void (*embed)(struct be *be, struct be_buf *out, struct be_buf *work);
 	void (*norm)(struct be *be, const struct be_norm *a, size_t n);
-	/* out[i] = x w[i]^T for up to 3 matrices that share x; rows from out_row on */
+	/* out[i] = x w[i]^T for up to 3 matrices that share x, with the rows' adapters; rows from out_row on */
 	void (*matmul)(struct be *be, struct be_buf *const *out, const struct model_weight *const *w, size_t n_w,
 			const struct be_buf *x, size_t n, size_t out_row);
 	/* Adds biases, norms and rotates q and k, scales q, stores k and v in the cache. */

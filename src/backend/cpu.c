@@ -23,6 +23,7 @@ static void cpu_free(struct be *be)
 	if (be) {
 		pool_free(be->pool);
 		cpu_kv_release(be);
+		cpu_lora_release(be);
 		mem_free_aligned(be->act);
 		mem_free_aligned(be->rope);
 		mem_free_aligned(be->ones);
@@ -89,7 +90,7 @@ static struct be *cpu_open(const struct be_weights *w, const struct model *m, co
 	be->scratch = mem_zalloc_aligned(all_scratch, 1);
 	be->pool = pool_open(lim->n_threads);
 	if (!be->act || !be->rope || !be->ones || !be->scratch || !be->pool || !cpu_kv_init(be, lim) ||
-			!cpu_state_init(be, lim->n_states))
+			!cpu_state_init(be, lim->n_states) || !cpu_lora_init(be, lim))
 		goto fail;
 	be->shift_rope = be->rope + (rope_rows - MODEL_ROPES) * (size_t)h->n_rot;
 	choose_angles(be, lim->n_pos_max);
@@ -177,8 +178,14 @@ static void cpu_begin(struct be *be, const struct be_rows *rows)
 {
 	be->rows = rows;
 	be->rounded = NULL;
+	cpu_lora_begin(be, NULL, rows->n);
 	if (be->m->hp.n_rot)
 		run_rows(&(struct row_job){.be = be, .n = rows->n, .k = (size_t)be->m->hp.n_rot * 16, .run = rope_row});
+}
+
+static void cpu_narrow(struct be *be, const int32_t *rows, size_t n)
+{
+	cpu_lora_begin(be, rows, n);
 }
 
 /* Row i of a matrix as floats. */
@@ -496,9 +503,12 @@ static void cpu_matmul(struct be *be, struct be_buf *const *out, const struct mo
 		cpu_mm_run(be, mm, i - done);
 		done = i;
 	}
-	for (size_t i = 0; i < n_w; i++)
+	for (size_t i = 0; i < n_w; i++) {
+		if (be->lora.n_base || be->lora.n_rows)
+			cpu_lora_add(be, w[i], x, n, out[i]->f + out_row * out[i]->n_cols, out[i]->n_cols);
 		if (be->rounded == out[i])
 			be->rounded = NULL;
+	}
 }
 
 const struct be_ops be_cpu = {
@@ -510,6 +520,8 @@ const struct be_ops be_cpu = {
 		.buf_free = cpu_buf_free,
 		.buf_row = cpu_buf_row,
 		.begin = cpu_begin,
+	.narrow = cpu_narrow,
+	.lora_reserve = cpu_lora_reserve,
 		.embed = cpu_embed,
 		.norm = cpu_norm,
 		.matmul = cpu_matmul,

@@ -38,6 +38,17 @@ struct cpu_layer {
 	uint32_t index; /* within the group */
 };
 
+/* Products with adapters. Rows with the same one go together. */
+struct cpu_lora {
+	const struct be_lora *base;  /* [n_base] */
+	size_t n_base;
+	int32_t *rows;               /* [n_rows_max]: those that have an adapter of their own, sorted by it */
+	size_t n_rows;
+	const struct be_lora **uses; /* [n_rows_max]: of rows[i] */
+	float *x, *t, *y;            /* rows of inputs, of the narrow product, of the result */
+	size_t x_n, t_n, y_n;        /* floats per row that there is room for */
+};
+
 struct be {
 	const struct be_weights *w;
 	const struct model *m;
@@ -61,6 +72,7 @@ struct be {
 	size_t n_states, state_n; /* floats of one layer: convolution, then scan */
 	uint8_t *scratch;         /* [n_threads, scratch_bytes] */
 	size_t scratch_bytes;
+	struct cpu_lora lora;
 	const struct be_rows *rows;
 	const struct be_buf *rounded; /* or NULL */
 	enum quant_act rounded_kind;
@@ -94,6 +106,16 @@ void cpu_mm_run(struct be *be, const struct cpu_mm *mm, size_t n);
 /* gate = act(gate) * up */
 void cpu_act_row(const struct be *be, float *gate, const float *up, size_t n);
 void cpu_norm_row(const struct be *be, const struct model_norm *norm, const float *x, size_t n, float *out);
+
+/* cpu_lora.c */
+bool cpu_lora_init(struct be *be, const struct be_limits *lim);
+void cpu_lora_release(struct be *be);
+bool cpu_lora_reserve(struct be *be, const struct model_adapter *a);
+/* Sorts the rows; map: as narrow's rows, or NULL. */
+void cpu_lora_begin(struct be *be, const int32_t *map, size_t n);
+/* Adds the adapters' part to the product of n rows of x with w. */
+void cpu_lora_add(struct be *be, const struct model_weight *w, const struct be_buf *x, size_t n, float *out,
+		size_t out_ld);
 
 /* cpu_moe.c */
 void cpu_experts(struct be *be, struct be_buf *out, const struct be_buf *x, struct be_buf *route, struct be_buf *gate,

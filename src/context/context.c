@@ -106,6 +106,8 @@ static bool alloc_arrays(struct cohort_context *c)
 	c->kv_rows = mem_zalloc(n, sizeof *c->kv_rows);
 	c->rank_of = mem_zalloc(n, sizeof *c->rank_of);
 	c->at_of = mem_zalloc(n, sizeof *c->at_of);
+	c->lora = mem_zalloc(n_seq, sizeof *c->lora);
+	c->row_lora = mem_zalloc(u, sizeof *c->row_lora);
 	c->state_from = mem_zalloc(u, sizeof *c->state_from);
 	c->state_to = mem_zalloc(u, sizeof *c->state_to);
 	c->end = mem_zalloc(u, sizeof *c->end);
@@ -120,7 +122,7 @@ static bool alloc_arrays(struct cohort_context *c)
 	c->named = mem_zalloc(n_seq, sizeof *c->named);
 	for (size_t i = 0; c->scratch_ids && i < c->n_scratch_blocks; i++)
 		c->scratch_ids[i] = (int32_t)(c->n_blocks + i);
-	return ok && c->kv_rows && c->rank_of && c->at_of && c->state_from && c->state_to && c->end && c->wanted &&
+	return ok && c->kv_rows && c->rank_of && c->at_of && c->state_from && c->state_to && c->lora && c->row_lora && c->end && c->wanted &&
 			c->scratch_ids && c->enc_tokens && c->enc_pos && c->enc_rows && c->outputs && c->pooled &&
 			c->pooled_in && c->named;
 }
@@ -147,6 +149,8 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 	if (model_is_recurrent(m))
 		c->n_states = (2 + (size_t)p->n_checkpoints) * (size_t)p->n_seq_max;
 	lim.n_states = c->n_states + CONTEXT_WHOLE_MAX;
+	lim.base = c->model->base;
+	lim.n_base = c->model->n_adapters;
 	struct memory_limits ml = {.n_blocks = c->n_blocks,
 			.block_size = be_kv_block(),
 			.n_seq_max = (size_t)p->n_seq_max,
@@ -233,7 +237,7 @@ void cohort_context_free(struct cohort_context *c)
 		mem_free(c->cells[g].first);
 		mem_free(c->cells[g].stores);
 	}
-	void *const arrays[] = {c->group_of, c->kv_rows, c->rank_of, c->at_of, c->state_from, c->state_to, c->end,
+	void *const arrays[] = {c->group_of, c->kv_rows, c->rank_of, c->at_of, c->state_from, c->state_to, c->lora, c->row_lora, c->end,
 			c->wanted, c->scratch_ids, c->enc_tokens, c->enc_pos, c->enc_rows, c->outputs, c->pooled,
 			c->pooled_in, c->named};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)

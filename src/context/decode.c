@@ -64,7 +64,7 @@ enum cohort_status context_check(
 	if (with_memory && c->model->model.hp.encoder)
 		return err_set(err, COHORT_E_UNSUPPORTED, "%s models are encoders: use cohort_encode",
 				model_arch_name(&c->model->model));
-	return batch_check(&c->checked, b,
+	enum cohort_status st = batch_check(&c->checked, b,
 			&(struct batch_limits){
 				.n_vocab = (int32_t)c->model->model.hp.n_vocab,
 				.n_seq_max = c->p.n_seq_max,
@@ -75,6 +75,7 @@ enum cohort_status context_check(
 				.output_all = context_output_all(c),
 			},
 			with_memory ? &mem : NULL, err);
+	return st ? st : context_check_adapters(c, err);
 }
 
 enum cohort_status cohort_check(struct cohort_context *c, const struct cohort_batch *b, struct cohort_err *err)
@@ -102,6 +103,7 @@ static enum cohort_status run_rows(struct cohort_context *c, struct be_rows *row
 	rows->end = c->end;
 	rows->state_from = c->state_from;
 	rows->state_to = c->state_to;
+	rows->lora = c->n_lora ? c->row_lora : NULL;
 	enum cohort_status st = forward_run(
 			&c->forward, rows, c->wanted, n_wanted, c->n_places, c->p.abort, c->p.abort_user, &bad);
 	if (st == COHORT_ABORTED)
@@ -174,6 +176,8 @@ static enum cohort_status run_ubatch(struct cohort_context *c, const struct memo
 	}
 	for (size_t i = 0; i < n; i++)
 		c->end[i] = u->pos[i] + 1;
+	for (size_t i = 0; c->n_lora && i < n; i++)
+		c->row_lora[i] = c->lora[u->seq[i][0]];
 	for (size_t i = 0; plan->steps && i < n; i++) {
 		c->state_from[i] = plan->steps[u->rows[i]].from;
 		c->state_to[i] = plan->steps[u->rows[i]].to;
@@ -330,6 +334,7 @@ static void whole_add(struct cohort_context *c, struct whole *w, const struct ub
 		c->end[at] = u->n_seq_tokens;
 		c->state_to[at] = (int32_t)(c->n_states + (w->n_seqs + i / len) % CONTEXT_WHOLE_MAX);
 		c->state_from[at] = i % len ? c->state_to[at] : -1;
+		c->row_lora[at] = c->lora[u->seq[i][0]];
 		for (size_t g = 0; g < c->n_groups; g++) {
 			struct context_cells *k = &c->cells[g];
 			k->tables[at] = table;

@@ -20,6 +20,14 @@ struct cohort_model {
 	char *name;
 	char *arch;
 	char note[512];             /* warnings worth showing, or "" */
+	struct model_adapter *adapters; /* [n_adapters]: of all rows */
+	struct be_lora *base;           /* [n_adapters]: the same, with their scales */
+	size_t n_adapters;
+};
+
+struct cohort_adapter {
+	const struct cohort_model *model;
+	struct model_adapter adapter;
 };
 
 _Static_assert(BE_GROUPS_MAX == MEMORY_KV_MAX, "a group of layers is a part of the memory");
@@ -57,6 +65,9 @@ struct cohort_context {
 	int32_t *wanted;          /* rows that want output */
 	struct context_cells cells[BE_GROUPS_MAX];
 	int32_t *state_from, *state_to; /* of models with states */
+	struct be_lora *row_lora;       /* adapters of rows */
+	struct be_lora *lora;           /* [n_seq_max]: adapters of sequences */
+	size_t n_lora;                  /* sequences that have one */
 	int32_t *at_of;                 /* [n_batch]: where in the last ubatch that had it a row was */
 	/* Calls without memory use blocks behind the pool. */
 	size_t n_scratch_blocks;
@@ -80,6 +91,18 @@ struct cohort_context {
 
 /* Positions a sequence of the model can have. */
 cohort_pos context_pos_limit(const struct cohort_model *m);
+
+/* ---- adapter_api.c ---- */
+
+/* The adapters that all rows go through. */
+enum cohort_status context_open_adapters(
+		struct cohort_model *m, const struct cohort_model_params *p, struct cohort_err *err);
+void context_free_adapters(struct cohort_model *m);
+/* Rows of several sequences: these have the same adapter. */
+enum cohort_status context_check_adapters(const struct cohort_context *c, struct cohort_err *err);
+/* Whether src and dst can share cells; dst takes src's adapter if it is empty. dry: only asks. */
+enum cohort_status context_copy_adapter(
+		struct cohort_context *c, cohort_seq src, cohort_seq dst, bool dry, struct cohort_err *err);
 
 /* ---- decode.c ---- */
 

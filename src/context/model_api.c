@@ -137,6 +137,8 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 	if (!st && !p->vocab_only)
 		st = be_cpu_weights_open(&m->weights, &m->model, m->level, p->file_layout, (size_t)p->n_threads,
 				progress, &s, err);
+	if (!st)
+		st = context_open_adapters(m, p, err);
 	s.i++;
 	if (!st && lock)
 		st = lock_weights(m, progress, &s, err);
@@ -191,6 +193,7 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 void cohort_model_free(struct cohort_model *m)
 {
 	if (m) {
+		context_free_adapters(m);
 		be_cpu_weights_free(m->weights);
 		model_release(&m->model);
 		tok_free(m->tok);

@@ -118,6 +118,11 @@ uint64_t state_fingerprint(const struct cohort_model *m)
 {
 	uint64_t h = sum_bytes(0, m->arch, strlen(m->arch));
 
+	for (size_t i = 0; i < m->n_adapters; i++) {
+		h = sum_float(sum_float(h, m->base[i].scale), m->adapters[i].alpha);
+		for (size_t t = 0; t < m->adapters[i].gguf.n_tensors; t++)
+			h = sum_tensor(h, &m->adapters[i].gguf.tensors[t]);
+	}
 	h = sum_hparams(h, &m->model.hp);
 	for (size_t i = 0; i < m->model.hp.n_layer; i++) {
 		const struct model_layer *l = &m->model.layers[i];
@@ -149,6 +154,10 @@ static enum cohort_status check_context(const struct cohort_context *c, cohort_s
 				"sequence %d is not one of 0 to %d, nor COHORT_SEQ_ALL", seq, c->p.n_seq_max - 1);
 	if (c->memory.recur)
 		return err_set(err, COHORT_E_UNSUPPORTED, "recurrent states cannot be saved or restored");
+	for (cohort_seq s = 0; c->n_lora && s < c->p.n_seq_max; s++)
+		if (c->lora[s].adapter && (seq == s || seq == COHORT_SEQ_ALL))
+			return err_rule(err, COHORT_E_UNSUPPORTED, "adapter", -1, s, 0, 1,
+					"sequence %d has an adapter: it cannot be saved or restored", s);
 	return COHORT_OK;
 }
 

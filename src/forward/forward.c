@@ -160,6 +160,7 @@ static size_t attend(struct forward *f, size_t l, struct be_buf *x, size_t n, co
 	if (outputs && n_outputs == 0)
 		return 0;
 	if (outputs) {
+		o->narrow(f->be, outputs, n_outputs);
 		o->gather(f->be, f->x, f->x, outputs, n_outputs);
 		if (w->parallel && x != f->x)
 			o->gather(f->be, x, x, outputs, n_outputs);
@@ -187,6 +188,7 @@ static size_t remember(
 	if (outputs && n_outputs == 0)
 		return 0;
 	if (outputs) {
+		o->narrow(f->be, outputs, n_outputs);
 		o->gather(f->be, f->x, f->x, outputs, n_outputs);
 		o->gather(f->be, f->in, f->in, outputs, n_outputs);
 		n = n_outputs;

@@ -1,0 +1,127 @@
+/* The CPU backend's adapters: y += scale * b (a x), on floats, for the rows that have one.
+ *
+ * Invariants
+ *  1. A row's part follows from its own input and adapter; rows go together only where they have the same adapter.
+ *  2. Adapters of the model come first, in their order, then the row's own. */
+#include "backend/cpu.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+bool cpu_lora_init(struct be *be, const struct be_limits *lim)
+{
+	struct cpu_lora *l = &be->lora;
+
+	l->base = lim->base;
+	l->n_base = lim->n_base;
+	l->rows = mem_zalloc(lim->n_rows_max, sizeof *l->rows);
+	l->uses = mem_zalloc(lim->n_rows_max, sizeof *l->uses);
+	bool ok = l->rows && l->uses;
+	for (size_t i = 0; ok && i < l->n_base; i++)
+		ok = cpu_lora_reserve(be, l->base[i].adapter);
+	return ok;
+}
+
+void cpu_lora_release(struct be *be)
+{
+	struct cpu_lora *l = &be->lora;
+	mem_free(l->rows);
+	mem_free(l->uses);
+	mem_free_aligned(l->x);
+	mem_free_aligned(l->t);
+	mem_free_aligned(l->y);
+}
+
+/* Room for n floats per row. */
+static bool widen(const struct be *be, float **p, size_t *have, size_t n)
+{
+	size_t all;
+	if (n <= *have)
+		return true;
+	float *more = size_mul(n, be->n_rows_max, &all) ? mem_zalloc_aligned(all, sizeof *more) : NULL;
+	if (!more)
+		return false;
+	mem_free_aligned(*p);
+	*p = more;
+	*have = n;
+	return true;
+}
+
+bool cpu_lora_reserve(struct be *be, const struct model_adapter *a)
+{
+	struct cpu_lora *l = &be->lora;
+	return widen(be, &l->x, &l->x_n, a->k_max) && widen(be, &l->t, &l->t_n, a->rank_max) &&
+			widen(be, &l->y, &l->y_n, a->rows_max);
+}
+
+void cpu_lora_begin(struct be *be, const int32_t *map, size_t n)
+{
+	struct cpu_lora *l = &be->lora;
+	const struct be_lora *lora = be->rows->lora;
+
+	l->n_rows = 0;
+	for (size_t i = 0; lora && i < n; i++) {
+		const struct be_lora *use = &lora[map ? (size_t)map[i] : i];
+		if (!use->adapter)
+			continue;
+		/* Behind the last with the same adapter: there are few, and neighbours are mostly alike. */
+		size_t at = l->n_rows;
+		while (at > 0 && l->uses[at - 1]->adapter != use->adapter)
+			at--;
+		at = at ? at : l->n_rows;
+		memmove(l->rows + at + 1, l->rows + at, (l->n_rows - at) * sizeof *l->rows);
+		memmove(l->uses + at + 1, l->uses + at, (l->n_rows - at) * sizeof *l->uses);
+		l->rows[at] = (int32_t)i;
+		l->uses[at] = use;
+		l->n_rows++;
+	}
+}
+
+static void product(struct be *be, const struct model_weight *w, const float *x, size_t ld, size_t n, float *out)
+{
+	const struct cpu_mm mm = {
+		.mm = {.w = w->data, .n_rows = w->n_rows, .k = w->k, .n_cols = n, .act = x,
+			.act_bytes = ld * sizeof *x, .out = out, .out_ld = w->n_rows},
+		.mat = &be->kern->file[w->type], .row_bytes = w->row_bytes,
+	};
+	cpu_mm_run(be, &mm, 1);
+}
+
+/* n rows from x on with one adapter; the result of row i goes to out + to[i] * out_ld (i when to is NULL). */
+static void add_part(struct be *be, const struct model_lora *w, const float *x, size_t ld, size_t n,
+		const struct be_lora *const *uses, float scale, float *out, size_t out_ld, const int32_t *to)
+{
+	struct cpu_lora *l = &be->lora;
+	const size_t rank = w->a->n_rows, width = w->b.n_rows;
+
+	product(be, w->a, x, ld, n, l->t);
+	for (size_t i = 0; i < n; i++)
+		be->kern->scale(l->t + i * rank, w->scale * (uses ? uses[i]->scale : scale), rank);
+	product(be, &w->b, l->t, rank, n, l->y);
+	for (size_t i = 0; i < n; i++)
+		be->kern->add(out + (to ? (size_t)to[i] : i) * out_ld, l->y + i * width, width);
+}
+
+void cpu_lora_add(struct be *be, const struct model_weight *w, const struct be_buf *x, size_t n, float *out,
+		size_t out_ld)
+{
+	struct cpu_lora *l = &be->lora;
+
+	for (size_t i = 0; i < l->n_base; i++) {
+		const struct model_lora *pair = &l->base[i].adapter->loras[w->index];
+		if (pair->a)
+			add_part(be, pair, x->f, x->n_cols, n, NULL, l->base[i].scale, out, out_ld, NULL);
+	}
+	for (size_t from = 0, to; from < l->n_rows; from = to) {
+		const struct model_adapter *a = l->uses[from]->adapter;
+		const struct model_lora *pair = &a->loras[w->index];
+		for (to = from; to < l->n_rows && l->uses[to]->adapter == a; to++)
+			if (pair->a)
+				memcpy(l->x + (to - from) * w->k, x->f + (size_t)l->rows[to] * x->n_cols,
+						w->k * sizeof *l->x);
+		if (pair->a)
+			add_part(be, pair, l->x, w->k, to - from, l->uses + from, 0.0f, out, out_ld,
+					l->rows + from);
+	}
+}
