@@ -309,8 +309,9 @@ static int run(struct run *r)
 	struct cohort_model_params mp;
 	cohort_model_params_init(&mp);
 	mp.isa = r->c.isa;
-	load_opts_apply(&r->c.load, &mp);
-	int rc = load_model(prog, r->c.model, &mp, &r->model);
+	int rc = load_opts_apply(prog, &r->c.load, &mp);
+	if (!rc)
+		rc = load_model(prog, r->c.model, &mp, &r->model);
 	if (rc)
 		return rc;
 	cohort_model_info_get(r->model, &r->info);
@@ -391,6 +392,8 @@ int main(int argc, char **argv)
 			{OPT_FILE_LAYOUT(&r.c.load)},
 			{OPT_NO_MMAP(&r.c.load)},
 			{OPT_MLOCK(&r.c.load)},
+			{OPT_LORA(&r.c.load)},
+			{OPT_LORA_SCALED(&r.c.load)},
 			{"verbose", "v", OPT_FLAG, &r.c.verbose, 0, 0, NULL, "details on stderr", NULL},
 			{"version", NULL, OPT_FLAG, &r.c.version, 0, 0, NULL, "print the version", NULL},
 	};

@@ -547,8 +547,9 @@ static int run(struct bench *b, int argc, char **argv)
 	cohort_model_params_init(&mp);
 	mp.isa = b->c.isa;
 	mp.n_threads = b->cp.n_threads;
-	load_opts_apply(&b->c.load, &mp);
-	rc = load_model(prog, b->c.model, &mp, &b->model);
+	rc = load_opts_apply(prog, &b->c.load, &mp);
+	if (!rc)
+		rc = load_model(prog, b->c.model, &mp, &b->model);
 	if (rc)
 		return rc;
 	cohort_model_info_get(b->model, &b->info);
@@ -604,6 +605,8 @@ static int parse(struct config *c, int argc, char **argv)
 		{OPT_FILE_LAYOUT(&c->load)},
 		{OPT_NO_MMAP(&c->load)},
 		{OPT_MLOCK(&c->load)},
+		{OPT_LORA(&c->load)},
+		{OPT_LORA_SCALED(&c->load)},
 		{"seed", "s", OPT_UINT64, &c->seed, 0, 0, "N", "of the random tokens (default: 0)", NULL},
 		{"output-format", NULL, OPT_STR, &c->format, 0, 0, "FORMAT",
 				"md (default): a table of medians; jsonl: one line per round", NULL},

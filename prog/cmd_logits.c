@@ -182,6 +182,8 @@ int cmd_logits(int argc, char **argv)
 			{OPT_FILE_LAYOUT(&load)},
 			{OPT_NO_MMAP(&load)},
 			{OPT_MLOCK(&load)},
+			{OPT_LORA(&load)},
+			{OPT_LORA_SCALED(&load)},
 	};
 	const struct opt_prog p = {
 			prog,
@@ -220,8 +222,9 @@ int cmd_logits(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	mp.isa = isa;
-	load_opts_apply(&load, &mp);
-	rc = load_model(prog, model, &mp, &m);
+	rc = load_opts_apply(prog, &load, &mp);
+	if (!rc)
+		rc = load_model(prog, model, &mp, &m);
 	if (!rc)
 		rc = read_ids(tokens, &ids, &n);
 	if (!rc)

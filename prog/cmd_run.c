@@ -389,8 +389,9 @@ static int run(struct run *r)
 
 	cohort_model_params_init(&mp);
 	mp.isa = r->isa;
-	load_opts_apply(&r->load, &mp);
-	int rc = load_model(prog, r->model, &mp, &r->m);
+	int rc = load_opts_apply(prog, &r->load, &mp);
+	if (!rc)
+		rc = load_model(prog, r->model, &mp, &r->m);
 	if (rc)
 		return rc;
 	cohort_model_info_get(r->m, &r->info);
@@ -462,6 +463,8 @@ int cmd_run(int argc, char **argv)
 			{OPT_FILE_LAYOUT(&r.load)},
 			{OPT_NO_MMAP(&r.load)},
 			{OPT_MLOCK(&r.load)},
+			{OPT_LORA(&r.load)},
+			{OPT_LORA_SCALED(&r.load)},
 			{"verbose", "v", OPT_FLAG, &r.verbose, 0, 0, NULL, "speed and values on stderr", NULL},
 	};
 	enum { N_OWN = sizeof own / sizeof *own };

@@ -109,11 +109,30 @@ int fail(const char *prog, const struct cohort_err *err)
 	}
 }
 
-void load_opts_apply(const struct load_opts *l, struct cohort_model_params *params)
+int load_opts_apply(const char *prog, struct load_opts *l, struct cohort_model_params *params)
 {
+	size_t n = 0;
+
 	params->file_layout = l->file_layout;
 	params->no_mmap = l->no_mmap;
 	params->mlock = l->mlock;
+	for (size_t i = 0; i < l->lora.n; i++) {
+		l->adapters[n] = l->lora.items[i];
+		l->adapter_scales[n++] = 1.0f;
+	}
+	for (size_t i = 0; i < l->lora_scaled.n; i++) {
+		char *colon = strrchr(l->lora_scaled.items[i], ':'), *end = NULL;
+		const double scale = colon ? strtod(colon + 1, &end) : 0.0;
+		if (!colon || colon[1] == '\0' || *end || !(scale > -1e6 && scale < 1e6))
+			return bad_usage(prog, "-lora-scaled expects FILE:SCALE, got '%s'", l->lora_scaled.items[i]);
+		*colon = '\0'; /* of the command line, which is ours */
+		l->adapters[n] = l->lora_scaled.items[i];
+		l->adapter_scales[n++] = (float)scale;
+	}
+	params->adapters = l->adapters;
+	params->adapter_scales = l->adapter_scales;
+	params->n_adapters = n;
+	return 0;
 }
 
 int load_model(const char *prog, const char *path, const struct cohort_model_params *params, struct cohort_model **out)

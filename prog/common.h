@@ -3,6 +3,7 @@
 #define PROG_COMMON_H
 
 #include "cohort.h"
+#include "opt.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +23,9 @@ enum { EXIT_OK = 0, EXIT_RUN = 1, EXIT_USAGE = 2, EXIT_MODEL = 3, EXIT_FILE = 4,
 /* How a model is brought into memory: the options, and what they say. */
 struct load_opts {
 	bool file_layout, no_mmap, mlock;
+	struct opt_list lora, lora_scaled;        /* FILE, FILE:SCALE */
+	const char *adapters[2 * OPT_LIST_MAX];   /* the same, taken apart */
+	float adapter_scales[2 * OPT_LIST_MAX];
 };
 /* Lines of a table of options. */
 #define OPT_FILE_LAYOUT(l) \
@@ -31,7 +35,12 @@ struct load_opts {
 	"no-mmap", NULL, OPT_FLAG, &(l)->no_mmap, 0, 0, NULL, "read the file into memory instead of mapping it", NULL
 #define OPT_MLOCK(l) \
 	"mlock", NULL, OPT_FLAG, &(l)->mlock, 0, 0, NULL, "keep the weights in memory, never on swap", NULL
-void load_opts_apply(const struct load_opts *l, struct cohort_model_params *params);
+#define OPT_LORA(l) \
+	"lora", NULL, OPT_LIST, &(l)->lora, 0, 0, "FILE", "a LoRA adapter (GGUF); may be given again", NULL
+#define OPT_LORA_SCALED(l) \
+	"lora-scaled", NULL, OPT_LIST, &(l)->lora_scaled, 0, 0, "FILE:X", "the same, applied X times", NULL
+/* Returns 0, or EXIT_USAGE after saying why. l must outlive params. */
+int load_opts_apply(const char *prog, struct load_opts *l, struct cohort_model_params *params);
 
 /* Path of the built-in model: beside the build tree, or installed. NULL, with the places that were tried on stderr, if
  * it is not there. Static storage. */
