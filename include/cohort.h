@@ -563,7 +563,7 @@ COHORT_API void cohort_usage_get(const struct cohort_context *ctx, struct cohort
  * bad bytes, E_UNSUPPORTED for another version, model or cache type; NO_ROOM leaves everything as before. Restored
  * sequences decode on with the same bits. */
 #define COHORT_SEQ_ALL (-1)
-/* Bytes that saving takes; 0 when it cannot be saved: a bad argument, no memory, a recurrent model. */
+/* Bytes that saving takes; 0 when it cannot be saved: a bad argument, no memory, an adapter. */
 COHORT_API size_t cohort_state_size(struct cohort_context *ctx, cohort_seq seq);
 /* Writes to out[0 .. n_max); *n_out is the size. E_LIMIT when n_max is too small (nothing is written). */
 COHORT_API enum cohort_status cohort_state_save(struct cohort_context *ctx, cohort_seq seq, void *out,

@@ -152,8 +152,6 @@ static enum cohort_status check_context(const struct cohort_context *c, cohort_s
 	if (seq != COHORT_SEQ_ALL && (seq < 0 || seq >= c->p.n_seq_max))
 		return err_rule(err, COHORT_E_ARG, "seq-id", -1, seq, c->p.n_seq_max, seq,
 				"sequence %d is not one of 0 to %d, nor COHORT_SEQ_ALL", seq, c->p.n_seq_max - 1);
-	if (c->memory.recur)
-		return err_set(err, COHORT_E_UNSUPPORTED, "recurrent states cannot be saved or restored");
 	for (cohort_seq s = 0; c->n_lora && s < c->p.n_seq_max; s++)
 		if (c->lora[s].adapter && (seq == s || seq == COHORT_SEQ_ALL))
 			return err_rule(err, COHORT_E_UNSUPPORTED, "adapter", -1, s, 0, 1,
@@ -169,8 +167,16 @@ struct image_part {
 	size_t n_blocks;
 };
 
+/* The recurrent states that are to be saved. */
+struct image_states {
+	int32_t *number; /* [n_states of the pool]: of the image state it is, or -1 */
+	int32_t *state;  /* [n]: the pool's */
+	size_t n;
+};
+
 struct image {
 	bool all;
+	struct image_states states;
 	cohort_seq *seqs; /* rising */
 	size_t n_seqs;
 	struct image_part parts[BE_GROUPS_MAX];
@@ -183,7 +189,38 @@ static void image_release(struct image *im)
 		mem_free(im->parts[g].block);
 		mem_free(im->parts[g].held);
 	}
+	mem_free(im->states.number);
+	mem_free(im->states.state);
 	mem_free(im->seqs);
+}
+
+static void states_add(struct image_states *s, int32_t state)
+{
+	if (s->number[state] >= 0)
+		return;
+	s->number[state] = (int32_t)s->n;
+	s->state[s->n++] = state;
+}
+
+static bool states_init(struct image_states *s, const struct cohort_context *c, const struct image *im)
+{
+	const struct recur *r = c->memory.recur;
+
+	s->number = mem_alloc(c->n_states, sizeof *s->number);
+	s->state = mem_alloc(c->n_states, sizeof *s->state);
+	if (!s->number || !s->state)
+		return false;
+	memset(s->number, -1, c->n_states * sizeof *s->number);
+	for (size_t i = 0; i < im->n_seqs; i++) {
+		const struct recur_check *checks;
+		const size_t n = recur_checks(r, im->seqs[i], &checks);
+		if (recur_pos_max(r, im->seqs[i]) < 0)
+			continue;
+		states_add(s, recur_state(r, im->seqs[i]));
+		for (size_t k = 0; k < n; k++)
+			states_add(s, checks[k].state);
+	}
+	return true;
 }
 
 /* Adds the blocks of a sequence that are not in the image yet, and its cells to all of them. */
@@ -236,7 +273,7 @@ static bool image_init(struct image *im, const struct cohort_context *c, cohort_
 	for (size_t g = 0; g < c->n_groups; g++)
 		if (!part_init(&im->parts[g], c->memory.kv[g], im))
 			return false;
-	return true;
+	return !c->memory.recur || states_init(&im->states, c, im);
 }
 
 struct writer {
@@ -273,7 +310,7 @@ static void write_head(struct writer *w, const struct cohort_context *c, const s
 {
 	put(w, STATE_MAGIC, 8);
 	put_u32(w, STATE_VERSION);
-	put_u32(w, im->all ? STATE_ALL : 0);
+	put_u32(w, (im->all ? STATE_ALL : 0) | (c->memory.recur ? STATE_RECUR : 0));
 	put_u64(w, n_bytes);
 	put_u64(w, w->out ? state_fingerprint(c->model) : 0);
 	put_u32(w, (uint32_t)c->p.kv_type);
@@ -323,6 +360,33 @@ static void write_cells(struct writer *w, const struct cohort_context *c, size_t
 		}
 }
 
+static void write_states(struct writer *w, const struct cohort_context *c, const struct image *im)
+{
+	const struct recur *r = c->memory.recur;
+	const struct image_states *s = &im->states;
+	const size_t n_bytes = state_bytes(c);
+
+	put_u32(w, (uint32_t)s->n);
+	put_u64(w, n_bytes);
+	for (size_t i = 0; i < im->n_seqs; i++) {
+		const struct recur_check *checks;
+		const int32_t state = recur_state(r, im->seqs[i]);
+		const size_t n = recur_checks(r, im->seqs[i], &checks);
+		put_u32(w, (uint32_t)recur_pos_min(r, im->seqs[i]));
+		put_u32(w, state < 0 ? UINT32_MAX : (uint32_t)s->number[state]);
+		put_u32(w, (uint32_t)n);
+		for (size_t k = 0; k < n; k++) {
+			put_u32(w, (uint32_t)checks[k].pos);
+			put_u32(w, (uint32_t)s->number[checks[k].state]);
+		}
+	}
+	for (size_t i = 0; i < s->n; i++) {
+		if (w->out)
+			c->forward.ops->state_read(c->forward.be, s->state[i], w->out + w->at);
+		w->at += n_bytes;
+	}
+}
+
 /* Everything but the checksum. n_bytes is the size of the whole state, once it is known. */
 static void write_state(struct writer *w, const struct cohort_context *c, const struct image *im, uint64_t n_bytes)
 {
@@ -335,6 +399,8 @@ static void write_state(struct writer *w, const struct cohort_context *c, const 
 			put_u32(w, part->held[i]);
 		write_cells(w, c, g, part);
 	}
+	if (c->memory.recur)
+		write_states(w, c, im);
 }
 
 static size_t image_bytes(const struct cohort_context *c, const struct image *im)
@@ -451,20 +517,45 @@ static void write_back(struct cohort_context *c, const struct saved *s, size_t g
 			}
 }
 
+static enum cohort_status import_states(
+		struct cohort_context *c, const struct saved *s, bool dry, struct cohort_err *err)
+{
+	const struct recur_image image = {
+		.seqs = s->states.seqs,
+		.n_seqs = s->n_seqs,
+		.n_states = s->states.n_states,
+		.all = s->all,
+	};
+	if (!c->memory.recur)
+		return COHORT_OK;
+	enum cohort_status st = recur_import(c->memory.recur, &image, dry, s->states.ids, err);
+	if (st == COHORT_E_FORMAT && err && err->offset < 0) {
+		struct cohort_err why = *err;
+		err_at(err, st, s->states.at, "%s", why.text);
+	}
+	return st;
+}
+
 static enum cohort_status replace(struct cohort_context *c, const struct saved *s, struct cohort_err *err)
 {
 	enum cohort_status st = COHORT_OK;
 
 	for (size_t g = 0; g < c->n_groups && !st; g++)
 		st = import_part(c, s, g, true, err);
+	if (!st)
+		st = import_states(c, s, true, err);
 	if (st)
 		return st;
 	for (size_t g = 0; g < c->n_groups && !st; g++)
 		st = import_part(c, s, g, false, err);
+	if (!st)
+		st = import_states(c, s, false, err);
 	if (st)
 		return err_set(err, COHORT_E_BUG, "the memory refused what it had granted");
 	for (size_t g = 0; g < c->n_groups; g++)
 		write_back(c, s, g);
+	for (size_t i = 0; i < s->states.n_states; i++)
+		c->forward.ops->state_write(c->forward.be, s->states.ids[i], s->states.bytes + i * state_bytes(c));
 	return COHORT_OK;
 }
 

@@ -7,6 +7,7 @@
 #define STATE_MAGIC "COHSTATE"
 #define STATE_VERSION 1
 #define STATE_ALL 1u
+#define STATE_RECUR 2u
 
 enum {
 	AT_VERSION = 8,
@@ -23,6 +24,9 @@ enum {
 	BEGIN_BYTES = 12, /* of a sequence in a group: min, first, gone (as kv_pos_*) */
 	ENTRY_BYTES = 8,  /* of a table: block number, held slots */
 	HELD_BYTES = 4,
+	STATES_BYTES = 12,     /* before recurrent states: how many, bytes of each */
+	STATE_SEQ_BYTES = 12,  /* of a sequence: first position, state, checkpoints */
+	CHECK_BYTES = 8,       /* of a checkpoint: position, state */
 	SUM_BYTES = 8,
 };
 
@@ -69,10 +73,21 @@ struct saved_part {
 	size_t at;                 /* of its tables in the bytes, for messages */
 };
 
+/* What they say of recurrent states. */
+struct saved_states {
+	struct recur_image_seq *seqs; /* [n_seqs] */
+	struct recur_check *checks;   /* of all sequences, one after the other */
+	size_t n_states;
+	int32_t *ids;                 /* [n_states]: states of the pool, from recur_import */
+	const uint8_t *bytes;         /* of the states, in the bytes */
+	size_t at;                    /* of this part in the bytes, for messages */
+};
+
 struct saved {
 	bool all;
 	size_t n_seqs;
 	struct saved_part parts[BE_GROUPS_MAX];
+	struct saved_states states;
 };
 
 /* The 64-bit sum of n bytes. */
@@ -89,5 +104,10 @@ enum cohort_status state_check_start(const uint8_t *bytes, size_t n, struct coho
 enum cohort_status state_read(const struct cohort_context *c, cohort_seq seq, const uint8_t *bytes, size_t n_bytes,
 		struct saved *s, struct cohort_err *err);
 void state_saved_release(struct saved *s);
+
+static inline size_t state_bytes(const struct cohort_context *c)
+{
+	return c->forward.ops->state_bytes(c->forward.be);
+}
 
 #endif

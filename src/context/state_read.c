@@ -29,6 +29,9 @@ void state_saved_release(struct saved *s)
 		mem_free(part->cells_held);
 		mem_free(part->ids);
 	}
+	mem_free(s->states.seqs);
+	mem_free(s->states.checks);
+	mem_free(s->states.ids);
 }
 
 static enum cohort_status cut_short(const struct reader *r, const char *what)
@@ -158,7 +161,7 @@ static bool positions_sound(const struct kv_image_seq *q, cohort_pos limit)
 
 /* One sequence: it ends at the same position in all groups, but a window's released cells make beginnings differ. */
 static enum cohort_status read_seq(struct reader *r, const struct cohort_context *c, struct saved *s, cohort_seq seq,
-		size_t i)
+		size_t i, cohort_seq last)
 {
 	const size_t at = r->at;
 	struct kv_image_seq q = {0};
@@ -167,7 +170,7 @@ static enum cohort_status read_seq(struct reader *r, const struct cohort_context
 	if (st)
 		return st;
 	q.max = take_pos(r);
-	if (i > 0 && q.seq <= s->parts[0].seqs[i - 1].seq)
+	if (q.seq <= last)
 		return err_at(r->err, COHORT_E_FORMAT, at, "sequence %d does not come after the one before", q.seq);
 	for (size_t g = 0; g < c->n_groups; g++) {
 		q.min = take_pos(r);
@@ -177,6 +180,11 @@ static enum cohort_status read_seq(struct reader *r, const struct cohort_context
 			return err_at(r->err, COHORT_E_FORMAT, at, "sequence %d cannot have positions %d, %d to %d",
 					q.seq, q.min, q.first, q.max);
 		s->parts[g].seqs[i] = q;
+	}
+	if (c->memory.recur) {
+		if (q.max < -1 || q.max >= context_pos_limit(c->model))
+			return err_at(r->err, COHORT_E_FORMAT, at, "sequence %d cannot end at position %d", q.seq, q.max);
+		s->states.seqs[i] = (struct recur_image_seq){.seq = q.seq, .max = q.max};
 	}
 	return COHORT_OK;
 }
@@ -192,8 +200,14 @@ static enum cohort_status read_seqs(struct reader *r, const struct cohort_contex
 		if (!s->parts[g].seqs)
 			return state_no_memory(r->err);
 	}
-	for (size_t i = 0; i < s->n_seqs && !st; i++)
-		st = read_seq(r, c, s, seq, i);
+	s->states.seqs = mem_zalloc(c->memory.recur ? s->n_seqs : 0, sizeof *s->states.seqs);
+	if (!s->states.seqs)
+		return state_no_memory(r->err);
+	cohort_seq last = -1;
+	for (size_t i = 0; i < s->n_seqs && !st; i++) {
+		st = read_seq(r, c, s, seq, i, last);
+		last = st ? last : c->n_groups ? s->parts[0].seqs[i].seq : s->states.seqs[i].seq;
+	}
 	return st;
 }
 
@@ -301,6 +315,62 @@ static enum cohort_status compare_groups(const struct reader *r, const struct sa
 	return COHORT_OK;
 }
 
+/* Checkpoints are counted first, so that they lie in one piece. */
+static enum cohort_status read_state_seqs(struct reader *r, struct saved *s)
+{
+	const size_t start = r->at;
+	size_t n_checks = 0;
+
+	for (size_t i = 0; i < s->n_seqs; i++) {
+		if (!has(r, 1, STATE_SEQ_BYTES))
+			return cut_short(r, "its sequences' states");
+		const size_t n = load_u32(r->bytes + r->at + STATE_SEQ_BYTES - 4);
+		r->at += STATE_SEQ_BYTES;
+		if (!has(r, n, CHECK_BYTES))
+			return cut_short(r, "its checkpoints");
+		r->at += n * CHECK_BYTES;
+		n_checks += n;
+	}
+	s->states.checks = mem_alloc(n_checks, sizeof *s->states.checks);
+	if (!s->states.checks)
+		return state_no_memory(r->err);
+	r->at = start;
+	struct recur_check *to = s->states.checks;
+	for (size_t i = 0; i < s->n_seqs; i++) {
+		struct recur_image_seq *q = &s->states.seqs[i];
+		q->min = take_pos(r);
+		q->state = (int32_t)take_u32(r);
+		q->n_checks = take_u32(r);
+		q->checks = to;
+		for (size_t k = 0; k < q->n_checks; k++, to++) {
+			to->pos = take_pos(r);
+			to->state = (int32_t)take_u32(r);
+		}
+	}
+	return COHORT_OK;
+}
+
+static enum cohort_status read_states(struct reader *r, const struct cohort_context *c, struct saved *s)
+{
+	s->states.at = r->at;
+	if (!has(r, 1, STATES_BYTES))
+		return cut_short(r, "its states");
+	s->states.n_states = take_u32(r);
+	const uint64_t n_bytes = take_u64(r);
+	if (n_bytes != state_bytes(c))
+		return err_set(r->err, COHORT_E_UNSUPPORTED, "the state has states of %llu bytes, the context of %zu",
+				(unsigned long long)n_bytes, state_bytes(c));
+	enum cohort_status st = read_state_seqs(r, s);
+	if (st)
+		return st;
+	if (!has(r, s->states.n_states, state_bytes(c)))
+		return cut_short(r, "its states");
+	s->states.bytes = r->bytes + r->at;
+	r->at += s->states.n_states * state_bytes(c);
+	s->states.ids = mem_alloc(s->states.n_states, sizeof *s->states.ids);
+	return s->states.ids ? COHORT_OK : state_no_memory(r->err);
+}
+
 static enum cohort_status read_all(struct reader *r, const struct cohort_context *c, struct saved *s, cohort_seq seq)
 {
 	const uint32_t flags = load_u32(r->bytes + AT_FLAGS);
@@ -308,7 +378,7 @@ static enum cohort_status read_all(struct reader *r, const struct cohort_context
 
 	s->all = flags & STATE_ALL;
 	s->n_seqs = load_u32(r->bytes + AT_SEQS);
-	if (flags & ~STATE_ALL)
+	if (flags & ~(STATE_ALL | STATE_RECUR) || !(flags & STATE_RECUR) != !c->memory.recur)
 		return err_at(r->err, COHORT_E_FORMAT, AT_FLAGS, "the state has flags %#x, which mean nothing", flags);
 	if (!s->all && s->n_seqs != 1)
 		return err_at(r->err, COHORT_E_FORMAT, AT_SEQS, "the state is of one sequence and lists %zu",
@@ -324,8 +394,10 @@ static enum cohort_status read_all(struct reader *r, const struct cohort_context
 		if (!st)
 			st = read_cells(r, &s->parts[g], cell_bytes(c, g));
 	}
-	if (!st)
+	if (!st && c->n_groups)
 		st = compare_groups(r, s, c->n_groups);
+	if (!st && c->memory.recur)
+		st = read_states(r, c, s);
 	if (!st && r->at != r->n)
 		st = err_at(r->err, COHORT_E_FORMAT, r->at, "the state goes on behind its end");
 	return st;

@@ -459,6 +459,135 @@ void recur_clear(struct recur *r)
 		empty(r, r->live[r->n_live - 1]);
 }
 
+/* ---- Images ---- */
+
+size_t recur_checks(const struct recur *r, cohort_seq seq, const struct recur_check **checks)
+{
+	*checks = checks_of(r, seq);
+	return r->seqs[seq].n_checks;
+}
+
+static bool positions_sound(const struct recur_image_seq *q)
+{
+	if (q->max < 0)
+		return q->max == -1 && q->min == -1 && q->state == -1 && q->n_checks == 0;
+	bool ok = q->min >= 0 && q->min <= q->max;
+	for (size_t i = 0; ok && i < q->n_checks; i++)
+		ok = q->checks[i].pos >= q->min && q->checks[i].pos <= q->max &&
+				(i == 0 || q->checks[i].pos > q->checks[i - 1].pos);
+	return ok;
+}
+
+/* Marks the image states that the sequence names; false when there is no such state. used: [n_states] */
+static bool mark_states(const struct recur_image_seq *q, size_t n_states, int32_t *used)
+{
+	bool ok = q->max < 0 || (q->state >= 0 && (size_t)q->state < n_states);
+	if (q->max >= 0 && ok)
+		used[q->state] = 1;
+	for (size_t i = 0; ok && i < q->n_checks; i++) {
+		const int32_t state = q->checks[i].state;
+		ok = state >= 0 && (size_t)state < n_states;
+		if (ok)
+			used[state] = 1;
+	}
+	return ok;
+}
+
+static enum cohort_status image_sound(
+		const struct recur *r, const struct recur_image *m, int32_t *used, struct cohort_err *err)
+{
+	for (size_t i = 0; i < m->n_seqs; i++) {
+		const struct recur_image_seq *q = &m->seqs[i];
+		enum cohort_status st = known(r, q->seq, err);
+		if (st)
+			return st;
+		if ((i > 0 && q->seq <= m->seqs[i - 1].seq) || !positions_sound(q) || !mark_states(q, m->n_states, used))
+			return err_set(err, COHORT_E_FORMAT, "the states of sequence %d are not sound", q->seq);
+		if (q->n_checks > r->n_checks_max)
+			return err_rule(err, COHORT_E_UNSUPPORTED, "checkpoint", -1, q->seq, (int64_t)r->n_checks_max,
+					(int64_t)q->n_checks, "sequence %d has %zu checkpoints, and %zu are kept here",
+					q->seq, q->n_checks, r->n_checks_max);
+	}
+	for (size_t i = 0; i < m->n_states; i++)
+		if (!used[i])
+			return err_set(err, COHORT_E_FORMAT, "state %zu of %zu belongs to nobody", i, m->n_states);
+	return COHORT_OK;
+}
+
+/* States that are free once a sequence has let go; n: [n_states], references taken back so far. */
+static size_t freed_by(const struct recur *r, cohort_seq seq, int32_t *n)
+{
+	const struct recur_seq *s = &r->seqs[seq];
+	size_t freed = 0;
+
+	if (s->max < 0)
+		return 0;
+	freed += ++n[s->state] == r->ref[s->state];
+	for (size_t i = 0; i < s->n_checks; i++) {
+		const int32_t state = checks_of(r, seq)[i].state;
+		freed += ++n[state] == r->ref[state];
+	}
+	return freed;
+}
+
+static size_t room_for(const struct recur *r, const struct recur_image *m, int32_t *n)
+{
+	size_t room = r->n_free;
+	for (size_t i = 0; !m->all && i < m->n_seqs; i++)
+		room += freed_by(r, m->seqs[i].seq, n);
+	return m->all ? r->n_states : room;
+}
+
+static enum cohort_status may_import(const struct recur *r, const struct recur_image *m, struct cohort_err *err)
+{
+	int32_t *used = mem_zalloc(m->n_states, sizeof *used), *n = mem_zalloc(r->n_states, sizeof *n);
+	enum cohort_status st = COHORT_OK;
+
+	if (!used || !n)
+		st = err_set(err, COHORT_E_MEMORY, "out of memory for %zu states", m->n_states);
+	if (!st)
+		st = image_sound(r, m, used, err);
+	const size_t room = st ? 0 : room_for(r, m, n);
+	if (!st && room < m->n_states)
+		st = err_rule(err, COHORT_NO_ROOM, "kv-room", -1, -1, (int64_t)room, (int64_t)m->n_states,
+				"no room for %zu states: %zu are free", m->n_states, room);
+	mem_free(used);
+	mem_free(n);
+	return st;
+}
+
+enum cohort_status recur_import(
+		struct recur *r, const struct recur_image *m, bool dry, int32_t *ids, struct cohort_err *err)
+{
+	if (r->open)
+		return err_set(err, COHORT_E_BUG, "a transaction is open");
+	if (dry)
+		return may_import(r, m, err);
+	while (m->all && r->n_live)
+		empty(r, r->live[r->n_live - 1]);
+	for (size_t i = 0; i < m->n_seqs; i++)
+		if (r->seqs[m->seqs[i].seq].max >= 0)
+			empty(r, m->seqs[i].seq);
+	for (size_t i = 0; i < m->n_states; i++) {
+		ids[i] = r->free[--r->n_free];
+		r->ref[ids[i]] = 0;
+	}
+	for (size_t i = 0; i < m->n_seqs; i++) {
+		const struct recur_image_seq *q = &m->seqs[i];
+		struct recur_seq *s = &r->seqs[q->seq];
+		if (q->max < 0)
+			continue;
+		*s = (struct recur_seq){.min = q->min, .max = q->max, .state = ids[q->state], .n_checks = q->n_checks};
+		live_add(r, q->seq);
+		hold(r, s->state);
+		for (size_t k = 0; k < q->n_checks; k++) {
+			checks_of(r, q->seq)[k] = (struct recur_check){q->checks[k].pos, ids[q->checks[k].state]};
+			hold(r, ids[q->checks[k].state]);
+		}
+	}
+	return COHORT_OK;
+}
+
 /* ---- For tests ---- */
 
 bool recur_consistent(const struct recur *r)

@@ -50,6 +50,32 @@ enum cohort_status recur_seq_keep(struct recur *r, cohort_seq seq, struct cohort
 enum cohort_status recur_seq_add(struct recur *r, cohort_seq seq, cohort_pos p0, cohort_pos p1, cohort_pos delta,
 		bool dry, struct cohort_err *err);
 void recur_clear(struct recur *r);
+
+/* A checkpoint: the last position the state has seen, and the state. */
+struct recur_check {
+	cohort_pos pos;
+	int32_t state;
+};
+/* The checkpoints of a sequence, the oldest first. */
+size_t recur_checks(const struct recur *r, cohort_seq seq, const struct recur_check **checks);
+
+/* What a saved state says of the books; states are numbers of the image's own, 0 .. n_states - 1. */
+struct recur_image_seq {
+	cohort_seq seq;
+	cohort_pos min, max; /* -1: empty */
+	int32_t state;
+	const struct recur_check *checks; /* [n_checks] */
+	size_t n_checks;
+};
+struct recur_image {
+	const struct recur_image_seq *seqs; /* ids rise */
+	size_t n_seqs, n_states;
+	bool all; /* empties every sequence first; otherwise only those named */
+};
+/* As kv_import: ids[i] is the state that image state i became. */
+enum cohort_status recur_import(
+		struct recur *r, const struct recur_image *image, bool dry, int32_t *ids, struct cohort_err *err);
+
 void recur_usage_get(const struct recur *r, struct kv_usage *u);
 
 bool recur_consistent(const struct recur *r); /* for tests, as kv_consistent and kv_hash */

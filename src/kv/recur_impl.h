@@ -4,11 +4,6 @@
 
 #include "kv/recur.h"
 
-struct recur_check {
-	cohort_pos pos; /* the last position the state has seen */
-	int32_t state;
-};
-
 struct recur_seq {
 	cohort_pos min, max; /* -1: empty */
 	int32_t state;       /* -1: none */
