@@ -529,14 +529,14 @@ COHORT_API enum cohort_status cohort_seq_keep(struct cohort_context *ctx, cohort
  * Moved cells are close to, but not the same bits as, freshly decoded ones. */
 COHORT_API enum cohort_status cohort_seq_add(struct cohort_context *ctx, cohort_seq seq,
 		cohort_pos p0, cohort_pos p1, cohort_pos delta, struct cohort_err *err);
-/* Recurrent models (mamba) keep one state per sequence: cohort_seq_rm can remove all of it, or a tail behind a checkpoint
- * (rule checkpoint otherwise); cohort_seq_cp can copy up to one. This keeps the state as it is now; the oldest goes when
- * there are n_checkpoints of them, and all that lie behind the end of a sequence that gets shorter. Copies have them,
- * too. With other models every position is as good as a checkpoint, and the call does nothing. */
+/* Recurrent models (mamba) keep one state per sequence: cohort_seq_rm can remove all of it, or a tail behind a
+ * checkpoint (rule checkpoint otherwise); cohort_seq_cp can copy up to one. This keeps the state as it is now; the
+ * oldest goes when there are n_checkpoints of them, and all that lie behind the end of a sequence that gets shorter.
+ * Copies have them, too. With other models every position is as good as a checkpoint, and the call does nothing. */
 COHORT_API enum cohort_status cohort_seq_checkpoint(struct cohort_context *ctx, cohort_seq seq, struct cohort_err *err);
-/* Rows of the sequence go through the adapter from now on, `scale` times (NULL: none), beside those the model was opened
- * with. The sequence must be empty (rule adapter-held): what it holds was computed with another. A copy has the adapter
- * of its source; rows of several sequences want them to have the same (rule adapter). The setting outlasts the
+/* Rows of the sequence go through the adapter from now on, `scale` times (NULL: none), beside those the model was
+ * opened with. The sequence must be empty (rule adapter-held): what it holds was computed with another. A copy has the
+ * adapter of its source; rows of several sequences want them to have the same (rule adapter). The setting outlasts the
  * sequence's content. Sequences with an adapter cannot be saved. */
 COHORT_API enum cohort_status cohort_seq_adapter_set(struct cohort_context *ctx, cohort_seq seq,
 		const struct cohort_adapter *adapter, float scale, struct cohort_err *err);

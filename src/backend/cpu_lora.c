@@ -81,9 +81,16 @@ void cpu_lora_begin(struct be *be, const int32_t *map, size_t n)
 static void product(struct be *be, const struct model_weight *w, const float *x, size_t ld, size_t n, float *out)
 {
 	const struct cpu_mm mm = {
-		.mm = {.w = w->data, .n_rows = w->n_rows, .k = w->k, .n_cols = n, .act = x,
-			.act_bytes = ld * sizeof *x, .out = out, .out_ld = w->n_rows},
-		.mat = &be->kern->file[w->type], .row_bytes = w->row_bytes,
+			.mm = {.w = w->data,
+					.n_rows = w->n_rows,
+					.k = w->k,
+					.n_cols = n,
+					.act = x,
+					.act_bytes = ld * sizeof *x,
+					.out = out,
+					.out_ld = w->n_rows},
+			.mat = &be->kern->file[w->type],
+			.row_bytes = w->row_bytes,
 	};
 	cpu_mm_run(be, &mm, 1);
 }
@@ -121,7 +128,6 @@ void cpu_lora_add(struct be *be, const struct model_weight *w, const struct be_b
 				memcpy(l->x + (to - from) * w->k, x->f + (size_t)l->rows[to] * x->n_cols,
 						w->k * sizeof *l->x);
 		if (pair->a)
-			add_part(be, pair, l->x, w->k, to - from, l->uses + from, 0.0f, out, out_ld,
-					l->rows + from);
+			add_part(be, pair, l->x, w->k, to - from, l->uses + from, 0.0f, out, out_ld, l->rows + from);
 	}
 }

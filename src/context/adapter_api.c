@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-enum cohort_status cohort_adapter_open(const struct cohort_model *model, const char *path, struct cohort_adapter **out,
-		struct cohort_err *err)
+enum cohort_status cohort_adapter_open(
+		const struct cohort_model *model, const char *path, struct cohort_adapter **out, struct cohort_err *err)
 {
 	if (!model || !path || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !model ? "model" : path ? "out" : "path");
@@ -84,8 +84,8 @@ static void give(struct cohort_context *c, cohort_seq seq, struct be_lora to)
 	c->lora[seq] = to;
 }
 
-enum cohort_status cohort_seq_adapter_set(struct cohort_context *c, cohort_seq seq, const struct cohort_adapter *adapter,
-		float scale, struct cohort_err *err)
+enum cohort_status cohort_seq_adapter_set(struct cohort_context *c, cohort_seq seq,
+		const struct cohort_adapter *adapter, float scale, struct cohort_err *err)
 {
 	if (!c)
 		return err_set(err, COHORT_E_ARG, "context is NULL");

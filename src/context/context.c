@@ -122,7 +122,8 @@ static bool alloc_arrays(struct cohort_context *c)
 	c->named = mem_zalloc(n_seq, sizeof *c->named);
 	for (size_t i = 0; c->scratch_ids && i < c->n_scratch_blocks; i++)
 		c->scratch_ids[i] = (int32_t)(c->n_blocks + i);
-	return ok && c->kv_rows && c->rank_of && c->at_of && c->state_from && c->state_to && c->lora && c->row_lora && c->end && c->wanted &&
+	return ok && c->kv_rows && c->rank_of && c->at_of && c->state_from && c->state_to && c->lora &&
+			c->row_lora && c->end && c->wanted &&
 			c->scratch_ids && c->enc_tokens && c->enc_pos && c->enc_rows && c->outputs && c->pooled &&
 			c->pooled_in && c->named;
 }
@@ -237,7 +238,8 @@ void cohort_context_free(struct cohort_context *c)
 		mem_free(c->cells[g].first);
 		mem_free(c->cells[g].stores);
 	}
-	void *const arrays[] = {c->group_of, c->kv_rows, c->rank_of, c->at_of, c->state_from, c->state_to, c->lora, c->row_lora, c->end,
+	void *const arrays[] = {c->group_of, c->kv_rows, c->rank_of, c->at_of, c->state_from, c->state_to, c->lora,
+			c->row_lora, c->end,
 			c->wanted, c->scratch_ids, c->enc_tokens, c->enc_pos, c->enc_rows, c->outputs, c->pooled,
 			c->pooled_in, c->named};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)

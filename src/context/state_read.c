@@ -183,7 +183,8 @@ static enum cohort_status read_seq(struct reader *r, const struct cohort_context
 	}
 	if (c->memory.recur) {
 		if (q.max < -1 || q.max >= context_pos_limit(c->model))
-			return err_at(r->err, COHORT_E_FORMAT, at, "sequence %d cannot end at position %d", q.seq, q.max);
+			return err_at(r->err, COHORT_E_FORMAT, at, "sequence %d cannot end at position %d", q.seq,
+					q.max);
 		s->states.seqs[i] = (struct recur_image_seq){.seq = q.seq, .max = q.max};
 	}
 	return COHORT_OK;

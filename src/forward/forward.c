@@ -219,10 +219,13 @@ static size_t layer(struct forward *f, size_t l, size_t n, struct sums *sums, co
 		return 0;
 	sums->s[0] = (struct be_sum){f->tmp, w->bo, w->attn_post};
 	struct be_buf *out = f->tmp;
-	if (w->parallel)
+	if (w->parallel) {
 		out = f->more;
-	else
+		if (w->ffn_norm.w)
+			x = settle(f, &(struct sums){0}, &w->ffn_norm, n, first);
+	} else {
 		x = settle(f, sums, &w->ffn_norm, n, first);
+	}
 	if (w->experts.router)
 		experts(f, l, out, x, n);
 	else

@@ -501,7 +501,8 @@ static enum cohort_status image_sound(
 		enum cohort_status st = known(r, q->seq, err);
 		if (st)
 			return st;
-		if ((i > 0 && q->seq <= m->seqs[i - 1].seq) || !positions_sound(q) || !mark_states(q, m->n_states, used))
+		if ((i > 0 && q->seq <= m->seqs[i - 1].seq) || !positions_sound(q) ||
+				!mark_states(q, m->n_states, used))
 			return err_set(err, COHORT_E_FORMAT, "the states of sequence %d are not sound", q->seq);
 		if (q->n_checks > r->n_checks_max)
 			return err_rule(err, COHORT_E_UNSUPPORTED, "checkpoint", -1, q->seq, (int64_t)r->n_checks_max,

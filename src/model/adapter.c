@@ -43,25 +43,29 @@ static enum cohort_status check_keys(struct model_adapter *a, struct cohort_err 
 	if (!st && !(fabsf(a->alpha) < 1e6f))
 		st = err_set(err, COHORT_E_FORMAT, "adapter.lora.alpha is %g", (double)a->alpha);
 	if (!st && gguf_find(&a->gguf, "adapter.alora.invocation_tokens"))
-		st = err_set(err, COHORT_E_UNSUPPORTED, "adapters that begin at an invocation are not known to this version");
+		st = err_set(err, COHORT_E_UNSUPPORTED,
+				"adapters that begin at an invocation are not known to this version");
 	return st;
 }
 
 /* NAME.lora_a and NAME.lora_b */
-static const struct gguf_tensor *half(const struct model_adapter *a, struct gguf_str name, const char *which, char full[160])
+static const struct gguf_tensor *half(
+		const struct model_adapter *a, struct gguf_str name, const char *which, char full[160])
 {
 	snprintf(full, 160, "%.*s.lora_%s", (int)name.n, name.s, which);
 	return gguf_find_tensor(&a->gguf, full);
 }
 
-static enum cohort_status bad_shape(const struct gguf_tensor *t, const char *name, size_t k, size_t n, struct cohort_err *err)
+static enum cohort_status bad_shape(
+		const struct gguf_tensor *t, const char *name, size_t k, size_t n, struct cohort_err *err)
 {
-	return err_at(err, COHORT_E_FORMAT, t->offset, "tensor %s has shape [%llu, %llu, %llu], expected [%zu, %zu]", name,
-			(unsigned long long)t->ne[0], (unsigned long long)t->ne[1], (unsigned long long)t->ne[2], k, n);
+	return err_at(err, COHORT_E_FORMAT, t->offset, "tensor %s has shape [%llu, %llu, %llu], expected [%zu, %zu]",
+			name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1], (unsigned long long)t->ne[2],
+			k, n);
 }
 
-static enum cohort_status bind_half(struct model_adapter *a, size_t i, const char *name, size_t k, size_t n_rows,
-		struct cohort_err *err)
+static enum cohort_status bind_half(
+		struct model_adapter *a, size_t i, const char *name, size_t k, size_t n_rows, struct cohort_err *err)
 {
 	const struct gguf_tensor *t = &a->gguf.tensors[i];
 	const struct quant_format *f = quant_format_get(t->type);
@@ -88,7 +92,8 @@ static enum cohort_status bind_pair(struct model_adapter *a, const struct gguf_t
 		return err_set(err, COHORT_E_FORMAT, "tensor %s is missing", ta ? name_b : name_a);
 	if (of->ne[2] != 1)
 		return err_set(err, COHORT_E_UNSUPPORTED, "%s adapts experts, which this version does not do", name_a);
-	if (ta->ne[1] < 1 || ta->ne[1] > a->m->hp.n_embd) /* more would be no adapter, and more than kernels have room for */
+	if (ta->ne[1] < 1 ||
+			ta->ne[1] > a->m->hp.n_embd) /* more would be no adapter, and more than kernels have room for */
 		return err_at(err, COHORT_E_FORMAT, ta->offset, "tensor %s has rank %llu", name_a,
 				(unsigned long long)ta->ne[1]);
 	const size_t rank = (size_t)ta->ne[1], ia = (size_t)(ta - a->gguf.tensors), ib = (size_t)(tb - a->gguf.tensors);

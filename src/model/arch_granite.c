@@ -2,13 +2,14 @@
  * experts. */
 #include "model/arch.h"
 
-static enum cohort_status keys(struct model *m, struct cohort_err *err)
+#include <math.h>
+
+static enum cohort_status scales(struct model *m, float logit_scale, bool need, struct cohort_err *err)
 {
-	float logit_scale = 1.0f;
 	enum cohort_status st = arch_load_experts(m, err);
 
 	if (!st)
-		st = arch_f32(m, "logit_scale", ARCH_NEED, &logit_scale, err);
+		st = arch_f32(m, "logit_scale", need, &logit_scale, err);
 	if (!st)
 		st = arch_f32(m, "residual_scale", ARCH_MAY, &m->hp.residual_scale, err);
 	if (!st)
@@ -19,6 +20,18 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 		st = err_set(err, COHORT_E_FORMAT, "%s.logit_scale is %g", m->arch->name, (double)logit_scale);
 	m->hp.logit_scale = 1.0f / logit_scale; /* the file's divides */
 	return st;
+}
+
+static enum cohort_status keys(struct model *m, struct cohort_err *err)
+{
+	return scales(m, 1.0f, ARCH_NEED, err);
+}
+
+static enum cohort_status keys_minicpm(struct model *m, struct cohort_err *err)
+{
+	m->hp.embd_scale = 12.0f;
+	m->hp.residual_scale = 1.4f / sqrtf((float)m->hp.n_layer);
+	return scales(m, 256.0f / (float)m->hp.n_embd, ARCH_MAY, err);
 }
 
 static void layer(struct arch_bind *b)
@@ -34,3 +47,4 @@ static void layer(struct arch_bind *b)
 
 const struct model_arch model_arch_granite = {.name = "granite", .keys = keys, .layer = layer};
 const struct model_arch model_arch_granitemoe = {.name = "granitemoe", .keys = keys, .layer = layer};
+const struct model_arch model_arch_minicpm = {.name = "minicpm", .keys = keys_minicpm, .layer = layer};

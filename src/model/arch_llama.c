@@ -1,5 +1,5 @@
-/* llama, mistral, mixtral, tinyllama, codellama, llama 3: pre-norm blocks, grouped heads, rotary pairs (2i, 2i+1),
- * SwiGLU; with expert_count, experts in the place of the network. */
+/* llama, internlm2, mistral, mixtral, tinyllama, codellama, llama 3: pre-norm blocks, grouped heads, rotary pairs (2i,
+ * 2i+1), SwiGLU; with expert_count, experts in the place of the network. */
 #include "model/arch.h"
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
@@ -20,3 +20,4 @@ static void layer(struct arch_bind *b)
 }
 
 const struct model_arch model_arch_llama = {.name = "llama", .keys = keys, .layer = layer};
+const struct model_arch model_arch_internlm2 = {.name = "internlm2", .keys = keys, .layer = layer};

@@ -4,8 +4,8 @@
  * The models are written by make_models.py (the same bytes each time), the numbers were made by llama.cpp with its GELU
  * computed exactly. Decoders: logits of every position with an f32 cache. Encoders: the vector of every token, and
  * their mean and the first one as pooled vectors.
- * Shown red by the wrong kind of rotation (phi2), a window one position longer (olmo2-window), yarn without its growth of
- * cos and sin (llama-yarn), the sink left out (gpt-oss-f32) and distances not taken as absolute (jina-bert-v2). */
+ * Shown red by the wrong kind of rotation (phi2), a window one position longer (olmo2-window), yarn without its growth
+ * of cos and sin (llama-yarn), the sink left out (gpt-oss-f32) and distances not taken as absolute (jina-bert-v2). */
 #include "arch_case.h"
 
 #include <setjmp.h>
@@ -179,18 +179,58 @@ static void arch(void **state)
 int main(int argc, char **argv)
 {
 	static const struct arch_case cases[] = {
-		{"mixtral", 1e-9, false}, {"qwen2", 1e-9, false}, {"qwen3moe", 1e-9, false}, {"gemma", 1e-9, false},
-		{"gemma2", 1e-9, false}, {"gemma3", 1e-9, false}, {"gpt2", 1e-9, false}, {"mamba", 1e-9, false},
-		{"phi2", 1e-9, false}, {"phi2-separate", 1e-9, false}, {"stablelm", 1e-9, false},
-		{"stablelm-bias", 1e-9, false}, {"stablelm-parallel", 1e-9, false}, {"stablelm-qknorm", 1e-9, false},
-		{"olmo2", 1e-9, false}, {"olmo2-window", 1e-9, false}, {"granite", 1e-9, false},
-		{"granitemoe", 1e-9, false}, {"granitemoe-shared", 1e-9, false}, {"command-r", 1e-9, false},
-		{"command-r-qknorm", 1e-9, false}, {"starcoder2", 1e-9, false}, {"starcoder2-tied", 1e-9, false},
-		{"smollm3", 1e-9, false}, {"gpt-oss-f32", 1e-9, false}, {"qwen2moe", 1e-9, false},
-		{"qwen3-yarn", 1e-9, false}, {"llama-yarn", 1e-9, false}, {"llama-linear", 1e-9, false},
-		{"phi3-long", 1e-9, false}, {"phi3-short", 1e-9, false}, {"llama-bias", 1e-9, false},
-		{"llama-tied", 1e-9, false}, {"llama-base", 1e-9, false},
-		{"bert", 1e-9, true}, {"nomic-bert", 1e-9, true}, {"jina-bert-v2", 1e-9, true},
+			{"mixtral", 1e-9, false},
+			{"qwen2", 1e-9, false},
+			{"qwen3moe", 1e-9, false},
+			{"gemma", 1e-9, false},
+			{"gemma2", 1e-9, false},
+			{"gemma3", 1e-9, false},
+			{"gpt2", 1e-9, false},
+			{"mamba", 1e-9, false},
+			{"phi2", 1e-9, false},
+			{"phi2-separate", 1e-9, false},
+			{"stablelm", 1e-9, false},
+			{"stablelm-bias", 1e-9, false},
+			{"stablelm-parallel", 1e-9, false},
+			{"stablelm-qknorm", 1e-9, false},
+			{"olmo2", 1e-9, false},
+			{"olmo2-window", 1e-9, false},
+			{"granite", 1e-9, false},
+			{"granitemoe", 1e-9, false},
+			{"granitemoe-shared", 1e-9, false},
+			{"command-r", 1e-9, false},
+			{"command-r-qknorm", 1e-9, false},
+			{"starcoder2", 1e-9, false},
+			{"starcoder2-tied", 1e-9, false},
+			{"smollm3", 1e-9, false},
+			{"gpt-oss-f32", 1e-9, false},
+			{"qwen2moe", 1e-9, false},
+			{"qwen3-yarn", 1e-9, false},
+			{"llama-yarn", 1e-9, false},
+			{"llama-linear", 1e-9, false},
+			{"phi3-long", 1e-9, false},
+			{"phi3-short", 1e-9, false},
+			{"llama-bias", 1e-9, false},
+			{"llama-tied", 1e-9, false},
+			{"llama-base", 1e-9, false},
+			{"cohere2", 1e-9, false},
+			{"cohere2-period2", 1e-9, false},
+			{"olmoe", 1e-9, false},
+			{"glm4", 1e-9, false},
+			{"exaone", 1e-9, false},
+			{"starcoder", 1e-9, false},
+			{"bloom", 1e-9, false},
+			{"gptneox", 1e-9, false},
+			{"gptneox-serial", 1e-9, false},
+			{"falcon", 1e-9, false},
+			{"falcon-norms", 1e-9, false},
+			{"baichuan-7b", 1e-9, false},
+			{"baichuan-13b", 1e-9, false},
+			{"internlm2", 1e-9, false},
+			{"minicpm", 1e-9, false},
+			{"bert", 1e-9, true},
+			{"nomic-bert", 1e-9, true},
+			{"jina-bert-v2", 1e-9, true},
 	};
 	enum { N = sizeof cases / sizeof *cases };
 	static struct CMUnitTest tests[N];

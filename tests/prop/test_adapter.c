@@ -2,8 +2,8 @@
  * sequence; rows with different adapters in one batch have the bits they have alone; what is refused.
  *
  * Shown red by planted faults: rows gathered by their place in the ubatch and not in the narrowed last layer (mixed),
- * the row's scale taken from its neighbour (mixed), a copy without its adapter (sequences), alpha not divided by the rank
- * (numbers). */
+ * the row's scale taken from its neighbour (mixed), a copy without its adapter (sequences), alpha not divided by the
+ * rank (numbers). */
 #include "arch_case.h"
 
 #include "base/mem.h"
@@ -292,25 +292,26 @@ static void refusals(void **state)
 #define A "blk.0.attn_q.weight.lora_a"
 #define B "blk.0.attn_q.weight.lora_b"
 	static const struct bad cases[] = {
-		{"model", "lora", "llama", A, B, {64, 4}, {4, 64}, QUANT_F32, 1, COHORT_E_UNSUPPORTED,
-			"general.type is 'model', expected 'adapter'"},
-		{"adapter", "dora", "llama", A, B, {64, 4}, {4, 64}, QUANT_F32, 1, COHORT_E_UNSUPPORTED,
-			"adapter.type is 'dora'"},
-		{"adapter", "lora", "qwen2", A, B, {64, 4}, {4, 64}, QUANT_F32, 1, COHORT_E_UNSUPPORTED,
-			"general.architecture is 'qwen2', expected 'llama'"},
-		{"adapter", "lora", "llama", A, B, {32, 4}, {4, 64}, QUANT_F32, 1, COHORT_E_FORMAT,
-			"expected [64, 4]"},
-		{"adapter", "lora", "llama", A, B, {64, 4}, {8, 64}, QUANT_F32, 1, COHORT_E_FORMAT,
-			"expected [4, 64]"},
-		{"adapter", "lora", "llama", A, B, {64, 65}, {65, 64}, QUANT_F32, 1, COHORT_E_FORMAT, "has rank 65"},
-		{"adapter", "lora", "llama", A, "blk.0.attn_k.weight.lora_b", {64, 4}, {4, 64}, QUANT_F32, 1,
-			COHORT_E_FORMAT, "lora_b is missing"},
-		{"adapter", "lora", "llama", "evil.lora_a", "evil.lora_b", {64, 4}, {4, 64}, QUANT_F32, 1,
-			COHORT_E_UNSUPPORTED, "tensor 'evil.lora_a' belongs to nothing"},
-		{"adapter", "lora", "llama", "token_embd.weight.lora_a", "token_embd.weight.lora_b", {64, 4}, {4, 288},
-			QUANT_F32, 1, COHORT_E_UNSUPPORTED, "no product uses"},
-		{"adapter", "lora", "llama", A, B, {64, 4}, {4, 64}, QUANT_F32, INFINITY, COHORT_E_FORMAT,
-			"adapter.lora.alpha is inf"},
+			{"model", "lora", "llama", A, B, {64, 4}, {4, 64}, QUANT_F32, 1, COHORT_E_UNSUPPORTED,
+					"general.type is 'model', expected 'adapter'"},
+			{"adapter", "dora", "llama", A, B, {64, 4}, {4, 64}, QUANT_F32, 1, COHORT_E_UNSUPPORTED,
+					"adapter.type is 'dora'"},
+			{"adapter", "lora", "qwen2", A, B, {64, 4}, {4, 64}, QUANT_F32, 1, COHORT_E_UNSUPPORTED,
+					"general.architecture is 'qwen2', expected 'llama'"},
+			{"adapter", "lora", "llama", A, B, {32, 4}, {4, 64}, QUANT_F32, 1, COHORT_E_FORMAT,
+					"expected [64, 4]"},
+			{"adapter", "lora", "llama", A, B, {64, 4}, {8, 64}, QUANT_F32, 1, COHORT_E_FORMAT,
+					"expected [4, 64]"},
+			{"adapter", "lora", "llama", A, B, {64, 65}, {65, 64}, QUANT_F32, 1, COHORT_E_FORMAT,
+					"has rank 65"},
+			{"adapter", "lora", "llama", A, "blk.0.attn_k.weight.lora_b", {64, 4}, {4, 64}, QUANT_F32, 1,
+					COHORT_E_FORMAT, "lora_b is missing"},
+			{"adapter", "lora", "llama", "evil.lora_a", "evil.lora_b", {64, 4}, {4, 64}, QUANT_F32, 1,
+					COHORT_E_UNSUPPORTED, "tensor 'evil.lora_a' belongs to nothing"},
+			{"adapter", "lora", "llama", "token_embd.weight.lora_a", "token_embd.weight.lora_b", {64, 4},
+					{4, 288}, QUANT_F32, 1, COHORT_E_UNSUPPORTED, "no product uses"},
+			{"adapter", "lora", "llama", A, B, {64, 4}, {4, 64}, QUANT_F32, INFINITY, COHORT_E_FORMAT,
+					"adapter.lora.alpha is inf"},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -390,7 +391,8 @@ static void out_of_memory(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(mixed), cmocka_unit_test(sequences),
-			cmocka_unit_test(refusals), cmocka_unit_test(arguments), cmocka_unit_test(out_of_memory)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(mixed),
+			cmocka_unit_test(sequences), cmocka_unit_test(refusals), cmocka_unit_test(arguments),
+			cmocka_unit_test(out_of_memory)};
 	return cmocka_run_group_tests(tests, make, arch_remove_models);
 }

@@ -1,13 +1,13 @@
 /* The contract for every architecture: a row's logits are the same bits alone or in any batch, chunking, split, thread
  * count, level and layout, in a fork, after a decode that failed, and after a tail was removed and decoded again.
  *
- * For each model four texts are decoded in the plainest way (alone, one row at a time, one thread, the reference level);
- * every other run is compared with them by memcmp, row by row. Models with states go back to checkpoints where others
- * remove a tail.
+ * For each model four texts are decoded in the plainest way (alone, one row at a time, one thread, the reference
+ * level); every other run is compared with them by memcmp, row by row. Models with states go back to checkpoints where
+ * others remove a tail.
  *
  * Shown red by planted faults: a scan that begins with the state of the wrong row (from[0] for all), experts summed in
- * the order of their numbers, a norm of the gathered rows only of a parallel block's x, angles of the first rope for all
- * layers, the state written in place of the one it was read from. */
+ * the order of their numbers, a norm of the gathered rows only of a parallel block's x, angles of the first rope for
+ * all layers, the state written in place of the one it was read from. */
 #include "arch_case.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@ struct subject {
 	char path[600];
 	size_t n_vocab;
 	cohort_token text[N_TEXTS][N_TOKENS]; /* the same up to FORK_AT */
-	float *want[N_TEXTS];                 /* [N_TOKENS, n_vocab] */
+	float *want[N_TEXTS]; /* [N_TOKENS, n_vocab] */
 };
 
 struct rig {
@@ -179,8 +179,9 @@ static void settings(const struct subject *s)
 		for (int32_t split = COHORT_SPLIT_SIMPLE; cohort_isa_usable(l) && split <= COHORT_SPLIT_SEQ; split++)
 			for (size_t u = 0; u < 2; u++) {
 				struct rig r;
-				rig_open(&r, s, (struct setting){cohort_isa_name(l), 1 + (int32_t)u, ubatch[u],
-						(enum cohort_split)split, split == COHORT_SPLIT_EQUAL});
+				rig_open(&r, s,
+						(struct setting){cohort_isa_name(l), 1 + (int32_t)u, ubatch[u],
+								(enum cohort_split)split, split == COHORT_SPLIT_EQUAL});
 				together(&r, s, seed++, cohort_isa_name(l));
 				rig_close(&r);
 			}
@@ -298,9 +299,9 @@ static void arch(void **state)
 int main(int argc, char **argv)
 {
 	static const char *const names[] = {"phi2", "stablelm-qknorm", "stablelm-parallel", "olmo2-window", "granite",
-			"granitemoe-shared", "command-r", "starcoder2", "smollm3", "gpt-oss-f32", "qwen2moe", "qwen3-yarn",
-			"llama-yarn", "phi3-long", "llama-bias", "mixtral", "qwen2", "qwen3moe", "gemma", "gemma2",
-			"gemma3", "gpt2", "mamba"};
+			"granitemoe-shared", "command-r", "starcoder2", "smollm3", "gpt-oss-f32", "qwen2moe",
+			"qwen3-yarn", "llama-yarn", "phi3-long", "llama-bias", "mixtral", "qwen2", "qwen3moe", "gemma",
+			"gemma2", "gemma3", "gpt2", "mamba", "cohere2", "falcon-norms", "gptneox", "bloom"};
 	enum { N = sizeof names / sizeof *names };
 	static struct CMUnitTest tests[N];
 	size_t n = 0;

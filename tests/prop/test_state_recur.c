@@ -54,7 +54,8 @@ static const float *go_on(struct rig *r, cohort_seq seq, int32_t n, int32_t salt
 
 	cohort_batch_reset(&r->b);
 	for (int32_t i = 0; i < n; i++)
-		assert_int_equal(cohort_batch_add(&r->b, (7 * (at + i) + salt) % 280, at + i, &seq, 1, i + 1 == n, &err),
+		assert_int_equal(
+				cohort_batch_add(&r->b, (7 * (at + i) + salt) % 280, at + i, &seq, 1, i + 1 == n, &err),
 				COHORT_OK);
 	if (cohort_decode(r->c, &r->b, &err))
 		fail_msg("%s", err.text);
@@ -187,26 +188,26 @@ static void images(void **state)
 		size_t n_states;
 		enum cohort_status want;
 	} cases[] = {
-		{{0, 0, 5, 0, NULL, 0}, 1, COHORT_OK},
-		{{0, 0, 5, 0, &good, 1}, 2, COHORT_OK},
-		{{0, -1, -1, -1, NULL, 0}, 0, COHORT_OK},
-		{{0, 0, 5, 0, NULL, 0}, 2, COHORT_E_FORMAT},
-		{{0, 0, 5, 1, NULL, 0}, 1, COHORT_E_FORMAT},
-		{{0, 0, 5, -1, NULL, 0}, 0, COHORT_E_FORMAT},
-		{{0, 6, 5, 0, NULL, 0}, 1, COHORT_E_FORMAT},
-		{{0, -1, 5, 0, NULL, 0}, 1, COHORT_E_FORMAT},
-		{{0, 0, 5, 0, &late, 1}, 2, COHORT_E_FORMAT},
-		{{0, 0, 5, 0, &nobody, 1}, 2, COHORT_E_FORMAT},
-		{{0, 0, -1, 0, NULL, 0}, 1, COHORT_E_FORMAT},
-		{{9, 0, 5, 0, NULL, 0}, 1, COHORT_E_ARG},
-		{{0, 0, 5, 0, &good, 1}, 7, COHORT_E_FORMAT},
+			{{0, 0, 5, 0, NULL, 0}, 1, COHORT_OK},
+			{{0, 0, 5, 0, &good, 1}, 2, COHORT_OK},
+			{{0, -1, -1, -1, NULL, 0}, 0, COHORT_OK},
+			{{0, 0, 5, 0, NULL, 0}, 2, COHORT_E_FORMAT},
+			{{0, 0, 5, 1, NULL, 0}, 1, COHORT_E_FORMAT},
+			{{0, 0, 5, -1, NULL, 0}, 0, COHORT_E_FORMAT},
+			{{0, 6, 5, 0, NULL, 0}, 1, COHORT_E_FORMAT},
+			{{0, -1, 5, 0, NULL, 0}, 1, COHORT_E_FORMAT},
+			{{0, 0, 5, 0, &late, 1}, 2, COHORT_E_FORMAT},
+			{{0, 0, 5, 0, &nobody, 1}, 2, COHORT_E_FORMAT},
+			{{0, 0, -1, 0, NULL, 0}, 1, COHORT_E_FORMAT},
+			{{9, 0, 5, 0, NULL, 0}, 1, COHORT_E_ARG},
+			{{0, 0, 5, 0, &good, 1}, 7, COHORT_E_FORMAT},
 	};
 	int32_t ids[8];
 	(void)state;
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct recur *r = recur_open(&(struct recur_limits){.n_states = 4, .n_seq_max = 3, .n_rows_max = 4,
-				.n_checkpoints = 1});
+		struct recur *r = recur_open(&(struct recur_limits){
+				.n_states = 4, .n_seq_max = 3, .n_rows_max = 4, .n_checkpoints = 1});
 		const struct recur_image image = {&cases[i].q, 1, cases[i].n_states, true};
 		const uint64_t hash = recur_hash(r);
 		struct cohort_err err;
@@ -297,7 +298,7 @@ static void out_of_memory(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(damage), cmocka_unit_test(images),
-			cmocka_unit_test(room), cmocka_unit_test(out_of_memory)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(damage),
+			cmocka_unit_test(images), cmocka_unit_test(room), cmocka_unit_test(out_of_memory)};
 	return cmocka_run_group_tests(tests, arch_make_models, arch_remove_models);
 }

@@ -1,0 +1,22 @@
+/* baichuan: llama; the 13 B model, known by its depth, has slopes on scores instead of rotation. */
+#include "model/arch.h"
+
+static enum cohort_status keys(struct model *m, struct cohort_err *err)
+{
+	if (m->hp.n_layer != 40)
+		return COHORT_OK;
+	m->hp.n_rot = 0;
+	m->hp.alibi = 8.0f;
+	return arch_load_slopes(m, err);
+}
+
+static void layer(struct arch_bind *b)
+{
+	b->layer->rope = b->m->hp.n_rot ? 0 : -1;
+	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
+	arch_attention(b);
+	arch_norm(b, "ffn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
+	arch_ffn(b, true);
+}
+
+const struct model_arch model_arch_baichuan = {.name = "baichuan", .keys = keys, .layer = layer};
