@@ -138,6 +138,14 @@ static void turn(const struct be *be, float *x, size_t n_heads, const struct mod
 	}
 }
 
+static float query_scale(const struct model_hparams *h, cohort_pos pos)
+{
+	if (h->attn_temp == 0.0f)
+		return h->attn_scale;
+	const double steps = (double)((uint32_t)pos / h->temp_period);
+	return (float)((double)h->attn_scale * (1.0 + (double)h->attn_temp * fm_log(1.0 + steps)));
+}
+
 static void rope_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct attn_job *j = arg;
@@ -153,7 +161,7 @@ static void rope_share(void *arg, size_t from, size_t to, size_t thread)
 		float *q = j->q->f + r * j->q->n_cols, *k = j->k->f + r * j->k->n_cols;
 		turn(be, q, h->n_head, w->bq, &w->q_norm, angles);
 		turn(be, k, h->n_head_kv, w->bk, &w->k_norm, angles);
-		be->kern->scale(q, h->attn_scale, j->q->n_cols);
+		be->kern->scale(q, query_scale(h, be->rows->pos[r]), j->q->n_cols);
 		if (w->bv)
 			be->kern->add(j->v->f + r * j->v->n_cols, w->bv->data, j->v->n_cols);
 		store(j, &j->cells->stores[r]);

@@ -88,7 +88,7 @@ void arch_experts(struct arch_bind *b);
 extern const struct model_arch *const arch_all[];
 extern const size_t arch_count;
 
-extern const struct model_arch model_arch_llama, model_arch_internlm2, model_arch_baichuan, model_arch_qwen2,
+extern const struct model_arch model_arch_llama, model_arch_internlm2, model_arch_mistral3, model_arch_baichuan, model_arch_qwen2,
 		model_arch_qwen2moe, model_arch_qwen3, model_arch_qwen3moe, model_arch_gemma,
 		model_arch_gemma2, model_arch_gemma3, model_arch_phi2, model_arch_phi3,
 		model_arch_gpt2, model_arch_gptneox, model_arch_bloom, model_arch_falcon,

@@ -13,7 +13,7 @@
 #include <string.h>
 
 const struct model_arch *const arch_all[] = {
-		&model_arch_llama, &model_arch_internlm2, &model_arch_baichuan, &model_arch_qwen2,
+		&model_arch_llama, &model_arch_internlm2, &model_arch_mistral3, &model_arch_baichuan, &model_arch_qwen2,
 		&model_arch_qwen2moe, &model_arch_qwen3, &model_arch_qwen3moe, &model_arch_gemma, &model_arch_gemma2,
 		&model_arch_gemma3, &model_arch_phi2, &model_arch_phi3, &model_arch_gpt2, &model_arch_gptneox,
 		&model_arch_bloom, &model_arch_falcon, &model_arch_starcoder, &model_arch_starcoder2,
@@ -75,7 +75,8 @@ static enum cohort_status check_scales(const struct model *m, struct cohort_err 
 			{"scale of embeddings", h->embd_scale, -1e6f},
 			{"scale of residuals", h->residual_scale, -1e6f},
 			{"scale of logits", h->logit_scale, -1e6f},
-			{"cap on scores", h->attn_cap, 0.0f},
+			{"growth of queries", h->attn_temp, 0.0f},
+		{"cap on scores", h->attn_cap, 0.0f},
 			{"cap on logits", h->logit_cap, 0.0f},
 	};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)

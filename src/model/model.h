@@ -80,6 +80,8 @@ struct model_hparams {
 	float attn_scale;          /* applied to queries */
 	float embd_scale, residual_scale, logit_scale; /* 1: none */
 	float attn_cap, logit_cap; /* scores and logits become cap * tanh(x / cap); 0: they stay */
+	float attn_temp;           /* queries grow by 1 + attn_temp ln(1 + position / temp_period); 0: they stay */
+	uint32_t temp_period;
 	float alibi;               /* scores lose what grows with distance, up to 2^-alibi per head; 0: nothing */
 	enum model_act act;
 	enum cohort_pooling pooling; /* what an encoder's file asks for */

@@ -5,7 +5,7 @@
  *   linear    divided by the factor;
  *   yarn      between that and undivided, by how often the pair turns within the original context: below beta_slow
  *             times divided, above beta_fast times as it is, a straight line between; cos and sin grow by
- *             1 + 0.1 ln(factor);
+ *             1 + 0.1 ln(factor), divided by 1 + 0.1 m ln(factor) where the file has a multiplier m;
  *   longrope, llama 3: divided by numbers that the file has for each pair, longrope's by the context's size. */
 #include "model/arch.h"
 
@@ -17,7 +17,7 @@
 
 struct scaling {
 	float factor, attn_factor;
-	float beta_fast, beta_slow, ext_factor;
+	float beta_fast, beta_slow, ext_factor, log_multiplier;
 	bool yarn, longrope;
 };
 
@@ -49,6 +49,7 @@ static enum cohort_status load_scaling(const struct model *m, struct scaling *s,
 			{"rope.scaling.yarn_beta_fast", &s->beta_fast, 1e-6f, 1e6f},
 			{"rope.scaling.yarn_beta_slow", &s->beta_slow, 1e-6f, 1e6f},
 			{"rope.scaling.yarn_ext_factor", &s->ext_factor, -1.0f, 1.0f},
+		{"rope.scaling.yarn_log_multiplier", &s->log_multiplier, 0.0f, 1e3f},
 	};
 	enum cohort_status st = arch_str(m, "rope.scaling.type", &type, err);
 
@@ -152,7 +153,11 @@ enum cohort_status arch_load_rope(struct model *m, int which, float base, bool p
 		if (b.st)
 			return b.st;
 	}
-	r->scale = s.attn_factor * (s.ext_factor != 0.0f ? 1.0f + 0.1f * (float)fm_log((double)s.factor) : 1.0f);
+	r->scale = s.attn_factor;
+	if (s.ext_factor != 0.0f) {
+		const double l = 0.1 * fm_log((double)s.factor);
+		r->scale = (float)((double)s.attn_factor * (1.0 + l) / (1.0 + (double)s.log_multiplier * l));
+	}
 	r->freqs = mem_zalloc(n, sizeof *r->freqs);
 	r->freqs_long = far ? mem_zalloc(n, sizeof *r->freqs_long) : NULL;
 	if (!r->freqs || (far && !r->freqs_long))

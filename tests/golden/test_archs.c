@@ -5,7 +5,8 @@
  * computed exactly. Decoders: logits of every position with an f32 cache. Encoders: the vector of every token, and
  * their mean and the first one as pooled vectors.
  * Shown red by the wrong kind of rotation (phi2), a window one position longer (olmo2-window), yarn without its growth
- * of cos and sin (llama-yarn), the sink left out (gpt-oss-f32) and distances not taken as absolute (jina-bert-v2). */
+ * of cos and sin (llama-yarn), the sink left out (gpt-oss-f32), the first angles for all layers (gemma3) and distances
+ * not taken as absolute (jina-bert-v2). */
 #include "arch_case.h"
 
 #include <setjmp.h>
@@ -227,7 +228,7 @@ int main(int argc, char **argv)
 			{"baichuan-7b", 1e-9, false},
 			{"baichuan-13b", 1e-9, false},
 			{"internlm2", 1e-9, false},
-			{"minicpm", 1e-9, false},
+			{"minicpm", 1e-9, false}, {"mistral3", 1e-9, false},
 			{"bert", 1e-9, true},
 			{"nomic-bert", 1e-9, true},
 			{"jina-bert-v2", 1e-9, true},
