@@ -62,7 +62,7 @@ enum cohort_status {
 
 struct cohort_err {
 	enum cohort_status status;
-	char text[384];   /* one readable line, no newline */
+	char text[768];   /* one readable line, no newline */
 	const char *rule; /* name of the broken rule (static string) or NULL */
 	int64_t row;      /* batch row, or -1 */
 	int64_t seq;      /* sequence id, or -1 */

@@ -31,7 +31,7 @@ static bool is(struct gguf_str s, const char *name)
 
 static enum cohort_status unknown_arch(struct gguf_str name, struct cohort_err *err)
 {
-	char known[400] = "", shown[ERR_SHOW_BYTES];
+	char known[512] = "", shown[ERR_SHOW_BYTES];
 	for (size_t i = 0; i < arch_count; i++)
 		snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", arch_all[i]->name);
 	return err_set(err, COHORT_E_UNSUPPORTED, "architecture '%s' is not known; known: %s",
