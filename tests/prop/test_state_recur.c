@@ -2,7 +2,7 @@
  * checkpoints included; damaged bytes are refused, and refusals change nothing.
  *
  * Shown red by planted faults: states written back in the wrong order (round_trip), checkpoints left out of the image
- * (round_trip), an image state that nobody names let through (damage), references of emptied sequences not counted as
+ * (round_trip), an image state that nobody names let through (images), references of emptied sequences not counted as
  * room (room). */
 #include "arch_case.h"
 
