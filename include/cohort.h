@@ -137,7 +137,7 @@ struct cohort_model_info {
 	const char *arch;         /* borrowed until the model is freed, as all strings here */
 	const char *name;         /* general.name or "" */
 	const char *isa;          /* level in use */
-	const char *tokenizer;    /* "spm", "bpe" */
+	const char *tokenizer;    /* "spm", "bpe", "wordpiece", "unigram"; "" if there is none */
 	const char *pretokenizer; /* "llama-bpe", ... or "" */
 	const char *note;         /* warnings worth showing, or "" */
 	int32_t n_vocab, n_embd, n_layer, n_head, n_head_kv, n_ff;

@@ -18,7 +18,7 @@ static void any_bytes_round_trip(void **state)
 	(void)state;
 
 	spm_open(&v[0]);
-	bpe_open(&v[1], "qwen2");
+	bpe_open(&v[1], "stablelm2");
 	for (int i = 0; i < 20000; i++) {
 		size_t n = rnd(&seed) % sizeof text;
 		for (size_t k = 0; k < n; k++)

@@ -144,8 +144,8 @@ static void malformed_arrays(void **state)
 	w_vocab(&v, WITHOUT(HAS_MODEL));
 	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.model");
 	w_vocab(&v, WITHOUT(HAS_MODEL));
-	kv_str(&v.w, "model", "t5");
-	refused(&v, COHORT_E_UNSUPPORTED, "\"t5\" is not known (known: \"llama\"");
+	kv_str(&v.w, "model", "rwkv");
+	refused(&v, COHORT_E_UNSUPPORTED, "\"rwkv\" is not known (known: \"llama\"");
 	w_vocab(&v, WITHOUT(HAS_MODEL));
 	kv_u32(&v.w, "model", 1);
 	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.model");
