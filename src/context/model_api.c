@@ -274,7 +274,8 @@ enum cohort_status cohort_tokenize(const struct cohort_model *m, const char *tex
 size_t cohort_tokenize_bound(size_t n_bytes)
 {
 	size_t n;
-	return size_add(n_bytes, n_bytes / 2 + 8, &n) ? n : SIZE_MAX;
+	/* SPM puts a space in front of each text between special tokens; form C has up to three times the bytes. */
+	return size_mul(n_bytes, 3, &n) && size_add(n, 8, &n) ? n : SIZE_MAX;
 }
 
 const char *cohort_token_bytes(const struct cohort_model *m, cohort_token token, bool special, size_t *n_bytes)

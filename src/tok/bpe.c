@@ -251,7 +251,7 @@ enum cohort_status bpe_init(struct tok *t, const struct gguf *g, struct cohort_e
 struct words {
 	const struct tok *t;
 	struct tok_out *o;
-	bool stays; /* the words lie in the caller's text, so that they may be remembered */
+	bool stays; /* the words lie in a text that stays long enough to remember them */
 };
 
 static enum cohort_status no_memory(struct cohort_err *err)
@@ -329,15 +329,19 @@ static enum cohort_status stretch(struct words *w, const char *s, size_t n, stru
 	const char *text = s;
 	enum cohort_status st = COHORT_OK;
 
+	w->stays = true;
 	if (rule->nfc) {
+		bool may = cache_borrow(&o->cache, n);
 		st = norm_nfc(&o->norm, s, n, &text, &n, err);
+		w->stays = text == s || may;
 	} else if (rule->chars) {
+		/* Its words are lines, which hardly come twice. */
+		w->stays = false;
 		if (!mem_grow((void **)&o->text, &o->text_max, n, 1))
 			return no_memory(err);
 		n = spm_unmark(s, n, o->text);
 		text = o->text;
 	}
-	w->stays = text == s;
 	return st ? st : pretok_split(&w->t->pretok, &o->run, text, n, word, w, err);
 }
 

@@ -1,8 +1,8 @@
 /* Words that were seen before in the same text: most words of a text are.
  *
  * Invariants
- *  1. A word is remembered by where it stands in the caller's text and where its tokens are in the result: both stay
- *     where they are (the result by its index) until the call ends.
+ *  1. A word is remembered by where it stands in the text and where its tokens are in the result (by their index).
+ *     The caller's text stays until the call ends; words of another text are forgotten before that is written over.
  *  2. One place per hash, and the newer word stays: memory is bounded, and nothing is ever searched for.
  *  3. Whether a word is found changes no token, as equal words have equal tokens. Without memory for it there is no
  *     cache, and no error.
@@ -18,6 +18,7 @@
 
 void cache_init(struct cache *c, size_t n_bytes)
 {
+	c->borrowed = false;
 	c->words = n_bytes < CACHE_TEXT ? NULL : mem_zalloc(CACHE_WORDS, sizeof *c->words);
 }
 
@@ -25,6 +26,14 @@ void cache_release(struct cache *c)
 {
 	mem_free(c->words);
 	c->words = NULL;
+}
+
+bool cache_borrow(struct cache *c, size_t n_bytes)
+{
+	if (c->borrowed && c->words)
+		memset(c->words, 0, CACHE_WORDS * sizeof *c->words);
+	c->borrowed = c->words && n_bytes >= CACHE_TEXT;
+	return c->borrowed;
 }
 
 static uint32_t hash_of(const char *s, size_t n)

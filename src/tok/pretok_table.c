@@ -29,9 +29,10 @@
 #define CASES(upper, lower, end) "[^\\r\\n\\p{L}\\p{N}]?" upper "*" lower "+" end \
 	"|[^\\r\\n\\p{L}\\p{N}]?" upper "+" lower "*" end
 #define GPT4O(digits) CASES(UPPER, LOWER, SHORT "?") "|" digits SIGNS "[\\r\\n/]*" LINES_TAIL
-/* The same two without ideographs. PCRE2 knows no intersection of classes, so they are what is in no other category. */
-#define KIMI_UPPER "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
-#define KIMI_LOWER "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
+/* The same two without ideographs. PCRE2 knows no intersection of classes, so they are what is in no other category;
+ * and its plain \p{Han} has the punctuation that Chinese shares with others, too. */
+#define KIMI_UPPER "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}]"
+#define KIMI_LOWER "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}]"
 
 #define HAN_KANA "\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}"
 #define ASCII_SIGN "[!-/:-@\\[-`{-~]"
@@ -113,11 +114,11 @@ static const struct pretok_rule rules[] = {
 		.ignore_merges = true, .add_bos = true},
 	{.name = "gpt-4o", .pattern = {GPT4O("\\p{N}{1,3}")}},
 	{.name = "granite-embed-multi-97m", .pattern = {GPT4O("\\p{N}{1,3}")}, .ignore_merges = true},
-	/* Behind the digits a word must end; the look-behind keeps a long run that does not from being tried again and
-	 * again. */
-	{.name = "tiny_aya", .pattern = {"(?<!\\d)\\d++\\b", GPT4O("\\p{N}{1,3}")}, .threes = true},
+	/* Behind the digits a word must end (PCRE2's own idea of a word has no marks); the look-behind keeps a long run
+	 * that does not end so from being tried again and again. */
+	{.name = "tiny_aya", .pattern = {"(?<!\\d)\\d++(?![\\p{L}\\p{M}\\p{N}\\p{Pc}])", GPT4O("\\p{N}{1,3}")}, .threes = true},
 	{.name = "kimi-k2",
-		.pattern = {"\\p{Han}+|" CASES(KIMI_UPPER, KIMI_LOWER, SHORT "?") "|\\p{N}{1,3}" SIGNS "[\\r\\n]*" LINES_TAIL}},
+		.pattern = {"\\p{sc:Han}+|" CASES(KIMI_UPPER, KIMI_LOWER, SHORT "?") "|\\p{N}{1,3}" SIGNS "[\\r\\n]*" LINES_TAIL}},
 	{.name = "superbpe", .pattern = {"\\p{N}+"}, .threes = true},
 	{.name = "bloom", .pattern = {BLOOM}},
 	{.name = "viking", .pattern = {BLOOM, "\\p{N}"}},

@@ -64,7 +64,7 @@ void norm_release(struct norm *w);
 size_t norm_decompose(uint32_t cp, int32_t out[NORM_DECOMPOSED_MAX]);
 uint32_t norm_lower(uint32_t cp);
 bool norm_is_space(uint32_t cp);       /* White_Space */
-bool norm_is_other(uint32_t cp);       /* controls, format characters, not assigned, private use */
+bool norm_is_other(uint32_t cp);       /* controls, format characters, private use */
 bool norm_is_mark(uint32_t cp);        /* Mn, which adds to the character before it and takes no room */
 bool norm_is_punctuation(uint32_t cp); /* P*, and the signs of ASCII */
 
@@ -224,10 +224,14 @@ struct cache_word {
 
 struct cache {
 	struct cache_word *words; /* NULL: not used */
+	bool borrowed;            /* some lie in a text that is written over with the next one */
 };
 
 void cache_init(struct cache *c, size_t n_bytes); /* the size of the text; a small one gets no cache */
 void cache_release(struct cache *c);
+/* Whether words of a text may be remembered that is not the caller's own and will be written over: a long one's. What
+ * was remembered of the one before is forgotten. */
+bool cache_borrow(struct cache *c, size_t n_bytes);
 /* The place of a word. Found: its tokens are known. Otherwise it is empty, for the caller to fill in when they are;
  * NULL when the word has none. */
 struct cache_word *cache_find(struct cache *c, const char *s, size_t n, bool *found);
