@@ -115,7 +115,7 @@ static const struct pretok_rule rules[] = {
 	{.name = "gpt-4o", .pattern = {GPT4O("\\p{N}{1,3}")}},
 	{.name = "granite-embed-multi-97m", .pattern = {GPT4O("\\p{N}{1,3}")}, .ignore_merges = true},
 	/* Behind the digits a word must end (PCRE2's own idea of a word has no marks); the look-behind keeps a long run
-	 * that does not end so from being tried again and again. */
+	 * that does not end so from being tried again and again, which PCRE2 sees for itself only with its JIT. */
 	{.name = "tiny_aya", .pattern = {"(?<!\\d)\\d++(?![\\p{L}\\p{M}\\p{N}\\p{Pc}])", GPT4O("\\p{N}{1,3}")}, .threes = true},
 	{.name = "kimi-k2",
 		.pattern = {"\\p{sc:Han}+|" CASES(KIMI_UPPER, KIMI_LOWER, SHORT "?") "|\\p{N}{1,3}" SIGNS "[\\r\\n]*" LINES_TAIL}},
