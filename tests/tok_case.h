@@ -238,8 +238,9 @@ static const struct piece wordpiece_pieces[] = {
 	{M "hello", 1, 0}, {M "wor", 1, 0}, {"ld", 1, 0}, {M "un", 1, 0}, {"aff", 1, 0}, {"able", 1, 0}, {"ab", 1, 0},
 	{M ",", 1, 0}, {M "!", 1, 0}, {M "$", 1, 0}, {M "cafe", 1, 0}, {M "caf\xc3\xa9", 1, 0}, {M "naive", 1, 0},
 	{M "\xe4\xb8\xad", 1, 0}, {M "\xe6\x96\x87", 1, 0}, {M "a", 1, 0}, {"a", 1, 0}, {"b", 1, 0}, {M "b", 1, 0},
-	{M "ab", 1, 0}, {M "stra", 1, 0}, {"\xc3\x9f" "e", 1, 0}, {M "istanbul", 1, 0}, {M "i", 1, 0}, {"\xcc\x87", 1, 0},
-	{M "[", 1, 0}, {M "]", 1, 0}, {M "mask", 1, 0}, {M "Hello", 1, 0}, {"<u>", 4, 0}, {M "\xe8\xb1\x88", 1, 0},
+	{M "ab", 1, 0}, {M "stra", 1, 0}, {"\xc3\x9f" "e", 1, 0}, {M "istanbul", 1, 0}, {M "i", 1, 0},
+	{"\xcc\x87", 1, 0}, {M "[", 1, 0}, {M "]", 1, 0}, {M "mask", 1, 0}, {M "Hello", 1, 0},
+	{"<u>", 4, 0}, {M "\xe8\xb1\x88", 1, 0},
 };
 
 static inline void wordpiece_vocab(struct vocab *v)
@@ -252,9 +253,9 @@ static inline void wordpiece_vocab(struct vocab *v)
 
 static const struct piece unigram_pieces[] = {
 	{M, 1, -3}, {"a", 1, -4}, {"b", 1, -4.5f}, {"c", 1, -5}, {"ab", 1, -6}, {"bc", 1, -6.25f}, {"abc", 1, -12},
-	{M "a", 1, -5}, {M "ab", 1, -9}, {"f", 1, -7}, {"i", 1, -7}, {"fi", 1, -8}, {"\xc3\xa9", 1, -7.5f}, {"A", 1, -6},
-	{M "hi", 1, -6}, {"h", 1, -9}, {"\xe4\xb8\xad", 1, -9.5f}, {"aa", 1, -8}, {"aaaa", 1, -15.5f}, {"[x]", 5, 0},
-	{"<e0>", 4, 0},
+	{M "a", 1, -5}, {M "ab", 1, -9}, {"f", 1, -7}, {"i", 1, -7}, {"fi", 1, -8},
+	{"\xc3\xa9", 1, -7.5f}, {"A", 1, -6}, {M "hi", 1, -6}, {"h", 1, -9}, {"\xe4\xb8\xad", 1, -9.5f},
+	{"aa", 1, -8}, {"aaaa", 1, -15.5f}, {"[x]", 5, 0}, {"<e0>", 4, 0},
 };
 
 static inline void unigram_vocab(struct vocab *v, bool bytes)
@@ -278,7 +279,9 @@ static const char *const chars_merges[] = {"a b", M " a", "ab c", M " " M, "\xc3
 
 static inline void chars_vocab(struct vocab *v)
 {
-	static const char *const more[] = {M, "a", "b", "c", "ab", "abc", M "a", M M, "\n", "\n\n", "\xc3\xa9", "\xc3\xa9" "a"};
+	static const char *const more[] = {
+		M, "a", "b", "c", "ab", "abc", M "a", M M, "\n", "\n\n", "\xc3\xa9", "\xc3\xa9" "a",
+	};
 
 	memset(v, 0, sizeof *v);
 	v->kind = TOK_BPE;

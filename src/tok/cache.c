@@ -13,8 +13,8 @@
 #include <string.h>
 
 #define CACHE_WORDS 16384u /* a power of two; 512 KiB, which is what a second-level cache holds */
-#define CACHE_TEXT 4096    /* bytes of text below which it does not pay to clear it */
-#define CACHE_LENGTH 64    /* bytes of the longest word that is kept; longer ones hardly come twice */
+#define CACHE_TEXT 4096 /* bytes of text below which it does not pay to clear it */
+#define CACHE_LENGTH 64 /* bytes of the longest word that is kept; longer ones hardly come twice */
 
 void cache_init(struct cache *c, size_t n_bytes)
 {

@@ -20,9 +20,26 @@
 static const struct {
 	uint32_t from, to;
 } plain[] = {
-	{0x0, 0x2ff}, {0x388, 0x482}, {0x48a, 0x52f}, {0x5d0, 0x60f}, {0x620, 0x64a}, {0x904, 0x939}, {0xe01, 0xe37},
-	{0x1e00, 0x1eff}, {0x2002, 0x20cf}, {0x2100, 0x2125}, {0x212c, 0x2328}, {0x232b, 0x2adb}, {0x3001, 0x3029},
-	{0x3030, 0x3098}, {0x309b, 0xa66e}, {0xac00, 0xd7a3}, {0xfe00, 0xfe1f}, {0xff00, 0xffef}, {0x1f000, 0x1faff}, {0x20000, 0x2f7ff},
+		{0x0, 0x2ff},
+		{0x388, 0x482},
+		{0x48a, 0x52f},
+		{0x5d0, 0x60f},
+		{0x620, 0x64a},
+		{0x904, 0x939},
+		{0xe01, 0xe37},
+		{0x1e00, 0x1eff},
+		{0x2002, 0x20cf},
+		{0x2100, 0x2125},
+		{0x212c, 0x2328},
+		{0x232b, 0x2adb},
+		{0x3001, 0x3029},
+		{0x3030, 0x3098},
+		{0x309b, 0xa66e},
+		{0xac00, 0xd7a3},
+		{0xfe00, 0xfe1f},
+		{0xff00, 0xffef},
+		{0x1f000, 0x1faff},
+		{0x20000, 0x2f7ff},
 };
 
 static bool is_plain(uint32_t cp)
@@ -113,8 +130,8 @@ static bool add_stretch(struct norm *w, const char *s, size_t n)
 	}
 	if (!sort_marks(w))
 		return false;
-	utf8proc_ssize_t got = utf8proc_normalize_utf32(w->cps, (utf8proc_ssize_t)w->n_cps,
-			UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+	utf8proc_ssize_t got = utf8proc_normalize_utf32(
+			w->cps, (utf8proc_ssize_t)w->n_cps, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
 	for (utf8proc_ssize_t i = 0; i < got; i++) {
 		char c[4];
 		if (!add_text(w, c, utf8_encode((uint32_t)w->cps[i], c)))
@@ -123,8 +140,8 @@ static bool add_stretch(struct norm *w, const char *s, size_t n)
 	return true;
 }
 
-enum cohort_status norm_nfc(struct norm *w, const char *s, size_t n, const char **out, size_t *n_out,
-		struct cohort_err *err)
+enum cohort_status norm_nfc(
+		struct norm *w, const char *s, size_t n, const char **out, size_t *n_out, struct cohort_err *err)
 {
 	size_t done = 0, last = 0; /* what is written; where the last plain character begins */
 	uint32_t cp;
@@ -182,8 +199,8 @@ uint32_t norm_lower(uint32_t cp)
 bool norm_is_space(uint32_t cp)
 {
 	return (cp >= 0x9 && cp <= 0xd) || cp == ' ' || cp == 0x85 || cp == 0xa0 || cp == 0x1680 ||
-			(cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f ||
-			cp == 0x3000;
+			(cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f ||
+			cp == 0x205f || cp == 0x3000;
 }
 
 bool norm_is_other(uint32_t cp)

@@ -125,6 +125,16 @@ struct split {
 	void *user;
 };
 
+static int match(const struct pretok *p, const struct pretok_run *r, size_t i_pass, const char *s, size_t n, size_t at)
+{
+	PCRE2_SPTR text = (PCRE2_SPTR)s;
+
+	/* The same, without looking first whether there is machine code and whether the arguments make sense. */
+	if (p->jit)
+		return pcre2_jit_match(p->code[i_pass], text, n, at, PCRE2_NOTEMPTY, r->match, r->context);
+	return pcre2_match(p->code[i_pass], text, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, r->match, r->context);
+}
+
 static enum cohort_status pass(const struct split *x, size_t i_pass, const char *s, size_t n, struct cohort_err *err);
 
 static bool begins_char(char c)
@@ -161,10 +171,7 @@ static enum cohort_status pass(const struct split *x, size_t i_pass, const char 
 	if (i_pass == p->n_passes)
 		return x->word(x->user, s, n, err);
 	while (at < n && !st) {
-		int got = p->jit ? pcre2_jit_match(p->code[i_pass], (PCRE2_SPTR)s, n, at, PCRE2_NOTEMPTY, x->r->match,
-						x->r->context)
-				 : pcre2_match(p->code[i_pass], (PCRE2_SPTR)s, n, at,
-						PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, x->r->match, x->r->context);
+		int got = match(p, x->r, i_pass, s, n, at);
 		if (got == PCRE2_ERROR_NOMATCH)
 			return pass(x, i_pass + 1, s + at, n - at, err);
 		if (got < 0)

@@ -10,8 +10,8 @@
 
 #define KEY "tokenizer.ggml."
 
-static enum cohort_status read_id(const struct tok *t, const struct gguf *g, const char *key, cohort_token *out,
-		struct cohort_err *err)
+static enum cohort_status read_id(
+		const struct tok *t, const struct gguf *g, const char *key, cohort_token *out, struct cohort_err *err)
 {
 	uint32_t id = 0;
 	enum cohort_status st;
@@ -29,10 +29,30 @@ static enum cohort_status read_id(const struct tok *t, const struct gguf *g, con
 
 /* Texts with which models end a turn, whether or not the metadata says so. */
 static const char *const eog_texts[] = {
-	"</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
-	"<end_of_turn>", "<eos>", "<|EOT|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<EOT>", "_<EOT>", "[EOT]",
-	"[EOS]", "<end_of_utterance>", "<turn|>", "<|tool_response>", "[e~[",
-	("<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
+		"</s>",
+		"<|endoftext|>",
+		"<|end_of_text|>",
+		"<|eot_id|>",
+		"<|eom_id|>",
+		"<|im_end|>",
+		"<|end|>",
+		"<end_of_turn>",
+		"<eos>",
+		"<|EOT|>",
+		"<|return|>",
+		"<|call|>",
+		"<|calls|>",
+		"<|flush|>",
+		"<EOT>",
+		"_<EOT>",
+		"[EOT]",
+		"[EOS]",
+		"<end_of_utterance>",
+		"<turn|>",
+		"<|tool_response>",
+		"[e~[",
+		("<\xef\xbd\x9c"
+		 "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };
 
 static void mark_eog(struct tok *t, cohort_token id)
@@ -110,8 +130,11 @@ enum cohort_status roles_init(struct tok *t, const struct gguf *g, struct cohort
 {
 	cohort_token eot = -1, eom = -1;
 	const struct role roles[] = {
-		{KEY "bos_token_id", &t->bos}, {KEY "eos_token_id", &t->eos}, {KEY "unknown_token_id", &t->unk},
-		{KEY "eot_token_id", &eot}, {KEY "eom_token_id", &eom},
+			{KEY "bos_token_id", &t->bos},
+			{KEY "eos_token_id", &t->eos},
+			{KEY "unknown_token_id", &t->unk},
+			{KEY "eot_token_id", &eot},
+			{KEY "eom_token_id", &eom},
 	};
 	enum cohort_status st = COHORT_OK;
 

@@ -24,8 +24,8 @@
 
 struct unigram_best {
 	double score;
-	size_t from;        /* where the last token of the best way begins */
-	cohort_token id;    /* -1: an unknown character */
+	size_t from; /* where the last token of the best way begins */
+	cohort_token id; /* -1: an unknown character */
 };
 
 /* What plain text may become. SentencePiece never gives out an unused token. */
@@ -34,8 +34,8 @@ static bool is_piece(unsigned type)
 	return type == TOK_NORMAL || type == TOK_USER;
 }
 
-static enum cohort_status read_pieces(struct tok *t, const struct gguf_array *tokens, struct trie_key *keys,
-		struct cohort_err *err)
+static enum cohort_status read_pieces(
+		struct tok *t, const struct gguf_array *tokens, struct trie_key *keys, struct cohort_err *err)
 {
 	size_t n = 0, walk = 0;
 	double lowest = DBL_MAX;
@@ -104,7 +104,7 @@ enum cohort_status unigram_init(struct tok *t, const struct gguf *g, struct coho
 struct prepared {
 	const struct tok *t;
 	struct tok_out *o;
-	size_t n;       /* bytes in o->text */
+	size_t n; /* bytes in o->text */
 	bool space_due; /* a space goes in front of what comes next */
 };
 
@@ -163,8 +163,8 @@ static bool prepare(struct prepared *p, const char *s, size_t n)
 
 /* The best way's tokens hang together from the end, each at the place where it ends. Turned round, so that each is at
  * the place where it begins, they go out in order. */
-static enum cohort_status emit_best(const struct tok *t, struct tok_out *o, const char *s, size_t n,
-		struct cohort_err *err)
+static enum cohort_status emit_best(
+		const struct tok *t, struct tok_out *o, const char *s, size_t n, struct cohort_err *err)
 {
 	struct unigram_best *b = o->best;
 	enum cohort_status st = COHORT_OK;
@@ -227,8 +227,8 @@ static enum cohort_status part(const struct tok *t, struct tok_out *o, const cha
 	return emit_best(t, o, s, n, err);
 }
 
-enum cohort_status unigram_encode(const struct tok *t, struct tok_out *o, const char *s, size_t n,
-		struct cohort_err *err)
+enum cohort_status unigram_encode(
+		const struct tok *t, struct tok_out *o, const char *s, size_t n, struct cohort_err *err)
 {
 	struct prepared p = {.t = t, .o = o};
 	enum cohort_status st = COHORT_OK;

@@ -50,7 +50,7 @@ static bool is_ideograph(uint32_t cp)
 struct word {
 	const struct tok *t;
 	struct tok_out *o;
-	size_t n;       /* bytes in o->text, with the space in front; 0: no word */
+	size_t n; /* bytes in o->text, with the space in front; 0: no word */
 	size_t n_chars;
 };
 
@@ -129,8 +129,8 @@ static enum cohort_status add_decomposed(struct word *w, uint32_t cp, struct coh
 	return st;
 }
 
-enum cohort_status wordpiece_encode(const struct tok *t, struct tok_out *o, const char *s, size_t n,
-		struct cohort_err *err)
+enum cohort_status wordpiece_encode(
+		const struct tok *t, struct tok_out *o, const char *s, size_t n, struct cohort_err *err)
 {
 	struct word w = {.t = t, .o = o};
 	enum cohort_status st = COHORT_OK;

@@ -1,114 +1,137 @@
 /* The pre-tokenisers: every rule of the table on one text, what sets neighbours apart, names, and long runs.
  *
  * The expected words are what Hugging Face's tokenizers (0.23.2) makes of the text with the patterns of the models' own
- * files, split by split; for afmoe, gemma4 and sarvam-moe, of which there is no such pattern, they follow from the rule's
- * definition and agree with llama.cpp's.
+ * files, split by split; for afmoe, gemma4 and sarvam-moe, of which there is no such pattern, they follow from the
+ * rule's definition and agree with llama.cpp's.
  *
  * Seen red with: \p{Han} in place of \p{sc:Han} (every_rule), a rule left out of the cases (every_rule), exaone-moe's
  * group not possessive (long_runs), groups of three counted from the left (every_rule), an alias of a name that is no
  * rule (names). */
 #include "tok_case.h"
 
-static const char text[] =
-		"I'LL don't HTMLParser's 1234567 12ab x_y=3;"
-		"\n\n  \xe4\xb8\xad\xe6\x96\x87\xe3\x80\x82\xe5\xad\x97 \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c \xc2\xbd e\xcc\x81! (ok)//\n\t\tz    w ";
+static const char text[] = "I'LL don't HTMLParser's 1234567 12ab x_y=3;"
+			   "\n\n  \xe4\xb8\xad\xe6\x96\x87\xe3\x80\x82\xe5\xad\x97 \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c"
+			   " \xc2\xbd e\xcc\x81! (ok)//\n\t\tz    w ";
 
 static const struct {
 	const char *names[6];
 	const char *words;
 } cases[] = {
-	{{"gpt-2", "olmo"},
-			"I|'|LL| don|'t| HTMLParser|'s| 1234567| 12|ab| x|_|y|=|3|;|\n\n |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" \xc2\xbd| e|\xcc\x81!| (|ok|)//|\n\t|\t|z|   | w| "},
-	{{"dbrx", "llama-bpe", "minicpm5"},
-			"I|'LL| don|'t| HTMLParser|'s| |123|456|7| |12|ab| x|_y|=|3|;\n\n| |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e|\xcc\x81!| (|ok|)//\n|\t|\tz|   | w| "},
-	{{"qwen2", "stablelm2", "bailingmoe"},
-			"I|'LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab| x|_y|=|3|;\n\n| |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e|\xcc\x81!| (|ok|)//\n|\t|\tz|   | w| "},
-	{{"qwen35", "tekken"},
-			"I|'LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab| x|_y|=|3|;\n\n| |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|\t|\tz|   | w| "},
-	{{"laguna", "seed-coder"},
-			"I|'LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab| x|_y|=|3|;|\n\n| |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e|\xcc\x81!| (|ok|)//|\n|\t|\tz|   | w| "},
-	{{"jais-2"},
-			"I|'LL| don|'t| HTMLParser|'s| |123|456|7| |12|ab| x|_y|=|3|;\n\n| |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e|\xcc\x81!| (|ok|)//\n|\t|\tz|  | | w| "},
-	{{"exaone-moe"},
-			"I|'LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab x|_y|=|3|;\n|\n| |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97 \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |"
-			"\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|\t|\tz|   | w| "},
-	{{"starcoder", "command-r"},
-			"I|'|LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab| x|_|y|=|3|;|\n\n |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e|\xcc\x81!| (|ok|)//|\n\t|\t|z|   | w| "},
-	{{"falcon"},
-			"I|'|LL| don|'|t| HTMLParser|'|s| |123|456|7| 12|ab| x|_|y|=|3|;|\n\n |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" \xc2\xbd| e|\xcc\x81|!| |(|ok|)//|\n\t|\t|z|   | w| "},
-	{{"default"},
-			"I|'|LL| don|'|t| HTMLParser|'|s| |123|456|7| |12|ab| x|_|y|=|3|;|\n\n |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e|\xcc\x81|!| |(|ok|)//|\n\t|\t|z|   | w| "},
-	{{"deepseek-coder"},
-			"I|'|LL| don|'|t| HTMLParser|'|s| |1|2|3|4|5|6|7| |1|2|ab| x|_|y|=|3|;|\n|\n| | |"
-			"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |\xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e|\xcc\x81|!| (|ok|)//|\n|\t|\tz|   | w| "},
-	{{"deepseek-v3"},
-			"I|'LL| don|'t| HTMLParser|'s| |123|456|7| |12|ab| x|_y|=|3|;\n\n|  |"
-			"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |\xe3\x81\x8b\xe3\x82\xab|"
-			"\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|\t|\tz|   | w| "},
-	{{"gpt-4o", "granite-embed-multi-97m"},
-			"I'LL| don't| HTMLParser's| |123|456|7| |12|ab| x|_y|=|3|;\n\n| | \xe4\xb8\xad\xe6\x96\x87|"
-			"\xe3\x80\x82\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|"
-			"ok|)//\n|\t|\tz|   | w| "},
-	{{"tiny_aya"},
-			"I'LL| don't| HTMLParser's| |1|234|567| |12|ab| x|_y|=|3|;\n\n| | \xe4\xb8\xad\xe6\x96\x87|"
-			"\xe3\x80\x82\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|"
-			"ok|)//\n|\t|\tz|   | w| "},
-	{{"kimi-k2"},
-			"I'LL| don't| HTMLParser's| |123|456|7| |12|ab| x|_y|=|3|;\n\n| | |"
-			"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|\t|\tz|   | w| "},
-	{{"superbpe"},
-			"I'LL don't HTMLParser's |1|234|567| |12|ab x_y=|3|"
-			";\n\n  \xe4\xb8\xad\xe6\x96\x87\xe3\x80\x82\xe5\xad\x97 \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c |"
-			"\xc2\xbd| e\xcc\x81! (ok)//\n\t\tz    w "},
-	{{"youtu"},
-			"I'LL| don't| HTMLParser's| |1|2|3|4|5|6|7| |1|2|ab| x|_y|=|3|;\n\n|  |"
-			"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |\xe3\x81\x8b\xe3\x82\xab|"
-			"\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|\t|\tz|   | w| "},
-	{{"bloom"},
-			"I'LL| don't| HTMLParser's| 1234567| 12ab| x_y=3;|\n\n | \xe4\xb8\xad\xe6\x96\x87|"
-			"\xe3\x80\x82|\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| \xc2\xbd| e\xcc\x81|! (|"
-			"ok|)|//|\n\t\t|z|   | w| "},
-	{{"viking"},
-			"I'LL| don't| HTMLParser's| |1|2|3|4|5|6|7| |1|2|ab| x_y=|3|;|\n\n |"
-			" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e\xcc\x81|! (|ok|)|//|\n\t\t|z|   | w| "},
-	{{"chameleon"},
-			"I|'|LL| don|'|t| HTMLParser|'|s| |1|2|3|4|5|6|7| |1|2|ab| x|_|y|=|3|;|\n|\n|  |"
-			"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e|\xcc\x81|!| |(|ok|)|/|/|\n|\t|\t|z|    |w| "},
-	{{"deepseek-llm"},
-			"I|'|LL| don|'|t| HTMLParser|'|s| |1234567| |12|ab| x|_|y|=|3|;|\n|\n|  |"
-			"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |\xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e|\xcc\x81|!| (|ok|)//|\n|\t|\tz|   | w| "},
-	{{"afmoe"},
-			"I|'LL| don|'t| HTMLParser|'s| |1|234|567| |12|ab| x|_y|=|3|;\n\n|  |"
-			"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |\xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c|"
-			" |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|\t|\tz|   | w| "},
-	{{"gemma4", "sarvam-moe"},
-			"I'LL don't HTMLParser's 1234567 12ab x_y=3;|\n\n|"
-			"  \xe4\xb8\xad\xe6\x96\x87\xe3\x80\x82\xe5\xad\x97 \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c \xc2\xbd e\xcc\x81! (ok)//|"
-			"\n|\t\tz    w "},
+		{{"gpt-2", "olmo"},
+				"I|'|LL| don|'t| HTMLParser|'s| 1234567| 12|ab| x|_|y|=|3|;|\n\n |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| \xc2\xbd| e|\xcc\x81!| (|ok|)//|\n\t|"
+				"\t|z|   | w| "},
+		{{"dbrx", "llama-bpe", "minicpm5"},
+				"I|'LL| don|'t| HTMLParser|'s| |123|456|7| |12|ab| x|_y|=|3|;\n\n| |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e|\xcc\x81!| (|ok|)//\n|"
+				"\t|\tz|   | w| "},
+		{{"qwen2", "stablelm2", "bailingmoe"},
+				"I|'LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab| x|_y|=|3|;\n\n| |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e|\xcc\x81!| (|ok|)//\n|"
+				"\t|\tz|   | w| "},
+		{{"qwen35", "tekken"},
+				"I|'LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab| x|_y|=|3|;\n\n| |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|"
+				"\t|\tz|   | w| "},
+		{{"laguna", "seed-coder"},
+				"I|'LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab| x|_y|=|3|;|\n\n| |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e|\xcc\x81!| (|ok|)//|\n|"
+				"\t|\tz|   | w| "},
+		{{"jais-2"},
+				"I|'LL| don|'t| HTMLParser|'s| |123|456|7| |12|ab| x|_y|=|3|;\n\n| |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e|\xcc\x81!| (|ok|)//\n|"
+				"\t|\tz|  | | w| "},
+		{{"exaone-moe"},
+				"I|'LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab x|_y|=|3|;\n|\n| |"
+				" \xe4\xb8\xad\xe6\x96\x87|"
+				"\xe3\x80\x82\xe5\xad\x97 \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd|"
+				" e\xcc\x81|!| (|ok|)//\n|\t|\tz|   | w| "},
+		{{"starcoder", "command-r"},
+				"I|'|LL| don|'t| HTMLParser|'s| |1|2|3|4|5|6|7| |1|2|ab| x|_|y|=|3|;|\n\n |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e|\xcc\x81!| (|ok|)//|"
+				"\n\t|\t|z|   | w| "},
+		{{"falcon"},
+				"I|'|LL| don|'|t| HTMLParser|'|s| |123|456|7| 12|ab| x|_|y|=|3|;|\n\n |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| \xc2\xbd| e|\xcc\x81|!| |(|ok|)//|"
+				"\n\t|\t|z|   | w| "},
+		{{"default"},
+				"I|'|LL| don|'|t| HTMLParser|'|s| |123|456|7| |12|ab| x|_|y|=|3|;|\n\n |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e|\xcc\x81|!| |(|ok|)//|"
+				"\n\t|\t|z|   | w| "},
+		{{"deepseek-coder"},
+				"I|'|LL| don|'|t| HTMLParser|'|s| |1|2|3|4|5|6|7| |1|2|ab| x|_|y|=|3|;|\n|\n|"
+				" | |\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |"
+				"\xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e|\xcc\x81|!| (|ok|)//|\n|"
+				"\t|\tz|   | w| "},
+		{{"deepseek-v3"},
+				"I|'LL| don|'t| HTMLParser|'s| |123|456|7| |12|ab| x|_y|=|3|;\n\n|  |"
+				"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |"
+				"\xe3\x81\x8b\xe3\x82\xab|\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|"
+				"\t|\tz|   | w| "},
+		{{"gpt-4o", "granite-embed-multi-97m"},
+				"I'LL| don't| HTMLParser's| |123|456|7| |12|ab| x|_y|=|3|;\n\n| |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|"
+				"\t|\tz|   | w| "},
+		{{"tiny_aya"},
+				"I'LL| don't| HTMLParser's| |1|234|567| |12|ab| x|_y|=|3|;\n\n| |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|"
+				"\t|\tz|   | w| "},
+		{{"kimi-k2"},
+				"I'LL| don't| HTMLParser's| |123|456|7| |12|ab| x|_y|=|3|;\n\n| | |"
+				"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|"
+				"\t|\tz|   | w| "},
+		{{"superbpe"},
+				"I'LL don't HTMLParser's |1|234|567| |12|ab x_y=|3|"
+				";\n\n  \xe4\xb8\xad\xe6\x96\x87\xe3\x80\x82\xe5\xad\x97"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c |"
+				"\xc2\xbd| e\xcc\x81! (ok)//\n\t\tz    w "},
+		{{"youtu"},
+				"I'LL| don't| HTMLParser's| |1|2|3|4|5|6|7| |1|2|ab| x|_y|=|3|;\n\n|  |"
+				"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |"
+				"\xe3\x81\x8b\xe3\x82\xab|\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|"
+				"\t|\tz|   | w| "},
+		{{"bloom"},
+				"I'LL| don't| HTMLParser's| 1234567| 12ab| x_y=3;|\n\n |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| \xc2\xbd| e\xcc\x81|! (|ok|)|//|"
+				"\n\t\t|z|   | w| "},
+		{{"viking"},
+				"I'LL| don't| HTMLParser's| |1|2|3|4|5|6|7| |1|2|ab| x_y=|3|;|\n\n |"
+				" \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|! (|ok|)|//|"
+				"\n\t\t|z|   | w| "},
+		{{"chameleon"},
+				"I|'|LL| don|'|t| HTMLParser|'|s| |1|2|3|4|5|6|7| |1|2|ab| x|_|y|=|3|;|\n|\n|"
+				"  |\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97|"
+				" \xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e|\xcc\x81|!| |(|ok|)|/|/|"
+				"\n|\t|\t|z|    |w| "},
+		{{"deepseek-llm"},
+				"I|'|LL| don|'|t| HTMLParser|'|s| |1234567| |12|ab| x|_|y|=|3|;|\n|\n|  |"
+				"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |"
+				"\xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e|\xcc\x81|!| (|ok|)//|\n|"
+				"\t|\tz|   | w| "},
+		{{"afmoe"},
+				"I|'LL| don|'t| HTMLParser|'s| |1|234|567| |12|ab| x|_y|=|3|;\n\n|  |"
+				"\xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xe5\xad\x97| |"
+				"\xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c| |\xc2\xbd| e\xcc\x81|!| (|ok|)//\n|\t|"
+				"\tz|   | w| "},
+		{{"gemma4", "sarvam-moe"},
+				"I'LL don't HTMLParser's 1234567 12ab x_y=3;|\n\n|"
+				"  \xe4\xb8\xad\xe6\x96\x87\xe3\x80\x82\xe5\xad\x97 "
+				"\xe3\x81\x8b\xe3\x82\xab\xed\x95\x9c"
+				" \xc2\xbd e\xcc\x81! (ok)//|\n|\t\tz    w "},
 };
 
 struct join {
@@ -211,7 +234,18 @@ static enum cohort_status count_bytes(void *user, const char *word, size_t n, st
 static void long_runs(void **state)
 {
 	static const char *const fills[] = {
-		"a", "A", " ", "1", "\n", ".", "\xe4\xb8\xad", "e\xcc\x81", "a ", "\t \n", "'", "\xc2\xbd",
+			"a",
+			"A",
+			" ",
+			"1",
+			"\n",
+			".",
+			"\xe4\xb8\xad",
+			"e\xcc\x81",
+			"a ",
+			"\t \n",
+			"'",
+			"\xc2\xbd",
 	};
 	static const char *const ends[] = {"a", "\xe4\xb8\xad", "\xcc\x81"};
 	const size_t n_max = (size_t)1 << 18;
@@ -245,10 +279,10 @@ static void long_runs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_rule),
-		cmocka_unit_test(neighbours),
-		cmocka_unit_test(names),
-		cmocka_unit_test(long_runs),
+			cmocka_unit_test(every_rule),
+			cmocka_unit_test(neighbours),
+			cmocka_unit_test(names),
+			cmocka_unit_test(long_runs),
 	};
 
 	return cmocka_run_group_tests_name("pretok", tests, NULL, NULL);

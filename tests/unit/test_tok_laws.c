@@ -1,8 +1,8 @@
 /* The tokeniser: round trips of any bytes, merging and the best way by their definitions, worst cases, words that come
  * again, and allocations that fail.
  *
- * Seen red with: a sum of scores that leaves out a token (best_way_is_the_definition), a cached word's tokens taken from
- * the word before it, words of one place taken for equal (words_again). */
+ * Seen red with: a sum of scores that leaves out a token (best_way_is_the_definition), a cached word's tokens taken
+ * from the word before it, words of one place taken for equal (words_again). */
 #include "charsmap_case.h"
 #include "tok_case.h"
 
@@ -190,7 +190,10 @@ static void words_again(void **state)
 		for (size_t i = 0; i < n_words; i++) {
 			/* Some of their own, so that places are taken from one another. */
 			const char *w = words[rnd(&seed) % N_OF(words)];
-			n += (size_t)(rnd(&seed) % 4 ? sprintf(text + n, "%s", w) : sprintf(text + n, " x%x", rnd(&seed) % 65536));
+			if (rnd(&seed) % 4)
+				n += (size_t)sprintf(text + n, "%s", w);
+			else
+				n += (size_t)sprintf(text + n, " x%x", rnd(&seed) % 65536);
 		}
 		assert_int_equal(tok_encode(v.t, text, n, NO_BOS, &all, &n_all, NULL), COHORT_OK);
 		/* Piece by piece, below the size from which words are remembered, cut where words never join: behind a
@@ -202,7 +205,7 @@ static void words_again(void **state)
 			if (!cut)
 				continue;
 			assert_true(i - from < 4096);
-			assert_int_equal(tok_encode(v.t, text + from, i - from, NO_BOS, &part, &n_part, NULL), COHORT_OK);
+			assert_int_equal(tok_encode(v.t, text + from, i - from, NO_BOS, &part, &n_part, NULL), 0);
 			assert_true(n_want + n_part <= n_all);
 			assert_memory_equal(all + n_want, part, n_part * sizeof *part);
 			n_want += n_part;
@@ -242,7 +245,7 @@ static void worst_cases(void **state)
 			size_t n, n_back;
 			assert_int_equal(tok_encode(v[k].t, text, MB, NO_BOS | SPECIAL, &ids, &n, NULL), COHORT_OK);
 			char *back = decode(v[k].t, ids, n, true, true, &n_back);
-			/* Behind a special token SPM puts a space that the text does not have; what comes last here keeps
+			/* Behind a special token SPM puts a space that the text does not have; the last two here keep
 			 * no text. */
 			if (k < 5 && (fills[i][0] != '<' || k > 0)) {
 				assert_int_equal(n_back, MB);
@@ -284,7 +287,8 @@ static void torture_open(struct vocab *v, size_t k)
 /* Some parts do without memory (the JIT, words that are remembered), so success does not end a loop; the count does. */
 static void torture(void **state)
 {
-	static const char part[] = "abc hi <x>\n\xff hello  1234 <|user|>a\xcc\xa7\xcc\x81\xcc\xa7 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+	static const char part[] = "abc hi <x>\n\xff hello  1234 <|user|>a\xcc\xa7\xcc\x81\xcc\xa7"
+				   " aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 	const size_t len = sizeof part - 1, n_text = 60 * len;
 	char *text = mem_alloc(n_text, 1);
 	(void)state;

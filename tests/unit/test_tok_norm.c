@@ -17,8 +17,8 @@ static void same_form(const char *s, size_t n)
 	utf8proc_uint8_t *want = NULL;
 	const char *got;
 	size_t n_got;
-	utf8proc_ssize_t n_want = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &want,
-			UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+	utf8proc_ssize_t n_want = utf8proc_map(
+			(const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &want, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
 
 	assert_true(n_want >= 0);
 	assert_int_equal(norm_nfc(&w, s, n, &got, &n_got, NULL), COHORT_OK);
@@ -43,7 +43,11 @@ static void every_character(void **state)
 		memcpy(s + at, c, n), at += n;
 		memcpy(s + at, "xe", 2), at += 2;
 		memcpy(s + at, c, n), at += n;
-		memcpy(s + at, "\xcc\x81" "a\xcc\x81", 5), at += 5;
+		memcpy(s + at,
+				"\xcc\x81"
+				"a\xcc\x81",
+				5),
+				at += 5;
 		memcpy(s + at, c, n), at += n;
 		memcpy(s + at, c, n), at += n;
 		memcpy(s + at, "\xcc\xa7", 2), at += 2;
@@ -54,9 +58,29 @@ static void every_character(void **state)
 static void random_texts(void **state)
 {
 	static const char *const parts[] = {
-		"a", "e", "o", " ", "\xcc\x81", "\xcc\x88", "\xcc\xa7", "\xcc\xa3", "\xcd\x85", "\xea\xb0\x80", "\xe1\x84\x80",
-		"\xe1\x85\xa1", "\xe1\x86\xa8", "\xe2\x84\xab", "\xe0\xa4\x95", "\xe0\xa4\xbc", "\xe0\xa5\x98", "\xe4\xb8\xad",
-		"\xe3\x81\x8b", "\xe3\x82\x99", "\xf0\x9d\x85\x97\xf0\x9d\x85\xa5", "\xc3\xa9", "\xe0\xb3\x86\xe0\xb3\x82\xe0\xb3\x95",
+			"a",
+			"e",
+			"o",
+			" ",
+			"\xcc\x81",
+			"\xcc\x88",
+			"\xcc\xa7",
+			"\xcc\xa3",
+			"\xcd\x85",
+			"\xea\xb0\x80",
+			"\xe1\x84\x80",
+			"\xe1\x85\xa1",
+			"\xe1\x86\xa8",
+			"\xe2\x84\xab",
+			"\xe0\xa4\x95",
+			"\xe0\xa4\xbc",
+			"\xe0\xa5\x98",
+			"\xe4\xb8\xad",
+			"\xe3\x81\x8b",
+			"\xe3\x82\x99",
+			"\xf0\x9d\x85\x97\xf0\x9d\x85\xa5",
+			"\xc3\xa9",
+			"\xe0\xb3\x86\xe0\xb3\x82\xe0\xb3\x95",
 	};
 	uint64_t seed = 9;
 	(void)state;
@@ -76,7 +100,8 @@ static void random_texts(void **state)
 
 static void plain_text_stays(void **state)
 {
-	static const char text[] = "Gr\xc3\xb6\xc3\x9f" "e \xe4\xb8\xad\xe6\x96\x87 \xd0\x9f\xd1\x80 \xf0\x9f\x9a\x80\xef\xb8\x8f";
+	static const char text[] = "Gr\xc3\xb6\xc3\x9f"
+				   "e \xe4\xb8\xad\xe6\x96\x87 \xd0\x9f\xd1\x80 \xf0\x9f\x9a\x80\xef\xb8\x8f";
 	struct norm w = {0};
 	const char *got;
 	size_t n;
@@ -119,7 +144,10 @@ static void vocabularies(void **state)
 	/* "e" with an accent is one character there, whose two bytes merge. */
 	bpe_open(&v, "qwen2");
 	EXPECT(&v, "e\xcc\x81", NO_BOS, "\xc3\x83\xc2\xa9");
-	EXPECT(&v, "a\xff" "e\xcc\x81<x>e\xcc\x81", NO_BOS, "a", "\xc3\xbf", "\xc3\x83\xc2\xa9", "<x>", "\xc3\x83\xc2\xa9");
+	EXPECT(&v,
+			"a\xff"
+			"e\xcc\x81<x>e\xcc\x81",
+			NO_BOS, "a", "\xc3\xbf", "\xc3\x83\xc2\xa9", "<x>", "\xc3\x83\xc2\xa9");
 	done(&v);
 	bpe_open(&v, "stablelm2");
 	round_trip(v.t, text, sizeof text - 1);
@@ -140,7 +168,10 @@ static void vocabularies(void **state)
 	assert_int_equal(tok_encode(v.t, s, n_first + 3 + n_second, NO_BOS, &ids, &n, NULL), COHORT_OK);
 	char *back = decode(v.t, ids, n, true, true, &n);
 	assert_int_equal(n, 5 * 1000 + 3 + 6667 * 2 + 13333 * 3);
-	assert_memory_equal(back + 5000, "<x>\xc3\xa9" "ab ab \xc3\xa9", 13);
+	assert_memory_equal(back + 5000,
+			"<x>\xc3\xa9"
+			"ab ab \xc3\xa9",
+			13);
 	mem_free(back);
 	mem_free(ids);
 	mem_free(s);
@@ -150,11 +181,11 @@ static void vocabularies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_character),
-		cmocka_unit_test(random_texts),
-		cmocka_unit_test(plain_text_stays),
-		cmocka_unit_test(many_marks),
-		cmocka_unit_test(vocabularies),
+			cmocka_unit_test(every_character),
+			cmocka_unit_test(random_texts),
+			cmocka_unit_test(plain_text_stays),
+			cmocka_unit_test(many_marks),
+			cmocka_unit_test(vocabularies),
 	};
 
 	return cmocka_run_group_tests_name("tok_norm", tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* The tokeniser: Unigram. What is expected follows from the scores, and is what llama.cpp gives with the same vocabulary
- * and character map, but for three things in which we follow SentencePiece: byte fallback, unused tokens, and no space in
- * front where the file wants none.
+/* The tokeniser: Unigram. What is expected follows from the scores, and is what llama.cpp gives with the same
+ * vocabulary and character map, but for three things in which we follow SentencePiece: byte fallback, unused tokens,
+ * and no space in front where the file wants none.
  *
  * Seen red with: the later of equal sums taken (best_way), unknown characters not joined (unknown), unused tokens given
  * out (unknown), a unit or a text of the map read without looking at its place (hostile_maps, under AddressSanitizer),
@@ -9,8 +9,14 @@
 #include "tok_case.h"
 
 static const struct charsmap_pair pairs[] = {
-	{"\t", " "}, {"\n", " "}, {"a\xcc\x88", "A"}, {"e\xcc\x81", "\xc3\xa9"}, {"q", "abc"}, {"\xe2\x80\x8b", ""},
-	{"\xef\xac\x81", "fi"}, {"\xef\xbc\xa1", "A"},
+		{"\t", " "},
+		{"\n", " "},
+		{"a\xcc\x88", "A"},
+		{"e\xcc\x81", "\xc3\xa9"},
+		{"q", "abc"},
+		{"\xe2\x80\x8b", ""},
+		{"\xef\xac\x81", "fi"},
+		{"\xef\xbc\xa1", "A"},
 };
 
 static void put_map(struct vocab *v, const uint8_t *bytes, size_t n)
@@ -63,7 +69,10 @@ static void unknown(void **state)
 
 	open_with(&v, PREFIX | MERGE);
 	EXPECT(&v, "a?b", NO_BOS, M "a", "<unk>", "b");
-	EXPECT(&v, "a??\xc3\xbc" "b", NO_BOS, M "a", "<unk>", "b");
+	EXPECT(&v,
+			"a??\xc3\xbc"
+			"b",
+			NO_BOS, M "a", "<unk>", "b");
 	EXPECT(&v, "? ?", NO_BOS, M, "<unk>", M, "<unk>");
 	EXPECT(&v, "a\xff\xe4\xb8\xad", NO_BOS, M "a", "<unk>", "\xe4\xb8\xad");
 	EXPECT(&v, "[x]", NO_BOS, M, "<unk>");
@@ -71,7 +80,10 @@ static void unknown(void **state)
 	done(&v);
 
 	open_with(&v, PREFIX | MERGE | BYTES);
-	EXPECT(&v, "a?\xc3\xbc" "b", NO_BOS, M "a", "<0x3F>", "<0xC3>", "<0xBC>", "b");
+	EXPECT(&v,
+			"a?\xc3\xbc"
+			"b",
+			NO_BOS, M "a", "<0x3F>", "<0xC3>", "<0xBC>", "b");
 	EXPECT(&v, "\xff", NO_BOS, M, "<0xEF>", "<0xBF>", "<0xBD>");
 	done(&v);
 
@@ -113,7 +125,11 @@ static void character_map(void **state)
 	EXPECT(&v, "\xef\xac\x81", NO_BOS, M, "fi");
 	EXPECT(&v, "\xef\xbc\xa1\ta", NO_BOS, M, "A", M "a");
 	/* The longest beginning counts; a part of one is no match. */
-	EXPECT(&v, "e\xcc\x81" "a\xcc\x88" "a", NO_BOS, M, "\xc3\xa9", "A", "a");
+	EXPECT(&v,
+			"e\xcc\x81"
+			"a\xcc\x88"
+			"a",
+			NO_BOS, M, "\xc3\xa9", "A", "a");
 	EXPECT(&v, "e\xcc", NO_BOS, M, "<unk>");
 	EXPECT(&v, "h\xe2\x80\x8bi", NO_BOS, M "hi");
 	EXPECT(&v, "q", NO_BOS, M "a", "bc");
@@ -219,13 +235,13 @@ static void hostile_maps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(best_way),
-		cmocka_unit_test(unknown),
-		cmocka_unit_test(spaces),
-		cmocka_unit_test(character_map),
-		cmocka_unit_test(roles),
-		cmocka_unit_test(malformed),
-		cmocka_unit_test(hostile_maps),
+			cmocka_unit_test(best_way),
+			cmocka_unit_test(unknown),
+			cmocka_unit_test(spaces),
+			cmocka_unit_test(character_map),
+			cmocka_unit_test(roles),
+			cmocka_unit_test(malformed),
+			cmocka_unit_test(hostile_maps),
 	};
 
 	return cmocka_run_group_tests_name("tok_unigram", tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* The tokeniser: WordPiece. What is expected is what Hugging Face's tokenizers (0.23.2) gives with the same vocabulary.
  *
- * Seen red with: marks kept (cleaning), unassigned or format characters kept (cleaning), no limit on words (limits), the
- * tokens of a word that ends unknown left in (unknown_words), the space dropped behind special tokens (decoding). */
+ * Seen red with: marks kept (cleaning), unassigned or format characters kept (cleaning), no limit on words (limits),
+ * the tokens of a word that ends unknown left in (unknown_words), the space dropped behind special tokens (decoding).
+ */
 #include "tok_case.h"
 
 static void words(void **state)
@@ -20,7 +21,10 @@ static void words(void **state)
 	EXPECT(&v, "unab", NO_BOS, M "un", "ab");
 	EXPECT(&v, "abb", NO_BOS, M "ab", "b");
 	EXPECT(&v, "a$b", NO_BOS, M "a", M "$", M "b");
-	EXPECT(&v, "\xe4\xb8\xad\xe6\x96\x87" "ab", NO_BOS, M "\xe4\xb8\xad", M "\xe6\x96\x87", M "ab");
+	EXPECT(&v,
+			"\xe4\xb8\xad\xe6\x96\x87"
+			"ab",
+			NO_BOS, M "\xe4\xb8\xad", M "\xe6\x96\x87", M "ab");
 	EXPECT_NONE(&v, "", NO_BOS);
 	EXPECT_NONE(&v, " \n", NO_BOS);
 	done(&v);
@@ -38,7 +42,10 @@ static void unknown_words(void **state)
 	EXPECT(&v, "hello unq ab", NO_BOS, M "hello", "[UNK]", M "ab");
 	EXPECT(&v, "hello!?", NO_BOS, M "hello", M "!", "[UNK]");
 	/* A sign beyond ASCII is part of its word. */
-	EXPECT(&v, "\xe2\x82\xac" "a", NO_BOS, "[UNK]");
+	EXPECT(&v,
+			"\xe2\x82\xac"
+			"a",
+			NO_BOS, "[UNK]");
 	/* What begins words does not continue them, and the other way round. */
 	EXPECT(&v, "ld", NO_BOS, "[UNK]");
 	EXPECT(&v, "[unused0]", NO_BOS, M "[", "[UNK]", M "]");
@@ -61,16 +68,40 @@ static void cleaning(void **state)
 	wordpiece_open(&v);
 	EXPECT(&v, "Caf\xc3\xa9 cafe\xcc\x81 NA\xc3\x8fVE", NO_BOS, M "cafe", M "cafe", M "naive");
 	/* Format and control characters, bytes that are no character, and U+FFFD are nothing. */
-	EXPECT(&v, "a\xe2\x80\x8b" "b", NO_BOS, M "ab");
-	EXPECT(&v, "a\x01" "b a\xff" "b a\xef\xbf\xbd" "b", NO_BOS, M "ab", M "ab", M "ab");
+	EXPECT(&v,
+			"a\xe2\x80\x8b"
+			"b",
+			NO_BOS, M "ab");
+	EXPECT(&v,
+			"a\x01"
+			"b a\xff"
+			"b a\xef\xbf\xbd"
+			"b",
+			NO_BOS, M "ab", M "ab", M "ab");
 	EXPECT(&v, "a\0b", NO_BOS, M "ab");
 	/* U+0085 is a control character first; U+00A0 and U+3000 are spaces. */
-	EXPECT(&v, "a\xc2\x85" "b a\xc2\xa0" "b\xe3\x80\x80" "b", NO_BOS, M "ab", M "a", M "b", M "b");
-	EXPECT(&v, "STRA\xc3\x9f" "E", NO_BOS, M "stra", "\xc3\x9f" "e");
+	EXPECT(&v,
+			"a\xc2\x85"
+			"b a\xc2\xa0"
+			"b\xe3\x80\x80"
+			"b",
+			NO_BOS, M "ab", M "a", M "b", M "b");
+	EXPECT(&v,
+			"STRA\xc3\x9f"
+			"E",
+			NO_BOS, M "stra",
+			"\xc3\x9f"
+			"e");
 	EXPECT(&v, "\xc4\xb0stanbul", NO_BOS, M "istanbul");
 	/* A compatibility ideograph decomposes. U+0378 is not assigned and no format character. */
-	EXPECT(&v, "a\xef\xa4\x80" "b", NO_BOS, M "a", M "\xe8\xb1\x88", M "b");
-	EXPECT(&v, "a\xcd\xb8" "b", NO_BOS, "[UNK]");
+	EXPECT(&v,
+			"a\xef\xa4\x80"
+			"b",
+			NO_BOS, M "a", M "\xe8\xb1\x88", M "b");
+	EXPECT(&v,
+			"a\xcd\xb8"
+			"b",
+			NO_BOS, "[UNK]");
 	done(&v);
 }
 
@@ -178,13 +209,13 @@ static void decoding(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(words),
-		cmocka_unit_test(unknown_words),
-		cmocka_unit_test(cleaning),
-		cmocka_unit_test(limits),
-		cmocka_unit_test(roles),
-		cmocka_unit_test(cased),
-		cmocka_unit_test(decoding),
+			cmocka_unit_test(words),
+			cmocka_unit_test(unknown_words),
+			cmocka_unit_test(cleaning),
+			cmocka_unit_test(limits),
+			cmocka_unit_test(roles),
+			cmocka_unit_test(cased),
+			cmocka_unit_test(decoding),
 	};
 
 	return cmocka_run_group_tests_name("tok_wordpiece", tests, NULL, NULL);
