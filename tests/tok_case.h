@@ -280,7 +280,7 @@ static const char *const chars_merges[] = {"a b", M " a", "ab c", M " " M, "\xc3
 static inline void chars_vocab(struct vocab *v)
 {
 	static const char *const more[] = {
-		M, "a", "b", "c", "ab", "abc", M "a", M M, "\n", "\n\n", "\xc3\xa9", "\xc3\xa9" "a",
+		M, "a", "b", "c", "ab", "abc", M "a", M M, "\n", "\n\n", "\xc3\xa9", ("\xc3\xa9" "a"),
 	};
 
 	memset(v, 0, sizeof *v);

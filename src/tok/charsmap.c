@@ -8,12 +8,27 @@
  * Invariants
  *  1. The bytes come from a file: every unit and every text that is named is looked for within the arrays first, and
  *     what lies outside ends the walk without a match.
- *  2. The texts end with a NUL, which is added when the file has none.
+ *  2. The texts end with a NUL, which is added when the file has none. None is longer than CHARSMAP_TEXT, so that a
+ *     short text cannot become one that fills the memory.
  *
  * Refuses to know what is done with the replacement. */
 #include "tok/tok_impl.h"
 
 #include <string.h>
+
+#define CHARSMAP_TEXT 128 /* bytes; the longest that compatibility forms of Unicode come to is 33 */
+
+/* The longest run without a NUL. */
+static size_t longest(const char *s, size_t n)
+{
+	size_t max = 0, run = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		run = s[i] ? run + 1 : 0;
+		max = run > max ? run : max;
+	}
+	return max;
+}
 
 enum cohort_status charsmap_init(struct charsmap *m, const struct gguf_array *a, struct cohort_err *err)
 {
@@ -44,6 +59,9 @@ enum cohort_status charsmap_init(struct charsmap *m, const struct gguf_array *a,
 	if (m->n_texts)
 		memcpy(m->texts, a->data + 4 + n_trie, m->n_texts);
 	m->texts[m->n_texts] = '\0';
+	if (longest(m->texts, m->n_texts) > CHARSMAP_TEXT)
+		return err_set(err, COHORT_E_FORMAT, "%s: a replacement of %zu bytes; at most %d", key,
+				longest(m->texts, m->n_texts), CHARSMAP_TEXT);
 	return COHORT_OK;
 }
 

@@ -9,6 +9,7 @@
  *  4. Unless some token has a space behind another character the text is cut at spaces, and the work is the length of
  *     the text times that of the longest token.
  *  5. A byte that is not part of a valid character counts as U+FFFD.
+ *  6. However the map lengthens a text, it does not get longer than the longest text that is taken.
  *
  * Refuses to know special and user-defined tokens, which are taken out before (special.c). */
 #include "tok/tok_impl.h"
@@ -135,7 +136,7 @@ static bool add(struct prepared *p, const char *s, size_t n)
 	return true;
 }
 
-static bool prepare(struct prepared *p, const char *s, size_t n)
+static enum cohort_status prepare(struct prepared *p, const char *s, size_t n, struct cohort_err *err)
 {
 	uint32_t cp;
 
@@ -153,10 +154,13 @@ static bool prepare(struct prepared *p, const char *s, size_t n)
 			n_out = 3;
 			len = 1;
 		}
+		if (p->n > TOK_TEXT_MAX)
+			return err_set(err, COHORT_E_LIMIT, "tokenise: %zu bytes of text become more than %zu", n,
+					TOK_TEXT_MAX);
 		if (!add(p, out, n_out))
-			return false;
+			return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
 	}
-	return true;
+	return COHORT_OK;
 }
 
 /* ---- The best way ---------------------------------------------------------------------- */
@@ -231,10 +235,8 @@ enum cohort_status unigram_encode(
 		const struct tok *t, struct tok_out *o, const char *s, size_t n, struct cohort_err *err)
 {
 	struct prepared p = {.t = t, .o = o};
-	enum cohort_status st = COHORT_OK;
+	enum cohort_status st = prepare(&p, s, n, err);
 
-	if (!prepare(&p, s, n))
-		return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
 	for (size_t from = 0, to; from < p.n && !st; from = to) {
 		const char *text = o->text;
 		to = p.n;

@@ -189,6 +189,20 @@ static void malformed(void **state)
 		put_map(&v, bytes, n);
 		refused(&v, COHORT_E_FORMAT, "precompiled_charsmap");
 	}
+	/* A replacement that would make a short text endless. */
+	static struct charsmap_build b;
+	charsmap_build(&b, pairs, N_OF(pairs));
+	for (size_t n = 128; n <= 129; n++) {
+		w_vocab(&v, HAS_ALL);
+		memset(b.bytes + b.n_bytes, 'b', 129);
+		put_map(&v, b.bytes, b.n_bytes + n);
+		if (n > 128) {
+			refused(&v, COHORT_E_FORMAT, "a replacement of 129 bytes");
+		} else {
+			open_ok(&v);
+			done(&v);
+		}
+	}
 	/* Odd scores give odd tokens, and no more than that. */
 	for (size_t i = 0; i < v.n; i++)
 		v.score[i] = i % 3 == 0 ? __builtin_inff() : i % 3 == 1 ? -__builtin_inff() : __builtin_nanf("");
