@@ -137,7 +137,7 @@ struct cohort_model_info {
 	const char *arch;         /* borrowed until the model is freed, as all strings here */
 	const char *name;         /* general.name or "" */
 	const char *isa;          /* level in use */
-	const char *tokenizer;    /* "spm", "bpe" */
+	const char *tokenizer;    /* "spm", "bpe", "wordpiece", "unigram"; "" if there is none */
 	const char *pretokenizer; /* "llama-bpe", ... or "" */
 	const char *note;         /* warnings worth showing, or "" */
 	int32_t n_vocab, n_embd, n_layer, n_head, n_head_kv, n_ff;
@@ -167,7 +167,8 @@ COHORT_API enum cohort_status cohort_tokenize(const struct cohort_model *model,
 		const char *text, size_t n_bytes, unsigned flags,
 		cohort_token *out, size_t n_max, size_t *n_out, struct cohort_err *err);
 
-/* Upper bound of tokens that n_bytes of text can give, BOS and EOS included. */
+/* Upper bound of tokens that n_bytes of text can give, BOS and EOS included. Only a Unigram vocabulary whose character
+ * map makes texts longer may give more for odd texts; cohort_tokenize says how many. */
 COHORT_API size_t cohort_tokenize_bound(size_t n_bytes);
 
 /* Bytes of one token, not NUL-terminated, borrowed until the model is freed.

@@ -158,17 +158,18 @@ enum { HAS_MODEL = 1, HAS_TOKENS = 2, HAS_SCORES = 4, HAS_TYPES = 8, HAS_MERGES 
 
 static inline void w_vocab(struct vocab *v, unsigned has)
 {
+	static const char *const models[] = {"llama", "gpt2", "bert", "t5"};
 	struct file *w = &v->w;
 
 	put_header(w, 3, 0, 0);
 	if (has & HAS_MODEL)
-		kv_str(w, "model", v->kind == TOK_SPM ? "llama" : "gpt2");
+		kv_str(w, "model", models[v->kind]);
 	if (has & HAS_TOKENS) {
 		kv_array(w, "tokens", GGUF_STRING, v->n);
 		for (size_t i = 0; i < v->n; i++)
 			put_str(w, v->text[i]);
 	}
-	if ((has & HAS_SCORES) && v->kind == TOK_SPM) {
+	if ((has & HAS_SCORES) && (v->kind == TOK_SPM || v->kind == TOK_UNIGRAM)) {
 		kv_array(w, "scores", GGUF_F32, v->n);
 		put(w, v->score, v->n * sizeof *v->score);
 	}
@@ -181,7 +182,7 @@ static inline void w_vocab(struct vocab *v, unsigned has)
 		for (size_t i = 0; i < v->n_merges; i++)
 			put_str(w, v->merges[i]);
 	}
-	if (has & HAS_IDS) {
+	if ((has & HAS_IDS) && (v->kind == TOK_SPM || v->kind == TOK_BPE)) {
 		uint32_t bos = v->kind == TOK_SPM ? 1 : 256 + 13;
 		kv_u32(w, "bos_token_id", bos);
 		kv_u32(w, "eos_token_id", v->kind == TOK_SPM ? 2 : bos);
@@ -229,6 +230,86 @@ static inline void bpe_open(struct vocab *v, const char *pre)
 	w_vocab(v, HAS_ALL);
 	if (pre)
 		kv_str(&v->w, "pre", pre);
+	open_ok(v);
+}
+
+static const struct piece wordpiece_pieces[] = {
+	{"[PAD]", 3, 0}, {"[UNK]", 3, 0}, {"[CLS]", 3, 0}, {"[SEP]", 3, 0}, {"[MASK]", 3, 0}, {"[unused0]", 1, 0},
+	{M "hello", 1, 0}, {M "wor", 1, 0}, {"ld", 1, 0}, {M "un", 1, 0}, {"aff", 1, 0}, {"able", 1, 0}, {"ab", 1, 0},
+	{M ",", 1, 0}, {M "!", 1, 0}, {M "$", 1, 0}, {M "cafe", 1, 0}, {M "caf\xc3\xa9", 1, 0}, {M "naive", 1, 0},
+	{M "\xe4\xb8\xad", 1, 0}, {M "\xe6\x96\x87", 1, 0}, {M "a", 1, 0}, {"a", 1, 0}, {"b", 1, 0}, {M "b", 1, 0},
+	{M "ab", 1, 0}, {M "stra", 1, 0}, {"\xc3\x9f" "e", 1, 0}, {M "istanbul", 1, 0}, {M "i", 1, 0},
+	{"\xcc\x87", 1, 0}, {M "[", 1, 0}, {M "]", 1, 0}, {M "mask", 1, 0}, {M "Hello", 1, 0},
+	{"<u>", 4, 0}, {M "\xe8\xb1\x88", 1, 0},
+};
+
+static inline void wordpiece_vocab(struct vocab *v)
+{
+	memset(v, 0, sizeof *v);
+	v->kind = TOK_WORDPIECE;
+	for (size_t i = 0; i < N_OF(wordpiece_pieces); i++)
+		piece(v, wordpiece_pieces[i].text, wordpiece_pieces[i].type, 0);
+}
+
+static const struct piece unigram_pieces[] = {
+	{M, 1, -3}, {"a", 1, -4}, {"b", 1, -4.5f}, {"c", 1, -5}, {"ab", 1, -6}, {"bc", 1, -6.25f}, {"abc", 1, -12},
+	{M "a", 1, -5}, {M "ab", 1, -9}, {"f", 1, -7}, {"i", 1, -7}, {"fi", 1, -8},
+	{"\xc3\xa9", 1, -7.5f}, {"A", 1, -6}, {M "hi", 1, -6}, {"h", 1, -9}, {"\xe4\xb8\xad", 1, -9.5f},
+	{"aa", 1, -8}, {"aaaa", 1, -15.5f}, {"[x]", 5, 0}, {"<e0>", 4, 0},
+};
+
+static inline void unigram_vocab(struct vocab *v, bool bytes)
+{
+	memset(v, 0, sizeof *v);
+	v->kind = TOK_UNIGRAM;
+	piece(v, "<pad>", TOK_CONTROL, 0);
+	piece(v, "</s>", TOK_CONTROL, 0);
+	piece(v, "<unk>", TOK_UNKNOWN, 0);
+	for (size_t i = 0; i < N_OF(unigram_pieces); i++)
+		piece(v, unigram_pieces[i].text, unigram_pieces[i].type, unigram_pieces[i].score);
+	for (unsigned b = 0; bytes && b < 256; b++) {
+		char text[8];
+		snprintf(text, sizeof text, "<0x%02X>", b);
+		piece(v, text, TOK_BYTE, 0);
+	}
+}
+
+/* BPE of characters, with bytes for those it does not have. */
+static const char *const chars_merges[] = {"a b", M " a", "ab c", M " " M, "\xc3\xa9 a"};
+
+static inline void chars_vocab(struct vocab *v)
+{
+	static const char *const more[] = {
+		M, "a", "b", "c", "ab", "abc", M "a", M M, "\n", "\n\n", "\xc3\xa9", ("\xc3\xa9" "a"),
+	};
+
+	memset(v, 0, sizeof *v);
+	v->kind = TOK_BPE;
+	for (unsigned b = 0; b < 256; b++) {
+		char text[8];
+		snprintf(text, sizeof text, "<0x%02X>", b);
+		piece(v, text, TOK_BYTE, 0);
+	}
+	for (size_t i = 0; i < N_OF(more); i++)
+		piece(v, more[i], TOK_NORMAL, 0);
+	piece(v, "<bos>", TOK_CONTROL, 0);
+	v->merges = chars_merges;
+	v->n_merges = N_OF(chars_merges);
+}
+
+static inline void chars_open(struct vocab *v)
+{
+	chars_vocab(v);
+	w_vocab(v, HAS_ALL & ~(unsigned)HAS_IDS);
+	kv_str(&v->w, "pre", "gemma4");
+	kv_u32(&v->w, "bos_token_id", (uint32_t)v->n - 1);
+	open_ok(v);
+}
+
+static inline void wordpiece_open(struct vocab *v)
+{
+	wordpiece_vocab(v);
+	w_vocab(v, HAS_ALL);
 	open_ok(v);
 }
 

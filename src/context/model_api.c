@@ -121,9 +121,9 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 	if (!m->arch || !m->name)
 		return err_set(err, COHORT_E_MEMORY, "%s: out of memory", path);
 
-	struct gguf_str tok = {"no_vocab", 8};
+	struct gguf_str tok = {"none", 4};
 	st = gguf_get_str(&m->gguf, "tokenizer.ggml.model", false, &tok, err);
-	if (!st && !(tok.n == 8 && memcmp(tok.s, "no_vocab", 8) == 0))
+	if (!st && !(tok.n == 8 && memcmp(tok.s, "no_vocab", 8) == 0) && !(tok.n == 4 && memcmp(tok.s, "none", 4) == 0))
 		st = tok_open(&m->tok, &m->gguf, err);
 	if (!st && !p->vocab_only && m->gguf.n_tensors == 0)
 		st = err_set(err, COHORT_E_UNSUPPORTED, "%s",
@@ -220,7 +220,7 @@ void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_inf
 		.arch = m->arch,
 		.name = m->name,
 		.isa = be_cpu_level_name(m->level),
-		.tokenizer = !m->tok ? "" : tok_get_kind(m->tok) == TOK_SPM ? "spm" : "bpe",
+		.tokenizer = !m->tok ? "" : tok_kind_name(tok_get_kind(m->tok)),
 		.pretokenizer = m->tok ? tok_pre(m->tok) : "",
 		.note = m->note,
 		.n_vocab = m->tok ? tok_n_vocab(m->tok) : (int32_t)h->n_vocab,
@@ -274,7 +274,8 @@ enum cohort_status cohort_tokenize(const struct cohort_model *m, const char *tex
 size_t cohort_tokenize_bound(size_t n_bytes)
 {
 	size_t n;
-	return size_add(n_bytes, n_bytes / 2 + 8, &n) ? n : SIZE_MAX;
+	/* SPM puts a space in front of each text between special tokens; form C has up to three times the bytes. */
+	return size_mul(n_bytes, 3, &n) && size_add(n, 8, &n) ? n : SIZE_MAX;
 }
 
 const char *cohort_token_bytes(const struct cohort_model *m, cohort_token token, bool special, size_t *n_bytes)

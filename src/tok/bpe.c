@@ -1,4 +1,5 @@
-/* Byte-level BPE: the bytes of each word merge by the rank of the pair.
+/* Byte-level BPE: the bytes of each word merge by the rank of the pair. Some vocabularies (pretok_rule.chars) merge
+ * characters instead and fall back to bytes for those they do not have.
  *
  * Invariants
  *  1. Bytes are bytes here: GPT-2's printable stand-ins for them are undone once, when the vocabulary is read.
@@ -6,6 +7,7 @@
  *  3. Equal pairs keep their first rank, equal texts their first token; properly written tokens come before those whose
  *     text is not made of stand-ins.
  *  4. A byte that is not part of a valid character becomes its own token and merges with nothing.
+ *  5. Where characters merge, U+2581 and the space are one, in vocabulary, merges and text, as in SentencePiece.
  *
  * Refuses to know what a word is (pretok.c) and what a special token is (special.c). */
 #include "tok/tok_impl.h"
@@ -97,12 +99,21 @@ static bool pair(const struct tok *t, const char *text, const struct tok_sym *l,
 	return true;
 }
 
+/* A side of a merge as bytes; false when it cannot be that of any token. */
+static bool side(const struct tok *t, const char *s, size_t n, char *out, size_t *n_out)
+{
+	if (!t->pretok.rule->chars)
+		return unmap(s, n, out, n_out);
+	*n_out = spm_unmark(s, n, out);
+	return true;
+}
+
 /* One merge, "left right"; buf has room for the text. */
 static void add_merge(struct tok *t, struct gguf_str text, const char *space, uint32_t rank, char *buf)
 {
 	size_t n_left = (size_t)(space - text.s), n_l, n_r;
 
-	if (!unmap(text.s, n_left, buf, &n_l) || !unmap(space + 1, text.n - n_left - 1, buf + n_l, &n_r))
+	if (!side(t, text.s, n_left, buf, &n_l) || !side(t, space + 1, text.n - n_left - 1, buf + n_l, &n_r))
 		return;
 	cohort_token l = strmap_find(&t->ids, buf, n_l, -1);
 	cohort_token r = strmap_find(&t->ids, buf + n_l, n_r, -1);
@@ -153,6 +164,32 @@ static enum cohort_status read_merges(struct tok *t, const struct gguf *g, struc
 	return st;
 }
 
+/* Where characters merge a token is its text, but for bytes. */
+static enum cohort_status read_char_ids(struct tok *t, const struct gguf_array *tokens, struct cohort_err *err)
+{
+	size_t walk = 0;
+
+	for (int32_t i = 0; i < t->n_vocab; i++) {
+		struct gguf_str text = gguf_array_next_str(tokens, &walk);
+		size_t n = t->at[i + 1] - t->at[i];
+		unsigned type = tok_type(t, i);
+		int b = spm_byte_of(text.s, text.n);
+		/* Some files have them as plain tokens. */
+		if (b >= 0 && (type == TOK_BYTE || type == TOK_NORMAL || type == TOK_USER)) {
+			if (t->byte_id[b] < 0 || type == TOK_BYTE)
+				t->byte_id[b] = i;
+			continue;
+		}
+		if (n == 0 || type == TOK_CONTROL || type == TOK_UNKNOWN || type == TOK_BYTE)
+			continue;
+		if (!strmap_add(&t->ids, t->bytes + t->at[i], n, i, NULL))
+			return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
+		if (n > t->n_longest)
+			t->n_longest = n;
+	}
+	return COHORT_OK;
+}
+
 /* Two rounds, for invariant 3. Control and unknown tokens never come out of plain text. */
 static enum cohort_status read_ids(struct tok *t, const struct gguf_array *tokens, char *buf, struct cohort_err *err)
 {
@@ -186,6 +223,10 @@ enum cohort_status bpe_init(struct tok *t, const struct gguf *g, struct cohort_e
 
 	if (st)
 		return st;
+	if (t->pretok.rule->chars) {
+		st = read_char_ids(t, &tokens, err);
+		return st ? st : read_merges(t, g, err);
+	}
 	for (int32_t i = 0; i < t->n_vocab; i++) {
 		struct gguf_str text = gguf_array_next_str(&tokens, &walk);
 		if (text.n > longest)
@@ -210,42 +251,109 @@ enum cohort_status bpe_init(struct tok *t, const struct gguf *g, struct cohort_e
 struct words {
 	const struct tok *t;
 	struct tok_out *o;
+	bool stays; /* the words lie in a text that stays long enough to remember them */
 };
 
-static enum cohort_status word(void *user, const char *s, size_t n, struct cohort_err *err)
+static enum cohort_status no_memory(struct cohort_err *err)
 {
-	const struct words *w = user;
-	const struct tok *t = w->t;
-	struct merge *m = &w->o->merge;
-	enum cohort_status st = COHORT_OK;
+	return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
+}
 
-	if (t->pretok.rule->ignore_merges && n <= t->n_longest) {
-		cohort_token id = strmap_find(&t->ids, s, n, -1);
-		if (id >= 0)
-			return tok_emit(w->o, id, err);
-	}
+/* The whole word, when the rule takes one that is a token as it is; -1 otherwise. */
+static cohort_token whole(const struct tok *t, const char *s, size_t n)
+{
+	/* A vocabulary of characters has its runs of line ends as tokens that no merge leads to. */
+	if (n > t->n_longest || !(t->pretok.rule->ignore_merges || (t->pretok.rule->chars && s[0] == '\n')))
+		return -1;
+	return strmap_find(&t->ids, s, n, -1);
+}
+
+static enum cohort_status merge_word(const struct tok *t, struct tok_out *o, const char *s, size_t n,
+		struct cohort_err *err)
+{
+	const bool chars = t->pretok.rule->chars;
+	struct merge *m = &o->merge;
+	enum cohort_status st = COHORT_OK;
+	uint32_t cp;
+
 	m->n_syms = 0;
-	for (size_t i = 0; i < n; i++)
-		if (!merge_add(m, i, 1, t->byte_id[(uint8_t)s[i]]))
-			return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
+	for (size_t i = 0, len; i < n; i += len) {
+		len = chars ? utf8_decode(s + i, n - i, &cp) : 1;
+		cohort_token id = chars ? strmap_find(&t->ids, s + i, len, -1) : t->byte_id[(uint8_t)s[i]];
+		if (!merge_add(m, i, len, id))
+			return no_memory(err);
+	}
 	if (!merge_run(m, t, s, pair))
-		return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
+		return no_memory(err);
 	for (int32_t i = 0; i >= 0 && !st; i = m->syms[i].next) {
 		const struct tok_sym *y = &m->syms[i];
-		st = y->id >= 0 ? tok_emit(w->o, y->id, err) : tok_emit_byte(t, w->o, (uint8_t)s[y->at], err);
+		st = y->id >= 0 ? tok_emit(o, y->id, err) : spm_emit_bytes(t, o, s + y->at, y->n, err);
 	}
 	return st;
 }
 
+static enum cohort_status word(void *user, const char *s, size_t n, struct cohort_err *err)
+{
+	const struct words *w = user;
+	struct tok_out *o = w->o;
+	struct cache_word *seen = NULL;
+	bool found = false;
+	enum cohort_status st;
+	cohort_token id;
+
+	if (w->stays)
+		seen = cache_find(&o->cache, s, n, &found);
+	if (found) {
+		if (!mem_grow((void **)&o->ids, &o->n_max, o->n + seen->n_ids, sizeof *o->ids))
+			return no_memory(err);
+		memcpy(o->ids + o->n, o->ids + seen->at, seen->n_ids * sizeof *o->ids);
+		o->n += seen->n_ids;
+		return COHORT_OK;
+	}
+	size_t at = o->n;
+	id = whole(w->t, s, n);
+	st = id >= 0 ? tok_emit(o, id, err) : merge_word(w->t, o, s, n, err);
+	if (!st && seen) {
+		seen->s = s;
+		seen->at = at;
+		seen->n_ids = (uint32_t)(o->n - at);
+	}
+	return st;
+}
+
+/* A stretch of valid characters. */
+static enum cohort_status stretch(struct words *w, const char *s, size_t n, struct cohort_err *err)
+{
+	const struct pretok_rule *rule = w->t->pretok.rule;
+	struct tok_out *o = w->o;
+	const char *text = s;
+	enum cohort_status st = COHORT_OK;
+
+	w->stays = true;
+	if (rule->nfc) {
+		bool may = cache_borrow(&o->cache, n);
+		st = norm_nfc(&o->norm, s, n, &text, &n, err);
+		w->stays = text == s || may;
+	} else if (rule->chars) {
+		/* Its words are lines, which hardly come twice. */
+		w->stays = false;
+		if (!mem_grow((void **)&o->text, &o->text_max, n, 1))
+			return no_memory(err);
+		n = spm_unmark(s, n, o->text);
+		text = o->text;
+	}
+	return st ? st : pretok_split(&w->t->pretok, &o->run, text, n, word, w, err);
+}
+
 enum cohort_status bpe_encode(const struct tok *t, struct tok_out *o, const char *s, size_t n, struct cohort_err *err)
 {
-	struct words w = {t, o};
+	struct words w = {.t = t, .o = o};
 	enum cohort_status st = COHORT_OK;
 
 	for (size_t i = 0; i < n && !st;) {
 		size_t len = utf8_valid_prefix(s + i, n - i);
 		if (len) {
-			st = pretok_split(&t->pretok, &o->run, s + i, len, word, &w, err);
+			st = stretch(&w, s + i, len, err);
 			i += len;
 		} else {
 			st = tok_emit_byte(t, o, (uint8_t)s[i++], err);

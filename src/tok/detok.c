@@ -2,7 +2,8 @@
  *
  * Invariants
  *  1. All that is given out, and the flush, are the tokens' bytes in order, less one space at the start of a text, or
- *     behind a special token, when the encoder puts one there.
+ *     behind a special token, when the encoder puts one there. WordPiece loses it at the start only: its spaces are
+ *     between words, and a special token is a word.
  *  2. Held back are at most 3 bytes: the beginning of a character that the next token may complete. Bytes that cannot
  *     become one go through as they are.
  *  3. A refused push changes nothing.
@@ -38,7 +39,7 @@ static const char *text_of(const struct tok *t, cohort_token token, bool special
 		s++;
 		--*n;
 	}
-	*at_start = apart;
+	*at_start = t->kind == TOK_WORDPIECE ? *at_start && s && *n == 0 : apart;
 	return s;
 }
 

@@ -4,6 +4,7 @@
  *  1. The result is handed out whole or not at all.
  *  2. All working memory is the call's own, so that one vocabulary serves many threads.
  *  3. SPM puts a space in front of the first text and of each text behind a special token, when the model wants it.
+ *  4. White space that belongs to a special token is in no text.
  *
  * Refuses to know how a stretch of plain text is encoded. */
 #include "tok/tok_impl.h"
@@ -31,7 +32,18 @@ static enum cohort_status encode_text(const struct tok *t, struct tok_out *o, co
 {
 	if (n == 0)
 		return COHORT_OK;
-	return t->kind == TOK_SPM ? spm_encode(t, o, s, n, t->add_space, err) : bpe_encode(t, o, s, n, err);
+	switch (t->kind) {
+	case TOK_SPM: return spm_encode(t, o, s, n, t->add_space, err);
+	case TOK_BPE: return bpe_encode(t, o, s, n, err);
+	case TOK_WORDPIECE: return wordpiece_encode(t, o, s, n, err);
+	case TOK_UNIGRAM: return unigram_encode(t, o, s, n, err);
+	}
+	return err_set(err, COHORT_E_BUG, "tokenise: kind %d", (int)t->kind);
+}
+
+static bool is_space(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 static enum cohort_status encode_all(const struct tok *t, struct tok_out *o, const char *s, size_t n, bool control,
@@ -42,10 +54,15 @@ static enum cohort_status encode_all(const struct tok *t, struct tok_out *o, con
 	cohort_token id;
 
 	while (!st && special_next(t, s, n, from, control, &at, &id)) {
-		st = encode_text(t, o, s + from, at - from, err);
+		size_t end = at;
+		while ((t->attr[id] & TOK_LSTRIP) && end > from && is_space(s[end - 1]))
+			end--;
+		st = encode_text(t, o, s + from, end - from, err);
 		if (!st)
 			st = tok_emit(o, id, err);
 		from = at + (t->at[id + 1] - t->at[id]);
+		while ((t->attr[id] & TOK_RSTRIP) && from < n && is_space(s[from]))
+			from++;
 	}
 	return st ? st : encode_text(t, o, s + from, n - from, err);
 }
@@ -66,8 +83,10 @@ enum cohort_status tok_encode(const struct tok *t, const char *text, size_t n_by
 	}
 	if (n_bytes > TOK_TEXT_MAX)
 		return err_set(err, COHORT_E_LIMIT, "tokenise: %zu bytes of text; at most %zu", n_bytes, TOK_TEXT_MAX);
-	if (t->kind == TOK_BPE)
+	if (t->kind == TOK_BPE) {
 		st = pretok_run_init(&o.run, n_bytes, err);
+		cache_init(&o.cache, n_bytes);
+	}
 	/* Even an empty result is a pointer. */
 	if (!st && !mem_grow((void **)&o.ids, &o.n_max, n_bytes / 4 + 2, sizeof *o.ids))
 		st = err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
@@ -84,7 +103,10 @@ enum cohort_status tok_encode(const struct tok *t, const char *text, size_t n_by
 	}
 	mem_free(o.ids);
 	mem_free(o.text);
+	mem_free(o.best);
 	merge_release(&o.merge);
+	norm_release(&o.norm);
+	cache_release(&o.cache);
 	pretok_run_release(&o.run);
 	return st;
 }

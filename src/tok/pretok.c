@@ -1,4 +1,4 @@
-/* Pre-tokenisers of byte-level BPE: a table from names to patterns, and PCRE2 to run them.
+/* Pre-tokenisers of byte-level BPE: PCRE2 runs the patterns of a rule (pretok_table.c).
  *
  * Invariants
  *  1. The words of a text, joined, are the text: what no pattern matches is a word as well.
@@ -13,56 +13,6 @@
 
 #include <pcre2.h>
 #include <string.h>
-
-/* The characters of Unicode's White_Space, written out: PCRE2's \s also has U+180E, which was a space before
- * Unicode 6.3 and which the tokenisers, made later, take for a format character. */
-#define SP "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define SPACES_TAIL "[" SP "]+(?![^" SP "])|[" SP "]+"
-
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SP "\\p{L}\\p{N}]+|" SPACES_TAIL
-#define WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define SYMBOLS "| ?[^" SP "\\p{L}\\p{N}]+[\\r\\n]*|[" SP "]*[\\r\\n]+|" SPACES_TAIL
-#define LLAMA3(digits) WORDS digits SYMBOLS
-
-static const struct pretok_rule rules[] = {
-	{"gpt-2", {GPT2}, false, false},
-	{"llama-bpe", {LLAMA3("\\p{N}{1,3}")}, true, true},
-	{"qwen2", {LLAMA3("\\p{N}")}, false, false},
-	{"starcoder", {"\\p{N}", GPT2}, false, false},
-	{"deepseek-coder", {
-		"[\\r\\n]",
-		"[" SP "]?\\p{L}+",
-		"[" SP "]?\\p{P}+",
-		"[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+",
-		"\\p{N}"}, false, false},
-};
-
-static const struct {
-	const char *name, *is;
-} aliases[] = {
-	{"llama3", "llama-bpe"}, {"llama-v3", "llama-bpe"},
-	{"deepseek-r1-qwen", "qwen2"},
-	{"refact", "starcoder"}, {"command-r", "starcoder"}, {"smollm", "starcoder"},
-	{"phi-2", "gpt-2"}, {"mpt", "gpt-2"}, {"olmo", "gpt-2"},
-};
-
-#define N_OF(a) (sizeof(a) / sizeof *(a))
-
-static bool same(const char *name, const char *s, size_t n)
-{
-	return strlen(name) == n && memcmp(name, s, n) == 0;
-}
-
-const struct pretok_rule *pretok_find(const char *name, size_t n)
-{
-	for (size_t i = 0; i < N_OF(aliases); i++)
-		if (same(aliases[i].name, name, n))
-			return pretok_find(aliases[i].is, strlen(aliases[i].is));
-	for (size_t i = 0; i < N_OF(rules); i++)
-		if (same(rules[i].name, name, n))
-			return &rules[i];
-	return NULL;
-}
 
 static void *give(PCRE2_SIZE n, void *user)
 {
@@ -81,7 +31,7 @@ static enum cohort_status no_memory(struct cohort_err *err)
 	return err_set(err, COHORT_E_MEMORY, "pre-tokeniser: out of memory");
 }
 
-static enum cohort_status compile(void **out, const char *pattern, pcre2_compile_context *context,
+static enum cohort_status compile(void **out, const char *pattern, pcre2_compile_context *context, bool *jit,
 		struct cohort_err *err)
 {
 	int code;
@@ -96,7 +46,7 @@ static enum cohort_status compile(void **out, const char *pattern, pcre2_compile
 		return err_set(err, COHORT_E_BUG, "pre-tokeniser: pattern refused at %zu: %s", (size_t)at, text);
 	}
 	/* Without a JIT (not built in, or no executable memory to be had) matching is slower but the same. */
-	pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE);
+	*jit &= pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE) == 0;
 	return COHORT_OK;
 }
 
@@ -106,11 +56,11 @@ enum cohort_status pretok_init(struct pretok *p, const struct pretok_rule *rule,
 	pcre2_general_context *general = pcre2_general_context_create(give, take, NULL);
 	pcre2_compile_context *context = general ? pcre2_compile_context_create(general) : NULL;
 
-	*p = (struct pretok){.rule = rule};
+	*p = (struct pretok){.rule = rule, .jit = true};
 	if (!context)
 		st = no_memory(err);
 	while (!st && p->n_passes < PRETOK_PASSES && rule->pattern[p->n_passes]) {
-		st = compile(&p->code[p->n_passes], rule->pattern[p->n_passes], context, err);
+		st = compile(&p->code[p->n_passes], rule->pattern[p->n_passes], context, &p->jit, err);
 		p->n_passes++;
 	}
 	pcre2_compile_context_free(context);
@@ -175,27 +125,64 @@ struct split {
 	void *user;
 };
 
+static int match(const struct pretok *p, const struct pretok_run *r, size_t i_pass, const char *s, size_t n, size_t at)
+{
+	PCRE2_SPTR text = (PCRE2_SPTR)s;
+
+	/* The same, without looking first whether there is machine code and whether the arguments make sense. */
+	if (p->jit)
+		return pcre2_jit_match(p->code[i_pass], text, n, at, PCRE2_NOTEMPTY, r->match, r->context);
+	return pcre2_match(p->code[i_pass], text, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, r->match, r->context);
+}
+
+static enum cohort_status pass(const struct split *x, size_t i_pass, const char *s, size_t n, struct cohort_err *err);
+
+static bool begins_char(char c)
+{
+	return ((uint8_t)c & 0xc0) != 0x80;
+}
+
+/* Three characters each, and what is left over in front. */
+static enum cohort_status in_threes(const struct split *x, size_t i_pass, const char *s, size_t n,
+		struct cohort_err *err)
+{
+	size_t left = 0;
+	enum cohort_status st = COHORT_OK;
+
+	for (size_t i = 0; i < n; i++)
+		left += begins_char(s[i]);
+	for (size_t from = 0, to; from < n && !st; from = to) {
+		size_t group = left % 3 ? left % 3 : 3;
+		left -= group;
+		for (to = from; to < n && (group || !begins_char(s[to])); to++)
+			group -= begins_char(s[to]);
+		st = pass(x, i_pass, s + from, to - from, err);
+	}
+	return st;
+}
+
 /* Each pass sees one piece as if it were a text of its own: a look-ahead ends where the piece does. */
 static enum cohort_status pass(const struct split *x, size_t i_pass, const char *s, size_t n, struct cohort_err *err)
 {
+	const struct pretok *p = x->p;
 	enum cohort_status st = COHORT_OK;
 	size_t at = 0;
 
-	if (n == 0)
-		return COHORT_OK;
-	if (i_pass == x->p->n_passes)
+	if (i_pass == p->n_passes)
 		return x->word(x->user, s, n, err);
 	while (at < n && !st) {
-		int got = pcre2_match(x->p->code[i_pass], (PCRE2_SPTR)s, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY,
-				x->r->match, x->r->context);
+		int got = match(p, x->r, i_pass, s, n, at);
 		if (got == PCRE2_ERROR_NOMATCH)
 			return pass(x, i_pass + 1, s + at, n - at, err);
 		if (got < 0)
 			return match_failed(got, err);
 		const PCRE2_SIZE *o = pcre2_get_ovector_pointer(x->r->match);
 		size_t from = o[0], to = o[1];
-		st = pass(x, i_pass + 1, s + at, from - at, err);
-		if (!st)
+		if (from > at)
+			st = pass(x, i_pass + 1, s + at, from - at, err);
+		if (!st && p->rule->threes && i_pass == 0)
+			st = in_threes(x, i_pass + 1, s + from, to - from, err);
+		else if (!st)
 			st = pass(x, i_pass + 1, s + from, to - from, err);
 		at = to;
 	}
@@ -206,5 +193,5 @@ enum cohort_status pretok_split(const struct pretok *p, struct pretok_run *r, co
 		pretok_word_fn *word, void *user, struct cohort_err *err)
 {
 	struct split x = {p, r, word, user};
-	return pass(&x, 0, s, n, err);
+	return n ? pass(&x, 0, s, n, err) : COHORT_OK;
 }

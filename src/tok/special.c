@@ -125,6 +125,57 @@ static cohort_token longest_at(const struct tok *t, const char *s, size_t n, boo
 	return best;
 }
 
+/* ---- White space of special tokens --------------------------------------------------- */
+
+static bool contains(struct gguf_str s, const char *part)
+{
+	size_t n = strlen(part);
+
+	for (size_t i = 0; i + n <= s.n; i++) {
+		size_t k = 0;
+		while (k < n && (s.s[i + k] | 0x20) == (part[k] | 0x20))
+			k++;
+		if (k == n)
+			return true;
+	}
+	return false;
+}
+
+static void mark(struct tok *t, const char *text, unsigned bit)
+{
+	for (uint32_t i = 0; i < t->n_specials; i++)
+		if (tok_text_is(t, t->specials[i].id, text))
+			t->attr[t->specials[i].id] |= (uint8_t)bit;
+}
+
+void special_mark_strip(struct tok *t, const struct gguf *g)
+{
+	static const char *const mask_pre[] = {"jina-v2-de", "jina-v2-es", "jina-v2-code", "roberta-bpe"};
+	static const char *const mask_arch[] = {"nomic-bert-moe", "jina-bert-v3"};
+	struct gguf_str pre = {"", 0}, arch = {"", 0}, name = {"", 0};
+
+	/* Values of another type say nothing here. */
+	gguf_get_str(g, "tokenizer.ggml.pre", false, &pre, NULL);
+	gguf_get_str(g, "general.architecture", false, &arch, NULL);
+	gguf_get_str(g, "general.name", false, &name, NULL);
+	for (size_t i = 0; i < sizeof mask_pre / sizeof *mask_pre; i++)
+		if (contains(pre, mask_pre[i]))
+			mark(t, "<mask>", TOK_LSTRIP);
+	for (size_t i = 0; i < sizeof mask_arch / sizeof *mask_arch; i++)
+		if (contains(arch, mask_arch[i]))
+			mark(t, "<mask>", TOK_LSTRIP);
+	if (contains(pre, "modern-bert"))
+		mark(t, "[MASK]", TOK_LSTRIP);
+	/* Phi-3: all but those that other Llama vocabularies have as well, of which only the end takes spaces. */
+	if (!contains(name, "phi-3") && !contains(name, "phi3"))
+		return;
+	for (uint32_t i = 0; i < t->n_specials; i++) {
+		cohort_token id = t->specials[i].id;
+		if (!tok_text_is(t, id, "<s>") && !tok_text_is(t, id, "<|endoftext|>"))
+			t->attr[id] |= TOK_RSTRIP;
+	}
+}
+
 bool special_next(const struct tok *t, const char *s, size_t n, size_t from, bool control,
 		size_t *at, cohort_token *id)
 {

@@ -27,15 +27,14 @@ static int hex(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* "<0x0A>" -> 10, or -1. */
-static int byte_text(const char *s, size_t n)
+int spm_byte_of(const char *s, size_t n)
 {
 	if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || hex(s[3]) < 0 || hex(s[4]) < 0)
 		return -1;
 	return hex(s[3]) * 16 + hex(s[4]);
 }
 
-static size_t unmark(const char *s, size_t n, char *out)
+size_t spm_unmark(const char *s, size_t n, char *out)
 {
 	size_t o = 0;
 
@@ -52,19 +51,18 @@ static size_t unmark(const char *s, size_t n, char *out)
 
 size_t spm_text_bytes(unsigned type, const char *s, size_t n, char *out)
 {
-	if (type == TOK_BYTE && byte_text(s, n) >= 0) {
-		out[0] = (char)byte_text(s, n);
+	if (type == TOK_BYTE && spm_byte_of(s, n) >= 0) {
+		out[0] = (char)spm_byte_of(s, n);
 		return 1;
 	}
 	if (type == TOK_NORMAL || type == TOK_USER || type == TOK_UNUSED)
-		return unmark(s, n, out);
+		return spm_unmark(s, n, out);
 	if (n)
 		memcpy(out, s, n);
 	return n;
 }
 
-/* A space behind another character. */
-static bool inner_space(const char *s, size_t n)
+bool spm_inner_space(const char *s, size_t n)
 {
 	size_t i = 0;
 
@@ -94,7 +92,7 @@ enum cohort_status spm_init(struct tok *t, const struct gguf *g, struct cohort_e
 
 		t->scores[i] = gguf_array_f32(&scores, (uint64_t)i);
 		if (type == TOK_BYTE) {
-			int b = byte_text(text.s, text.n);
+			int b = spm_byte_of(text.s, text.n);
 			if (b < 0)
 				return err_set(err, COHORT_E_FORMAT,
 						"tokenizer.ggml.tokens: token %d has type byte but not the form <0xNN>",
@@ -110,7 +108,7 @@ enum cohort_status spm_init(struct tok *t, const struct gguf *g, struct cohort_e
 			return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
 		if (n > t->n_longest)
 			t->n_longest = n;
-		t->inner_space |= inner_space(s, n);
+		t->inner_space |= spm_inner_space(s, n);
 	}
 	return COHORT_OK;
 }
@@ -141,7 +139,7 @@ static bool pair(const struct tok *t, const char *text, const struct tok_sym *l,
 	return true;
 }
 
-static enum cohort_status emit_bytes(const struct tok *t, struct tok_out *o, const char *s, size_t n,
+enum cohort_status spm_emit_bytes(const struct tok *t, struct tok_out *o, const char *s, size_t n,
 		struct cohort_err *err)
 {
 	enum cohort_status st = COHORT_OK;
@@ -177,7 +175,7 @@ static enum cohort_status part(const struct tok *t, struct tok_out *o, const cha
 	for (int32_t i = 0; i >= 0 && !st; i = m->syms[i].next) {
 		const struct tok_sym *y = &m->syms[i];
 		cohort_token id = y->id >= 0 ? y->id : strmap_find(&t->ids, s + y->at, y->n, -1);
-		st = id >= 0 ? tok_emit(o, id, err) : emit_bytes(t, o, s + y->at, y->n, err);
+		st = id >= 0 ? tok_emit(o, id, err) : spm_emit_bytes(t, o, s + y->at, y->n, err);
 	}
 	return st;
 }
@@ -192,7 +190,7 @@ enum cohort_status spm_encode(const struct tok *t, struct tok_out *o, const char
 		return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
 	if (prefix)
 		o->text[len++] = ' ';
-	len += unmark(s, n, o->text + len);
+	len += spm_unmark(s, n, o->text + len);
 	for (size_t from = 0, to; from < len && !st; from = to) {
 		const char *text = o->text;
 		to = len;

@@ -9,7 +9,7 @@
 #include "base/strmap.h"
 #include "gguf/gguf.h"
 
-enum tok_kind { TOK_SPM, TOK_BPE };
+enum tok_kind { TOK_SPM, TOK_BPE, TOK_WORDPIECE, TOK_UNIGRAM };
 
 enum { /* tokenizer.ggml.token_type */
 	TOK_NORMAL = 1, TOK_UNKNOWN = 2, TOK_CONTROL = 3, TOK_USER = 4, TOK_UNUSED = 5, TOK_BYTE = 6
@@ -24,7 +24,8 @@ void tok_free(struct tok *t);
 
 int32_t tok_n_vocab(const struct tok *t);
 enum tok_kind tok_get_kind(const struct tok *t);
-const char *tok_pre(const struct tok *t);      /* name of the pre-tokeniser in use, or "" (SPM) */
+const char *tok_kind_name(enum tok_kind kind); /* "spm", "bpe", "wordpiece", "unigram" */
+const char *tok_pre(const struct tok *t);      /* name of the pre-tokeniser in use, or "" (not BPE) */
 const char *tok_note(const struct tok *t);     /* a warning worth showing, or "" */
 
 /* flags: COHORT_TOKENIZE_*. *out is allocated (mem_free), *n its length; both are untouched on failure.
@@ -33,8 +34,8 @@ const char *tok_note(const struct tok *t);     /* a warning worth showing, or ""
 enum cohort_status tok_encode(const struct tok *t, const char *text, size_t n_bytes, unsigned flags,
 		cohort_token **out, size_t *n, struct cohort_err *err);
 
-/* As cohort_token_bytes, until the tok is freed. For SPM, U+2581 is already a space and byte tokens are their byte.
- * The unknown token is shown like a control token. */
+/* As cohort_token_bytes, until the tok is freed. U+2581 is already a space where the vocabulary means one, and byte
+ * tokens are their byte. The unknown token is shown like a control token. */
 const char *tok_bytes(const struct tok *t, cohort_token token, bool special, size_t *n_bytes);
 bool tok_is_eog(const struct tok *t, cohort_token token);
 bool tok_is_control(const struct tok *t, cohort_token token);

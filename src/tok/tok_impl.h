@@ -7,7 +7,7 @@
 
 /* ---- Pre-tokenisers (pretok.c) -------------------------------------------- */
 
-#define PRETOK_PASSES 5
+#define PRETOK_PASSES 6
 
 struct pretok_rule {
 	const char *name;
@@ -15,16 +15,23 @@ struct pretok_rule {
 	const char *pattern[PRETOK_PASSES];
 	bool ignore_merges; /* a word that is a token is that token, whatever the merges say */
 	bool add_bos;       /* what holds when the file does not say: Llama 3 files often do not, and need it */
+	bool nfc;           /* the text is brought to Unicode's form C first */
+	bool chars;         /* characters merge, not bytes, and U+2581 stands for a space, as SentencePiece has it */
+	bool threes;        /* matches of the first pattern are cut into three characters each, from the right */
 };
 
 struct pretok {
 	const struct pretok_rule *rule;
 	void *code[PRETOK_PASSES]; /* compiled patterns */
 	size_t n_passes;
+	bool jit;                  /* all of them are machine code */
 };
 
 /* The rule of a name or of one of its other names; NULL when unknown. The name "gpt-2" is always known. */
 const struct pretok_rule *pretok_find(const char *name, size_t n);
+/* All rules and all other names, for tests and lists; NULL behind the last. */
+const struct pretok_rule *pretok_rule_at(size_t i);
+const char *pretok_alias_at(size_t i);
 enum cohort_status pretok_init(struct pretok *p, const struct pretok_rule *rule, struct cohort_err *err);
 void pretok_release(struct pretok *p);
 
@@ -38,6 +45,71 @@ enum cohort_status pretok_run_init(struct pretok_run *r, size_t n_bytes, struct 
 void pretok_run_release(struct pretok_run *r);
 enum cohort_status pretok_split(const struct pretok *p, struct pretok_run *r, const char *s, size_t n,
 		pretok_word_fn *word, void *user, struct cohort_err *err);
+
+/* ---- Unicode (norm.c) -------------------------------------------------------- */
+
+struct norm {       /* working memory of one call */
+	int32_t *cps, *sorted;
+	size_t n_cps, cps_max, sorted_max;
+	char *text;
+	size_t n_text, text_max;
+};
+
+/* Form C of valid UTF-8: s itself where it has that form already, else w->text. */
+enum cohort_status norm_nfc(struct norm *w, const char *s, size_t n, const char **out, size_t *n_out,
+		struct cohort_err *err);
+void norm_release(struct norm *w);
+/* The canonical decomposition of one character (form D but for the order of marks). */
+#define NORM_DECOMPOSED_MAX 8
+size_t norm_decompose(uint32_t cp, int32_t out[NORM_DECOMPOSED_MAX]);
+uint32_t norm_lower(uint32_t cp);
+bool norm_is_space(uint32_t cp);       /* White_Space */
+bool norm_is_other(uint32_t cp);       /* controls, format characters, private use */
+bool norm_is_mark(uint32_t cp);        /* Mn, which adds to the character before it and takes no room */
+bool norm_is_punctuation(uint32_t cp); /* P*, and the signs of ASCII */
+
+/* ---- A trie of token texts (trie.c) ------------------------------------------- */
+
+struct trie_node {
+	uint32_t first;     /* its children are nodes first .. first + n, sorted by label */
+	cohort_token id;    /* -1: no token ends here */
+	uint16_t n;
+	uint8_t label;
+};
+
+struct trie {
+	struct trie_node *nodes; /* [n_nodes], the root first */
+	size_t n_nodes;
+};
+
+struct trie_key {
+	const char *s;
+	uint32_t n;
+	cohort_token id;
+};
+
+/* Keys are sorted in place; none is empty, and of equal ones the lowest id counts. */
+enum cohort_status trie_init(struct trie *t, struct trie_key *keys, size_t n_keys, struct cohort_err *err);
+void trie_release(struct trie *t);
+/* The child of a node by its byte, 0: none (the root is nobody's child). */
+uint32_t trie_next(const struct trie *t, uint32_t node, uint8_t byte);
+/* The longest token that s begins with: its id and length; -1 and 0 if there is none. */
+cohort_token trie_longest(const struct trie *t, const char *s, size_t n, size_t *n_match);
+
+/* ---- SentencePiece's character map (charsmap.c) -------------------------------- */
+
+struct charsmap {
+	uint32_t *units;    /* a double-array trie */
+	size_t n_units;
+	char *texts;        /* what its leaves name: NUL-terminated texts, and a NUL behind the last */
+	size_t n_texts;
+};
+
+/* An array of bytes as tokenizer.ggml.precompiled_charsmap has it. */
+enum cohort_status charsmap_init(struct charsmap *m, const struct gguf_array *a, struct cohort_err *err);
+void charsmap_release(struct charsmap *m);
+/* The longest beginning of s that the map replaces: its length and what it becomes; 0: none. */
+size_t charsmap_find(const struct charsmap *m, const char *s, size_t n, const char **out, size_t *n_out);
 
 /* ---- The vocabulary (vocab.c) --------------------------------------------- */
 
@@ -53,7 +125,10 @@ struct tok_pair { /* one slot of the merge table */
 	cohort_token id;    /* -1: empty */
 };
 
-#define TOK_EOG 0x80 /* in tok.attr, beside the type */
+/* In tok.attr, beside the type: */
+#define TOK_EOG 0x80
+#define TOK_LSTRIP 0x40 /* a special token that takes the white space before it */
+#define TOK_RSTRIP 0x20 /* and behind it */
 
 struct tok {
 	enum tok_kind kind;
@@ -61,13 +136,15 @@ struct tok {
 	char *bytes;        /* all tokens' bytes, one behind the other */
 	size_t *at;         /* [n_vocab + 1] */
 	uint8_t *attr;      /* [n_vocab] type and TOK_EOG */
-	float *scores;      /* [n_vocab] SPM only */
+	float *scores;      /* [n_vocab] SPM and Unigram */
 	struct strmap ids;  /* bytes -> id of tokens that plain text may become; keys are in `bytes` */
 	cohort_token byte_id[256]; /* -1: none */
 	size_t n_longest;   /* bytes of the longest token in ids */
-	bool inner_space;   /* SPM: some token of ids has a space behind another character */
-	cohort_token bos, eos, unk; /* -1: none */
+	bool inner_space;   /* some token that text may become has a space behind another character */
+	cohort_token bos, eos, unk; /* -1: none. WordPiece: eos is the separator, bos the class token */
 	bool add_bos, add_eos, add_space;
+	bool lower, strip_accents; /* WordPiece */
+	bool merge_spaces;         /* Unigram: no space at either end, and one where there are several */
 
 	struct tok_special *specials; /* sorted by bytes, then by id */
 	uint32_t n_specials;
@@ -76,6 +153,9 @@ struct tok {
 	struct tok_pair *pairs;       /* BPE: open addressing */
 	size_t n_pair_slots;
 	struct pretok pretok;
+	struct trie trie;             /* WordPiece, Unigram: in place of ids */
+	double unk_score;             /* Unigram */
+	struct charsmap charsmap;     /* Unigram */
 	char note[200];
 };
 
@@ -84,11 +164,20 @@ static inline unsigned tok_type(const struct tok *t, cohort_token id)
 	return t->attr[id] & 7;
 }
 
+/* A text of the vocabulary's as it is in the file, and whether a token has it as its bytes. */
+bool tok_text_is(const struct tok *t, cohort_token id, const char *text);
+
+/* ---- Tokens with a role (roles.c) ---------------------------------------------- */
+
+enum cohort_status roles_init(struct tok *t, const struct gguf *g, struct cohort_err *err);
+
 /* ---- Special tokens (special.c) ------------------------------------------- */
 
 #define TOK_SPECIAL_MAX 1024 /* bytes; bounds the work per position of a text */
 
 enum cohort_status special_init(struct tok *t, struct cohort_err *err);
+/* White space before or behind some special tokens belongs to them; the file does not say of which, names do. */
+void special_mark_strip(struct tok *t, const struct gguf *g);
 /* The first special token in s at or behind `from`: its place and id; false if there is none.
  * User-defined tokens always count, control tokens only if asked. */
 bool special_next(const struct tok *t, const char *s, size_t n, size_t from, bool control,
@@ -124,7 +213,30 @@ bool merge_add(struct merge *m, size_t at, size_t n, cohort_token id);
 bool merge_run(struct merge *m, const struct tok *t, const char *text, merge_pair_fn *pair);
 void merge_release(struct merge *m);
 
-/* ---- Encoding (encode.c, spm.c, bpe.c) --------------------------------------- */
+/* ---- Words that were seen before (cache.c) --------------------------------------- */
+
+struct cache_word {
+	const char *s;      /* in the caller's text; NULL: empty */
+	uint32_t n, hash;
+	size_t at;          /* its tokens, in tok_out.ids */
+	uint32_t n_ids;
+};
+
+struct cache {
+	struct cache_word *words; /* NULL: not used */
+	bool borrowed;            /* some lie in a text that is written over with the next one */
+};
+
+void cache_init(struct cache *c, size_t n_bytes); /* the size of the text; a small one gets no cache */
+void cache_release(struct cache *c);
+/* Whether words of a text may be remembered that is not the caller's own and will be written over: a long one's. What
+ * was remembered of the one before is forgotten. */
+bool cache_borrow(struct cache *c, size_t n_bytes);
+/* The place of a word. Found: its tokens are known. Otherwise it is empty, for the caller to fill in when they are;
+ * NULL when the word has none. */
+struct cache_word *cache_find(struct cache *c, const char *s, size_t n, bool *found);
+
+/* ---- Encoding (encode.c and one file per kind) ------------------------------------ */
 
 #define TOK_TEXT_MAX ((size_t)512 << 20) /* symbol places fit 32 bits with room to spare */
 
@@ -133,22 +245,42 @@ struct tok_out {
 	size_t n, n_max;
 	struct merge merge;
 	struct pretok_run run;
-	char *text;         /* SPM: the fragment with its spaces as the vocabulary has them */
+	char *text;         /* the fragment as the vocabulary has it: spaces, normal form, the word at hand */
 	size_t text_max;
+	struct norm norm;
+	struct cache cache;
+	struct unigram_best *best; /* Unigram: the best way to each place */
+	size_t best_max;
 };
 
 enum cohort_status tok_emit(struct tok_out *o, cohort_token id, struct cohort_err *err);
 /* The byte's token, or the unknown token, or a status. */
 enum cohort_status tok_emit_byte(const struct tok *t, struct tok_out *o, uint8_t byte, struct cohort_err *err);
 
+/* A character that is no token: its bytes' tokens, or the unknown token if one of them has none. */
+enum cohort_status spm_emit_bytes(const struct tok *t, struct tok_out *o, const char *s, size_t n,
+		struct cohort_err *err);
+
 /* Text between special tokens. prefix: put a space in front. */
 enum cohort_status spm_encode(const struct tok *t, struct tok_out *o, const char *s, size_t n, bool prefix,
 		struct cohort_err *err);
 enum cohort_status bpe_encode(const struct tok *t, struct tok_out *o, const char *s, size_t n, struct cohort_err *err);
+enum cohort_status wordpiece_encode(const struct tok *t, struct tok_out *o, const char *s, size_t n,
+		struct cohort_err *err);
+enum cohort_status unigram_encode(const struct tok *t, struct tok_out *o, const char *s, size_t n,
+		struct cohort_err *err);
 
 /* At open. */
 enum cohort_status spm_init(struct tok *t, const struct gguf *g, struct cohort_err *err);
 enum cohort_status bpe_init(struct tok *t, const struct gguf *g, struct cohort_err *err);
+enum cohort_status wordpiece_init(struct tok *t, const struct gguf *g, struct cohort_err *err);
+enum cohort_status unigram_init(struct tok *t, const struct gguf *g, struct cohort_err *err);
+/* "<0x0A>" -> 10, or -1. */
+int spm_byte_of(const char *s, size_t n);
+/* Writes s with each U+2581 as a space, at most n bytes; returns how many. */
+size_t spm_unmark(const char *s, size_t n, char *out);
+/* Whether a space stands behind another character. */
+bool spm_inner_space(const char *s, size_t n);
 /* The bytes of a vocabulary text: written to out (at most n of them), their number returned. */
 size_t spm_text_bytes(unsigned type, const char *s, size_t n, char *out);
 size_t bpe_text_bytes(unsigned type, const char *s, size_t n, char *out, bool *mapped);

@@ -3,10 +3,10 @@
  * Invariants
  *  1. Nothing in the file is trusted: arrays that belong together have equal lengths, ids are in range, types known.
  *  2. After tok_open nothing points into the file; each token's bytes are computed once, into one area.
- *  3. bos, eos and unk are tokens or -1. The end-of-generation set is a bit in attr.
- *  4. A half-built struct tok is safe to free.
+ *  3. A half-built struct tok is safe to free.
  *
- * Refuses to know how text becomes tokens (spm.c, bpe.c), beyond asking them for the bytes of a token. */
+ * Refuses to know how text becomes tokens (one file per kind), beyond asking for the bytes of a token, and which token
+ * has which role (roles.c). */
 #include "tok/tok_impl.h"
 
 #include <stdio.h>
@@ -35,6 +35,31 @@ static bool is(struct gguf_str s, const char *name)
 	return s.n == strlen(name) && memcmp(s.s, name, s.n) == 0;
 }
 
+static enum cohort_status read_pre(struct tok *t, const struct gguf *g, const char *known, struct cohort_err *err)
+{
+	struct gguf_str pre = {0};
+	const struct pretok_rule *rule = NULL;
+	char name[64];
+	enum cohort_status st = gguf_get_str(g, KEY "pre", false, &pre, err);
+
+	if (st)
+		return st;
+	if (known)
+		pre = (struct gguf_str){known, strlen(known)};
+	if (pre.s)
+		rule = pretok_find(pre.s, pre.n);
+	if (!rule) {
+		if (!pre.s)
+			snprintf(t->note, sizeof t->note,
+					"no pre-tokeniser (" KEY "pre) in the file; using gpt-2's, tokens may differ");
+		else
+			snprintf(t->note, sizeof t->note, "pre-tokeniser \"%s\" (" KEY "pre) is not known; "
+					"using gpt-2's, tokens may differ", printable(pre.s, pre.n, name));
+		rule = pretok_find("gpt-2", 5);
+	}
+	return pretok_init(&t->pretok, rule, err);
+}
+
 static enum cohort_status read_kind(struct tok *t, const struct gguf *g, struct cohort_err *err)
 {
 	struct gguf_str model = {0};
@@ -45,13 +70,19 @@ static enum cohort_status read_kind(struct tok *t, const struct gguf *g, struct 
 		return st;
 	if (is(model, "llama"))
 		t->kind = TOK_SPM;
-	else if (is(model, "gpt2"))
+	else if (is(model, "gpt2") || is(model, "gemma4"))
 		t->kind = TOK_BPE;
+	else if (is(model, "bert"))
+		t->kind = TOK_WORDPIECE;
+	else if (is(model, "t5"))
+		t->kind = TOK_UNIGRAM;
 	else
 		return err_set(err, COHORT_E_UNSUPPORTED,
 				KEY "model: \"%s\" is not known (known: \"llama\", SentencePiece BPE; "
-				"\"gpt2\", byte-level BPE)", printable(model.s, model.n, name));
-	return COHORT_OK;
+				"\"gpt2\", byte-level BPE; \"gemma4\", BPE of characters; \"bert\", WordPiece; "
+				"\"t5\", Unigram)", printable(model.s, model.n, name));
+	/* What the name of the kind says already is not said again in "pre". */
+	return t->kind == TOK_BPE ? read_pre(t, g, is(model, "gemma4") ? "gemma4" : NULL, err) : COHORT_OK;
 }
 
 /* An array that goes with the tokens, if it is there. */
@@ -124,116 +155,32 @@ static enum cohort_status read_tokens(struct tok *t, const struct gguf *g, struc
 		struct gguf_str s = gguf_array_next_str(&tokens, &walk);
 		char *out = t->bytes + t->at[i];
 		bool mapped;
-		t->at[i + 1] = t->at[i] + (t->kind == TOK_SPM ? spm_text_bytes(tok_type(t, i), s.s, s.n, out)
-				: bpe_text_bytes(tok_type(t, i), s.s, s.n, out, &mapped));
+		bool bytes = t->kind == TOK_BPE && !t->pretok.rule->chars;
+		t->at[i + 1] = t->at[i] + (bytes ? bpe_text_bytes(tok_type(t, i), s.s, s.n, out, &mapped)
+				: spm_text_bytes(tok_type(t, i), s.s, s.n, out));
 	}
-	return COHORT_OK;
-}
-
-/* ---- Tokens with a role ------------------------------------------------------- */
-
-static enum cohort_status read_id(const struct tok *t, const struct gguf *g, const char *key, cohort_token *out,
-		struct cohort_err *err)
-{
-	uint32_t id = 0;
-	enum cohort_status st;
-
-	if (!gguf_find(g, key))
-		return COHORT_OK;
-	st = gguf_get_u32(g, key, true, &id, err);
-	if (!st && id >= (uint32_t)t->n_vocab)
-		st = err_set(err, COHORT_E_FORMAT, "%s: token %lu of a vocabulary of %d", key, (unsigned long)id,
-				(int)t->n_vocab);
-	if (!st)
-		*out = (cohort_token)id;
-	return st;
-}
-
-/* Texts with which models end a turn, whether or not the metadata says so. */
-static const char *const eog_texts[] = {
-	"</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
-	"<end_of_turn>", "<eos>", "<|EOT|>", "<|return|>", "<|call|>",
-	("<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
-};
-
-static bool has_text(const struct tok *t, cohort_token id, const char *text)
-{
-	size_t n = t->at[id + 1] - t->at[id];
-	return n == strlen(text) && memcmp(t->bytes + t->at[id], text, n) == 0;
-}
-
-static void mark_eog(struct tok *t, cohort_token id)
-{
-	if (id >= 0)
-		t->attr[id] |= TOK_EOG;
-}
-
-static void mark_eog_texts(struct tok *t)
-{
-	for (int32_t i = 0; i < t->n_vocab; i++) {
-		unsigned type = tok_type(t, i);
-		if (type != TOK_CONTROL && type != TOK_USER)
-			continue;
-		for (size_t k = 0; k < sizeof eog_texts / sizeof *eog_texts; k++)
-			if (has_text(t, i, eog_texts[k]))
-				mark_eog(t, i);
-	}
-}
-
-static enum cohort_status read_roles(struct tok *t, const struct gguf *g, struct cohort_err *err)
-{
-	cohort_token eot = -1, eom = -1;
-	enum cohort_status st = read_id(t, g, KEY "bos_token_id", &t->bos, err);
-
-	if (!st)
-		st = read_id(t, g, KEY "eos_token_id", &t->eos, err);
-	if (!st)
-		st = read_id(t, g, KEY "unknown_token_id", &t->unk, err);
-	if (!st)
-		st = read_id(t, g, KEY "eot_token_id", &eot, err);
-	if (!st)
-		st = read_id(t, g, KEY "eom_token_id", &eom, err);
-	if (!st)
-		st = gguf_get_bool(g, KEY "add_bos_token", false, &t->add_bos, err);
-	if (!st)
-		st = gguf_get_bool(g, KEY "add_eos_token", false, &t->add_eos, err);
-	if (!st && t->kind == TOK_SPM)
-		st = gguf_get_bool(g, KEY "add_space_prefix", false, &t->add_space, err);
-	if (st)
-		return st;
-	for (int32_t i = 0; i < t->n_vocab && t->unk < 0; i++)
-		if (tok_type(t, i) == TOK_UNKNOWN)
-			t->unk = i;
-	mark_eog(t, t->eos);
-	mark_eog(t, eot);
-	mark_eog(t, eom);
-	mark_eog_texts(t);
 	return COHORT_OK;
 }
 
 /* ---- Open, free ------------------------------------------------------------------ */
 
-static enum cohort_status read_pre(struct tok *t, const struct gguf *g, struct cohort_err *err)
+static enum cohort_status init_kind(struct tok *t, const struct gguf *g, struct cohort_err *err)
 {
-	struct gguf_str pre = {0};
-	const struct pretok_rule *rule = NULL;
-	char name[64];
-	enum cohort_status st = gguf_get_str(g, KEY "pre", false, &pre, err);
-
-	if (st)
-		return st;
-	if (pre.s)
-		rule = pretok_find(pre.s, pre.n);
-	if (!rule) {
-		if (!pre.s)
-			snprintf(t->note, sizeof t->note,
-					"no pre-tokeniser (" KEY "pre) in the file; using gpt-2's, tokens may differ");
-		else
-			snprintf(t->note, sizeof t->note, "pre-tokeniser \"%s\" (" KEY "pre) is not known; "
-					"using gpt-2's, tokens may differ", printable(pre.s, pre.n, name));
-		rule = pretok_find("gpt-2", 5);
+	switch (t->kind) {
+	case TOK_SPM:
+		t->add_bos = t->add_space = true;
+		return spm_init(t, g, err);
+	case TOK_BPE:
+		t->add_bos = t->pretok.rule->add_bos;
+		return bpe_init(t, g, err);
+	case TOK_WORDPIECE:
+		t->add_bos = t->add_eos = t->add_space = true;
+		return wordpiece_init(t, g, err);
+	case TOK_UNIGRAM:
+		t->add_eos = true;
+		return unigram_init(t, g, err);
 	}
-	return pretok_init(&t->pretok, rule, err);
+	return err_set(err, COHORT_E_BUG, "vocabulary: kind %d", (int)t->kind);
 }
 
 enum cohort_status tok_open(struct tok **out, const struct gguf *g, struct cohort_err *err)
@@ -251,20 +198,14 @@ enum cohort_status tok_open(struct tok **out, const struct gguf *g, struct cohor
 		st = read_tokens(t, g, err);
 	if (!st && !strmap_init(&t->ids, (size_t)t->n_vocab))
 		st = no_memory(err);
-	if (!st && t->kind == TOK_SPM) {
-		t->add_bos = t->add_space = true;
-		st = spm_init(t, g, err);
-	} else if (!st) {
-		st = bpe_init(t, g, err);
-		if (!st)
-			st = read_pre(t, g, err);
-		if (!st)
-			t->add_bos = t->pretok.rule->add_bos;
-	}
 	if (!st)
-		st = read_roles(t, g, err);
+		st = init_kind(t, g, err);
+	if (!st)
+		st = roles_init(t, g, err);
 	if (!st)
 		st = special_init(t, err);
+	if (!st)
+		special_mark_strip(t, g);
 	if (st) {
 		tok_free(t);
 		return st;
@@ -284,6 +225,8 @@ void tok_free(struct tok *t)
 	mem_free(t->specials);
 	mem_free(t->pairs);
 	strmap_release(&t->ids);
+	trie_release(&t->trie);
+	charsmap_release(&t->charsmap);
 	pretok_release(&t->pretok);
 	mem_free(t);
 }
@@ -303,6 +246,18 @@ int32_t tok_n_vocab(const struct tok *t)
 enum tok_kind tok_get_kind(const struct tok *t)
 {
 	return t->kind;
+}
+
+const char *tok_kind_name(enum tok_kind kind)
+{
+	static const char *const names[] = {"spm", "bpe", "wordpiece", "unigram"};
+	return names[kind];
+}
+
+bool tok_text_is(const struct tok *t, cohort_token id, const char *text)
+{
+	size_t n = t->at[id + 1] - t->at[id];
+	return n == strlen(text) && memcmp(t->bytes + t->at[id], text, n) == 0;
 }
 
 const char *tok_pre(const struct tok *t)

@@ -2,12 +2,15 @@
  *
  * The files are in $COHORT_SHARED/vocab (../shared when unset); without them the tests are skipped. xz must be in PATH.
  *
- * Hugging Face's answers differ from the GGUF's own meaning in two rows, and there only; both are asserted, so that a
- * change of either side shows:
- *  - qwen2, row 57 ("a" and "e" with combining accents): its tokenizer.json normalises to NFC before anything else,
- *    which loses the text's bytes and of which the GGUF says nothing. We keep the bytes.
- *  - llama-spm, row 60 ("<s>[INST] Hi [/INST]</s>"): there no space is put behind a special token, and "</s>" is not
- *    parsed as special. llama.cpp puts the space and parses it, and so do we. */
+ * qwen2's row 57 ("a" and "e" with combining accents) matches because the text is brought to form C first, as its
+ * tokenizer.json wants; decoding gives that form. Without norm_nfc in bpe.c it is red.
+ *
+ * Hugging Face's answer differs from ours in one row: llama-spm, row 60 ("<s>[INST] Hi [/INST]</s>"). Its file has the
+ * special tokens as "normalized", so each gets the space that texts get in front and is found only where the text has
+ * a space or begins: "</s>" behind "]" is plain text then, and so would be the "<s>" of "</s><s>", with which chats in
+ * this model's format are made. llama.cpp finds special tokens wherever they stand and puts a space behind, and so do
+ * we. No rule gives both: the GGUF does not tell the two sorts of tokens apart. What we give is asserted, so that a
+ * change of either side shows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -149,13 +152,15 @@ static void check_inp_out(const struct vocab *v, const char *name)
 	char *out = read_all(path_of(path, sizeof path, "ggml-vocab-%s.out", name), &n_out);
 	char *line = out, *end;
 
+	const bool lossless = tok_get_kind(v->t) != TOK_WORDPIECE;
 	for (char *text = inp; (end = strstr(text, SEPARATOR)); text = end + strlen(SEPARATOR)) {
 		cohort_token want[1024], *got;
 		size_t n_want = parse_line(&line, want, 1024), n_got, n = (size_t)(end - text);
 		snprintf(what, sizeof what, "%s.inp text %zu", name, n_texts++);
 		assert_int_equal(tok_encode(v->t, text, n, COHORT_TOKENIZE_NO_BOS, &got, &n_got, NULL), COHORT_OK);
 		check_ids(what, got, n_got, want, n_want);
-		check_decode(v->t, what, got, n_got, text, n);
+		if (lossless)
+			check_decode(v->t, what, got, n_got, text, n);
 		mem_free(got);
 	}
 	assert_int_equal(n_texts, 46);
@@ -180,10 +185,8 @@ static const struct {
 	const char *name;
 	size_t row, n;
 	cohort_token ids[16];
-	bool exact; /* decodes to the text */
 } other[] = {
-	{"qwen2", 57, 5, {64, 53839, 384, 53839, 34171}, true},
-	{"llama-spm", 60, 10, {1, 518, 25580, 29962, 6324, 518, 29914, 25580, 29962, 2}, false},
+	{"llama-spm", 60, 10, {1, 518, 25580, 29962, 6324, 518, 29914, 25580, 29962, 2}},
 };
 
 static void check_hf_row(const struct vocab *v, const char *name, size_t i_row, const json_t *row)
@@ -215,7 +218,7 @@ static void check_hf_row(const struct vocab *v, const char *name, size_t i_row, 
 			assert_true(from + other[i].n <= 1024);
 			memcpy(want + from, other[i].ids, other[i].n * sizeof *want);
 			n_want = from + other[i].n;
-			exact = other[i].exact;
+			exact = false;
 		}
 		/* These answers come from a tokenizer without Llama 3's template; llama.cpp and the model itself want
 		 * BOS. */
@@ -225,8 +228,11 @@ static void check_hf_row(const struct vocab *v, const char *name, size_t i_row, 
 			want[0] = tok_bos(v->t);
 		}
 		check_ids(what, got, n_got, want, n_want);
-		if (k == 0 && exact)
-			check_decode(v->t, what, got, n_got, text, n);
+		if (k == 0 && exact) {
+			/* Behind a normal form it is that form which comes back. */
+			const json_t *back = json_object_get(row, strcmp(name, "qwen2") ? "text" : "decoded");
+			check_decode(v->t, what, got, n_got, json_string_value(back), json_string_length(back));
+		}
 		mem_free(got);
 	}
 }
@@ -305,6 +311,30 @@ static void vocab_deepseek_coder(void **state)
 	check("deepseek-coder", "deepseek-coder", false);
 }
 
+/* Further vocabularies of llama.cpp's that this test knows; not all need be there. */
+static void vocab_more(void **state)
+{
+	static const struct {
+		const char *name, *pre;
+	} more[] = {
+		{"bert-bge", ""}, {"command-r", "command-r"}, {"deepseek-llm", "deepseek-llm"}, {"falcon", "falcon"},
+		{"mpt", "olmo"}, {"refact", "starcoder"},
+	};
+	size_t n = 0;
+	char path[600];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+		path_of(path, sizeof path, "ggml-vocab-%s.gguf.xz", more[i].name);
+		if (access(path, R_OK) == 0) {
+			check(more[i].name, more[i].pre, false);
+			n++;
+		}
+	}
+	if (n == 0)
+		skip();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -315,6 +345,7 @@ int main(void)
 		cmocka_unit_test(vocab_qwen2),
 		cmocka_unit_test(vocab_starcoder),
 		cmocka_unit_test(vocab_deepseek_coder),
+		cmocka_unit_test(vocab_more),
 	};
 	return cmocka_run_group_tests_name("vocab", tests, NULL, NULL);
 }

@@ -305,18 +305,97 @@ static void arch(void **state)
 	subject_close(&s);
 }
 
+/* An encoder's texts, of different lengths: alone, and together in one call. */
+static void encode(struct rig *r, const cohort_token *ids, const int32_t *len, size_t n)
+{
+	struct cohort_err err;
+	cohort_batch_reset(&r->b);
+	for (size_t t = 0; t < n; t++)
+		for (int32_t i = 0; i < len[t]; i++) {
+			const cohort_seq seq = (cohort_seq)t;
+			assert_int_equal(cohort_batch_add(&r->b, ids[i], i, &seq, 1, true, &err), COHORT_OK);
+		}
+	if (cohort_encode(r->c, &r->b, &err))
+		fail_msg("%s", err.text);
+}
+
+static void encoder(void **state)
+{
+	enum { LEN_MAX = 30, N = 5 };
+	static const int32_t len[N] = {7, 1, LEN_MAX, 12, 7};
+	struct cohort_context_params cp;
+	struct cohort_err err;
+	cohort_token ids[LEN_MAX];
+	float *want[N], *pooled[N];
+	char path[200];
+	size_t n_embd = 0;
+
+	for (int32_t i = 0; i < LEN_MAX; i++)
+		ids[i] = (7 * i + 3) % 90;
+	arch_path(path, sizeof path, *state, "gguf");
+	for (size_t l = 0; l < cohort_isa_count(); l++)
+		for (int32_t n_threads = 1; cohort_isa_usable(l) && n_threads <= 2; n_threads++) {
+			struct cohort_model_info info = {.struct_size = sizeof info};
+			struct cohort_model_params mp;
+			struct rig r = {0};
+			cohort_model_params_init(&mp);
+			mp.isa = cohort_isa_name(l);
+			if (cohort_model_open(path, &mp, &r.m, &err))
+				fail_msg("%s", err.text);
+			cohort_model_info_get(r.m, &info);
+			assert_true(info.encoder && info.pooling == COHORT_POOL_MEAN);
+			n_embd = (size_t)info.n_embd;
+			cohort_context_params_init(&cp);
+			assert_int_equal(cohort_context_open(r.m, &cp, &r.c, &err), COHORT_E_ARG); /* no logits */
+			cp.outputs = COHORT_OUTPUT_EMBEDDINGS;
+			cp.pooling = info.pooling;
+			cp.n_threads = n_threads;
+			if (cohort_context_open(r.m, &cp, &r.c, &err) || cohort_batch_init(&r.b, 256, 0, 1, &err))
+				fail_msg("%s", err.text);
+			for (size_t t = 0; l + (size_t)n_threads == 1 && t < N; t++) {
+				want[t] = malloc((size_t)len[t] * n_embd * sizeof(float));
+				pooled[t] = malloc(n_embd * sizeof(float));
+				assert_true(want[t] && pooled[t]);
+				encode(&r, ids, &len[t], 1);
+				for (int32_t i = 0; i < len[t]; i++)
+					memcpy(want[t] + (size_t)i * n_embd, cohort_embeddings_get(r.c, i, &err),
+							n_embd * sizeof(float));
+				memcpy(pooled[t], cohort_embeddings_seq_get(r.c, 0, &err), n_embd * sizeof(float));
+			}
+			encode(&r, ids, len, N);
+			int32_t at = 0;
+			for (size_t t = 0; t < N; t++) {
+				for (int32_t i = 0; i < len[t]; i++, at++)
+					assert_memory_equal(cohort_embeddings_get(r.c, at, &err),
+							want[t] + (size_t)i * n_embd, n_embd * sizeof(float));
+				assert_memory_equal(cohort_embeddings_seq_get(r.c, (cohort_seq)t, &err), pooled[t],
+						n_embd * sizeof(float));
+			}
+			assert_int_equal(cohort_decode(r.c, &r.b, &err), COHORT_E_UNSUPPORTED);
+			rig_close(&r);
+		}
+	for (size_t t = 0; t < N; t++) {
+		free(want[t]);
+		free(pooled[t]);
+	}
+}
+
 int main(int argc, char **argv)
 {
+	static const char *const encoders[] = {"bert", "nomic-bert", "jina-bert-v2"};
 	static const char *const names[] = {"phi2", "stablelm-qknorm", "stablelm-parallel", "olmo2-window", "granite",
 			"granitemoe-shared", "command-r", "starcoder2", "smollm3", "gpt-oss-f32", "qwen2moe",
 			"qwen3-yarn", "llama-yarn", "phi3-long", "llama-bias", "mixtral", "qwen2", "qwen3moe", "gemma",
 			"gemma2", "gemma3", "gpt2", "mamba", "cohere2", "falcon-norms", "gptneox", "bloom", "mistral3"};
-	enum { N = sizeof names / sizeof *names };
-	static struct CMUnitTest tests[N];
+	enum { N = sizeof names / sizeof *names, N_ENCODERS = sizeof encoders / sizeof *encoders };
+	static struct CMUnitTest tests[N + N_ENCODERS];
 	size_t n = 0;
 
 	for (size_t i = 0; i < N; i++)
 		if (argc < 2 || strcmp(argv[1], names[i]) == 0)
 			tests[n++] = (struct CMUnitTest){names[i], arch, NULL, NULL, (void *)names[i]};
+	for (size_t i = 0; i < N_ENCODERS; i++)
+		if (argc < 2 || strcmp(argv[1], encoders[i]) == 0)
+			tests[n++] = (struct CMUnitTest){encoders[i], encoder, NULL, NULL, (void *)encoders[i]};
 	return _cmocka_run_group_tests("exact archs", tests, n, arch_make_models, arch_remove_models);
 }

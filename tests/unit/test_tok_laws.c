@@ -1,4 +1,9 @@
-/* The tokeniser: round trips of any bytes, merging by its definition, worst cases, and allocations that fail. */
+/* The tokeniser: round trips of any bytes, merging and the best way by their definitions, worst cases, words that come
+ * again, and allocations that fail.
+ *
+ * Seen red with: a sum of scores that leaves out a token (best_way_is_the_definition), a cached word's tokens taken
+ * from the word before it, words of one place taken for equal (words_again). */
+#include "charsmap_case.h"
 #include "tok_case.h"
 
 #define MB ((size_t)1 << 20)
@@ -12,13 +17,18 @@ static uint32_t rnd(uint64_t *s)
 static void any_bytes_round_trip(void **state)
 {
 	static const char alphabet[] = "aabbcch i<x>\n1\xc3\xa9\xe2\x80\xff";
-	struct vocab v[2];
+	struct vocab v[4];
 	uint64_t seed = 1;
 	char text[64];
 	(void)state;
 
 	spm_open(&v[0]);
-	bpe_open(&v[1], "qwen2");
+	bpe_open(&v[1], "stablelm2");
+	chars_open(&v[2]);
+	unigram_vocab(&v[3], true);
+	w_vocab(&v[3], HAS_ALL);
+	kv_bool(&v[3].w, "add_space_prefix", true);
+	open_ok(&v[3]);
 	for (int i = 0; i < 20000; i++) {
 		size_t n = rnd(&seed) % sizeof text;
 		for (size_t k = 0; k < n; k++)
@@ -27,12 +37,17 @@ static void any_bytes_round_trip(void **state)
 		bool marked = false;
 		for (size_t k = 0; k + 3 <= n; k++)
 			marked |= !memcmp(text + k, M, 3) || !memcmp(text + k, "<x", 2);
-		if (!marked)
+		if (!marked) {
 			round_trip(v[0].t, text, n);
+			round_trip(v[2].t, text, n);
+		}
 		round_trip(v[1].t, text, n);
+		/* For Unigram a byte that is no character is U+FFFD. */
+		if (!marked && utf8_valid_prefix(text, n) == n)
+			round_trip(v[3].t, text, n);
 	}
-	done(&v[0]);
-	done(&v[1]);
+	for (size_t i = 0; i < N_OF(v); i++)
+		done(&v[i]);
 }
 
 /* The definition, done slowly: the most urgent pair, the leftmost of equals, until there is none. */
@@ -112,10 +127,102 @@ static void merging_is_the_definition(void **state)
 	done(&v[1]);
 }
 
+/* The highest sum of any way to cut the text, found by trying all. Texts have no character that is not a token. */
+static double try_all(const struct vocab *v, const char *text)
+{
+	double best = -1e30;
+
+	if (!*text)
+		return 0;
+	for (size_t i = 0; i < v->n; i++) {
+		size_t n = strlen(v->text[i]);
+		if (v->type[i] != TOK_NORMAL || strncmp(v->text[i], text, n) != 0)
+			continue;
+		double rest = v->score[i] + try_all(v, text + n);
+		if (rest > best)
+			best = rest;
+	}
+	return best;
+}
+
+static void best_way_is_the_definition(void **state)
+{
+	struct vocab v;
+	uint64_t seed = 3;
+	(void)state;
+
+	unigram_vocab(&v, false);
+	w_vocab(&v, HAS_ALL);
+	open_ok(&v);
+	for (int i = 0; i < 2000; i++) {
+		char text[12] = "";
+		cohort_token *ids;
+		size_t n = rnd(&seed) % 11, n_ids;
+		double sum = 0;
+		for (size_t k = 0; k < n; k++)
+			text[k] = "aaabbcfih"[rnd(&seed) % 9];
+		assert_int_equal(tok_encode(v.t, text, n, NO_BOS, &ids, &n_ids, NULL), COHORT_OK);
+		for (size_t k = 0; k < n_ids; k++)
+			sum += (double)v.score[ids[k]];
+		/* Scores are quarters: sums are exact. */
+		assert_true(sum == try_all(&v, text));
+		mem_free(ids);
+	}
+	done(&v);
+}
+
+/* A long text, in which words are remembered, gives what its words give one by one. */
+static void words_again(void **state)
+{
+	static const char *const words[] = {"ab", " hello", "\n", " aaaa", "bca", "1", " \xc3\xa9", "hel", "cab", "  "};
+	static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2"};
+	const size_t n_words = 60000;
+	char *text = mem_alloc(n_words, 16);
+	(void)state;
+
+	assert_non_null(text);
+	for (size_t k = 0; k < N_OF(pres); k++) {
+		struct vocab v;
+		uint64_t seed = 4 + k;
+		size_t n = 0, n_all, n_want = 0, from = 0;
+		cohort_token *all;
+		bpe_open(&v, pres[k]);
+		for (size_t i = 0; i < n_words; i++) {
+			/* Some of their own, so that places are taken from one another. */
+			const char *w = words[rnd(&seed) % N_OF(words)];
+			if (rnd(&seed) % 4)
+				n += (size_t)sprintf(text + n, "%s", w);
+			else
+				n += (size_t)sprintf(text + n, " x%x", rnd(&seed) % 65536);
+		}
+		assert_int_equal(tok_encode(v.t, text, n, NO_BOS, &all, &n_all, NULL), COHORT_OK);
+		/* Piece by piece, below the size from which words are remembered, cut where words never join: behind a
+		 * line end and before a letter. */
+		for (size_t i = 1; i <= n; i++) {
+			bool cut = i == n || (text[i - 1] == '\n' && text[i] >= 'a' && text[i] <= 'z');
+			cohort_token *part;
+			size_t n_part;
+			if (!cut)
+				continue;
+			assert_true(i - from < 4096);
+			assert_int_equal(tok_encode(v.t, text + from, i - from, NO_BOS, &part, &n_part, NULL), 0);
+			assert_true(n_want + n_part <= n_all);
+			assert_memory_equal(all + n_want, part, n_part * sizeof *part);
+			n_want += n_part;
+			from = i;
+			mem_free(part);
+		}
+		assert_int_equal(n_want, n_all);
+		mem_free(all);
+		done(&v);
+	}
+	mem_free(text);
+}
+
 static void worst_cases(void **state)
 {
 	static const char *const fills[] = {"a", " ", "<", "<|us", "\xff", "\xe2\x96", "1", "\n", "ab ", "'", "<x>"};
-	struct vocab v[4];
+	struct vocab v[7];
 	char *text = mem_alloc(MB, 1);
 	(void)state;
 
@@ -124,6 +231,11 @@ static void worst_cases(void **state)
 	bpe_open(&v[1], "llama-bpe");
 	bpe_open(&v[2], "deepseek-coder");
 	bpe_open(&v[3], "starcoder");
+	chars_open(&v[4]);
+	wordpiece_open(&v[5]);
+	unigram_vocab(&v[6], true);
+	w_vocab(&v[6], HAS_ALL);
+	open_ok(&v[6]);
 	for (size_t i = 0; i < N_OF(fills); i++) {
 		size_t len = strlen(fills[i]);
 		for (size_t k = 0; k < MB; k++)
@@ -133,8 +245,9 @@ static void worst_cases(void **state)
 			size_t n, n_back;
 			assert_int_equal(tok_encode(v[k].t, text, MB, NO_BOS | SPECIAL, &ids, &n, NULL), COHORT_OK);
 			char *back = decode(v[k].t, ids, n, true, true, &n_back);
-			/* Behind a special token SPM puts a space that the text does not have. */
-			if (fills[i][0] != '<' || k > 0) {
+			/* Behind a special token SPM puts a space that the text does not have; the last two here keep
+			 * no text. */
+			if (k < 5 && (fills[i][0] != '<' || k > 0)) {
 				assert_int_equal(n_back, MB);
 				assert_memory_equal(back, text, MB);
 			}
@@ -147,20 +260,46 @@ static void worst_cases(void **state)
 	mem_free(text);
 }
 
+static void torture_open(struct vocab *v, size_t k)
+{
+	static const struct charsmap_pair pairs[] = {{"q", "abc"}, {"\xef\xac\x81", "fi"}};
+	static const char *const pres[] = {"llama-bpe", "deepseek-coder", "qwen2"};
+	static struct charsmap_build b;
+
+	if (k < 3) {
+		bpe_open(v, pres[k]);
+	} else if (k == 3) {
+		spm_open(v);
+	} else if (k == 4) {
+		chars_open(v);
+	} else if (k == 5) {
+		wordpiece_open(v);
+	} else {
+		charsmap_build(&b, pairs, N_OF(pairs));
+		unigram_vocab(v, true);
+		w_vocab(v, HAS_ALL);
+		kv_array(&v->w, "precompiled_charsmap", GGUF_U8, b.n_bytes);
+		put(&v->w, b.bytes, b.n_bytes);
+		open_ok(v);
+	}
+}
+
+/* Some parts do without memory (the JIT, words that are remembered), so success does not end a loop; the count does. */
 static void torture(void **state)
 {
-	static const char text[] = "abc hi <x>\n\xff hello  1234 <|user|>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-	static const char *const pres[] = {NULL, "llama-bpe", "deepseek-coder"};
+	static const char part[] = "abc hi <x>\n\xff hello  1234 <|user|>a\xcc\xa7\xcc\x81\xcc\xa7"
+				   " aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+	const size_t len = sizeof part - 1, n_text = 60 * len;
+	char *text = mem_alloc(n_text, 1);
 	(void)state;
 
-	for (size_t k = 0; k < N_OF(pres); k++) {
+	assert_non_null(text);
+	for (size_t i = 0; i < n_text; i++)
+		text[i] = part[i % len];
+	for (size_t k = 0; k < 7; k++) {
 		struct vocab v;
-		if (k == 0)
-			spm_open(&v);
-		else
-			bpe_open(&v, pres[k]);
-		/* The JIT is allowed to fail for itself, so success does not end the loop; the count does. */
-		uint64_t n = mem_count();
+		torture_open(&v, k);
+		uint64_t n = mem_count(), n_failed = 0;
 		struct tok *t;
 		assert_int_equal(tok_open(&t, &v.g, NULL), COHORT_OK);
 		tok_free(t);
@@ -179,23 +318,33 @@ static void torture(void **state)
 			}
 			tok_free(t);
 		}
-		for (int64_t i = 0;; i++) {
-			cohort_token *ids = NULL;
-			size_t n_ids = 77;
-			mem_fail_after(i);
-			enum cohort_status st = tok_encode(v.t, text, sizeof text - 1, SPECIAL, &ids, &n_ids, NULL);
+		cohort_token *want, *ids;
+		size_t n_want, n_ids;
+		n = mem_count();
+		assert_int_equal(tok_encode(v.t, text, n_text, SPECIAL, &want, &n_want, NULL), COHORT_OK);
+		n = mem_count() - n;
+		for (uint64_t i = 0; i < n + 2; i++) {
+			ids = NULL;
+			n_ids = 77;
+			mem_fail_after((int64_t)i);
+			enum cohort_status st = tok_encode(v.t, text, n_text, SPECIAL, &ids, &n_ids, NULL);
 			mem_fail_after(-1);
 			if (!st) {
-				assert_true(i > 2);
+				assert_int_equal(n_ids, n_want);
+				assert_memory_equal(ids, want, n_want * sizeof *want);
 				mem_free(ids);
-				break;
+				continue;
 			}
 			assert_int_equal(st, COHORT_E_MEMORY);
 			assert_null(ids);
 			assert_int_equal(n_ids, 77);
+			n_failed++;
 		}
+		assert_true(n_failed >= 2);
+		mem_free(want);
 		done(&v);
 	}
+	mem_free(text);
 	tok_free(NULL);
 }
 
@@ -204,6 +353,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_bytes_round_trip),
 		cmocka_unit_test(merging_is_the_definition),
+		cmocka_unit_test(best_way_is_the_definition),
+		cmocka_unit_test(words_again),
 		cmocka_unit_test(worst_cases),
 		cmocka_unit_test(torture),
 	};

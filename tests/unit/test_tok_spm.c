@@ -43,7 +43,7 @@ static void spm_leftmost(void **state)
 	done(&v);
 }
 
-static void spm_inner_space(void **state)
+static void inner_spaces(void **state)
 {
 	struct vocab v;
 	(void)state;
@@ -118,7 +118,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(spm_merges),
 		cmocka_unit_test(spm_leftmost),
-		cmocka_unit_test(spm_inner_space),
+		cmocka_unit_test(inner_spaces),
 		cmocka_unit_test(spm_bytes),
 		cmocka_unit_test(spm_unknown),
 	};

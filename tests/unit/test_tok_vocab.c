@@ -1,6 +1,9 @@
 /* The vocabulary: special tokens and their roles, and every refusal of malformed metadata. */
 #include "tok_case.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 static void special_parsing(void **state)
 {
 	struct vocab v;
@@ -123,6 +126,58 @@ static void roles(void **state)
 	done(&v);
 }
 
+/* Texts that end a turn with some models and not with others. Seen red without drop_eog_texts. */
+static void ends_of_turns(void **state)
+{
+	struct vocab v;
+	(void)state;
+
+	for (int k = 0; k < 3; k++) {
+		spm_vocab(&v, true);
+		piece(&v, "<|return|>", TOK_CONTROL, 0);
+		if (k == 1)
+			piece(&v, "<|call|>", TOK_CONTROL, 0);
+		if (k == 2)
+			piece(&v, "<|tool_response>", TOK_CONTROL, 0);
+		w_vocab(&v, k == 2 ? HAS_ALL & ~(unsigned)HAS_IDS : HAS_ALL);
+		open_ok(&v);
+		assert_true(tok_is_eog(v.t, id_of(&v, "<|return|>")));
+		assert_int_equal(tok_is_eog(v.t, id_of(&v, "<|end|>")), k != 1);
+		assert_int_equal(tok_is_eog(v.t, id_of(&v, "</s>")), k != 2);
+		done(&v);
+	}
+}
+
+/* Special tokens that take the white space at their side, by the model's name. Seen red without special_mark_strip, and
+ * with the marks of one side on the other. */
+static void white_space_of_specials(void **state)
+{
+	struct vocab v;
+	(void)state;
+
+	spm_vocab(&v, true);
+	w_vocab(&v, HAS_ALL);
+	put_kv_str(&v.w, "general.name", "Some Phi-3 mini");
+	open_ok(&v);
+	EXPECT(&v, "hi <|user|> \n\t hi", NO_BOS | SPECIAL, M "hi", M, "<|user|>", M "hi");
+	EXPECT(&v, "<s> hi<x>  hi", NO_BOS | SPECIAL, "<s>", M M, "hi", "<x>", M "hi");
+	EXPECT(&v, "<|user|> ", NO_BOS | SPECIAL, "<|user|>");
+	done(&v);
+	spm_open(&v);
+	EXPECT(&v, "<|user|> hi", NO_BOS | SPECIAL, "<|user|>", M M, "hi");
+	done(&v);
+
+	bpe_vocab(&v);
+	piece(&v, "<mask>", TOK_CONTROL, 0);
+	w_vocab(&v, HAS_ALL);
+	kv_str(&v.w, "pre", "jina-v2-de");
+	open_ok(&v);
+	EXPECT(&v, "ab \n<mask> ab", NO_BOS | SPECIAL, "ab", "<mask>", G, "ab");
+	EXPECT(&v, " <mask>", NO_BOS | SPECIAL, "<mask>");
+	EXPECT(&v, "ab <x>", NO_BOS | SPECIAL, "ab", G, "<x>");
+	done(&v);
+}
+
 static void refused(struct vocab *v, enum cohort_status want, const char *part)
 {
 	struct cohort_err err = {0};
@@ -144,8 +199,8 @@ static void malformed_arrays(void **state)
 	w_vocab(&v, WITHOUT(HAS_MODEL));
 	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.model");
 	w_vocab(&v, WITHOUT(HAS_MODEL));
-	kv_str(&v.w, "model", "t5");
-	refused(&v, COHORT_E_UNSUPPORTED, "\"t5\" is not known (known: \"llama\"");
+	kv_str(&v.w, "model", "rwkv");
+	refused(&v, COHORT_E_UNSUPPORTED, "\"rwkv\" is not known (known: \"llama\"");
 	w_vocab(&v, WITHOUT(HAS_MODEL));
 	kv_u32(&v.w, "model", 1);
 	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.model");
@@ -251,15 +306,64 @@ static void types_absent(void **state)
 	done(&v);
 }
 
+/* A model without a tokeniser opens; what needs one says so. Other names are refused. */
+static void no_tokeniser(void **state)
+{
+	static const struct {
+		const char *name;
+		enum cohort_status status;
+	} models[] = {
+		{"none", COHORT_OK}, {"no_vocab", COHORT_OK}, {NULL, COHORT_OK}, {"nonesuch", COHORT_E_UNSUPPORTED},
+	};
+	(void)state;
+
+	for (size_t i = 0; i < N_OF(models); i++) {
+		char path[] = "/tmp/test_tok_vocab-XXXXXX";
+		struct file w = {0};
+		struct cohort_model_params mp;
+		struct cohort_model_info info;
+		struct cohort_model *m = NULL;
+		struct cohort_err err;
+		cohort_token ids[8];
+		size_t n;
+		int fd = mkstemp(path);
+		put_header(&w, 3, 0, 0);
+		put_kv_str(&w, "general.architecture", "llama");
+		if (models[i].name)
+			kv_str(&w, "model", models[i].name);
+		put_n_kv(&w);
+		put_pad(&w, 32);
+		assert_true(fd >= 0);
+		assert_int_equal(write(fd, w.d, w.n), (ssize_t)w.n);
+		close(fd);
+		file_release(&w);
+		cohort_model_params_init(&mp);
+		mp.vocab_only = true;
+		assert_int_equal(cohort_model_open(path, &mp, &m, &err), models[i].status);
+		unlink(path);
+		if (models[i].status)
+			continue;
+		cohort_model_info_get(m, &info);
+		assert_string_equal(info.tokenizer, "");
+		assert_int_equal(cohort_tokenize(m, "a", 1, 0, ids, 8, &n, &err), COHORT_E_UNSUPPORTED);
+		assert_non_null(strstr(err.text, "no tokeniser"));
+		assert_int_equal(cohort_detokenize(m, ids, 0, false, NULL, 0, &n, &err), COHORT_E_UNSUPPORTED);
+		cohort_model_free(m);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(special_parsing),
 		cmocka_unit_test(bos_eos),
 		cmocka_unit_test(roles),
+		cmocka_unit_test(ends_of_turns),
+		cmocka_unit_test(white_space_of_specials),
 		cmocka_unit_test(malformed_arrays),
 		cmocka_unit_test(malformed_values),
 		cmocka_unit_test(types_absent),
+		cmocka_unit_test(no_tokeniser),
 	};
 
 	return cmocka_run_group_tests_name("tok_vocab", tests, NULL, NULL);
