@@ -68,7 +68,8 @@ struct view {
 struct iter { /* one walk over `of`; as a value (V_ITER) it can be walked once only */
 	struct val of;
 	uint32_t at;
-	const char *name; /* what Python prints for it */
+	const char *name;  /* what Python prints for it */
+	const char *error; /* what comes behind the last item, or NULL */
 };
 struct undef { /* why something is undefined, for the message */
 	const char *hint;
@@ -216,6 +217,12 @@ struct val buf_val(struct run *r, struct buf *t);
 
 /* ---- tmpl_value.c: making, comparing, iterating ---- */
 
+/* A list under construction. */
+struct list {
+	struct val *items;
+	uint32_t n, n_max;
+};
+
 extern const struct val val_none, val_missing;
 struct val val_bool(bool b);
 struct val val_int(int64_t i);
@@ -226,6 +233,9 @@ struct val val_copy(struct run *r, const char *s, size_t n);
 struct val val_list(struct run *r, enum val_type type, size_t n, const struct val *items); /* items may be NULL */
 struct val val_pair(struct run *r, struct val a, struct val b); /* a tuple */
 struct val val_iter(struct run *r, struct val of, const char *name);
+/* The items that a filter has worked out so far. Had it to stop at an error of the template's, that error comes when
+ * the iterator gets there, as it would from a generator. */
+struct val val_generator(struct run *r, const struct list *l);
 struct val val_dict(struct run *r);
 struct val val_undef(struct run *r, const char *hint, struct val obj, struct val name);
 /* Fails with what Python would say about using an undefined value. */
@@ -254,11 +264,6 @@ bool val_is_iterable(struct val v);
 bool iter_next(struct run *r, struct iter *it, struct val *out);
 /* All items; a list. */
 struct val val_items(struct run *r, struct val v);
-/* A list under construction. */
-struct list {
-	struct val *items;
-	uint32_t n, n_max;
-};
 bool list_add(struct run *r, struct list *l, struct val v);
 struct val list_val(struct run *r, const struct list *l, enum val_type type);
 /* Stable; keys: [n], sorted by; items follow. */

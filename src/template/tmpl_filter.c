@@ -346,7 +346,9 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 			}
 			if (len > width && !blank) {
 				const int64_t room = width < 1 ? 1 : width - used;
-				if (break_words && room > 0) {
+				if (break_words && !room) { /* then blanks at the end stay, as in Python */
+					last = at;
+				} else if (break_words) {
 					size_t cut = uni_offset(rest.u.s, k, (size_t)room);
 					const char *h = hyphens ? memrchr(rest.u.s, '-', cut) : NULL;
 					if (h && h > rest.u.s && strspn(rest.u.s, "-") < (size_t)(h - rest.u.s))

@@ -134,10 +134,11 @@ FILTER(unique)
 	struct iter it;
 	struct list l = {0};
 
-	if (!args_bind(r, "unique", a, "case_sensitive attribute", 0, w) || !iter_init(r, &it, v))
+	if (!args_bind(r, "unique", a, "case_sensitive attribute", 0, w))
 		return val_none;
 	const bool exact = arg_bool(r, w[0], false);
 	struct val seen = val_dict(r);
+	iter_init(r, &it, v);
 	while (iter_next(r, &it, &item)) {
 		const struct val key = fold(r, get_path(r, item, w[1], val_none), exact);
 		if (r->failed || dict_get(r, seen.u.dict, key, true).type != V_MISSING)
@@ -145,7 +146,7 @@ FILTER(unique)
 		dict_set(r, seen.u.dict, key, val_none);
 		list_add(r, &l, item);
 	}
-	return val_iter(r, list_val(r, &l, V_LIST), "generator");
+	return val_generator(r, &l);
 }
 
 FILTER(groupby)
@@ -229,10 +230,10 @@ FILTER(items)
 	if (!args_none(r, "items", a))
 		return val_none;
 	if (v.type != V_DICT && v.type != V_UNDEF)
-		return tmpl_error(r, "Can only get item pairs from a mapping."), val_none;
+		tmpl_error(r, "Can only get item pairs from a mapping.");
 	for (uint32_t i = 0; v.type == V_DICT && i < v.u.dict->n && tmpl_charge(r, 1); i++)
 		list_add(r, &l, val_pair(r, v.u.dict->pairs[i].key, v.u.dict->pairs[i].value));
-	return val_iter(r, list_val(r, &l, V_LIST), "generator");
+	return val_generator(r, &l);
 }
 
 FILTER(batch)
@@ -241,9 +242,10 @@ FILTER(batch)
 	struct list all = {0}, part = {0};
 	struct iter it;
 
-	if (!args_bind(r, "batch", a, "linecount fill_with", 1, w) || !iter_init(r, &it, v))
+	if (!args_bind(r, "batch", a, "linecount fill_with", 1, w))
 		return val_none;
 	const int64_t n = arg_int(r, w[0], 0);
+	iter_init(r, &it, v);
 	while (!r->failed && iter_next(r, &it, &item)) {
 		if ((int64_t)part.n == n) {
 			list_add(r, &all, list_val(r, &part, V_LIST));
@@ -256,7 +258,7 @@ FILTER(batch)
 			continue;
 	if (part.n)
 		list_add(r, &all, list_val(r, &part, V_LIST));
-	return val_iter(r, list_val(r, &all, V_LIST), "generator");
+	return val_generator(r, &all);
 }
 
 FILTER(slice)
@@ -268,10 +270,10 @@ FILTER(slice)
 		return val_none;
 	const int64_t n = arg_int(r, w[0], 0);
 	const struct val items = val_items(r, v);
+	if (!r->failed && !n)
+		tmpl_error(r, "integer division or modulo by zero");
 	if (r->failed)
-		return val_none;
-	if (!n)
-		return tmpl_error(r, "integer division or modulo by zero"), val_none;
+		return val_generator(r, &all);
 	const int64_t each = n > 0 ? items.n / n : 0, more = n > 0 ? items.n % n : 0;
 	uint32_t at = 0;
 	for (int64_t i = 0; i < n && tmpl_charge(r, 1); i++) {
@@ -282,7 +284,7 @@ FILTER(slice)
 			list_add(r, &part, w[1]);
 		list_add(r, &all, list_val(r, &part, V_LIST));
 	}
-	return val_iter(r, list_val(r, &all, V_LIST), "generator");
+	return val_generator(r, &all);
 }
 
 /* ---- Together ---- */
@@ -339,7 +341,7 @@ FILTER(map)
 	int32_t filter = -1;
 
 	if (!val_truth(r, v))
-		return val_iter(r, val_list(r, V_LIST, 0, NULL), "generator");
+		return val_generator(r, &l);
 	if (!a->n_pos) {
 		for (size_t i = 0; i < a->n_kw; i++)
 			if (val_is_str(a->kw[i].name, "attribute"))
@@ -347,19 +349,19 @@ FILTER(map)
 			else if (val_is_str(a->kw[i].name, "default"))
 				fallback = a->kw[i].value;
 			else
-				return tmpl_error(r, "Unexpected keyword argument"), val_none;
+				tmpl_error(r, "Unexpected keyword argument");
 		if (path.type == V_MISSING)
-			return tmpl_error(r, "map requires a filter argument"), val_none;
+			tmpl_error(r, "map requires a filter argument");
 	} else if (a->pos[0].type == V_STR) {
 		filter = filter_find(a->pos[0].u.s, a->pos[0].n);
 	}
 	if (!iter_init(r, &it, v) || !tmpl_enter(r))
-		return val_none;
+		return val_generator(r, &l);
 	while (!r->failed && iter_next(r, &it, &item))
 		list_add(r, &l, a->n_pos ? filter_call(r, filter, val_str(r, a->pos[0]), item, &rest)
 					 : get_path(r, item, path, fallback));
 	tmpl_leave(r);
-	return val_iter(r, list_val(r, &l, V_LIST), "generator");
+	return val_generator(r, &l);
 }
 
 static struct val choose(struct run *r, struct val v, const struct args *a, bool by_attr, bool want)
@@ -371,15 +373,14 @@ static struct val choose(struct run *r, struct val v, const struct args *a, bool
 	int32_t test = -1;
 
 	if (!val_truth(r, v))
-		return val_iter(r, val_list(r, V_LIST, 0, NULL), "generator");
+		return val_generator(r, &l);
 	if (by_attr && !a->n_pos)
-		return tmpl_error(r, "Missing parameter for attribute name"), val_none;
+		return tmpl_error(r, "Missing parameter for attribute name"), val_generator(r, &l);
 	const bool named = a->n_pos > (by_attr ? 1u : 0u);
 	const struct val name = named ? a->pos[by_attr ? 1 : 0] : val_none;
 	if (named && name.type == V_STR)
 		test = test_find(name.u.s, name.n);
-	if (!iter_init(r, &it, v))
-		return val_none;
+	iter_init(r, &it, v);
 	while (!r->failed && iter_next(r, &it, &item)) {
 		const struct val x = by_attr ? get_path(r, item, a->pos[0], val_none) : item;
 		if (r->failed)
@@ -388,7 +389,7 @@ static struct val choose(struct run *r, struct val v, const struct args *a, bool
 		if (yes == want)
 			list_add(r, &l, item);
 	}
-	return val_iter(r, list_val(r, &l, V_LIST), "generator");
+	return val_generator(r, &l);
 }
 
 FILTER(select)

@@ -150,7 +150,7 @@ static struct val macro_attr(struct run *r, const struct macro *m, struct val na
 		return val_missing;
 	for (uint32_t i = 0; i < m->node->n_more; i++)
 		list_add(r, &l, m->node->more[i]->v);
-	return list_val(r, &l, V_LIST);
+	return list_val(r, &l, V_TUPLE);
 }
 
 struct val other_method(struct run *r, struct val self, struct val name)
@@ -172,7 +172,11 @@ struct val other_method(struct run *r, struct val self, struct val name)
 			return val_int(self.u.range->start);
 		if (val_is_str(name, "stop"))
 			return val_int(self.u.range->stop);
-		return val_is_str(name, "step") ? val_int(self.u.range->step) : val_missing;
+		if (val_is_str(name, "step"))
+			return val_int(self.u.range->step);
+		self = val_items(r, self);
+		m = tuple_methods;
+		break;
 	case V_BOOL:
 	case V_INT:
 	case V_FLOAT:

@@ -293,7 +293,7 @@ static struct val own_item(struct run *r, struct val obj, struct val key)
 struct val op_attr(struct run *r, struct val obj, struct val name)
 {
 	if (obj.type == V_UNDEF) {
-		if (name.n > 4 && memcmp(name.u.s, "__", 2) == 0 && memcmp(name.u.s + name.n - 2, "__", 2) == 0)
+		if (val_is_str(name, "__class__")) /* which Python has, and the sandbox hides */
 			return val_undef(r, NULL, obj, name);
 		undef_fail(r, obj);
 		return val_none;

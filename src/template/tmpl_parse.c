@@ -333,10 +333,35 @@ static uint8_t uses_of(const struct node *n)
 	return uses;
 }
 
-static bool check(struct run *r, struct node *n, bool soft)
+static bool names_loop(const struct node *target)
+{
+	if (target->type == N_NAME)
+		return target->sym == SYM_LOOP;
+	for (size_t i = 0; target->type == N_TUPLE && i < target->n_list; i++)
+		if (names_loop(target->list[i]))
+			return true;
+	return false;
+}
+
+static bool check_names(struct run *r, const struct node *n, bool in_loop)
+{
+	r->line = n->line;
+	if (in_loop && (n->type == N_FOR || n->type == N_SET || n->type == N_SETBLOCK) && names_loop(n->a))
+		return tmpl_fail(r, COHORT_E_FORMAT, "Can't assign to special loop variable in for-loop target");
+	if ((n->type == N_MACRO || n->type == N_CALLBLOCK) && n->uses & USES_CALLER)
+		for (size_t i = 0; i < n->n_more; i++)
+			if (n->more[i]->sym == SYM_CALLER && !n->more[i]->a)
+				return tmpl_fail(r, COHORT_E_FORMAT, "When defining macros or call blocks the special \"caller\" "
+								     "argument must be omitted or be given a default.");
+	return true;
+}
+
+/* soft: within an if; in_loop: within a for. */
+static bool check(struct run *r, struct node *n, bool soft, bool in_loop)
 {
 	if (!n)
 		return true;
+	in_loop |= n->type == N_FOR;
 	if ((n->type == N_FILTER || n->type == N_TEST) && n->known < 0 && !soft) {
 		r->line = n->line;
 		return tmpl_fail(r, COHORT_E_FORMAT, n->type == N_FILTER ? "No filter named '%.*s'." : "No test named '%.*s'.",
@@ -358,13 +383,14 @@ static bool check(struct run *r, struct node *n, bool soft)
 	case N_SCOPE: soft = false; break;
 	default: break;
 	}
-	if (!check(r, n->a, soft) || !check(r, n->b, soft) || !check(r, n->c, soft))
+	if (!check_names(r, n, in_loop) || !check(r, n->a, soft, in_loop) || !check(r, n->b, soft, in_loop) ||
+			!check(r, n->c, soft, in_loop))
 		return false;
 	for (size_t i = 0; i < n->n_list; i++)
-		if (!check(r, n->list[i], soft))
+		if (!check(r, n->list[i], soft, in_loop))
 			return false;
 	for (size_t i = 0; i < n->n_more; i++)
-		if (!check(r, n->more[i], soft))
+		if (!check(r, n->more[i], soft, in_loop))
 			return false;
 	return true;
 }
@@ -374,7 +400,7 @@ bool parse_template(struct parse *p, struct nodes *out)
 	if (!parse_until(p, out, NULL))
 		return false;
 	for (size_t i = 0; i < out->n; i++)
-		if (!check(p->r, out->at[i], false))
+		if (!check(p->r, out->at[i], false, false))
 			return false;
 	return true;
 }

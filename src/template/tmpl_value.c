@@ -75,6 +75,19 @@ struct val val_iter(struct run *r, struct val of, const char *name)
 	return (struct val){.type = V_ITER, .u.iter = it};
 }
 
+struct val val_generator(struct run *r, const struct list *l)
+{
+	const char *error = NULL;
+	if (r->failed && r->status == COHORT_E_ARG) {
+		r->failed = false;
+		error = val_copy(r, r->message, strlen(r->message) + 1).u.s;
+	}
+	const struct val v = val_iter(r, list_val(r, l, V_LIST), "generator");
+	if (!r->failed)
+		v.u.iter->error = error;
+	return v;
+}
+
 struct val val_dict(struct run *r)
 {
 	struct dict *d = tmpl_alloc(r, 1, sizeof *d);
@@ -573,6 +586,8 @@ bool iter_next(struct run *r, struct iter *it, struct val *out)
 			return false;
 		const bool more = iter_next(r, inner, out);
 		tmpl_leave(r);
+		if (!more && inner->error)
+			tmpl_error(r, "%s", inner->error);
 		return more;
 	}
 	default: return false;
