@@ -97,7 +97,7 @@ enum op { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW,
 struct node {
 	uint8_t type, op;
 	bool flag;
-	uint8_t uses;    /* N_MACRO, N_CALLBLOCK: enum macro_uses */
+	uint8_t uses;    /* N_MACRO, N_CALLBLOCK: enum macro_uses; N_FOR: whether its body defines macros */
 	uint16_t height; /* of the tree below; bounded */
 	uint32_t line, sym, n_list, n_more;
 	int32_t known;   /* N_FILTER, N_TEST: number in the table, or -1 */

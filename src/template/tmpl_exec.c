@@ -11,7 +11,7 @@
 
 struct loop {
 	const struct node *node;
-	struct scope *outer;
+	struct scope *outer, *filter_scope; /* filter_scope: of the condition, used again and again */
 	struct iter it;
 	struct val iterable; /* what length is asked of; V_MISSING when it has none */
 	int64_t index0, length; /* length: -1 while unknown */
@@ -35,8 +35,12 @@ static bool pull(struct run *r, struct loop *l, struct val *out)
 	while (iter_next(r, &l->it, out)) {
 		if (!n->c || l->iterable.type == V_NONE)
 			return true;
-		r->scope = scope_open(r, l->outer);
+		if (!l->filter_scope)
+			l->filter_scope = scope_open(r, l->outer);
+		r->scope = l->filter_scope;
 		bool take = false;
+		if (r->scope)
+			r->scope->n = 0;
 		if (r->scope && tmpl_assign(r, n->a, *out)) {
 			const struct val v = tmpl_eval(r, n->c);
 			take = !r->failed && val_truth(r, v);
@@ -136,6 +140,7 @@ bool show_loop(struct run *r, struct buf *t, struct loop *l)
 static enum flow exec_turns(struct run *r, struct loop *l, bool *completed)
 {
 	const struct node *n = l->node;
+	struct scope *own = NULL;
 	struct val v;
 
 	for (;;) {
@@ -147,7 +152,11 @@ static enum flow exec_turns(struct run *r, struct loop *l, bool *completed)
 		l->index0++;
 		l->before = l->current;
 		l->current = v;
-		r->scope = scope_open(r, l->outer);
+		if (!own || n->uses) /* a macro of this turn may still look at its scope later */
+			own = scope_open(r, l->outer);
+		r->scope = own;
+		if (own)
+			own->n = 0;
 		if (!r->scope || !scope_set(r, SYM_LOOP, (struct val){.type = V_LOOP, .u.loop = l}) || !tmpl_assign(r, n->a, v))
 			return FLOW_FAIL;
 		const enum flow flow = exec_body(r, n->list, n->n_list);

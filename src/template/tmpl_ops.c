@@ -290,11 +290,22 @@ static struct val own_item(struct run *r, struct val obj, struct val key)
 	return val_missing;
 }
 
+/* The one inner attribute that people try; Python has it, and the sandbox hides it. */
+static struct val hidden(struct run *r, struct val obj, struct val name)
+{
+	struct buf t = {0};
+	buf_addz(r, &t, "access to attribute '__class__' of '");
+	buf_addz(r, &t, val_type_name(obj));
+	buf_addz(r, &t, "' object is unsafe.");
+	buf_add(r, &t, "", 1);
+	return val_undef(r, buf_val(r, &t).u.s, obj, name);
+}
+
 struct val op_attr(struct run *r, struct val obj, struct val name)
 {
+	if (val_is_str(name, "__class__"))
+		return hidden(r, obj, name);
 	if (obj.type == V_UNDEF) {
-		if (val_is_str(name, "__class__")) /* which Python has, and the sandbox hides */
-			return val_undef(r, NULL, obj, name);
 		undef_fail(r, obj);
 		return val_none;
 	}

@@ -333,6 +333,20 @@ static uint8_t uses_of(const struct node *n)
 	return uses;
 }
 
+/* Whether a body defines macros, which keep its scope. */
+static bool has_macro(const struct node *n)
+{
+	if (n->type == N_MACRO || n->type == N_CALLBLOCK)
+		return true;
+	for (size_t i = 0; i < n->n_list; i++)
+		if (has_macro(n->list[i]))
+			return true;
+	for (size_t i = 0; i < n->n_more; i++)
+		if (has_macro(n->more[i]))
+			return true;
+	return false;
+}
+
 static bool names_loop(const struct node *target)
 {
 	if (target->type == N_NAME)
@@ -376,7 +390,7 @@ static bool check(struct run *r, struct node *n, bool soft, bool in_loop)
 			n->uses |= uses_of(n->list[i]);
 		soft = false;
 		break;
-	case N_FOR:
+	case N_FOR: n->uses = has_macro(n); /* fall through */
 	case N_SETBLOCK:
 	case N_FILTERBLOCK:
 	case N_WITH:
