@@ -200,23 +200,30 @@ int cmd_template(int argc, char **argv)
 	struct texts t = {0};
 	size_t n = 0;
 	const struct opt opts[] = {
-			{"template", NULL, OPT_STR, &o.template, 0, 0, "FILE", "the template; - is standard input", NULL},
+			{"template", NULL, OPT_STR, &o.template, 0, 0, "FILE", "the template; - is standard input",
+					NULL},
 			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE",
-					"take the template, BOS and EOS of this GGUF model (default: the built-in one)", NULL},
-			{"name", NULL, OPT_STR, &o.name, 0, 0, "NAME", "one of the model's named templates (tool_use, rag)", NULL},
+					"take the template, BOS and EOS of this GGUF model (default: the built-in one)",
+					NULL},
+			{"name", NULL, OPT_STR, &o.name, 0, 0, "NAME",
+					"one of the model's named templates (tool_use, rag)", NULL},
 			{"messages", NULL, OPT_STR, &o.messages, 0, 0, "FILE",
-					"JSON: an array of messages, or an object with \"messages\" and perhaps \"tools\" and "
+					"JSON: an array of messages, or an object with \"messages\" and "
+					"perhaps \"tools\" and "
 					"\"documents\"",
 					NULL},
 			{"tools", NULL, OPT_STR, &o.tools, 0, 0, "FILE", "JSON for the variable tools", NULL},
-			{"documents", NULL, OPT_STR, &o.documents, 0, 0, "FILE", "JSON for the variable documents", NULL},
+			{"documents", NULL, OPT_STR, &o.documents, 0, 0, "FILE", "JSON for the variable documents",
+					NULL},
 			{"extra", NULL, OPT_STR, &o.extra, 0, 0, "JSON", "an object of further variables", NULL},
 			{"bos", NULL, OPT_STR, &o.bos, 0, 0, "TEXT", "the variable bos_token", NULL},
 			{"eos", NULL, OPT_STR, &o.eos, 0, 0, "TEXT", "the variable eos_token", NULL},
 			{"no-generation-prompt", NULL, OPT_FLAG, &o.no_prompt, 0, 0, NULL,
 					"end with the last message, not with the beginning of an answer", NULL},
 			{"now", NULL, OPT_STR, &o.now, 0, 0, "TIME",
-					"the time that the template sees, like 2025-01-02T03:04:05 (default: the clock's)", NULL},
+					"the time that the template sees, like 2025-01-02T03:04:05 (default: the "
+					"clock's)",
+					NULL},
 	};
 	const struct opt_prog p = {
 			prog,
@@ -225,7 +232,8 @@ int cmd_template(int argc, char **argv)
 			"docs/templates.md tells what a template may do.",
 			"  cohort template --messages chat.json\n"
 			"  cohort template -m model.gguf --name tool_use --messages request.json\n"
-			"  cohort template --template chat.jinja --messages - --bos '<s>' --extra '{\"enable_thinking\": false}'\n",
+			"  cohort template --template chat.jinja --messages - --bos '<s>' --extra "
+			"'{\"enable_thinking\": false}'\n",
 			opts,
 			sizeof opts / sizeof *opts,
 	};
@@ -235,7 +243,8 @@ int cmd_template(int argc, char **argv)
 	rc = check(&o);
 	if (rc)
 		return rc;
-	if ((o.bos && !(t.bos = mem_strndup(o.bos, strlen(o.bos)))) || (o.eos && !(t.eos = mem_strndup(o.eos, strlen(o.eos)))))
+	if ((o.bos && !(t.bos = mem_strndup(o.bos, strlen(o.bos)))) ||
+			(o.eos && !(t.eos = mem_strndup(o.eos, strlen(o.eos)))))
 		rc = out_of_memory(prog);
 	if (!rc)
 		rc = o.template ? read_text(o.template, &t.source, &t.n_source) : from_model(&o, &t);

@@ -10,8 +10,8 @@
 #include "cohort_tools.h"
 
 /* The text, freed by the caller with cohort_template_text_free, or NULL and err. params may be NULL. */
-static inline char *render_n(const char *source, size_t n_source, const struct cohort_template_params *params, size_t *n,
-		struct cohort_err *err)
+static inline char *render_n(const char *source, size_t n_source, const struct cohort_template_params *params,
+		size_t *n, struct cohort_err *err)
 {
 	struct cohort_template *t = NULL;
 	char *text = NULL;

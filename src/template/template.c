@@ -34,11 +34,12 @@ static enum cohort_status report(const struct run *r, struct cohort_err *err)
 			text[i] = ' ';
 	if (!r->failed_line)
 		return err_set(err, r->status, "%s", text);
-	return err_rule(err, r->status, "template", r->failed_line, -1, 0, 0, "template, line %u: %s", r->failed_line, text);
+	return err_rule(err, r->status, "template", r->failed_line, -1, 0, 0, "template, line %u: %s", r->failed_line,
+			text);
 }
 
-enum cohort_status cohort_template_open(const char *source, size_t n_bytes, struct cohort_template **out,
-		struct cohort_err *err)
+enum cohort_status cohort_template_open(
+		const char *source, size_t n_bytes, struct cohort_template **out, struct cohort_err *err)
 {
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
@@ -157,8 +158,11 @@ enum cohort_status cohort_template_render(const struct cohort_template *t, const
 			return err_set(err, COHORT_E_ARG, "params were not set by cohort_template_params_init");
 		p = *params;
 	}
-	struct run r = {.n_steps_max = p.n_steps_max, .n_bytes_max = p.n_bytes_max, .n_out_max = p.n_out_max,
-			.depth_max = p.depth_max, .syms = &t->syms};
+	struct run r = {.n_steps_max = p.n_steps_max,
+			.n_bytes_max = p.n_bytes_max,
+			.n_out_max = p.n_out_max,
+			.depth_max = p.depth_max,
+			.syms = &t->syms};
 	if (p.now && !time_read(p.now, &r.now))
 		return err_set(err, COHORT_E_ARG, "now must look like 2025-01-02T03:04:05");
 	r.has_now = p.now != NULL;

@@ -86,8 +86,8 @@ struct cycler {
 enum node_type {
 	N_CONST, N_NAME, N_TUPLE, N_LIST, N_DICT, N_COND, N_AND, N_OR, N_NOT, N_COMPARE, N_OPERAND, N_BINARY, N_CONCAT,
 	N_NEG, N_POS, N_ATTR, N_ITEM, N_SLICE, N_CALL, N_KEYWORD, N_FILTER, N_TEST,
-	N_TEXT, N_PRINT, N_IF, N_BRANCH, N_FOR, N_SET, N_SETBLOCK, N_NSREF, N_MACRO, N_PARAM, N_CALLBLOCK, N_FILTERBLOCK,
-	N_WITH, N_SCOPE, N_AUTOESCAPE, N_DO, N_BREAK, N_CONTINUE
+	N_TEXT, N_PRINT, N_IF, N_BRANCH, N_FOR, N_SET, N_SETBLOCK, N_NSREF, N_MACRO, N_PARAM, N_CALLBLOCK,
+	N_FILTERBLOCK, N_WITH, N_SCOPE, N_AUTOESCAPE, N_DO, N_BREAK, N_CONTINUE
 };
 
 enum op { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW,
@@ -346,7 +346,8 @@ struct val str_concat(struct run *r, struct val a, struct val b);
 
 /* Arguments by position and name into out[n]; the ones not given are V_MISSING. `names` is a list with spaces between;
  * the first n_need must be given. */
-bool args_bind(struct run *r, const char *what, const struct args *a, const char *names, size_t n_need, struct val *out);
+bool args_bind(struct run *r, const char *what, const struct args *a, const char *names, size_t n_need,
+		struct val *out);
 bool args_none(struct run *r, const char *what, const struct args *a);
 /* An argument as a number or text, or the fallback if it is missing. */
 int64_t arg_int(struct run *r, struct val v, int64_t fallback);
@@ -407,9 +408,10 @@ bool exec_root(struct run *r, struct node *const *body, size_t n);
 
 enum token_type {
 	T_EOF, T_TEXT, T_BLOCK, T_BLOCK_END, T_VAR, T_VAR_END, T_NAME, T_STR, T_INT, T_FLOAT,
-	T_ADD, T_SUB, T_MUL, T_DIV, T_FLOORDIV, T_MOD, T_POW, T_EQ, T_NE, T_LT, T_LE, T_GT, T_GE, /* in the order of enum op */
-	T_TILDE, T_LBRACKET, T_RBRACKET, T_LPAREN, T_RPAREN, T_LBRACE, T_RBRACE, T_ASSIGN, T_DOT, T_COLON, T_PIPE, T_COMMA,
-	T_SEMICOLON
+	/* in the order of enum op: */
+	T_ADD, T_SUB, T_MUL, T_DIV, T_FLOORDIV, T_MOD, T_POW, T_EQ, T_NE, T_LT, T_LE, T_GT, T_GE,
+	T_TILDE, T_LBRACKET, T_RBRACKET, T_LPAREN, T_RPAREN, T_LBRACE, T_RBRACE, T_ASSIGN, T_DOT, T_COLON, T_PIPE,
+	T_COMMA, T_SEMICOLON
 };
 struct token {
 	enum token_type type;

@@ -51,7 +51,8 @@ bool args_bind(struct run *r, const char *what, const struct args *a, const char
 
 bool args_none(struct run *r, const char *what, const struct args *a)
 {
-	return args_bind(r, what, a, "", 0, NULL);
+	struct val none;
+	return args_bind(r, what, a, "", 0, &none);
 }
 
 int64_t arg_int(struct run *r, struct val v, int64_t fallback)

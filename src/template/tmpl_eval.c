@@ -93,8 +93,8 @@ static bool add_kwarg(struct run *r, struct args *a, uint32_t *n_max, struct val
 	void *kw = a->kw;
 	for (size_t i = 0; i < a->n_kw; i++)
 		if (val_eq(r, a->kw[i].name, name))
-			return tmpl_error(r, "got multiple values for keyword argument '%.*s'", (int)(name.n < 60 ? name.n : 60),
-					name.u.s);
+			return tmpl_error(r, "got multiple values for keyword argument '%.*s'",
+					(int)(name.n < 60 ? name.n : 60), name.u.s);
 	if (!tmpl_grow(r, &kw, n_max, a->n_kw + 1, sizeof *a->kw))
 		return false;
 	a->kw = kw;
@@ -167,8 +167,8 @@ struct val eval_call(struct run *r, const struct node *n, const struct macro *ca
 			return val_none;
 		if (a.n_kw)
 			memcpy(kw, a.kw, a.n_kw * sizeof *kw);
-		kw[a.n_kw++] = (struct kwarg){val_z("caller"),
-				{.type = V_MACRO, .u.macro = (struct macro *)(uintptr_t)caller}};
+		kw[a.n_kw++] = (struct kwarg){
+				val_z("caller"), {.type = V_MACRO, .u.macro = (struct macro *)(uintptr_t)caller}};
 		a.kw = kw;
 	}
 	r->line = n->line;
@@ -200,7 +200,8 @@ static bool bind_macro(struct run *r, const struct macro *m, const struct args *
 			char *hint = tmpl_bytes(r, param->v.n + 40);
 			if (!hint)
 				return false;
-			snprintf(hint, param->v.n + 40, "parameter '%.*s' was not provided", (int)param->v.n, param->v.u.s);
+			snprintf(hint, param->v.n + 40, "parameter '%.*s' was not provided", (int)param->v.n,
+					param->v.u.s);
 			values[i] = val_undef(r, hint, val_missing, param->v);
 		}
 		if (!scope_set(r, param->sym, values[i]))
@@ -227,15 +228,16 @@ static bool bind_rest(struct run *r, const struct macro *m, const struct args *a
 		if (used[k])
 			continue;
 		if (!(n->uses & USES_KWARGS))
-			return tmpl_error(r, "macro '%.*s' takes no keyword argument '%.*s'", (int)m->name.n, m->name.u.s,
-					(int)a->kw[k].name.n, a->kw[k].name.u.s);
+			return tmpl_error(r, "macro '%.*s' takes no keyword argument '%.*s'", (int)m->name.n,
+					m->name.u.s, (int)a->kw[k].name.n, a->kw[k].name.u.s);
 		dict_set(r, rest.u.dict, a->kw[k].name, a->kw[k].value);
 	}
 	if (n->uses & USES_KWARGS)
 		scope_set(r, SYM_KWARGS, rest);
 	const size_t more = a->n_pos > n->n_more ? a->n_pos - n->n_more : 0;
 	if (more && !(n->uses & USES_VARARGS))
-		return tmpl_error(r, "macro '%.*s' takes not more than %u argument(s)", (int)m->name.n, m->name.u.s, n->n_more);
+		return tmpl_error(r, "macro '%.*s' takes not more than %u argument(s)", (int)m->name.n, m->name.u.s,
+				n->n_more);
 	if (n->uses & USES_VARARGS)
 		scope_set(r, SYM_VARARGS, val_list(r, V_TUPLE, more, more ? a->pos + n->n_more : NULL));
 	return !r->failed;
@@ -253,7 +255,8 @@ struct val macro_call(struct run *r, const struct macro *m, const struct args *a
 		return v;
 	memset(used, 0, a->n_kw * sizeof *used);
 	r->scope = own;
-	if (bind_macro(r, m, a, values, used) && bind_rest(r, m, a, used) && exec_root(r, m->node->list, m->node->n_list))
+	if (bind_macro(r, m, a, values, used) && bind_rest(r, m, a, used) &&
+			exec_root(r, m->node->list, m->node->n_list))
 		v = out_cut(r, from);
 	r->scope = before;
 	tmpl_leave(r);
@@ -310,7 +313,8 @@ static struct val eval_item(struct run *r, const struct node *n)
 		r->line = n->line;
 		return r->failed ? val_none : op_item(r, obj, key);
 	}
-	const struct val lo = n->b->a ? tmpl_eval(r, n->b->a) : val_none, hi = n->b->b ? tmpl_eval(r, n->b->b) : val_none;
+	const struct val lo = n->b->a ? tmpl_eval(r, n->b->a) : val_none,
+			 hi = n->b->b ? tmpl_eval(r, n->b->b) : val_none;
 	const struct val step = n->b->c ? tmpl_eval(r, n->b->c) : val_none;
 	return r->failed ? val_none : op_slice(r, obj, lo, hi, step);
 }
@@ -327,7 +331,8 @@ static struct val eval_cond(struct run *r, const struct node *n)
 	if (n->c)
 		return tmpl_eval(r, n->c);
 	const int k = snprintf(buf, sizeof buf,
-			"the inline if-expression on line %u evaluated to false and no else section was defined.", n->line);
+			"the inline if-expression on line %u evaluated to false and no else section was defined.",
+			n->line);
 	const struct val hint = val_copy(r, buf, (size_t)k + 1);
 	return val_undef(r, hint.u.s, val_missing, val_none);
 }

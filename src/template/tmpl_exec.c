@@ -157,7 +157,8 @@ static enum flow exec_turns(struct run *r, struct loop *l, bool *completed)
 		r->scope = own;
 		if (own)
 			own->n = 0;
-		if (!r->scope || !scope_set(r, SYM_LOOP, (struct val){.type = V_LOOP, .u.loop = l}) || !tmpl_assign(r, n->a, v))
+		if (!r->scope || !scope_set(r, SYM_LOOP, (struct val){.type = V_LOOP, .u.loop = l}) ||
+				!tmpl_assign(r, n->a, v))
 			return FLOW_FAIL;
 		const enum flow flow = exec_body(r, n->list, n->n_list);
 		if (flow == FLOW_FAIL)

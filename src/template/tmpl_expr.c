@@ -1,5 +1,5 @@
-/* Expressions: tokens to nodes, with Jinja's precedences (which differ from Python's: ~ binds between + and *, and unary
- * minus binds closer than a filter).
+/* Expressions: tokens to nodes, with Jinja's precedences (which differ from Python's: ~ binds between + and *, and
+ * unary minus binds closer than a filter).
  *
  * Invariants
  *  1. Recursion is bounded by PARSE_DEPTH_MAX, the height of the tree by HEIGHT_MAX. */
@@ -214,7 +214,8 @@ static bool enter(struct parse *p)
 	return true;
 }
 
-static struct node *binary(struct parse *p, enum node_type type, enum op op, struct node *a, struct node *b, uint32_t line)
+static struct node *binary(
+		struct parse *p, enum node_type type, enum op op, struct node *a, struct node *b, uint32_t line)
 {
 	struct node *n = a && b ? node_new(p, type, line) : NULL;
 	if (n) {
@@ -352,10 +353,10 @@ static struct node *parse_test(struct parse *p, struct node *on)
 	n = node_done(p, n);
 	if (n && negated) {
 		struct node *not = node_new(p, N_NOT, line);
-		if (!not)
+		if (!not )
 			return NULL;
-		not->a = n;
-		n = node_done(p, not);
+		not ->a = n;
+		n = node_done(p, not );
 	}
 	return n;
 }
@@ -746,7 +747,8 @@ struct node *parse_expression(struct parse *p, bool with_cond)
 
 static bool at_tuple_end(struct parse *p, const char *end_name)
 {
-	return tok_is(p, T_VAR_END) || tok_is(p, T_BLOCK_END) || tok_is(p, T_RPAREN) || (end_name && tok_is_name(p, end_name));
+	return tok_is(p, T_VAR_END) || tok_is(p, T_BLOCK_END) || tok_is(p, T_RPAREN) ||
+			(end_name && tok_is_name(p, end_name));
 }
 
 /* One element, or those that commas part. `targets`: names only. */

@@ -86,8 +86,9 @@ static uint32_t entity(const char *s, size_t n)
 	static const struct {
 		const char *name;
 		uint32_t cp;
-	} known[] = {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}, {"nbsp", 0xa0}, {"copy", 0xa9},
-			{"reg", 0xae}, {"hellip", 0x2026}, {"mdash", 0x2014}, {"ndash", 0x2013}, {"laquo", 0xab}, {"raquo", 0xbb}};
+	} known[] = {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}, {"nbsp", 0xa0},
+			{"copy", 0xa9}, {"reg", 0xae}, {"hellip", 0x2026}, {"mdash", 0x2014}, {"ndash", 0x2013},
+			{"laquo", 0xab}, {"raquo", 0xbb}};
 	int64_t i;
 	bool overflow;
 
@@ -149,8 +150,8 @@ static void quote(struct run *r, struct buf *t, struct val v, bool query)
 	tmpl_charge(r, s.n / 16);
 	for (uint32_t i = 0; i < s.n && !r->failed; i++) {
 		const char c = s.u.s[i];
-		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_.-~", c)) ||
-				(c == '/' && !query)) {
+		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+				(c && strchr("_.-~", c)) || (c == '/' && !query)) {
 			buf_add(r, t, &c, 1);
 		} else if (c == ' ' && query) {
 			buf_addz(r, t, "+");
@@ -203,7 +204,8 @@ FILTER(xmlattr)
 	if (!args_bind(r, "xmlattr", a, "autospace", 0, &autospace))
 		return val_none;
 	if (v.type != V_DICT)
-		return v.type == V_UNDEF ? undef_fail(r, v), val_none : (tmpl_error(r, "xmlattr needs a mapping"), val_none);
+		return v.type == V_UNDEF ? undef_fail(r, v),
+		       val_none          : (tmpl_error(r, "xmlattr needs a mapping"), val_none);
 	for (uint32_t i = 0; i < v.u.dict->n && !r->failed; i++) {
 		const struct pair *p = &v.u.dict->pairs[i];
 		if (p->value.type == V_NONE || p->value.type == V_UNDEF)
@@ -228,8 +230,9 @@ FILTER(xmlattr)
 FILTER(center)
 {
 	struct val width;
-	return args_bind(r, "center", a, "width", 0, &width) ? str_pad(r, val_str(r, v), arg_int(r, width, 80), ' ', 'c')
-							     : val_none;
+	return args_bind(r, "center", a, "width", 0, &width)
+			? str_pad(r, val_str(r, v), arg_int(r, width, 80), ' ', 'c')
+			: val_none;
 }
 
 FILTER(indent)
@@ -654,15 +657,39 @@ FILTER(refused)
 /* ---- The table ---- */
 
 const struct named_filter text_filters[] = {
-		{"abs", filter_abs}, {"attr", filter_attr}, {"capitalize", filter_capitalize}, {"center", filter_center},
-		{"d", filter_default}, {"default", filter_default}, {"e", filter_escape}, {"escape", filter_escape},
-		{"filesizeformat", filter_filesizeformat}, {"float", filter_float}, {"forceescape", filter_forceescape},
-		{"format", filter_format}, {"indent", filter_indent}, {"int", filter_int}, {"lower", filter_lower},
-		{"pprint", filter_pprint}, {"random", filter_refused}, {"replace", filter_replace}, {"round", filter_round},
-		{"safe", filter_safe}, {"string", filter_string}, {"striptags", filter_striptags}, {"title", filter_title},
-		{"tojson", filter_tojson}, {"trim", filter_trim}, {"truncate", filter_truncate}, {"upper", filter_upper},
-		{"urlencode", filter_urlencode}, {"urlize", filter_refused}, {"wordcount", filter_wordcount},
-		{"wordwrap", filter_wordwrap}, {"xmlattr", filter_xmlattr}, {NULL, NULL},
+		{"abs", filter_abs},
+		{"attr", filter_attr},
+		{"capitalize", filter_capitalize},
+		{"center", filter_center},
+		{"d", filter_default},
+		{"default", filter_default},
+		{"e", filter_escape},
+		{"escape", filter_escape},
+		{"filesizeformat", filter_filesizeformat},
+		{"float", filter_float},
+		{"forceescape", filter_forceescape},
+		{"format", filter_format},
+		{"indent", filter_indent},
+		{"int", filter_int},
+		{"lower", filter_lower},
+		{"pprint", filter_pprint},
+		{"random", filter_refused},
+		{"replace", filter_replace},
+		{"round", filter_round},
+		{"safe", filter_safe},
+		{"string", filter_string},
+		{"striptags", filter_striptags},
+		{"title", filter_title},
+		{"tojson", filter_tojson},
+		{"trim", filter_trim},
+		{"truncate", filter_truncate},
+		{"upper", filter_upper},
+		{"urlencode", filter_urlencode},
+		{"urlize", filter_refused},
+		{"wordcount", filter_wordcount},
+		{"wordwrap", filter_wordwrap},
+		{"xmlattr", filter_xmlattr},
+		{NULL, NULL},
 };
 
 enum { N_TEXT_FILTERS = sizeof text_filters / sizeof *text_filters - 1 };
@@ -689,5 +716,6 @@ struct val filter_call(struct run *r, int32_t filter, struct val name, struct va
 		tmpl_error(r, "No filter named '%.*s'.", (int)(name.n < 60 ? name.n : 60), name.u.s);
 		return val_none;
 	}
-	return filter < N_TEXT_FILTERS ? text_filters[filter].call(r, v, a) : seq_filters[filter - N_TEXT_FILTERS].call(r, v, a);
+	return filter < N_TEXT_FILTERS ? text_filters[filter].call(r, v, a)
+				       : seq_filters[filter - N_TEXT_FILTERS].call(r, v, a);
 }

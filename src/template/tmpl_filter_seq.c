@@ -115,7 +115,8 @@ static struct val extreme(struct run *r, struct val v, const struct args *a, con
 			best_key = key;
 		}
 	}
-	return best.type == V_MISSING ? val_undef(r, "No aggregated item, sequence was empty.", val_missing, val_none) : best;
+	return best.type == V_MISSING ? val_undef(r, "No aggregated item, sequence was empty.", val_missing, val_none)
+				      : best;
 }
 
 FILTER(min)
@@ -188,7 +189,9 @@ FILTER(reverse)
 		items.u.items[i] = items.u.items[items.n - 1 - i];
 		items.u.items[items.n - 1 - i] = t;
 	}
-	return v.type == V_ITER || r->failed ? items : val_iter(r, items, v.type == V_LIST ? "list_reverseiterator" : "reversed");
+	return v.type == V_ITER || r->failed
+			? items
+			: val_iter(r, items, v.type == V_LIST ? "list_reverseiterator" : "reversed");
 }
 
 /* ---- Parts ---- */
@@ -199,7 +202,8 @@ FILTER(first)
 	struct val item;
 	if (!args_none(r, "first", a) || !iter_init(r, &it, v))
 		return val_none;
-	return iter_next(r, &it, &item) ? item : val_undef(r, "No first item, sequence was empty.", val_missing, val_none);
+	return iter_next(r, &it, &item) ? item
+					: val_undef(r, "No first item, sequence was empty.", val_missing, val_none);
 }
 
 FILTER(last)
@@ -211,7 +215,8 @@ FILTER(last)
 	const struct val items = val_items(r, v);
 	if (r->failed)
 		return val_none;
-	return items.n ? items.u.items[items.n - 1] : val_undef(r, "No last item, sequence was empty.", val_missing, val_none);
+	return items.n ? items.u.items[items.n - 1]
+		       : val_undef(r, "No last item, sequence was empty.", val_missing, val_none);
 }
 
 FILTER(length)
@@ -358,7 +363,8 @@ FILTER(map)
 	if (!iter_init(r, &it, v) || !tmpl_enter(r))
 		return val_generator(r, &l);
 	while (!r->failed && iter_next(r, &it, &item))
-		list_add(r, &l, a->n_pos ? filter_call(r, filter, val_str(r, a->pos[0]), item, &rest)
+		list_add(r, &l,
+				a->n_pos ? filter_call(r, filter, val_str(r, a->pos[0]), item, &rest)
 					 : get_path(r, item, path, fallback));
 	tmpl_leave(r);
 	return val_generator(r, &l);
@@ -413,10 +419,27 @@ FILTER(rejectattr)
 }
 
 const struct named_filter seq_filters[] = {
-		{"batch", filter_batch}, {"count", filter_length}, {"dictsort", filter_dictsort}, {"first", filter_first},
-		{"groupby", filter_groupby}, {"items", filter_items}, {"join", filter_join}, {"last", filter_last},
-		{"length", filter_length}, {"list", filter_list}, {"map", filter_map}, {"max", filter_max}, {"min", filter_min},
-		{"reject", filter_reject}, {"rejectattr", filter_rejectattr}, {"reverse", filter_reverse}, {"select", filter_select},
-		{"selectattr", filter_selectattr}, {"slice", filter_slice}, {"sort", filter_sort}, {"sum", filter_sum},
-		{"unique", filter_unique}, {NULL, NULL},
+		{"batch", filter_batch},
+		{"count", filter_length},
+		{"dictsort", filter_dictsort},
+		{"first", filter_first},
+		{"groupby", filter_groupby},
+		{"items", filter_items},
+		{"join", filter_join},
+		{"last", filter_last},
+		{"length", filter_length},
+		{"list", filter_list},
+		{"map", filter_map},
+		{"max", filter_max},
+		{"min", filter_min},
+		{"reject", filter_reject},
+		{"rejectattr", filter_rejectattr},
+		{"reverse", filter_reverse},
+		{"select", filter_select},
+		{"selectattr", filter_selectattr},
+		{"slice", filter_slice},
+		{"sort", filter_sort},
+		{"sum", filter_sum},
+		{"unique", filter_unique},
+		{NULL, NULL},
 };

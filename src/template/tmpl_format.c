@@ -8,13 +8,13 @@
 enum { WIDTH_MAX = 1 << 20, PRECISION_MAX = 300 };
 
 struct spec {
-	uint32_t fill;     /* 0: the default */
-	char align;        /* < > = ^ or 0 */
-	char sign;         /* + - space or 0 */
+	uint32_t fill; /* 0: the default */
+	char align; /* < > = ^ or 0 */
+	char sign; /* + - space or 0 */
 	bool alternate, zero;
-	char group;        /* , _ or 0 */
+	char group; /* , _ or 0 */
 	int64_t width, precision; /* -1: none */
-	char type;         /* 0: none */
+	char type; /* 0: none */
 };
 
 /* ---- Padding ---- */
@@ -33,7 +33,8 @@ static bool add_padded(struct run *r, struct buf *t, const char *s, size_t n, co
 }
 
 /* sign and prefix, then digits (with the point and what follows), zeros or separators between as asked for. */
-static bool add_number(struct run *r, struct buf *t, const char *head, const char *digits, size_t n, const struct spec *f)
+static bool add_number(
+		struct run *r, struct buf *t, const char *head, const char *digits, size_t n, const struct spec *f)
 {
 	struct buf body = {0};
 	size_t whole = 0;
@@ -42,7 +43,8 @@ static bool add_number(struct run *r, struct buf *t, const char *head, const cha
 	const uint32_t fill = f->fill ? f->fill : f->zero ? '0' : ' ';
 	struct spec outer = *f;
 
-	while (whole < n && digits[whole] != '.' && digits[whole] != 'e' && digits[whole] != 'E' && digits[whole] != '%')
+	while (whole < n && digits[whole] != '.' && digits[whole] != 'e' && digits[whole] != 'E' &&
+			digits[whole] != '%')
 		whole++;
 	if (f->type == 'x' || f->type == 'X')
 		whole = n;
@@ -309,8 +311,8 @@ struct val format_percent(struct run *r, struct val fmt, struct val args)
 			continue;
 		}
 		if (!f.type || !strchr("diuxXoeEfFgGcrsa", f.type)) {
-			tmpl_error(r, "unsupported format character '%c' (0x%x)", f.type >= ' ' && f.type < 127 ? f.type : '?',
-					(unsigned char)f.type);
+			tmpl_error(r, "unsupported format character '%c' (0x%x)",
+					f.type >= ' ' && f.type < 127 ? f.type : '?', (unsigned char)f.type);
 			break;
 		}
 		if (v.type == V_MISSING)
@@ -318,8 +320,9 @@ struct val format_percent(struct run *r, struct val fmt, struct val args)
 		if (!r->failed)
 			add_percent(r, &t, v, &f);
 	}
-	const bool rest = p.is_tuple ? p.at < args.n : !p.used && args.type != V_DICT && args.type != V_LIST &&
-					args.type != V_RANGE && args.type != V_UNDEF && args.type != V_NS;
+	const bool rest = p.is_tuple ? p.at < args.n
+				     : !p.used && args.type != V_DICT && args.type != V_LIST && args.type != V_RANGE &&
+					args.type != V_UNDEF && args.type != V_NS;
 	if (!r->failed && rest)
 		tmpl_error(r, "not all arguments converted during string formatting");
 	return buf_val(r, &t);
@@ -432,10 +435,12 @@ static struct val field_value(struct run *r, struct val f, struct braces *b)
 		b->named = true;
 	}
 	if (b->counted && b->named)
-		return tmpl_error(r, "cannot switch from automatic field numbering to manual field specification"), val_none;
+		return tmpl_error(r, "cannot switch from automatic field numbering to manual field specification"),
+		       val_none;
 	if (i >= 0) {
 		if (!b->args || (uint64_t)i >= b->args->n_pos)
-			return tmpl_error(r, "Replacement index %lld out of range for positional args tuple", (long long)i),
+			return tmpl_error(r, "Replacement index %lld out of range for positional args tuple",
+					       (long long)i),
 			       val_none;
 		v = b->args->pos[i];
 	} else if (b->map) {
@@ -497,7 +502,9 @@ static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct brac
 				bang = at;
 		}
 		if (at >= fmt.n)
-			return tmpl_error(r, from >= fmt.n ? "Single '{' encountered in format string" : "expected '}' before end of string");
+			return tmpl_error(r,
+					from >= fmt.n ? "Single '{' encountered in format string"
+						      : "expected '}' before end of string");
 		const size_t end = at++;
 		const size_t name_end = bang ? bang : colon ? colon : end;
 		struct val v = field_value(r, val_bytes(s + from, name_end - from), b);
@@ -556,8 +563,14 @@ bool time_read(const char *s, struct tm *out)
 	for (int i = 0; i < m - 1; i++)
 		yday += days[i];
 	const int before = (y - 1) * 365 + (y - 1) / 4 - (y - 1) / 100 + (y - 1) / 400; /* day 1 was a Monday */
-	*out = (struct tm){.tm_year = y - 1900, .tm_mon = m - 1, .tm_mday = d, .tm_hour = h, .tm_min = min, .tm_sec = sec,
-			.tm_yday = yday, .tm_wday = (before + yday + 1) % 7};
+	*out = (struct tm){.tm_year = y - 1900,
+			.tm_mon = m - 1,
+			.tm_mday = d,
+			.tm_hour = h,
+			.tm_min = min,
+			.tm_sec = sec,
+			.tm_yday = yday,
+			.tm_wday = (before + yday + 1) % 7};
 	return true;
 }
 
@@ -565,7 +578,8 @@ static bool add_time(struct run *r, struct buf *t, const struct tm *tm, char c, 
 {
 	static const char *const months[] = {"January", "February", "March", "April", "May", "June", "July", "August",
 			"September", "October", "November", "December"};
-	static const char *const days[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
+	static const char *const days[] = {
+			"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
 	const int y = tm->tm_year + 1900, h12 = tm->tm_hour % 12 ? tm->tm_hour % 12 : 12;
 	const int w_sun = (tm->tm_yday + 7 - tm->tm_wday) / 7, w_mon = (tm->tm_yday + 7 - (tm->tm_wday + 6) % 7) / 7;
 	const char *name = NULL, *parts = NULL;

@@ -17,7 +17,7 @@ static struct val do_range(struct run *r, struct val self, const struct args *a)
 	const int64_t start = a->n_pos > 1 ? arg_int(r, w[0], 0) : 0, stop = arg_int(r, a->n_pos > 1 ? w[1] : w[0], 0);
 	const int64_t step = arg_int(r, w[2], 1);
 	if (!step)
-		tmpl_error(r, "range() arg 3 must not be zero");
+		return tmpl_error(r, "range() arg 3 must not be zero"), val_none;
 	if (start < -far || start > far || stop < -far || stop > far || step < -far || step > far)
 		tmpl_fail(r, COHORT_E_LIMIT, "range() beyond 2^40");
 	struct range *g = tmpl_alloc(r, 1, sizeof *g);
@@ -25,9 +25,10 @@ static struct val do_range(struct run *r, struct val self, const struct args *a)
 		return val_none;
 	int64_t n = 0;
 	if (step > 0 ? start < stop : start > stop)
-		n = step > 0 ? (stop - start - 1) / step + 1 : (start - stop - 1) / -step + 1;
+		n = (step > 0 ? stop - start - 1 : start - stop - 1) / (step > 0 ? step : -step) + 1;
 	if (n > RANGE_MAX)
-		return tmpl_error(r, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", RANGE_MAX), val_none;
+		return tmpl_error(r, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", RANGE_MAX),
+		       val_none;
 	*g = (struct range){start, stop, step, n};
 	return (struct val){.type = V_RANGE, .u.range = g};
 }
@@ -139,7 +140,8 @@ struct val global_find(struct run *r, struct val name)
 		const char *name;
 		struct val (*call)(struct run *, struct val, const struct args *);
 	} globals[] = {{"range", do_range}, {"dict", do_dict}, {"namespace", do_namespace}, {"cycler", do_cycler},
-			{"joiner", do_joiner}, {"raise_exception", do_raise}, {"strftime_now", do_strftime}, {"lipsum", do_refuse}};
+			{"joiner", do_joiner}, {"raise_exception", do_raise}, {"strftime_now", do_strftime},
+			{"lipsum", do_refuse}};
 	for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
 		if (val_is_str(name, globals[i].name))
 			return val_func(r, globals[i].name, globals[i].call, val_none);

@@ -171,7 +171,8 @@ static struct val bad(struct reader *j, const char *why)
 
 static void skip_blanks(struct reader *j)
 {
-	while (j->at < j->n && (j->s[j->at] == ' ' || j->s[j->at] == '\t' || j->s[j->at] == '\n' || j->s[j->at] == '\r'))
+	while (j->at < j->n &&
+			(j->s[j->at] == ' ' || j->s[j->at] == '\t' || j->s[j->at] == '\n' || j->s[j->at] == '\r'))
 		j->at++;
 }
 

@@ -173,8 +173,10 @@ static bool is_digit(char c)
 /* Digits with single underscores between; returns behind them. */
 static size_t digits(const struct lex *l, size_t at)
 {
-	while (at < l->n && (is_digit(l->s[at]) || (l->s[at] == '_' && at > 0 && is_digit(l->s[at - 1]) && at + 1 < l->n &&
-								  is_digit(l->s[at + 1]))))
+	while (at < l->n &&
+			(is_digit(l->s[at]) ||
+					(l->s[at] == '_' && at > 0 && is_digit(l->s[at - 1]) && at + 1 < l->n &&
+							is_digit(l->s[at + 1]))))
 		at++;
 	return at;
 }
@@ -219,14 +221,18 @@ static bool lex_number(struct lex *l)
 		const char c = l->s[from + 1];
 		const int b = c == 'x' || c == 'X' ? 16 : c == 'o' || c == 'O' ? 8 : c == 'b' || c == 'B' ? 2 : 0;
 		size_t e = from + 2;
-		while (b && e < l->n && (digit_of(l->s[e]) < b || (l->s[e] == '_' && e + 1 < l->n && digit_of(l->s[e + 1]) < b)))
+		while (b && e < l->n &&
+				(digit_of(l->s[e]) < b ||
+						(l->s[e] == '_' && e + 1 < l->n && digit_of(l->s[e + 1]) < b)))
 			e++;
 		if (b && e > from + 2) {
 			base = b;
 			end = e;
 		} else { /* zeros only: 07 is two numbers, and so an error */
 			end = from + 1;
-			while (end < l->n && (l->s[end] == '0' || (l->s[end] == '_' && end + 1 < l->n && l->s[end + 1] == '0')))
+			while (end < l->n &&
+					(l->s[end] == '0' ||
+							(l->s[end] == '_' && end + 1 < l->n && l->s[end + 1] == '0')))
 				end++;
 		}
 	}
@@ -294,8 +300,9 @@ static bool lex_string(struct lex *l)
 		end += l->s[end] == '\\' && end + 1 < l->n ? 2 : 1;
 	}
 	if (end >= l->n)
-		return fail(l, quote == '"' ? "unexpected char '\"' (a text that does not end)"
-					    : "unexpected char \"'\" (a text that does not end)");
+		return fail(l,
+				quote == '"' ? "unexpected char '\"' (a text that does not end)"
+					     : "unexpected char \"'\" (a text that does not end)");
 	const char *s = l->s + l->at + 1;
 	const size_t n = end - l->at - 1;
 	struct val v = val_bytes(s, n);
@@ -317,10 +324,31 @@ static bool lex_operator(struct lex *l)
 		const char *text;
 		enum token_type type;
 	} ops[] = {
-			{"//", T_FLOORDIV}, {"**", T_POW}, {"==", T_EQ}, {"!=", T_NE}, {">=", T_GE}, {"<=", T_LE},
-			{"+", T_ADD}, {"-", T_SUB}, {"/", T_DIV}, {"*", T_MUL}, {"%", T_MOD}, {"~", T_TILDE},
-			{"[", T_LBRACKET}, {"]", T_RBRACKET}, {"(", T_LPAREN}, {")", T_RPAREN}, {"{", T_LBRACE}, {"}", T_RBRACE},
-			{">", T_GT}, {"<", T_LT}, {"=", T_ASSIGN}, {".", T_DOT}, {":", T_COLON}, {"|", T_PIPE}, {",", T_COMMA},
+			{"//", T_FLOORDIV},
+			{"**", T_POW},
+			{"==", T_EQ},
+			{"!=", T_NE},
+			{">=", T_GE},
+			{"<=", T_LE},
+			{"+", T_ADD},
+			{"-", T_SUB},
+			{"/", T_DIV},
+			{"*", T_MUL},
+			{"%", T_MOD},
+			{"~", T_TILDE},
+			{"[", T_LBRACKET},
+			{"]", T_RBRACKET},
+			{"(", T_LPAREN},
+			{")", T_RPAREN},
+			{"{", T_LBRACE},
+			{"}", T_RBRACE},
+			{">", T_GT},
+			{"<", T_LT},
+			{"=", T_ASSIGN},
+			{".", T_DOT},
+			{":", T_COLON},
+			{"|", T_PIPE},
+			{",", T_COMMA},
 			{";", T_SEMICOLON},
 	};
 	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
@@ -330,7 +358,8 @@ static bool lex_operator(struct lex *l)
 		if (c == '{' || c == '(' || c == '[') {
 			if (l->n_balance == BALANCE_MAX) {
 				l->r->line = l->line;
-				return tmpl_fail(l->r, COHORT_E_LIMIT, "brackets nested more than %d levels deep", BALANCE_MAX);
+				return tmpl_fail(l->r, COHORT_E_LIMIT, "brackets nested more than %d levels deep",
+						BALANCE_MAX);
 			}
 			l->balance[l->n_balance++] = c == '{' ? '}' : c == '(' ? ')' : ']';
 		} else if (c == '}' || c == ')' || c == ']') {

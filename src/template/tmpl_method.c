@@ -112,14 +112,16 @@ struct method {
 
 static const struct method dict_methods[] = {{"items", dict_items}, {"keys", dict_keys}, {"values", dict_values},
 		{"get", dict_method_get}, {"copy", dict_copy}, {NULL, NULL}};
-static const struct method list_methods[] = {{"index", seq_index}, {"count", seq_count}, {"copy", list_copy}, {NULL, NULL}};
+static const struct method list_methods[] = {
+		{"index", seq_index}, {"count", seq_count}, {"copy", list_copy}, {NULL, NULL}};
 static const struct method tuple_methods[] = {{"index", seq_index}, {"count", seq_count}, {NULL, NULL}};
 static const struct method cycler_methods[] = {{"next", cycler_next}, {"reset", cycler_reset}, {NULL, NULL}};
 
 static struct val refused(struct run *r, struct val self, struct val name)
 {
 	static const char *const of_dict[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
-	static const char *const of_list[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove", NULL};
+	static const char *const of_list[] = {
+			"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove", NULL};
 	const char *const *names = self.type == V_DICT ? of_dict : of_list;
 
 	for (; *names; names++)
@@ -127,7 +129,9 @@ static struct val refused(struct run *r, struct val self, struct val name)
 			struct buf t = {0};
 			buf_addz(r, &t, "access to attribute '");
 			buf_addz(r, &t, *names);
-			buf_addz(r, &t, self.type == V_DICT ? "' of 'dict' object is unsafe." : "' of 'list' object is unsafe.");
+			buf_addz(r, &t,
+					self.type == V_DICT ? "' of 'dict' object is unsafe."
+							    : "' of 'list' object is unsafe.");
 			buf_add(r, &t, "", 1);
 			const struct val hint = buf_val(r, &t);
 			return val_undef(r, hint.u.s, self, name);

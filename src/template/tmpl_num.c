@@ -15,7 +15,7 @@ static bool is_digit(char c)
 /* Without the whitespace around. */
 static void trim(const char **s, size_t *n)
 {
-	while (*n && uni_is_space((uint8_t)**s))
+	while (*n && uni_is_space((uint8_t) * *s))
 		++*s, --*n;
 	while (*n && uni_is_space((uint8_t)(*s)[*n - 1]))
 		--*n;
@@ -108,7 +108,9 @@ bool num_int(const char *s, size_t n, int base, int64_t *out, bool *overflow)
 		if (d >= base)
 			return false;
 		any = true;
-		if (!*overflow && (__builtin_mul_overflow(v, (uint64_t)base, &v) || __builtin_add_overflow(v, (uint64_t)d, &v)))
+		if (!*overflow &&
+				(__builtin_mul_overflow(v, (uint64_t)base, &v) ||
+						__builtin_add_overflow(v, (uint64_t)d, &v)))
 			*overflow = true;
 	}
 	if (!any) {
@@ -123,7 +125,8 @@ bool num_int(const char *s, size_t n, int base, int64_t *out, bool *overflow)
 
 size_t num_format(double f, char conv, int precision, bool alternate, char out[NUM_BYTES + 64])
 {
-	const char fmt[] = {'%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : conv, alternate ? conv : 0, 0};
+	const char fmt[] = {'%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : conv,
+			alternate ? conv : 0, 0};
 	const char *point = localeconv()->decimal_point;
 
 	if (precision > 300)

@@ -60,7 +60,8 @@ static struct val int_op(struct run *r, enum op op, int64_t a, int64_t b)
 	case OP_FLOORDIV:
 	case OP_MOD:
 		if (!b)
-			return tmpl_error(r, "integer %s by zero", op == OP_MOD ? "modulo" : "division or modulo"), val_none;
+			return tmpl_error(r, "integer %s by zero", op == OP_MOD ? "modulo" : "division or modulo"),
+			       val_none;
 		if (b == -1) { /* the one quotient that may not fit */
 			v = 0;
 			bad = op == OP_FLOORDIV && __builtin_sub_overflow(0, a, &v);
@@ -86,8 +87,10 @@ static double float_mod(double a, double b)
 static struct val float_op(struct run *r, enum op op, double a, double b)
 {
 	if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && b == 0)
-		return tmpl_error(r, op == OP_DIV ? "float division by zero" : op == OP_MOD ? "float modulo"
-											     : "float floor division by zero"),
+		return tmpl_error(r,
+				       op == OP_DIV                   ? "float division by zero"
+						       : op == OP_MOD ? "float modulo"
+								      : "float floor division by zero"),
 		       val_none;
 	switch (op) {
 	case OP_ADD: return val_float(a + b);
@@ -175,7 +178,7 @@ static struct val repeat(struct run *r, struct val v, int64_t times)
 static struct val join_lists(struct run *r, struct val a, struct val b)
 {
 	struct val v = tmpl_charge(r, (uint64_t)a.n + b.n) ? val_list(r, (enum val_type)a.type, (size_t)a.n + b.n, NULL)
-							    : val_none;
+							   : val_none;
 	if (r->failed)
 		return val_none;
 	if (a.n)
@@ -247,9 +250,7 @@ struct val op_own_attr(struct run *r, struct val obj, struct val name)
 	struct val v;
 	switch ((enum val_type)obj.type) {
 	case V_STR: return str_method(r, obj, name);
-	case V_NS:
-		v = dict_get(r, obj.u.dict, name, false);
-		return v;
+	case V_NS: v = dict_get(r, obj.u.dict, name, false); return v;
 	case V_LOOP: return loop_attr(r, obj.u.loop, name);
 	case V_TUPLE:
 		if (obj.flag & F_GROUP && val_is_str(name, "grouper"))
@@ -394,10 +395,11 @@ struct val op_slice(struct run *r, struct val obj, struct val lo, struct val hi,
 			step = step < 0 ? -n - 1 : n + 1; /* as far as any step that is longer than all */
 	}
 	const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? n - 1 : n;
-	if (!bound(r, lo, step < 0 ? n - 1 : 0, n, low, high, &from) || !bound(r, hi, step < 0 ? -1 : n, n, low, high, &to))
+	if (!bound(r, lo, step < 0 ? n - 1 : 0, n, low, high, &from) ||
+			!bound(r, hi, step < 0 ? -1 : n, n, low, high, &to))
 		return val_none;
 	if (step > 0 ? from < to : from > to)
-		count = step > 0 ? (to - from - 1) / step + 1 : (from - to - 1) / -step + 1;
+		count = (step > 0 ? to - from - 1 : from - to - 1) / (step > 0 ? step : -step) + 1;
 	if (!tmpl_charge(r, obj.type == V_STR ? (uint64_t)count / 64 : (uint64_t)count))
 		return val_none;
 	if (obj.type == V_STR)

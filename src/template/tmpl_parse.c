@@ -26,7 +26,8 @@ static bool parse_body(struct parse *p, struct node *n, const char *const *ends)
 	if (!parse_until(p, &l, ends))
 		return false;
 	if (tok_is(p, T_EOF))
-		return parse_fail(p, "Unexpected end of template. Jinja was looking for the following tags: '%s'.", ends[0]);
+		return parse_fail(p, "Unexpected end of template. Jinja was looking for the following tags: '%s'.",
+				ends[0]);
 	p->looking_for = outer;
 	n->list = l.at;
 	n->n_list = l.n;
@@ -188,7 +189,8 @@ static struct node *parse_with(struct parse *p, struct node *n)
 		if (l.n && !tok_expect(p, T_COMMA))
 			return NULL;
 		struct node *target = parse_target(p, false, NULL);
-		if (!nodes_add(p, &l, target) || !tok_expect(p, T_ASSIGN) || !nodes_add(p, &l, parse_expression(p, true)))
+		if (!nodes_add(p, &l, target) || !tok_expect(p, T_ASSIGN) ||
+				!nodes_add(p, &l, parse_expression(p, true)))
 			return NULL;
 	}
 	n->more = l.at;
@@ -256,7 +258,8 @@ static struct node *parse_one(struct parse *p, struct val name, struct node *n)
 	static const char *const refused[] = {"include", "import", "from", "extends", "block", "trans", "debug"};
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
 		if (val_is_str(name, refused[i])) {
-			tmpl_fail(p->r, COHORT_E_UNSUPPORTED, "the tag '%s' is not supported: a template is one text", refused[i]);
+			tmpl_fail(p->r, COHORT_E_UNSUPPORTED, "the tag '%s' is not supported: a template is one text",
+					refused[i]);
 			return NULL;
 		}
 	if (p->looking_for)
@@ -321,8 +324,8 @@ static uint8_t uses_of(const struct node *n)
 	if (!n)
 		return 0;
 	if (n->type == N_NAME)
-		return val_is_str(n->v, "caller")  ? USES_CALLER
-				: val_is_str(n->v, "kwargs") ? USES_KWARGS
+		return val_is_str(n->v, "caller")             ? USES_CALLER
+				: val_is_str(n->v, "kwargs")  ? USES_KWARGS
 				: val_is_str(n->v, "varargs") ? USES_VARARGS
 							      : 0;
 	uses = uses_of(n->a) | uses_of(n->b) | uses_of(n->c);
@@ -365,8 +368,9 @@ static bool check_names(struct run *r, const struct node *n, bool in_loop)
 	if ((n->type == N_MACRO || n->type == N_CALLBLOCK) && n->uses & USES_CALLER)
 		for (size_t i = 0; i < n->n_more; i++)
 			if (n->more[i]->sym == SYM_CALLER && !n->more[i]->a)
-				return tmpl_fail(r, COHORT_E_FORMAT, "When defining macros or call blocks the special \"caller\" "
-								     "argument must be omitted or be given a default.");
+				return tmpl_fail(r, COHORT_E_FORMAT,
+						"When defining macros or call blocks the special \"caller\" "
+						"argument must be omitted or be given a default.");
 	return true;
 }
 
@@ -378,7 +382,8 @@ static bool check(struct run *r, struct node *n, bool soft, bool in_loop)
 	in_loop |= n->type == N_FOR;
 	if ((n->type == N_FILTER || n->type == N_TEST) && n->known < 0 && !soft) {
 		r->line = n->line;
-		return tmpl_fail(r, COHORT_E_FORMAT, n->type == N_FILTER ? "No filter named '%.*s'." : "No test named '%.*s'.",
+		return tmpl_fail(r, COHORT_E_FORMAT,
+				n->type == N_FILTER ? "No filter named '%.*s'." : "No test named '%.*s'.",
 				(int)(n->v.n < 60 ? n->v.n : 60), n->v.u.s);
 	}
 	switch (n->type) {

@@ -55,7 +55,10 @@ struct val str_case(struct run *r, struct val s, char how)
 			buf_char(r, &t, 0x3c2);
 			continue;
 		}
-		const size_t n = to == 'u' ? uni_upper(cp, out) : to == 'l' ? uni_lower(cp, out) : to ? uni_title(cp, out) : 0;
+		const size_t n = to == 'u'  ? uni_upper(cp, out)
+				: to == 'l' ? uni_lower(cp, out)
+				: to        ? uni_title(cp, out)
+					    : 0;
 		if (!n || (n == 1 && out[0] == cp))
 			buf_add(r, &t, s.u.s + i, k);
 		else
@@ -65,10 +68,10 @@ struct val str_case(struct run *r, struct val s, char how)
 	return buf_val(r, &t);
 }
 
-#define CASE(name, how)                                                                                                    \
-	static struct val do_##name(struct run *r, struct val self, const struct args *a)                                  \
-	{                                                                                                                  \
-		return args_none(r, #name, a) ? str_case(r, self, how) : val_none;                                         \
+#define CASE(name, how) \
+	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
+	{ \
+		return args_none(r, #name, a) ? str_case(r, self, how) : val_none; \
 	}
 CASE(upper, 'u')
 CASE(lower, 'l')
@@ -140,10 +143,10 @@ static bool all_are(struct val s, bool (*is)(uint32_t), bool when_empty)
 	return s.n || when_empty;
 }
 
-#define IS(name, expr)                                                                                                     \
-	static struct val do_##name(struct run *r, struct val self, const struct args *a)                                  \
-	{                                                                                                                  \
-		return args_none(r, #name, a) && tmpl_charge(r, self.n / 16) ? val_bool(expr) : val_none;                  \
+#define IS(name, expr) \
+	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
+	{ \
+		return args_none(r, #name, a) && tmpl_charge(r, self.n / 16) ? val_bool(expr) : val_none; \
 	}
 IS(isupper, str_is_upper(self))
 IS(islower, str_is_lower(self))
@@ -201,11 +204,11 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 	return val_bytes(s.u.s + from, to - from);
 }
 
-#define STRIP(name, sides)                                                                                                 \
-	static struct val do_##name(struct run *r, struct val self, const struct args *a)                                  \
-	{                                                                                                                  \
-		struct val chars;                                                                                          \
-		return args_bind(r, #name, a, "chars", 0, &chars) ? str_strip(r, self, chars, sides) : val_none;           \
+#define STRIP(name, sides) \
+	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
+	{ \
+		struct val chars; \
+		return args_bind(r, #name, a, "chars", 0, &chars) ? str_strip(r, self, chars, sides) : val_none; \
 	}
 STRIP(strip, 3)
 STRIP(lstrip, 1)
@@ -220,7 +223,8 @@ static bool begins(struct val s, struct val with, bool at_end)
 static bool cut(struct run *r, struct val *s, struct val start, struct val end, size_t *skipped)
 {
 	const int64_t n = (int64_t)uni_count(s->u.s, s->n);
-	int64_t from = start.type == V_NONE ? 0 : arg_int(r, start, 0), to = end.type == V_NONE ? n : arg_int(r, end, n);
+	int64_t from = start.type == V_NONE ? 0 : arg_int(r, start, 0),
+		to = end.type == V_NONE ? n : arg_int(r, end, n);
 
 	tmpl_charge(r, s->n / 64);
 	from = from < 0 ? (from < -n ? 0 : from + n) : from;
@@ -306,8 +310,9 @@ static struct val search(struct run *r, struct val self, const struct args *a, c
 		return tmpl_error(r, "must be str, not %s", val_type_name(v[0])), val_none;
 	const char *at = NULL;
 	if (cut(r, &self, v[1], v[2], &skipped) && tmpl_charge(r, last ? self.n / 4 : self.n / 16))
-		at = last ? last_of(self.u.s, self.n, v[0].u.s, v[0].n)
-			  : v[0].n ? memmem(self.u.s, self.n, v[0].u.s, v[0].n) : self.u.s;
+		at = last                ? last_of(self.u.s, self.n, v[0].u.s, v[0].n)
+				: v[0].n ? memmem(self.u.s, self.n, v[0].u.s, v[0].n)
+					 : self.u.s;
 	if (at)
 		return val_int((int64_t)(skipped + uni_count(self.u.s, (size_t)(at - self.u.s))));
 	if (must)
@@ -315,10 +320,10 @@ static struct val search(struct run *r, struct val self, const struct args *a, c
 	return val_int(-1);
 }
 
-#define SEARCH(name, last, must)                                                                                           \
-	static struct val do_##name(struct run *r, struct val self, const struct args *a)                                  \
-	{                                                                                                                  \
-		return search(r, self, a, #name, last, must);                                                              \
+#define SEARCH(name, last, must) \
+	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
+	{ \
+		return search(r, self, a, #name, last, must); \
 	}
 SEARCH(find, false, false)
 SEARCH(rfind, true, false)
@@ -466,7 +471,7 @@ static struct val split(struct run *r, struct val self, const struct args *a, co
 {
 	struct val v[2];
 	return args_bind(r, name, a, "sep maxsplit", 0, v) ? str_split(r, self, v[0], arg_int(r, v[1], -1), from_right)
-							    : val_none;
+							   : val_none;
 }
 
 static struct val do_split(struct run *r, struct val self, const struct args *a)
@@ -549,7 +554,8 @@ struct val str_join(struct run *r, struct val sep, struct val items, bool conver
 			if (n)
 				buf_add(r, &t, sep.u.s, sep.n);
 			if (!convert && v.type != V_STR)
-				tmpl_error(r, "sequence item %zu: expected str instance, %s found", n, val_type_name(v));
+				tmpl_error(r, "sequence item %zu: expected str instance, %s found", n,
+						val_type_name(v));
 			else
 				show_str(r, &t, v);
 			tmpl_charge(r, sep.n / 64);
@@ -674,17 +680,61 @@ static struct val do_encode(struct run *r, struct val self, const struct args *a
 
 /* ---- The table ---- */
 
-#define M(name) {#name, do_##name}
+#define M(name) \
+	{ \
+#name, do_##name \
+	}
 static const struct {
 	const char *name;
 	method_fn *call;
 } methods[] = {
-		M(capitalize), M(casefold), M(center), M(count), M(encode), M(endswith), M(expandtabs), M(find), M(format),
-		M(format_map), M(index), M(isalnum), M(isalpha), M(isascii), M(isdecimal), M(isdigit), M(isidentifier), M(islower),
-		M(isnumeric), M(isprintable), M(isspace), M(istitle), M(isupper), M(join), M(ljust), M(lower), M(lstrip),
-		M(partition), M(removeprefix), M(removesuffix), M(replace), M(rfind), M(rindex), M(rjust), M(rpartition),
-		M(rsplit), M(rstrip), M(split), M(splitlines), M(startswith), M(strip), M(swapcase), M(title), M(upper), M(zfill),
-		{"maketrans", do_encode}, {"translate", do_encode},
+		M(capitalize),
+		M(casefold),
+		M(center),
+		M(count),
+		M(encode),
+		M(endswith),
+		M(expandtabs),
+		M(find),
+		M(format),
+		M(format_map),
+		M(index),
+		M(isalnum),
+		M(isalpha),
+		M(isascii),
+		M(isdecimal),
+		M(isdigit),
+		M(isidentifier),
+		M(islower),
+		M(isnumeric),
+		M(isprintable),
+		M(isspace),
+		M(istitle),
+		M(isupper),
+		M(join),
+		M(ljust),
+		M(lower),
+		M(lstrip),
+		M(partition),
+		M(removeprefix),
+		M(removesuffix),
+		M(replace),
+		M(rfind),
+		M(rindex),
+		M(rjust),
+		M(rpartition),
+		M(rsplit),
+		M(rstrip),
+		M(split),
+		M(splitlines),
+		M(startswith),
+		M(strip),
+		M(swapcase),
+		M(title),
+		M(upper),
+		M(zfill),
+		{"maketrans", do_encode},
+		{"translate", do_encode},
 };
 
 struct val str_method(struct run *r, struct val self, struct val name)

@@ -5,10 +5,10 @@
 
 typedef bool test_fn(struct run *r, struct val v, const struct args *a);
 
-#define PLAIN(name, expr)                                                                                                  \
-	static bool is_##name(struct run *r, struct val v, const struct args *a)                                           \
-	{                                                                                                                  \
-		return args_none(r, #name, a) && (expr);                                                                   \
+#define PLAIN(name, expr) \
+	static bool is_##name(struct run *r, struct val v, const struct args *a) \
+	{ \
+		return args_none(r, #name, a) && (expr); \
 	}
 PLAIN(defined, v.type != V_UNDEF)
 PLAIN(undefined, v.type == V_UNDEF)
@@ -56,11 +56,11 @@ static bool is_in(struct run *r, struct val v, const struct args *a)
 	return args_bind(r, "in", a, "seq", 1, &seq) && val_in(r, v, seq);
 }
 
-#define COMPARE(name, op)                                                                                                  \
-	static bool is_##name(struct run *r, struct val v, const struct args *a)                                           \
-	{                                                                                                                  \
-		struct val other;                                                                                          \
-		return args_bind(r, #name, a, "other", 1, &other) && op_compare(r, op, v, other);                          \
+#define COMPARE(name, op) \
+	static bool is_##name(struct run *r, struct val v, const struct args *a) \
+	{ \
+		struct val other; \
+		return args_bind(r, #name, a, "other", 1, &other) && op_compare(r, op, v, other); \
 	}
 COMPARE(eq, OP_EQ)
 COMPARE(ne, OP_NE)
@@ -73,14 +73,45 @@ static const struct {
 	const char *name;
 	test_fn *call;
 } tests[] = {
-		{"odd", is_odd}, {"even", is_even}, {"divisibleby", is_divisibleby}, {"defined", is_defined},
-		{"undefined", is_undefined}, {"filter", is_filter}, {"test", is_test}, {"none", is_none}, {"boolean", is_boolean},
-		{"false", is_false}, {"true", is_true}, {"integer", is_integer}, {"float", is_float}, {"lower", is_lower},
-		{"upper", is_upper}, {"string", is_string}, {"mapping", is_mapping}, {"number", is_number},
-		{"sequence", is_sequence}, {"iterable", is_iterable}, {"callable", is_callable}, {"sameas", is_sameas},
-		{"escaped", is_escaped}, {"in", is_in}, {"==", is_eq}, {"eq", is_eq}, {"equalto", is_eq}, {"!=", is_ne},
-		{"ne", is_ne}, {">", is_gt}, {"gt", is_gt}, {"greaterthan", is_gt}, {"ge", is_ge}, {">=", is_ge}, {"<", is_lt},
-		{"lt", is_lt}, {"lessthan", is_lt}, {"<=", is_le}, {"le", is_le},
+		{"odd", is_odd},
+		{"even", is_even},
+		{"divisibleby", is_divisibleby},
+		{"defined", is_defined},
+		{"undefined", is_undefined},
+		{"filter", is_filter},
+		{"test", is_test},
+		{"none", is_none},
+		{"boolean", is_boolean},
+		{"false", is_false},
+		{"true", is_true},
+		{"integer", is_integer},
+		{"float", is_float},
+		{"lower", is_lower},
+		{"upper", is_upper},
+		{"string", is_string},
+		{"mapping", is_mapping},
+		{"number", is_number},
+		{"sequence", is_sequence},
+		{"iterable", is_iterable},
+		{"callable", is_callable},
+		{"sameas", is_sameas},
+		{"escaped", is_escaped},
+		{"in", is_in},
+		{"==", is_eq},
+		{"eq", is_eq},
+		{"equalto", is_eq},
+		{"!=", is_ne},
+		{"ne", is_ne},
+		{">", is_gt},
+		{"gt", is_gt},
+		{"greaterthan", is_gt},
+		{"ge", is_ge},
+		{">=", is_ge},
+		{"<", is_lt},
+		{"lt", is_lt},
+		{"lessthan", is_lt},
+		{"<=", is_le},
+		{"le", is_le},
 };
 
 int32_t test_find(const char *s, size_t n)

@@ -79,8 +79,7 @@ static bool repr_inside(struct run *r, struct buf *t, struct val v, bool ascii)
 			return repr_str(r, t, v, ascii);
 		return buf_addz(r, t, "Markup(") && repr_str(r, t, v, ascii) && buf_addz(r, t, ")");
 	case V_LIST: return buf_addz(r, t, "[") && repr_items(r, t, v, ascii) && buf_addz(r, t, "]");
-	case V_TUPLE:
-		return buf_addz(r, t, "(") && repr_items(r, t, v, ascii) && buf_addz(r, t, v.n == 1 ? ",)" : ")");
+	case V_TUPLE: return buf_addz(r, t, "(") && repr_items(r, t, v, ascii) && buf_addz(r, t, v.n == 1 ? ",)" : ")");
 	case V_DICT: return repr_dict(r, t, v.u.dict, ascii);
 	case V_RANGE:
 		buf_addz(r, t, "range(");

@@ -81,8 +81,8 @@ static const struct longer *find_longer(const struct longer *l, size_t n, uint32
 bool uni_is_space(uint32_t cp)
 {
 	return (cp >= 9 && cp <= 13) || (cp >= 28 && cp <= 32) || cp == 0x85 || cp == 0xa0 || cp == 0x1680 ||
-			(cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f ||
-			cp == 0x3000;
+			(cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f ||
+			cp == 0x205f || cp == 0x3000;
 }
 
 bool uni_is_alpha(uint32_t cp)

@@ -118,9 +118,12 @@ bool undef_fail(struct run *r, struct val v)
 	if (u->obj.type == V_MISSING)
 		tmpl_error(r, "%.*s is undefined", n, t.p ? t.p : "");
 	else if (u->obj.type == V_NONE)
-		tmpl_error(r, u->name.type == V_STR ? "'None' has no attribute %.*s" : "None has no element %.*s", n, t.p);
+		tmpl_error(r, u->name.type == V_STR ? "'None' has no attribute %.*s" : "None has no element %.*s", n,
+				t.p);
 	else
-		tmpl_error(r, u->name.type == V_STR ? "'%s object' has no attribute %.*s" : "%s object has no element %.*s",
+		tmpl_error(r,
+				u->name.type == V_STR ? "'%s object' has no attribute %.*s"
+						      : "%s object has no element %.*s",
 				val_type_name(u->obj), n, t.p ? t.p : "");
 	buf_release(&t);
 	return false;
@@ -358,7 +361,8 @@ bool val_in(struct run *r, struct val item, struct val in)
 
 	if (in.type == V_STR) {
 		if (item.type == V_UNDEF || item.type != V_STR)
-			return tmpl_error(r, "'in <string>' requires string as left operand, not %s", val_type_name(item));
+			return tmpl_error(r, "'in <string>' requires string as left operand, not %s",
+					val_type_name(item));
 		return tmpl_charge(r, in.n / 64) && (item.n == 0 || memmem(in.u.s, in.n, item.u.s, item.n));
 	}
 	if (in.type == V_DICT || (in.type == V_VIEW && in.u.view->kind == VIEW_KEYS))
@@ -570,7 +574,7 @@ bool iter_next(struct run *r, struct iter *it, struct val *out)
 		if (it->at >= v.u.view->dict->n)
 			return false;
 		const struct pair *p = &v.u.view->dict->pairs[it->at++];
-		*out = v.u.view->kind == VIEW_KEYS	? p->key
+		*out = v.u.view->kind == VIEW_KEYS              ? p->key
 				: v.u.view->kind == VIEW_VALUES ? p->value
 								: val_pair(r, p->key, p->value);
 		return !r->failed;
@@ -652,8 +656,8 @@ bool val_sort(struct run *r, struct val *keys, struct val *items, size_t n, bool
 		order[i] = (uint32_t)i;
 	for (size_t width = 1; width < n && !r->failed; width *= 2) {
 		for (size_t lo = 0; lo < n; lo += 2 * width)
-			merge(r, order, other, lo, lo + width < n ? lo + width : n, lo + 2 * width < n ? lo + 2 * width : n,
-					keys, reverse);
+			merge(r, order, other, lo, lo + width < n ? lo + width : n,
+					lo + 2 * width < n ? lo + 2 * width : n, keys, reverse);
 		uint32_t *t = order;
 		order = other;
 		other = t;

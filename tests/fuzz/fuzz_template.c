@@ -18,7 +18,9 @@ static void check(bool ok, const char *what)
 
 static void try_template(const char *source, size_t n, const char *messages)
 {
-	static const char extra[] = "{\"a\":[1,2.5,\"x\\u00e9\",null,true],\"d\":{\"k\":\"v\",\"n\":{\"z\":[]}},\"s\":\"Hello World\"}";
+	static const char extra[] =
+			"{\"a\":[1,2.5,\"x\\u00e9\",null,true],\"d\":{\"k\":\"v\",\"n\":{\"z\":[]}},\"s\":\"Hello "
+			"World\"}";
 	struct cohort_template_params p;
 	struct cohort_template *t = NULL;
 	struct cohort_err err = {0};

@@ -1,6 +1,6 @@
-/* The template language, snippet by snippet, against what Python's jinja2 gives (data/README.md says how that was made).
- * Texts must be the same to the byte, and errors must be errors; those about undefined values, and those that a template
- * raises itself, must say the same.
+/* The template language, snippet by snippet, against what Python's jinja2 gives (data/README.md says how that was
+ * made). Texts must be the same to the byte, and errors must be errors; those about undefined values, and those that a
+ * template raises itself, must say the same.
  *
  * Shown red by planted faults: // that rounds towards zero; a slice that ends one late; a newline that is kept behind a
  * block; a loop whose turns share one scope; "last" without a look ahead. */
@@ -45,7 +45,8 @@ static void snippets(void **state)
 		if (ok && error && must_say(error))
 			ok = ends_with(err.text, strstr(error, ": ") + 2);
 		if (!ok && n_bad++ < 10)
-			print_error("%s\n  wanted: %s\n  got:    %s\n", source, want ? want : error, got ? got : err.text);
+			print_error("%s\n  wanted: %s\n  got:    %s\n", source, want ? want : error,
+					got ? got : err.text);
 		n_texts += want != NULL;
 		n_errors += error != NULL;
 		cohort_template_text_free(got);

@@ -46,11 +46,13 @@ static void renders(void **state)
 		p.eos_token = json_string_value(json_object_get(line, "eos_token"));
 		p.add_generation_prompt = json_is_true(json_object_get(line, "add_generation_prompt"));
 		p.now = "2025-01-02T03:04:05";
-		assert_int_equal(file_read(path_of(path, sizeof path, name), 1 << 24, &source, &n_source, &err), COHORT_OK);
+		assert_int_equal(file_read(path_of(path, sizeof path, name), 1 << 24, &source, &n_source, &err),
+				COHORT_OK);
 		char *got = render_n(source, n_source, &p, &n, &err);
 		if (want ? !got || n != strlen(want) || memcmp(got, want, n) != 0
 			 : got || !error || !strstr(err.text, strstr(error, ": ") + 2)) {
-			print_error("%s\n  wanted: %s\n  got:    %s\n", name, want ? want : error, got ? got : err.text);
+			print_error("%s\n  wanted: %s\n  got:    %s\n", name, want ? want : error,
+					got ? got : err.text);
 			n_bad++;
 		}
 		cohort_template_text_free(got);

@@ -34,8 +34,9 @@ static void fails(const char *source, const char *vars, enum cohort_status statu
 
 static void variables(void **state)
 {
-	static const char source[] = "{{ messages|length }}{{ tools|length }}{{ documents[0] }}{{ bos_token }}{{ eos_token }}"
-				     "{{ add_generation_prompt }}{{ a }}";
+	static const char source[] =
+			"{{ messages|length }}{{ tools|length }}{{ documents[0] }}{{ bos_token }}{{ eos_token }}"
+			"{{ add_generation_prompt }}{{ a }}";
 	struct cohort_template_params p;
 	struct cohort_err err = {0};
 	size_t n;
@@ -59,8 +60,8 @@ static void variables(void **state)
 	cohort_template_text_free(got);
 
 	/* What is not given is undefined; null is None. */
-	gives("{{ tools is defined }}{{ messages is defined }}{{ bos_token is defined }}{{ add_generation_prompt }}", NULL,
-			"FalseFalseFalseTrue");
+	gives("{{ tools is defined }}{{ messages is defined }}{{ bos_token is defined }}{{ add_generation_prompt }}",
+			NULL, "FalseFalseFalseTrue");
 	cohort_template_params_init(&p);
 	p.tools = "null";
 	got = render_n("{{ tools is none }}", 19, &p, &n, &err);
@@ -71,14 +72,18 @@ static void variables(void **state)
 static void json_values(void **state)
 {
 	(void)state;
-	gives("{{ d }}", "{\"d\": {\"z\":1,\"b\":[true,null,1.0,1e2,-0],\"a\":{\"y\":\"\\u00e9\\ud83d\\ude00\",\"x\":{}}}}",
+	gives("{{ d }}",
+			"{\"d\": "
+			"{\"z\":1,\"b\":[true,null,1.0,1e2,-0],\"a\":{\"y\":\"\\u00e9\\ud83d\\ude00\",\"x\":{}}}}",
 			"{'z': 1, 'b': [True, None, 1.0, 100.0, 0], 'a': {'y': 'é😀', 'x': {}}}");
 	gives("{{ d|tojson }}", "{\"d\": {\"z\":1,\"b\":[true,null,1.0],\"a\":\"é\\n\"}}",
 			"{\"z\": 1, \"b\": [true, null, 1.0], \"a\": \"é\\n\"}");
 	gives("{{ d }}", "{\"d\": {\"a\":1,\"b\":2,\"a\":3}}", "{'a': 3, 'b': 2}");
 	/* More keys than are looked for one by one. */
 	gives("{{ d.k11 }}{{ d.k0 }}{{ d|length }}{{ d.keys()|join }}",
-			"{\"d\": {\"k9\":9,\"k8\":8,\"k7\":7,\"k6\":6,\"k5\":5,\"k4\":4,\"k3\":3,\"k2\":2,\"k1\":1,\"k0\":0,\"k11\":11,"
+			"{\"d\": "
+			"{\"k9\":9,\"k8\":8,\"k7\":7,\"k6\":6,\"k5\":5,\"k4\":4,\"k3\":3,\"k2\":2,\"k1\":1,\"k0\":0,"
+			"\"k11\":11,"
 			"\"k12\":12}}",
 			"11012k9k8k7k6k5k4k3k2k1k0k11k12");
 	gives("{{ i }}", "{\"i\": 9223372036854775807}", "9223372036854775807");
@@ -89,8 +94,9 @@ static void json_values(void **state)
 	fails("x", "{\"i\": 1} x", COHORT_E_FORMAT, -1, "follows at byte 9");
 	fails("x", "{\"i\": \"\xff\"}", COHORT_E_FORMAT, -1, "UTF-8");
 	fails("x", "[1]", COHORT_E_ARG, -1, "extra must be a JSON object");
-	static const char *const bad[] = {"", "{", "{\"a\"", "{\"a\":1", "{\"a\":1,}", "{\"a\":[1,]}", "{\"a\":01}", "{\"a\":1.}",
-			"{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"", "{\"a\":tru}", "{'a':1}", "{\"a\":-}", "{\"a\":1e}"};
+	static const char *const bad[] = {"", "{", "{\"a\"", "{\"a\":1", "{\"a\":1,}", "{\"a\":[1,]}", "{\"a\":01}",
+			"{\"a\":1.}", "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"", "{\"a\":tru}", "{'a':1}",
+			"{\"a\":-}", "{\"a\":1e}"};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		fails("x", bad[i], COHORT_E_FORMAT, -1, "not JSON");
 }
@@ -110,7 +116,8 @@ static void errors(void **state)
 	fails("{% import 'x' as y %}", NULL, COHORT_E_UNSUPPORTED, 1, "import");
 	fails("{{ [1]|random }}", NULL, COHORT_E_UNSUPPORTED, 1, "random");
 	fails("a\n{{ raise_exception('no\nway') }}", NULL, COHORT_E_ARG, 2, "no way");
-	fails("a\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}", NULL, COHORT_E_ARG, 3, "'int object' has no attribute 'y'");
+	fails("a\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}", NULL, COHORT_E_ARG, 3,
+			"'int object' has no attribute 'y'");
 	fails("\n{{ 9223372036854775807 + 1 }}", NULL, COHORT_E_ARG, 2, "64 bits");
 	fails("{{ -(-9223372036854775807 - 1) }}", NULL, COHORT_E_ARG, 1, "64 bits");
 	fails("{{ (-9223372036854775807 - 1) // -1 }}", NULL, COHORT_E_ARG, 1, "64 bits");
@@ -142,8 +149,8 @@ static void arguments(void **state)
 	memset(&p, 0, sizeof p);
 	assert_int_equal(cohort_template_render(t, &p, &out, &n, &err), COHORT_E_ARG);
 	cohort_template_params_init(&p);
-	static const char *const times[] = {"", "now", "2025-13-01", "2025-02-29", "2025-01-02T24:00:00", "2025-01-02T03:04",
-			"2025-01-02T03:04:05Z", "2025-1-2"};
+	static const char *const times[] = {"", "now", "2025-13-01", "2025-02-29", "2025-01-02T24:00:00",
+			"2025-01-02T03:04", "2025-01-02T03:04:05Z", "2025-1-2"};
 	for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
 		p.now = times[i];
 		assert_int_equal(cohort_template_render(t, &p, &out, &n, &err), COHORT_E_ARG);
@@ -174,7 +181,8 @@ static void any_bytes(void **state)
 static void dates(void **state)
 {
 	static const char *const cases[][2] = {{"2024-02-29T23:59:59", "Thursday 29 February 2024 060 11 PM"},
-			{"2000-01-01", "Saturday 01 January 2000 001 12 AM"}, {"1999-12-31 12:00:00", "Friday 31 December 1999 365 12 PM"}};
+			{"2000-01-01", "Saturday 01 January 2000 001 12 AM"},
+			{"1999-12-31 12:00:00", "Friday 31 December 1999 365 12 PM"}};
 	struct cohort_template_params p;
 	struct cohort_err err;
 	size_t n;
@@ -204,8 +212,10 @@ static void *render_many(void *user)
 
 static void threads(void **state)
 {
-	static const char source[] = "{% set ns = namespace(l=[]) %}{% macro m(x) %}{{ x }},{% endmacro %}"
-				     "{% for i in range(3) %}{{ m(i) }}{% set ns.l = ns.l + [i] %}{% endfor %}|{{ ns.l|length }}|{{ ns.l }}";
+	static const char source[] =
+			"{% set ns = namespace(l=[]) %}{% macro m(x) %}{{ x }},{% endmacro %}"
+			"{% for i in range(3) %}{{ m(i) }}{% set ns.l = ns.l + [i] %}{% endfor %}|{{ ns.l|length }}"
+			"|{{ ns.l }}";
 	pthread_t t[3];
 	int bad[3] = {0};
 	(void)state;

@@ -53,9 +53,15 @@ static void limited(const char *source, const char *what)
 	j.p.n_bytes_max = (size_t)16 << 20;
 	run_small(&j);
 	if (j.out || j.err.status != COHORT_E_LIMIT || !strstr(j.err.text, what) || j.err.row < 1)
-		fail_msg("%.100s: status %d, line %d: %s", source, (int)j.err.status, (int)j.err.row, j.out ? j.out : j.err.text);
+		fail_msg("%.100s: status %d, line %d: %s", source, (int)j.err.status, (int)j.err.row,
+				j.out ? j.out : j.err.text);
 	cohort_template_text_free(j.out);
 }
+
+/* Two trees of 2^90 leaves, and two lists of 9,000 levels. */
+#define START "{% set n = namespace(s=[1], t=[1]) %}"
+#define TREES START "{% for a in range(90) %}{% set n.s = [n.s, n.s] %}{% set n.t = [n.t, n.t] %}{% endfor %}"
+#define NESTS START "{% for a in range(9000) %}{% set n.s = [n.s] %}{% set n.t = [n.t] %}{% endfor %}"
 
 static void hostile(void **state)
 {
@@ -63,7 +69,8 @@ static void hostile(void **state)
 	limited("{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}", "steps");
 	limited("{% for a in range(90000) %}{% for b in range(90000) if false %}{% endfor %}{% endfor %}", "steps");
 	limited("{% for a in range(99999) %}{{ range(99999)|list|length }}{% endfor %}", "");
-	limited("\n{% for a in range(90000) %}{{ 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' }}{% endfor %}", "bytes of output");
+	limited("\n{% for a in range(90000) %}{{ 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' }}{% endfor %}",
+			"bytes of output");
 	limited("{{ 'x' * 2000000 }}", "bytes of output");
 	limited("{{ 'x' * 2000000000 }}", "");
 	limited("{% set a = 'x' * 9000000 %}{% set b = 'y' * 9000000 %}", "memory");
@@ -78,32 +85,33 @@ static void hostile(void **state)
 	limited("{{ [1]|slice(99999999)|list }}", "");
 	limited("{{ 'a\tb'.expandtabs(999999999) }}", "");
 	limited("{{ range(1, 9000000000000000000, 9000000000000000) }}", "2^40");
-	limited("{% set ns = namespace(s='xxxxxxxx') %}{% for a in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", "");
-	limited("{% set ns = namespace(s='xxxxxxxx') %}{% for a in range(40) %}{% set ns.s = ns.s.replace('x', ns.s) %}{% endfor %}",
+	limited("{% set ns = namespace(s='xxxxxxxx') %}{% for a in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor "
+		"%}",
 			"");
-	limited("{% set ns = namespace(s=[1, 2]) %}{% for a in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", "");
-	limited("{% set ns = namespace(s=[1]) %}{% for a in range(90) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}", "");
-	limited("{% set n = namespace(s=[1], t=[1]) %}{% for a in range(90) %}{% set n.s = [n.s, n.s] %}{% set n.t = [n.t, n.t] %}"
-		"{% endfor %}{{ n.s == n.t }}", "steps");
-	limited("{% set ns = namespace(s=[1]) %}{% for a in range(90) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s|tojson }}",
+	limited("{% set ns = namespace(s='xxxxxxxx') %}{% for a in range(40) %}{% set ns.s = ns.s.replace('x', ns.s) "
+		"%}{% endfor %}",
 			"");
-	limited("{% set ns = namespace(s=[1]) %}{% for a in range(9000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}", "levels");
-	limited("{% set ns = namespace(s=[1]) %}{% for a in range(9000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s|tojson }}",
+	limited("{% set ns = namespace(s=[1, 2]) %}{% for a in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+			"");
+	limited(TREES "{{ n.s }}", "");
+	limited(TREES "{{ n.s|tojson }}", "");
+	limited(TREES "{{ n.s == n.t }}", "steps");
+	limited(NESTS "{{ n.s }}", "levels");
+	limited(NESTS "{{ n.s|tojson }}", "levels");
+	limited(NESTS "{{ n.s|pprint }}", "levels");
+	limited(NESTS "{{ n.s == n.t }}", "levels");
+	limited(NESTS "{{ n.s < n.t }}", "levels");
+	limited("{% set n = namespace(s=(1,)) %}{% for a in range(9000) %}{% set n.s = (n.s,) %}{% endfor %}"
+		"{{ {n.s: 1} }}",
 			"levels");
-	limited("{% set ns = namespace(s=[1]) %}{% for a in range(9000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s|pprint }}",
-			"levels");
-	limited("{% set ns = namespace(s=(1,)) %}{% for a in range(9000) %}{% set ns.s = (ns.s,) %}{% endfor %}{{ {ns.s: 1} }}",
-			"levels");
-	limited("{% set n = namespace(s=[1], t=[1]) %}{% for a in range(9000) %}{% set n.s = [n.s] %}{% set n.t = [n.t] %}{% endfor %}"
-		"{{ n.s == n.t }}", "levels");
-	limited("{% set n = namespace(s=[1], t=[1]) %}{% for a in range(9000) %}{% set n.s = [n.s] %}{% set n.t = [n.t] %}{% endfor %}"
-		"{{ n.s < n.t }}", "levels");
 	limited("{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns }}", "levels");
 	limited("{% macro m() %}{{ m() }}{% endmacro %}\n{{ m() }}", "levels");
-	limited("{% macro m() %}{% for a in [1] %}{% if true %}{{ [1, {'a': -(m()|length)}] }}{% endif %}{% endfor %}{% endmacro %}{{ m() }}",
+	limited("{% macro m() %}{% for a in [1] %}{% if true %}{{ [1, {'a': -(m()|length)}] }}{% endif %}{% endfor %}"
+		"{% endmacro %}{{ m() }}",
 			"levels");
 	limited("{% macro m(x=m()) %}{% endmacro %}{{ m() }}", "levels");
-	limited("{% macro m() %}{{ caller() }}{% endmacro %}{% macro k() %}{% call m() %}{{ k() }}{% endcall %}{% endmacro %}{{ k() }}",
+	limited("{% macro m() %}{{ caller() }}{% endmacro %}{% macro k() %}{% call m() %}{{ k() }}{% endcall %}{% "
+		"endmacro %}{{ k() }}",
 			"levels");
 	limited("{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}", "levels");
 }
@@ -132,10 +140,28 @@ static void piles(void **state)
 			{"{% set a %}", "x", "{% endset %}"},
 	};
 	static const char *const inner[][3] = {
-			{"(", "1", ")"}, {"[", "1", "]"}, {"{1:", "1", "}"}, {"-", "1", ""}, {"not ", "1", ""}, {"", "1", "+1"},
-			{"", "1", "~1+1"}, {"", "a", ".a"}, {"", "a", "[0]"}, {"", "a", "|string"}, {"", "a", "()"}, {"1 if 1 else ", "1", ""},
-			{"", "1", " if 1"}, {"1 and ", "1", ""}, {"1 < ", "1", ""}, {"1 ** ", "1", ""}, {"a(", "1", ")"}, {"a|f(", "1", ")"},
-			{"a[", "1", "]"}, {"a is eq ", "1", ""}, {"1, ", "1", ""}, {"1 ~ ", "1", ""},
+			{"(", "1", ")"},
+			{"[", "1", "]"},
+			{"{1:", "1", "}"},
+			{"-", "1", ""},
+			{"not ", "1", ""},
+			{"", "1", "+1"},
+			{"", "1", "~1+1"},
+			{"", "a", ".a"},
+			{"", "a", "[0]"},
+			{"", "a", "|string"},
+			{"", "a", "()"},
+			{"1 if 1 else ", "1", ""},
+			{"", "1", " if 1"},
+			{"1 and ", "1", ""},
+			{"1 < ", "1", ""},
+			{"1 ** ", "1", ""},
+			{"a(", "1", ")"},
+			{"a|f(", "1", ")"},
+			{"a[", "1", "]"},
+			{"a is eq ", "1", ""},
+			{"1, ", "1", ""},
+			{"1 ~ ", "1", ""},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -173,18 +199,26 @@ static void piles(void **state)
 static const char everything[] =
 		"{% macro m(a, b='x') %}{{ a ~ b }}{{ varargs }}{{ kwargs }}{{ caller() if caller }}{% endmacro %}"
 		"{% set ns = namespace(l=[], d={'a': (1, 2.5), 'b': none}) %}"
-		"{% for k, v in d.items() if k %}{{ loop.index }}{{ loop.last }}{% set ns.l = ns.l + [k ~ '\\n'] %}{% endfor %}"
+		"{% for k, v in d.items() if k %}{{ loop.index }}{{ loop.last }}{% set ns.l = ns.l + [k ~ '\\n'] %}"
+		"{% endfor %}"
 		"{% call m(1, 'y', 3, z=4) %}c{% endcall %}{% set q | upper %}blk{% endset %}{{ q }}"
 		"{{ ns.l|sort|join(', ') }}{{ ns.d }}{{ ns.d|tojson(indent=1) }}{{ ns.d|pprint }}{{ d|dictsort }}"
 		"{{ '%s %05.1f' % ('é', 2.25) }}{{ '{:>5} {a[0]!r}'.format('x', a=['q']) }}{{ 'a,b c'.split(',') }}"
-		"{{ users|groupby('city')|map(attribute='grouper')|list }}{{ users|selectattr('n', 'gt', 1)|list|length }}"
-		"{{ 'äÖ'.title()|replace('ä', 'x') }}{{ '<b>&amp;x</b>'|striptags|e }}{{ 'a b c d'|wordwrap(3) }}{{ 'a\\nb'|indent }}"
-		"{% for t in tree recursive %}{{ t.n }}{{ loop(t.c) }}{% endfor %}{{ range(9)|batch(2)|list }}{{ [3, 1]|unique|list }}"
-		"{{ strftime_now('%Y') }}{% with x = 1 %}{{ x }}{% endwith %}{% filter trim %} f {% endfilter %}{{ {'a b': 1}|urlencode }}"
-		"{{ {'x': '\"'}|xmlattr }}{{ dict(a=1, **d)|length }}{{ 'abc'[::-1] }}{{ cycler(1, 2).next() }}{{ (1, 2)[:1] }}";
+		"{{ users|groupby('city')|map(attribute='grouper')|list }}{{ users|selectattr('n', 'gt', "
+		"1)|list|length }}"
+		"{{ 'äÖ'.title()|replace('ä', 'x') }}{{ '<b>&amp;x</b>'|striptags|e }}{{ 'a b c d'|wordwrap(3) }}{{ "
+		"'a\\nb'|indent }}"
+		"{% for t in tree recursive %}{{ t.n }}{{ loop(t.c) }}{% endfor %}{{ range(9)|batch(2)|list }}{{ [3, "
+		"1]|unique|list }}"
+		"{{ strftime_now('%Y') }}{% with x = 1 %}{{ x }}{% endwith %}{% filter trim %} f {% endfilter %}{{ "
+		"{'a b': 1}|urlencode }}"
+		"{{ {'x': '\"'}|xmlattr }}{{ dict(a=1, **d)|length }}{{ 'abc'[::-1] }}{{ cycler(1, 2).next() }}{{ "
+		"(1, 2)[:1] }}";
 static const char everything_vars[] =
-		"{\"d\": {\"a\\n\": 1, \"b\": \"\\u00e9\", \"c\": [1, {}], \"d\": 1, \"e\": 1, \"f\": 1, \"g\": 1, \"h\": 1, \"i\": 1, \"j\": 1},"
-		"\"users\": [{\"city\": \"b\", \"n\": 1}, {\"city\": \"A\", \"n\": 2}], \"tree\": [{\"n\": 1, \"c\": [{\"n\": 2, \"c\": []}]}]}";
+		"{\"d\": {\"a\\n\": 1, \"b\": \"\\u00e9\", \"c\": [1, {}], \"d\": 1, \"e\": 1, \"f\": 1, \"g\": "
+		"1, \"h\": 1, \"i\": 1, \"j\": 1},"
+		"\"users\": [{\"city\": \"b\", \"n\": 1}, {\"city\": \"A\", \"n\": 2}], \"tree\": [{\"n\": 1, \"c\": "
+		"[{\"n\": 2, \"c\": []}]}]}";
 
 static void allocation_failures(void **state)
 {
