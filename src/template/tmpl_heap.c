@@ -233,7 +233,7 @@ bool out_add(struct run *r, const char *s, size_t n)
 
 struct val out_cut(struct run *r, size_t from)
 {
-	struct val v = val_copy(r, r->out.p + from, r->out.n - from);
+	struct val v = r->out.n > from ? val_copy(r, r->out.p + from, r->out.n - from) : val_z("");
 	r->out.n = from;
 	return v;
 }

@@ -1,8 +1,7 @@
 /* Chat templates of public models against what Python's jinja2 makes of them.
  *
  * The files are in $COHORT_SHARED/templates (../shared when unset); without them the test is skipped.
- * Shown red by planted faults: lstrip left out before a block; tojson that escapes what is not ASCII; a condition of a
- * for that is ignored. */
+ * Shown red by planted faults: lstrip left out before a block; a newline that is kept behind one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

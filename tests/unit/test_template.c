@@ -1,7 +1,6 @@
 /* Templates through their interface: what a template sees, what it says when it cannot go on, and where.
  *
- * Shown red by planted faults: `extra` that does not go before the others; keys in the order of a hash; a line counted
- * from 0; a second rendering that finds what the first one set. */
+ * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -2,9 +2,9 @@
  * opening and rendering fails in turn: a status each time, no leak (AddressSanitizer looks), and the right text in the
  * end.
  *
- * Shown red by planted faults: iter_next that charges nothing; out_add without its bound; take() without its bound;
- * tmpl_enter without its bound; a height that is not summed up in node_done; a scratch text that is not released when
- * list_add fails. */
+ * Shown red by planted faults: iter_next that charges nothing; out_add, take(), tmpl_enter, node_done, enter() of
+ * tmpl_expr.c and parse_until without their bounds; a scratch text that is not released when its copy fails; a failed
+ * allocation with another status. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,6 +69,7 @@ static void hostile(void **state)
 	limited("{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}", "steps");
 	limited("{% for a in range(90000) %}{% for b in range(90000) if false %}{% endfor %}{% endfor %}", "steps");
 	limited("{% for a in range(99999) %}{{ range(99999)|list|length }}{% endfor %}", "");
+	limited("{% for a in range(90000) %}{{ 0.5 in range(99999) }}{% endfor %}", "steps");
 	limited("\n{% for a in range(90000) %}{{ 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' }}{% endfor %}",
 			"bytes of output");
 	limited("{{ 'x' * 2000000 }}", "bytes of output");
@@ -138,6 +139,7 @@ static void piles(void **state)
 			{"{% if 1 %}", "x", "{% endif %}"},
 			{"{% for a in b %}", "x", "{% endfor %}"},
 			{"{% set a %}", "x", "{% endset %}"},
+			{"{% with %}", "x", "{% endwith %}"},
 	};
 	static const char *const inner[][3] = {
 			{"(", "1", ")"},
@@ -174,7 +176,7 @@ static void piles(void **state)
 		free(s);
 	}
 	for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
-		char *expr = pile(inner[i][0], inner[i][1], inner[i][2], 20000), *s = pile("{{ ", expr, " }}", 1);
+		char *expr = pile(inner[i][0], inner[i][1], inner[i][2], 200000), *s = pile("{{ ", expr, " }}", 1);
 		struct job j = {.source = s, .n = strlen(s)};
 		cohort_template_params_init(&j.p);
 		run_small(&j); /* refused, or (long lists) well */
