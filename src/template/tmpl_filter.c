@@ -590,7 +590,7 @@ FILTER(round)
 	if (!ceiling && !flooring)
 		return round_common(r, v, digits);
 	const double unit = pow(10, (double)digits), f = val_number(v) * unit;
-	return val_float((ceiling ? ceil(f) : floor(f)) / unit);
+	return val_float(((ceiling ? ceil(f) : floor(f)) + 0.0) / unit); /* Python has no -0 here */
 }
 
 FILTER(filesizeformat)
@@ -713,7 +713,7 @@ struct val filter_call(struct run *r, int32_t filter, struct val name, struct va
 	if (r->failed)
 		return val_none;
 	if (filter < 0) {
-		tmpl_error(r, "No filter named '%.*s'.", (int)(name.n < 60 ? name.n : 60), name.u.s);
+		tmpl_error(r, "No filter named '%.*s' found.", (int)(name.n < 60 ? name.n : 60), name.u.s);
 		return val_none;
 	}
 	return filter < N_TEXT_FILTERS ? text_filters[filter].call(r, v, a)

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH_MAX = 1 << 20, PRECISION_MAX = 300 };
@@ -107,6 +108,32 @@ static bool add_int(struct run *r, struct buf *t, int64_t i, const struct spec *
 	return add_number(r, t, head, digits + at, n, f);
 }
 
+/* A float with a precision and no type: like g, but with a digit behind the point, or else an exponent. */
+static size_t add_untyped(double x, int precision, bool alternate, char buf[NUM_BYTES + 64])
+{
+	size_t n = num_format(x, 'e', precision - 1, alternate, buf);
+	char *e = memchr(buf, 'e', n);
+	const int exponent = atoi(e + 1);
+	const bool plain = exponent >= -4 && exponent < precision - 1;
+
+	if (plain)
+		n = num_format(x, 'f', precision - 1 - exponent, alternate, buf);
+	size_t end = plain ? n : (size_t)(e - buf); /* of the digits */
+	if (memchr(buf, '.', end) && !alternate) {
+		size_t cut = end;
+		while (buf[cut - 1] == '0')
+			cut--;
+		cut -= buf[cut - 1] == '.';
+		memmove(buf + cut, buf + end, n - end);
+		n -= end - cut;
+	}
+	if (plain && !memchr(buf, '.', n)) {
+		buf[n++] = '.';
+		buf[n++] = '0';
+	}
+	return n;
+}
+
 static bool add_float(struct run *r, struct buf *t, double x, const struct spec *f)
 {
 	char buf[NUM_BYTES + 64], head[2] = {0, 0}, conv = f->type;
@@ -129,25 +156,7 @@ static bool add_float(struct run *r, struct buf *t, double x, const struct spec 
 	} else if (!conv && f->precision < 0) {
 		n = num_repr(x, buf);
 	} else if (!conv) {
-		n = num_format(x, 'g', precision ? precision : 1, false, buf);
-		if (!memchr(buf, '.', n) && !memchr(buf, 'e', n)) {
-			/* Without a type there is a digit behind the point, or else an exponent. */
-			if ((int)n >= (precision ? precision : 1) && precision < 17 && x >= 10) {
-				n = num_format(x, 'e', precision > 1 ? precision - 1 : 0, false, buf);
-				char *e = memchr(buf, 'e', n);
-				size_t end = (size_t)(e - buf);
-				while (end > 0 && memchr(buf, '.', n) && (buf[end - 1] == '0' || buf[end - 1] == '.')) {
-					const bool dot = buf[end - 1] == '.';
-					memmove(buf + end - 1, buf + end, n - end);
-					n--, end--;
-					if (dot)
-						break;
-				}
-			} else {
-				buf[n++] = '.';
-				buf[n++] = '0';
-			}
-		}
+		n = add_untyped(x, precision ? precision : 1, f->alternate, buf);
 	} else {
 		n = num_format(x, low == 'n' ? 'g' : low, low == 'g' && !precision ? 1 : precision, f->alternate, buf);
 	}
@@ -201,7 +210,8 @@ static bool add_percent(struct run *r, struct buf *t, struct val v, const struct
 			return add_padded(r, t, v.u.s, v.n, f, '>');
 		if (v.type != V_INT && v.type != V_BOOL)
 			return tmpl_error(r, "%%c requires int or char");
-		buf_char(r, &s, v.type == V_INT && v.u.i >= 0 && v.u.i < 0x110000 ? (uint32_t)v.u.i : 0x110000);
+		const int64_t cp = v.type == V_INT ? v.u.i : v.u.b;
+		buf_char(r, &s, cp >= 0 && cp < 0x110000 ? (uint32_t)cp : 0x110000);
 		add_padded(r, t, s.p ? s.p : "", s.n, f, '>');
 		buf_release(&s);
 		return !r->failed;
@@ -370,6 +380,10 @@ static bool read_spec(struct run *r, struct val s, struct spec *f)
 	}
 	if (at < s.n)
 		f->type = s.u.s[at++];
+	if (f->zero && !f->fill)
+		f->fill = '0';
+	if (f->group && f->type && (strchr("ncs", f->type) || (f->group == ',' && strchr("boxX", f->type))))
+		return tmpl_error(r, "Cannot specify '%c' with '%c'.", f->group, f->type);
 	return at == s.n ? !r->failed : tmpl_error(r, "Invalid format specifier");
 }
 
@@ -386,8 +400,6 @@ static bool add_formatted(struct run *r, struct buf *t, struct val v, struct val
 	if (v.type == V_STR) {
 		if ((f.type && f.type != 's') || f.align == '=' || f.sign || f.group || f.alternate)
 			return tmpl_error(r, "Invalid format specifier for a text");
-		if (f.zero && !f.fill)
-			f.fill = '0';
 		const size_t n = f.precision >= 0 ? uni_offset(v.u.s, v.n, (size_t)f.precision) : v.n;
 		return add_padded(r, t, v.u.s, n, &f, '<');
 	}
@@ -404,6 +416,8 @@ static bool add_formatted(struct run *r, struct buf *t, struct val v, struct val
 	const int64_t i = v.type == V_INT ? v.u.i : v.u.b;
 	if (f.type == 'c') {
 		struct buf s = {0};
+		if (f.sign)
+			return tmpl_error(r, "Sign not allowed with integer format specifier 'c'");
 		buf_char(r, &s, i >= 0 && i < 0x110000 ? (uint32_t)i : 0x110000);
 		add_padded(r, t, s.p ? s.p : "", s.n, &f, '<');
 		buf_release(&s);
