@@ -95,7 +95,7 @@ static bool add_kwarg(struct run *r, struct args *a, uint32_t *n_max, struct val
 		if (val_eq(r, a->kw[i].name, name))
 			return tmpl_error(r, "got multiple values for keyword argument '%.*s'",
 					(int)(name.n < 60 ? name.n : 60), name.u.s);
-	if (!tmpl_grow(r, &kw, n_max, a->n_kw + 1, sizeof *a->kw))
+	if (!tmpl_charge(r, 1 + a->n_kw / 16) || !tmpl_grow(r, &kw, n_max, a->n_kw + 1, sizeof *a->kw))
 		return false;
 	a->kw = kw;
 	a->kw[a->n_kw++] = (struct kwarg){name, v};

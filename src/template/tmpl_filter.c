@@ -34,7 +34,7 @@ FILTER(title)
 	if (!args_none(r, "title", a))
 		return val_none;
 	const struct val s = val_str(r, v);
-	tmpl_charge(r, s.n / 16);
+	tmpl_charge(r, s.n / 4);
 	for (uint32_t i = 0; i < s.n && !r->failed; i += k) {
 		k = uni_decode(s.u.s + i, s.n - i, &cp);
 		const bool separator = uni_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
@@ -323,12 +323,19 @@ static uint32_t piece(struct val s, bool hyphens)
 	return at;
 }
 
+static bool all_hyphens(const char *from, const char *to)
+{
+	while (from < to && *from == '-')
+		from++;
+	return from == to;
+}
+
 static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t width, bool break_words, bool hyphens,
 		struct val sep)
 {
 	bool first = true;
 
-	while (line.n && tmpl_charge(r, 1 + line.n / 256)) {
+	while (line.n && tmpl_charge(r, 1 + line.n / 16)) {
 		int64_t used = 0;
 		uint32_t at = 0, last = 0; /* last: behind the last piece that is no whitespace */
 		if (!first) /* whitespace at the beginning of a line is dropped, but not of the first */
@@ -354,7 +361,7 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 				} else if (break_words) {
 					size_t cut = uni_offset(rest.u.s, k, (size_t)room);
 					const char *h = hyphens ? memrchr(rest.u.s, '-', cut) : NULL;
-					if (h && h > rest.u.s && strspn(rest.u.s, "-") < (size_t)(h - rest.u.s))
+					if (h && h > rest.u.s && !all_hyphens(rest.u.s, h))
 						cut = (size_t)(h - rest.u.s) + 1;
 					at += (uint32_t)cut;
 					last = at;

@@ -39,7 +39,7 @@ struct val str_case(struct run *r, struct val s, char how)
 	bool in_word = false;
 	uint32_t cp, k, out[3];
 
-	if (!tmpl_charge(r, s.n / 16))
+	if (!tmpl_charge(r, s.n / 4))
 		return val_none;
 	for (uint32_t i = 0; i < s.n && !r->failed; i += k) {
 		k = uni_decode(s.u.s + i, s.n - i, &cp);
@@ -188,7 +188,7 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 		return val_none;
 	while (sides & 1 && from < to) {
 		const uint32_t k = uni_decode(s.u.s + from, to - from, &cp);
-		if (!in_chars(chars, cp))
+		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
 			break;
 		from += k;
 	}
@@ -197,7 +197,7 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 		while (at > from && ((uint8_t)s.u.s[at] & 0xc0) == 0x80)
 			at--;
 		uni_decode(s.u.s + at, to - at, &cp);
-		if (!in_chars(chars, cp))
+		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
 			break;
 		to = at;
 	}
@@ -289,13 +289,17 @@ static struct val do_removesuffix(struct run *r, struct val self, const struct a
 
 /* ---- Searching ---- */
 
-static const char *last_of(const char *s, size_t n, const char *what, size_t k)
+/* Comparing at every place may take long when both texts are: charged as it goes. */
+static const char *last_of(struct run *r, const char *s, size_t n, const char *what, size_t k)
 {
 	if (k > n)
 		return NULL;
-	for (size_t i = n - k + 1; i-- > 0;)
+	for (size_t i = n - k + 1; i-- > 0;) {
+		if (i % 1024 == 0 && !tmpl_charge(r, 64 + k * 4))
+			break;
 		if (!k || memcmp(s + i, what, k) == 0)
 			return s + i;
+	}
 	return NULL;
 }
 
@@ -309,8 +313,8 @@ static struct val search(struct run *r, struct val self, const struct args *a, c
 	if (v[0].type != V_STR)
 		return tmpl_error(r, "must be str, not %s", val_type_name(v[0])), val_none;
 	const char *at = NULL;
-	if (cut(r, &self, v[1], v[2], &skipped) && tmpl_charge(r, last ? self.n / 4 : self.n / 16))
-		at = last                ? last_of(self.u.s, self.n, v[0].u.s, v[0].n)
+	if (cut(r, &self, v[1], v[2], &skipped) && tmpl_charge(r, self.n / 16))
+		at = last                ? last_of(r, self.u.s, self.n, v[0].u.s, v[0].n)
 				: v[0].n ? memmem(self.u.s, self.n, v[0].u.s, v[0].n)
 					 : self.u.s;
 	if (at)
@@ -451,7 +455,8 @@ struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, b
 	if (!tmpl_charge(r, s.n / 16))
 		return val_none;
 	while (!r->failed && (max < 0 || (int64_t)l.n < max)) {
-		const char *hit = from_right ? last_of(s.u.s, s.n, sep.u.s, sep.n) : memmem(s.u.s, s.n, sep.u.s, sep.n);
+		const char *hit = from_right ? last_of(r, s.u.s, s.n, sep.u.s, sep.n)
+					     : memmem(s.u.s, s.n, sep.u.s, sep.n);
 		if (!hit || !tmpl_charge(r, 1))
 			break;
 		const size_t at = (size_t)(hit - s.u.s);
@@ -492,7 +497,7 @@ static struct val partition(struct run *r, struct val self, const struct args *a
 	if (!v.n)
 		return tmpl_error(r, "empty separator"), val_none;
 	tmpl_charge(r, self.n / 16);
-	const char *hit = last ? last_of(self.u.s, self.n, v.u.s, v.n) : memmem(self.u.s, self.n, v.u.s, v.n);
+	const char *hit = last ? last_of(r, self.u.s, self.n, v.u.s, v.n) : memmem(self.u.s, self.n, v.u.s, v.n);
 	const size_t at = hit ? (size_t)(hit - self.u.s) : 0;
 	struct val three[3] = {self, val_z(""), val_z("")};
 	if (hit) {

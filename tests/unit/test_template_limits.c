@@ -85,6 +85,10 @@ static void hostile(void **state)
 	limited("{{ [1]|batch(99999999, 1)|list }}", "");
 	limited("{{ [1]|slice(99999999)|list }}", "");
 	limited("{{ 'a\tb'.expandtabs(999999999) }}", "");
+	limited("{{ ('a' * 900000).strip('b' * 900000 + 'a') }}", "steps");
+	limited("{{ ('a' * 900000).rfind('a' * 300000 + 'b') }}", "steps");
+	limited("{{ ('a' * 900000)|wordwrap(4) }}", "steps");
+	limited("{% for a in range(99999) %}{{ range(99999)|join|upper|length }}{% endfor %}", "steps");
 	limited("{{ range(1, 9000000000000000000, 9000000000000000) }}", "2^40");
 	limited("{% set ns = namespace(s='xxxxxxxx') %}{% for a in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor "
 		"%}",
