@@ -82,7 +82,7 @@ int64_t loop_length(struct run *r, struct loop *l)
 static struct val loop_cycle(struct run *r, struct val self, const struct args *a)
 {
 	if (!a->n_pos)
-		return tmpl_error(r, "no items for cycling given"), val_none;
+		return tmpl_error(r, "cycle() needs an item"), val_none;
 	return a->pos[(size_t)self.u.loop->index0 % a->n_pos];
 }
 
@@ -199,7 +199,7 @@ struct val loop_call(struct run *r, struct loop *l, const struct args *a)
 	const size_t from = r->out.n;
 
 	if (!l->node->flag)
-		return tmpl_error(r, "The loop must have the 'recursive' marker to be called recursively."), v;
+		return tmpl_error(r, "only a loop that is marked recursive can be called"), v;
 	if (!args_bind(r, "loop", a, "iterable", 1, &over) || !tmpl_enter(r))
 		return v;
 	if (exec_for(r, l->node, over, l->outer, l->depth0 + 1) != FLOW_FAIL)

@@ -264,7 +264,7 @@ static bool parse_args(struct parse *p, struct node *n)
 			nodes_add(p, &list, parse_expression(p, true));
 		}
 		if (!ok)
-			return parse_fail(p, "invalid syntax for function call expression");
+			return parse_fail(p, "malformed arguments of a call");
 		comma = true;
 	}
 	n->list = list.at;
@@ -340,7 +340,7 @@ static struct node *parse_test(struct parse *p, struct node *on)
 				   tok_is(p, T_LBRACKET) || tok_is(p, T_LBRACE)) &&
 			!tok_is_name(p, "else") && !tok_is_name(p, "or") && !tok_is_name(p, "and")) {
 		if (tok_is_name(p, "is")) {
-			parse_fail(p, "You cannot chain multiple tests with is");
+			parse_fail(p, "a test of a test needs parentheses");
 			return NULL;
 		}
 		if (!nodes_add(p, &list, parse_postfix(p, parse_primary(p, false))))

@@ -214,7 +214,7 @@ FILTER(xmlattr)
 			break;
 		for (uint32_t k = 0; k < p->key.n; k++)
 			if (p->key.u.s[k] && strchr(" \t\n\r\f\v/>=", p->key.u.s[k]))
-				tmpl_error(r, "Invalid character in attribute name");
+				tmpl_error(r, "no name of an attribute may hold this character");
 		if (t.n || arg_bool(r, autospace, true))
 			buf_addz(r, &t, " ");
 		show_escaped(r, &t, p->key);
@@ -440,7 +440,7 @@ FILTER(format)
 {
 	struct val args;
 	if (a->n_pos && a->n_kw)
-		return tmpl_error(r, "can't handle positional and keyword arguments at the same time"), val_none;
+		return tmpl_error(r, "format takes arguments by position or by name, not both"), val_none;
 	if (a->n_kw) {
 		args = val_dict(r);
 		for (size_t i = 0; i < a->n_kw && !r->failed; i++)
@@ -589,7 +589,7 @@ FILTER(round)
 	const int64_t digits = arg_int(r, w[0], 0);
 	const bool ceiling = val_is_str(w[1], "ceil"), flooring = val_is_str(w[1], "floor");
 	if (w[1].type != V_MISSING && !ceiling && !flooring && !val_is_str(w[1], "common"))
-		tmpl_error(r, "method must be common, ceil or floor");
+		tmpl_error(r, "round knows common, ceil and floor");
 	if (!val_is_number(v))
 		tmpl_error(r, "type %s doesn't define __round__ method", val_type_name(v));
 	if (r->failed)

@@ -87,7 +87,7 @@ FILTER(dictsort)
 		return tmpl_error(r, "'%s' object has no attribute 'items'", val_type_name(v)), val_none;
 	const bool exact = arg_bool(r, w[0], false), by_value = val_is_str(w[1], "value");
 	if (w[1].type != V_MISSING && !by_value && !val_is_str(w[1], "key"))
-		return tmpl_error(r, "You can only sort by either \"key\" or \"value\""), val_none;
+		return tmpl_error(r, "dictsort goes by \"key\" or by \"value\""), val_none;
 	const uint32_t n = v.u.dict->n;
 	struct val items = val_list(r, V_LIST, n, NULL), *keys = tmpl_alloc(r, n, sizeof *keys);
 	for (uint32_t i = 0; i < n && !r->failed; i++) {
@@ -235,7 +235,7 @@ FILTER(items)
 	if (!args_none(r, "items", a))
 		return val_none;
 	if (v.type != V_DICT && v.type != V_UNDEF)
-		tmpl_error(r, "Can only get item pairs from a mapping.");
+		tmpl_error(r, "items needs a mapping");
 	for (uint32_t i = 0; v.type == V_DICT && i < v.u.dict->n && tmpl_charge(r, 1); i++)
 		list_add(r, &l, val_pair(r, v.u.dict->pairs[i].key, v.u.dict->pairs[i].value));
 	return val_generator(r, &l);
@@ -356,7 +356,7 @@ FILTER(map)
 			else
 				tmpl_error(r, "Unexpected keyword argument");
 		if (path.type == V_MISSING)
-			tmpl_error(r, "map requires a filter argument");
+			tmpl_error(r, "map needs a filter or an attribute");
 	} else if (a->pos[0].type == V_STR) {
 		filter = filter_find(a->pos[0].u.s, a->pos[0].n);
 	}
@@ -381,7 +381,7 @@ static struct val choose(struct run *r, struct val v, const struct args *a, bool
 	if (!val_truth(r, v))
 		return val_generator(r, &l);
 	if (by_attr && !a->n_pos)
-		return tmpl_error(r, "Missing parameter for attribute name"), val_generator(r, &l);
+		return tmpl_error(r, "the name of an attribute is missing"), val_generator(r, &l);
 	const bool named = a->n_pos > (by_attr ? 1u : 0u);
 	const struct val name = named ? a->pos[by_attr ? 1 : 0] : val_none;
 	if (named && name.type == V_STR)

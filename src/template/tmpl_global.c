@@ -27,8 +27,7 @@ static struct val do_range(struct run *r, struct val self, const struct args *a)
 	if (step > 0 ? start < stop : start > stop)
 		n = (step > 0 ? stop - start - 1 : start - stop - 1) / (step > 0 ? step : -step) + 1;
 	if (n > RANGE_MAX)
-		return tmpl_error(r, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", RANGE_MAX),
-		       val_none;
+		return tmpl_error(r, "range() of more than %d items", RANGE_MAX), val_none;
 	*g = (struct range){start, stop, step, n};
 	return (struct val){.type = V_RANGE, .u.range = g};
 }
@@ -89,7 +88,7 @@ static struct val do_cycler(struct run *r, struct val self, const struct args *a
 {
 	(void)self;
 	if (!a->n_pos)
-		return tmpl_error(r, "at least one item has to be provided"), val_none;
+		return tmpl_error(r, "cycler() needs an item"), val_none;
 	return cycler_of(r, V_CYCLER, val_list(r, V_LIST, a->n_pos, a->pos));
 }
 

@@ -147,7 +147,7 @@ static bool lex_raw(struct lex *l, size_t body)
 		l->line_starting = l->s[at - 1] == '\n';
 		return true;
 	}
-	return fail(l, "Missing end of raw directive");
+	return fail(l, "raw without endraw");
 }
 
 static bool lex_comment(struct lex *l, size_t body)
@@ -160,7 +160,7 @@ static bool lex_comment(struct lex *l, size_t body)
 			return true;
 		}
 	}
-	return fail(l, "Missing end of comment tag");
+	return fail(l, "a comment without its end (end of comment)");
 }
 
 /* ---- Inside of tags ---- */
@@ -386,7 +386,7 @@ static bool lex_name(struct lex *l, uint32_t first, uint32_t k)
 	uint32_t cp;
 
 	if (uni_is_numeric(first)) /* \w, but no start of an identifier */
-		return fail(l, "Invalid character in identifier");
+		return fail(l, "no name begins like this");
 	while (end < l->n && (k = uni_decode(l->s + end, l->n - end, &cp)) && uni_is_word(cp))
 		end += k;
 	add(l, T_NAME, val_bytes(l->s + l->at, end - l->at));

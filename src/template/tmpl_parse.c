@@ -26,8 +26,7 @@ static bool parse_body(struct parse *p, struct node *n, const char *const *ends)
 	if (!parse_until(p, &l, ends))
 		return false;
 	if (tok_is(p, T_EOF))
-		return parse_fail(p, "Unexpected end of template. Jinja was looking for the following tags: '%s'.",
-				ends[0]);
+		return parse_fail(p, "the template ends where '%s' is missing", ends[0]);
 	p->looking_for = outer;
 	n->list = l.at;
 	n->n_list = l.n;
@@ -140,7 +139,7 @@ static bool parse_signature(struct parse *p, struct node *n)
 			param->a = parse_expression(p, true);
 			defaults = true;
 		} else if (defaults) {
-			return parse_fail(p, "non-default argument follows default argument");
+			return parse_fail(p, "a parameter without default behind one that has one");
 		}
 		nodes_add(p, &l, node_done(p, param));
 	}
@@ -263,10 +262,10 @@ static struct node *parse_one(struct parse *p, struct val name, struct node *n)
 			return NULL;
 		}
 	if (p->looking_for)
-		parse_fail(p, "Encountered unknown tag '%.*s'. Jinja was looking for the following tags: '%s'.",
-				(int)(name.n < 60 ? name.n : 60), name.u.s, p->looking_for);
+		parse_fail(p, "unknown tag '%.*s'; '%s' is missing", (int)(name.n < 60 ? name.n : 60), name.u.s,
+				p->looking_for);
 	else
-		parse_fail(p, "Encountered unknown tag '%.*s'.", (int)(name.n < 60 ? name.n : 60), name.u.s);
+		parse_fail(p, "unknown tag '%.*s'", (int)(name.n < 60 ? name.n : 60), name.u.s);
 	return NULL;
 }
 
@@ -364,13 +363,12 @@ static bool check_names(struct run *r, const struct node *n, bool in_loop)
 {
 	r->line = n->line;
 	if (in_loop && (n->type == N_FOR || n->type == N_SET || n->type == N_SETBLOCK) && names_loop(n->a))
-		return tmpl_fail(r, COHORT_E_FORMAT, "Can't assign to special loop variable in for-loop target");
+		return tmpl_fail(r, COHORT_E_FORMAT, "loop cannot be set within a for");
 	if ((n->type == N_MACRO || n->type == N_CALLBLOCK) && n->uses & USES_CALLER)
 		for (size_t i = 0; i < n->n_more; i++)
 			if (n->more[i]->sym == SYM_CALLER && !n->more[i]->a)
 				return tmpl_fail(r, COHORT_E_FORMAT,
-						"When defining macros or call blocks the special \"caller\" "
-						"argument must be omitted or be given a default.");
+						"caller cannot be a parameter without default of a macro that uses it");
 	return true;
 }
 
