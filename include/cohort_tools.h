@@ -267,6 +267,45 @@ COHORT_API enum cohort_status cohort_quantize_write(const char *in, const char *
 		const struct cohort_quantize_params *params, struct cohort_quantize_result *result,
 		struct cohort_err *err);
 
+/* ---- Chat templates ------------------------------------------------------------- */
+
+/* A conversation as the text a model was trained on, by the model's own Jinja template (tokenizer.chat_template). The
+ * language, and what a template sees, is in docs/templates.md. A template cannot read files, run code or change what it
+ * is given, and ends within its limits whatever it does. */
+struct cohort_template; /* opaque, immutable, shareable between threads */
+
+/* source: [n_bytes], UTF-8. Statuses: E_ARG; E_FORMAT, not UTF-8 or a syntax error, with the line in err->row and in
+ * the text; E_UNSUPPORTED, a tag that needs other templates; E_LIMIT, E_MEMORY. */
+COHORT_API enum cohort_status cohort_template_open(const char *source, size_t n_bytes, struct cohort_template **out,
+		struct cohort_err *err);
+COHORT_API void cohort_template_free(struct cohort_template *t);
+
+/* Texts are NUL-terminated UTF-8, and borrowed until the call returns. */
+struct cohort_template_params {
+	size_t struct_size;
+	const char *messages;       /* a JSON array; NULL: the template sees no such variable */
+	const char *tools;          /* JSON ("null": none); NULL: the template sees no such variable */
+	const char *documents;      /* the same */
+	const char *extra;          /* a JSON object of further variables, which go before the others; or NULL */
+	const char *bos_token, *eos_token; /* NULL: the template sees no such variable */
+	bool add_generation_prompt;
+	const char *now;            /* for strftime_now: "2025-01-02T03:04:05"; NULL: the clock */
+	/* Limits: more is E_LIMIT. */
+	uint64_t n_steps_max;       /* expressions, items, and so on; long texts count for their length */
+	size_t n_out_max;           /* bytes of text */
+	size_t n_bytes_max;         /* bytes of memory; single texts under construction come on top */
+	uint32_t depth_max;         /* levels of calls and values; a level takes less than 1 KB of stack */
+};
+
+/* With the generation prompt, no texts; 20 million steps, 64 MiB of text, 512 MiB of memory, 400 levels. */
+COHORT_API void cohort_template_params_init(struct cohort_template_params *params);
+/* *out: [*n_out], UTF-8 with a NUL behind it, freed by cohort_template_text_free. params may be NULL. Statuses: E_ARG,
+ * also for what the template refuses (raise_exception) or Python would raise for; E_FORMAT, a text that is not JSON;
+ * E_UNSUPPORTED, E_LIMIT, E_MEMORY. err->row is the line in the template, -1 if none is to blame. */
+COHORT_API enum cohort_status cohort_template_render(const struct cohort_template *t,
+		const struct cohort_template_params *params, char **out, size_t *n_out, struct cohort_err *err);
+COHORT_API void cohort_template_text_free(char *text);
+
 #ifdef __cplusplus
 }
 #endif

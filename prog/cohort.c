@@ -13,6 +13,7 @@ static const struct cmd {
 	{"run", "continues prompts, all of them together", cmd_run},
 	{"info", "what a model file holds", cmd_info},
 	{"tokenize", "text to token ids", cmd_tokenize},
+	{"template", "a conversation as a model's text, by its chat template", cmd_template},
 	{"logits", "the logits of every position of a token sequence", cmd_logits},
 	{"quantize", "a model file in another format", cmd_quantize},
 	{"synth", "a model with random weights, for measuring speed", cmd_synth},

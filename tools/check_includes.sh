@@ -19,6 +19,7 @@ backend  base model kern
 batch    base
 kv       base
 sample   base
+template base
 forward  base model batch kv backend
 context  base gguf quant tok model kern backend batch kv sample forward
 branch   base

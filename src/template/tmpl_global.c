@@ -1,0 +1,148 @@
+/* Functions that every template sees: range, dict, namespace, cycler, joiner, raise_exception, strftime_now. */
+#include "template/tmpl.h"
+
+#include "base/clock.h"
+
+static struct val do_range(struct run *r, struct val self, const struct args *a)
+{
+	enum { RANGE_MAX = 100000 }; /* of the sandbox that templates are written for */
+	const int64_t far = (int64_t)1 << 40; /* so that no sum below overflows */
+	struct val w[3];
+
+	(void)self;
+	if (a->n_kw || !a->n_pos)
+		return tmpl_error(r, "range() takes 1 to 3 positional arguments"), val_none;
+	if (!args_bind(r, "range", a, "start stop step", 1, w))
+		return val_none;
+	const int64_t start = a->n_pos > 1 ? arg_int(r, w[0], 0) : 0, stop = arg_int(r, a->n_pos > 1 ? w[1] : w[0], 0);
+	const int64_t step = arg_int(r, w[2], 1);
+	if (!step)
+		return tmpl_error(r, "range() arg 3 must not be zero"), val_none;
+	if (start < -far || start > far || stop < -far || stop > far || step < -far || step > far)
+		tmpl_fail(r, COHORT_E_LIMIT, "range() beyond 2^40");
+	struct range *g = tmpl_alloc(r, 1, sizeof *g);
+	if (!g)
+		return val_none;
+	int64_t n = 0;
+	if (step > 0 ? start < stop : start > stop)
+		n = (step > 0 ? stop - start - 1 : start - stop - 1) / (step > 0 ? step : -step) + 1;
+	if (n > RANGE_MAX)
+		return tmpl_error(r, "range() of more than %d items", RANGE_MAX), val_none;
+	*g = (struct range){start, stop, step, n};
+	return (struct val){.type = V_RANGE, .u.range = g};
+}
+
+static bool add_pairs(struct run *r, struct dict *d, struct val from)
+{
+	struct iter it;
+	struct val item;
+
+	if (from.type == V_DICT) {
+		for (uint32_t i = 0; i < from.u.dict->n && tmpl_charge(r, 1); i++)
+			dict_set(r, d, from.u.dict->pairs[i].key, from.u.dict->pairs[i].value);
+		return !r->failed;
+	}
+	if (!iter_init(r, &it, from))
+		return false;
+	while (iter_next(r, &it, &item)) {
+		item = val_items(r, item);
+		if (!r->failed && item.n != 2)
+			tmpl_error(r, "dictionary update sequence element has length %u; 2 is required", item.n);
+		if (r->failed || !dict_set(r, d, item.u.items[0], item.u.items[1]))
+			return false;
+	}
+	return !r->failed;
+}
+
+static struct val do_dict(struct run *r, struct val self, const struct args *a)
+{
+	struct val d = val_dict(r);
+	(void)self;
+	if (a->n_pos > 1)
+		tmpl_error(r, "dict expected at most 1 argument, got %zu", a->n_pos);
+	if (r->failed || (a->n_pos && !add_pairs(r, d.u.dict, a->pos[0])))
+		return val_none;
+	for (size_t i = 0; i < a->n_kw && !r->failed; i++)
+		dict_set(r, d.u.dict, a->kw[i].name, a->kw[i].value);
+	return d;
+}
+
+static struct val do_namespace(struct run *r, struct val self, const struct args *a)
+{
+	struct val ns = do_dict(r, self, a);
+	if (!r->failed)
+		ns.type = V_NS;
+	return ns;
+}
+
+static struct val cycler_of(struct run *r, enum val_type type, struct val items)
+{
+	struct cycler *c = tmpl_alloc(r, 1, sizeof *c);
+	if (!c)
+		return val_none;
+	*c = (struct cycler){items, 0};
+	return (struct val){.type = (uint8_t)type, .u.cycler = c};
+}
+
+static struct val do_cycler(struct run *r, struct val self, const struct args *a)
+{
+	(void)self;
+	if (!a->n_pos)
+		return tmpl_error(r, "cycler() needs an item"), val_none;
+	return cycler_of(r, V_CYCLER, val_list(r, V_LIST, a->n_pos, a->pos));
+}
+
+static struct val do_joiner(struct run *r, struct val self, const struct args *a)
+{
+	struct val sep;
+	(void)self;
+	if (!args_bind(r, "joiner", a, "sep", 0, &sep))
+		return val_none;
+	return cycler_of(r, V_JOINER, sep.type == V_MISSING ? val_z(", ") : sep);
+}
+
+static struct val do_raise(struct run *r, struct val self, const struct args *a)
+{
+	struct val message;
+	(void)self;
+	if (!args_bind(r, "raise_exception", a, "message", 1, &message))
+		return val_none;
+	message = val_str(r, message);
+	tmpl_error(r, "%.*s", (int)message.n, message.u.s);
+	return val_none;
+}
+
+static struct val do_strftime(struct run *r, struct val self, const struct args *a)
+{
+	struct val fmt;
+	(void)self;
+	if (!args_bind(r, "strftime_now", a, "format", 1, &fmt) || !arg_str(r, fmt, "format"))
+		return val_none;
+	if (!r->has_now) {
+		if (!clock_local(&r->now))
+			return tmpl_error(r, "the clock cannot be read"), val_none;
+		r->has_now = true;
+	}
+	return format_time(r, &r->now, fmt);
+}
+
+static struct val do_refuse(struct run *r, struct val self, const struct args *a)
+{
+	(void)self, (void)a;
+	tmpl_fail(r, COHORT_E_UNSUPPORTED, "lipsum() is not supported");
+	return val_none;
+}
+
+struct val global_find(struct run *r, struct val name)
+{
+	static const struct {
+		const char *name;
+		struct val (*call)(struct run *, struct val, const struct args *);
+	} globals[] = {{"range", do_range}, {"dict", do_dict}, {"namespace", do_namespace}, {"cycler", do_cycler},
+			{"joiner", do_joiner}, {"raise_exception", do_raise}, {"strftime_now", do_strftime},
+			{"lipsum", do_refuse}};
+	for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
+		if (val_is_str(name, globals[i].name))
+			return val_func(r, globals[i].name, globals[i].call, val_none);
+	return val_missing;
+}

@@ -1,0 +1,751 @@
+/* Methods of texts, as Python's str has them. Positions are counted in characters. */
+#include "template/tmpl.h"
+
+#include <string.h>
+
+typedef struct val method_fn(struct run *r, struct val self, const struct args *a);
+
+/* ---- Case ---- */
+
+static bool is_cased(uint32_t cp)
+{
+	uint32_t out[3];
+	return uni_is_upper(cp) || uni_is_lower(cp) || (uni_title(cp, out) == 1 && out[0] != cp);
+}
+
+/* A sigma at the end of a word has a form of its own. */
+static bool is_final_sigma(struct val s, uint32_t at, uint32_t k)
+{
+	uint32_t cp, before = 0;
+	for (uint32_t i = at; i > 0;) {
+		do
+			i--;
+		while (i > 0 && ((uint8_t)s.u.s[i] & 0xc0) == 0x80);
+		uni_decode(s.u.s + i, s.n - i, &before);
+		if (before != '\'' && before != 0xad)
+			break;
+	}
+	if (!before || !is_cased(before))
+		return false;
+	if (at + k >= s.n)
+		return true;
+	uni_decode(s.u.s + at + k, s.n - at - k, &cp);
+	return !is_cased(cp);
+}
+
+struct val str_case(struct run *r, struct val s, char how)
+{
+	struct buf t = {0};
+	bool in_word = false;
+	uint32_t cp, k, out[3];
+
+	if (!tmpl_charge(r, s.n / 4))
+		return val_none;
+	for (uint32_t i = 0; i < s.n && !r->failed; i += k) {
+		k = uni_decode(s.u.s + i, s.n - i, &cp);
+		char to = how;
+		if (how == 'c')
+			to = i ? 'l' : 't';
+		else if (how == 's')
+			to = uni_is_upper(cp) ? 'l' : uni_is_lower(cp) ? 'u' : 0;
+		else if (how == 't')
+			to = in_word ? 'l' : 't';
+		in_word = how == 't' && is_cased(cp);
+		if (to == 'l' && cp == 0x3a3 && is_final_sigma(s, i, k)) {
+			buf_char(r, &t, 0x3c2);
+			continue;
+		}
+		const size_t n = to == 'u'  ? uni_upper(cp, out)
+				: to == 'l' ? uni_lower(cp, out)
+				: to        ? uni_title(cp, out)
+					    : 0;
+		if (!n || (n == 1 && out[0] == cp))
+			buf_add(r, &t, s.u.s + i, k);
+		else
+			for (size_t j = 0; j < n; j++)
+				buf_char(r, &t, out[j]);
+	}
+	return buf_val(r, &t);
+}
+
+#define CASE(name, how) \
+	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
+	{ \
+		return args_none(r, #name, a) ? str_case(r, self, how) : val_none; \
+	}
+CASE(upper, 'u')
+CASE(lower, 'l')
+CASE(casefold, 'l')
+CASE(capitalize, 'c')
+CASE(title, 't')
+CASE(swapcase, 's')
+
+/* ---- What a text consists of ---- */
+
+bool str_is_upper(struct val s)
+{
+	bool any = false;
+	uint32_t cp;
+	for (uint32_t i = 0; i < s.n;) {
+		i += uni_decode(s.u.s + i, s.n - i, &cp);
+		if (uni_is_lower(cp))
+			return false;
+		any |= uni_is_upper(cp);
+	}
+	return any;
+}
+
+bool str_is_lower(struct val s)
+{
+	bool any = false;
+	uint32_t cp;
+	for (uint32_t i = 0; i < s.n;) {
+		i += uni_decode(s.u.s + i, s.n - i, &cp);
+		if (uni_is_upper(cp))
+			return false;
+		any |= uni_is_lower(cp);
+	}
+	return any;
+}
+
+static bool is_title(struct val s)
+{
+	bool any = false, in_word = false;
+	uint32_t cp;
+	for (uint32_t i = 0; i < s.n;) {
+		i += uni_decode(s.u.s + i, s.n - i, &cp);
+		if (uni_is_upper(cp) ? in_word : uni_is_lower(cp) && !in_word)
+			return false;
+		in_word = uni_is_upper(cp) || uni_is_lower(cp);
+		any |= in_word;
+	}
+	return any;
+}
+
+static bool is_alnum(uint32_t cp)
+{
+	return uni_is_alpha(cp) || uni_is_numeric(cp);
+}
+
+static bool is_ascii(uint32_t cp)
+{
+	return cp < 0x80;
+}
+
+static bool all_are(struct val s, bool (*is)(uint32_t), bool when_empty)
+{
+	uint32_t cp;
+	for (uint32_t i = 0; i < s.n;) {
+		i += uni_decode(s.u.s + i, s.n - i, &cp);
+		if (!is(cp))
+			return false;
+	}
+	return s.n || when_empty;
+}
+
+#define IS(name, expr) \
+	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
+	{ \
+		return args_none(r, #name, a) && tmpl_charge(r, self.n / 16) ? val_bool(expr) : val_none; \
+	}
+IS(isupper, str_is_upper(self))
+IS(islower, str_is_lower(self))
+IS(istitle, is_title(self))
+IS(isalpha, all_are(self, uni_is_alpha, false))
+IS(isdigit, all_are(self, uni_is_digit, false))
+IS(isdecimal, all_are(self, uni_is_decimal, false))
+IS(isnumeric, all_are(self, uni_is_numeric, false))
+IS(isalnum, all_are(self, is_alnum, false))
+IS(isspace, all_are(self, uni_is_space, false))
+IS(isascii, all_are(self, is_ascii, true))
+IS(isprintable, all_are(self, uni_is_printable, true))
+IS(isidentifier, all_are(self, uni_is_word, false) && !(self.u.s[0] >= '0' && self.u.s[0] <= '9'))
+
+/* ---- Ends ---- */
+
+static bool in_chars(struct val chars, uint32_t cp)
+{
+	uint32_t c;
+	if (chars.type != V_STR)
+		return uni_is_space(cp);
+	for (uint32_t i = 0; i < chars.n;) {
+		i += uni_decode(chars.u.s + i, chars.n - i, &c);
+		if (c == cp)
+			return true;
+	}
+	return false;
+}
+
+struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
+{
+	uint32_t from = 0, to = s.n, cp;
+
+	if (chars.type != V_MISSING && chars.type != V_NONE && chars.type != V_STR) {
+		tmpl_error(r, "strip arg must be None or str");
+		return val_none;
+	}
+	if (!tmpl_charge(r, chars.type == V_STR ? s.n / 16 + chars.n : s.n / 64))
+		return val_none;
+	while (sides & 1 && from < to) {
+		const uint32_t k = uni_decode(s.u.s + from, to - from, &cp);
+		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
+			break;
+		from += k;
+	}
+	while (sides & 2 && from < to) {
+		uint32_t at = to - 1;
+		while (at > from && ((uint8_t)s.u.s[at] & 0xc0) == 0x80)
+			at--;
+		uni_decode(s.u.s + at, to - at, &cp);
+		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
+			break;
+		to = at;
+	}
+	return val_bytes(s.u.s + from, to - from);
+}
+
+#define STRIP(name, sides) \
+	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
+	{ \
+		struct val chars; \
+		return args_bind(r, #name, a, "chars", 0, &chars) ? str_strip(r, self, chars, sides) : val_none; \
+	}
+STRIP(strip, 3)
+STRIP(lstrip, 1)
+STRIP(rstrip, 2)
+
+static bool begins(struct val s, struct val with, bool at_end)
+{
+	return with.n <= s.n && (!with.n || memcmp(s.u.s + (at_end ? s.n - with.n : 0), with.u.s, with.n) == 0);
+}
+
+/* The part of a text that start and end, in characters, leave; false when start lies behind the end of the text. */
+static bool cut(struct run *r, struct val *s, struct val start, struct val end, size_t *skipped)
+{
+	const int64_t n = (int64_t)uni_count(s->u.s, s->n);
+	int64_t from = start.type == V_NONE ? 0 : arg_int(r, start, 0),
+		to = end.type == V_NONE ? n : arg_int(r, end, n);
+
+	tmpl_charge(r, s->n / 64);
+	from = from < 0 ? (from < -n ? 0 : from + n) : from;
+	to = to < 0 ? (to < -n ? 0 : to + n) : to > n ? n : to;
+	*skipped = (size_t)from;
+	if (from > n || from > to)
+		return false;
+	const size_t a = uni_offset(s->u.s, s->n, (size_t)from);
+	*s = val_bytes(s->u.s + a, uni_offset(s->u.s + a, s->n - a, (size_t)(to - from)));
+	return !r->failed;
+}
+
+static struct val with_ends(struct run *r, struct val self, const struct args *a, const char *name, bool at_end)
+{
+	struct val v[3];
+	size_t skipped;
+	bool yes = false;
+
+	if (!args_bind(r, name, a, "prefix start end", 1, v))
+		return val_none;
+	const bool inside = cut(r, &self, v[1], v[2], &skipped);
+	const uint32_t n = v[0].type == V_TUPLE ? v[0].n : 1;
+	for (uint32_t i = 0; i < n && !yes && tmpl_charge(r, 1); i++) {
+		const struct val one = v[0].type == V_TUPLE ? v[0].u.items[i] : v[0];
+		if (one.type != V_STR)
+			tmpl_error(r, "%s first arg must be str or a tuple of str, not %s", name, val_type_name(one));
+		else
+			yes = inside && begins(self, one, at_end);
+	}
+	return val_bool(yes);
+}
+
+static struct val do_startswith(struct run *r, struct val self, const struct args *a)
+{
+	return with_ends(r, self, a, "startswith", false);
+}
+
+static struct val do_endswith(struct run *r, struct val self, const struct args *a)
+{
+	return with_ends(r, self, a, "endswith", true);
+}
+
+static struct val without(struct run *r, struct val self, const struct args *a, const char *name, bool at_end)
+{
+	struct val v;
+	if (!args_bind(r, name, a, "prefix", 1, &v) || !arg_str(r, v, "argument"))
+		return val_none;
+	if (!begins(self, v, at_end))
+		return self;
+	return val_bytes(self.u.s + (at_end ? 0 : v.n), self.n - v.n);
+}
+
+static struct val do_removeprefix(struct run *r, struct val self, const struct args *a)
+{
+	return without(r, self, a, "removeprefix", false);
+}
+
+static struct val do_removesuffix(struct run *r, struct val self, const struct args *a)
+{
+	return without(r, self, a, "removesuffix", true);
+}
+
+/* ---- Searching ---- */
+
+/* Comparing at every place may take long when both texts are: charged as it goes. */
+static const char *last_of(struct run *r, const char *s, size_t n, const char *what, size_t k)
+{
+	if (k > n)
+		return NULL;
+	for (size_t i = n - k + 1; i-- > 0;) {
+		if (i % 1024 == 0 && !tmpl_charge(r, 64 + k * 4))
+			break;
+		if (!k || memcmp(s + i, what, k) == 0)
+			return s + i;
+	}
+	return NULL;
+}
+
+static struct val search(struct run *r, struct val self, const struct args *a, const char *name, bool last, bool must)
+{
+	struct val v[3];
+	size_t skipped;
+
+	if (!args_bind(r, name, a, "sub start end", 1, v))
+		return val_none;
+	if (v[0].type != V_STR)
+		return tmpl_error(r, "must be str, not %s", val_type_name(v[0])), val_none;
+	const char *at = NULL;
+	if (cut(r, &self, v[1], v[2], &skipped) && tmpl_charge(r, self.n / 16))
+		at = last                ? last_of(r, self.u.s, self.n, v[0].u.s, v[0].n)
+				: v[0].n ? memmem(self.u.s, self.n, v[0].u.s, v[0].n)
+					 : self.u.s;
+	if (at)
+		return val_int((int64_t)(skipped + uni_count(self.u.s, (size_t)(at - self.u.s))));
+	if (must)
+		tmpl_error(r, "substring not found");
+	return val_int(-1);
+}
+
+#define SEARCH(name, last, must) \
+	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
+	{ \
+		return search(r, self, a, #name, last, must); \
+	}
+SEARCH(find, false, false)
+SEARCH(rfind, true, false)
+SEARCH(index, false, true)
+SEARCH(rindex, true, true)
+
+static struct val do_count(struct run *r, struct val self, const struct args *a)
+{
+	struct val v[3];
+	size_t skipped;
+	int64_t n = 0;
+
+	if (!args_bind(r, "count", a, "sub start end", 1, v) || !arg_str(r, v[0], "argument"))
+		return val_none;
+	if (!cut(r, &self, v[1], v[2], &skipped) || !tmpl_charge(r, self.n / 16))
+		return val_int(0);
+	if (!v[0].n)
+		return val_int((int64_t)uni_count(self.u.s, self.n) + 1);
+	const char *at = self.u.s, *end = self.u.s + self.n;
+	for (; (at = memmem(at, (size_t)(end - at), v[0].u.s, v[0].n)); at += v[0].n)
+		n++;
+	return val_int(n);
+}
+
+struct val str_replace(struct run *r, struct val s, struct val old, struct val with, int64_t count)
+{
+	struct buf t = {0};
+	uint32_t at = 0, cp;
+
+	if (!tmpl_charge(r, s.n / 16))
+		return val_none;
+	while (count && !r->failed) {
+		const char *hit = old.n ? memmem(s.u.s + at, s.n - at, old.u.s, old.n) : s.u.s + at;
+		if (!hit)
+			break;
+		buf_add(r, &t, s.u.s + at, (size_t)(hit - s.u.s) - at);
+		buf_add(r, &t, with.u.s, with.n);
+		at = (uint32_t)(hit - s.u.s) + old.n;
+		count -= count > 0;
+		if (!tmpl_charge(r, 1 + with.n / 64))
+			break;
+		if (!old.n) { /* between all characters */
+			if (at >= s.n)
+				break;
+			const uint32_t k = uni_decode(s.u.s + at, s.n - at, &cp);
+			buf_add(r, &t, s.u.s + at, k);
+			at += k;
+		}
+	}
+	buf_add(r, &t, s.u.s + at, s.n - at);
+	return buf_val(r, &t);
+}
+
+static struct val do_replace(struct run *r, struct val self, const struct args *a)
+{
+	struct val v[3];
+	if (!args_bind(r, "replace", a, "old new count", 2, v) || !arg_str(r, v[0], "replace() argument 1") ||
+			!arg_str(r, v[1], "replace() argument 2"))
+		return val_none;
+	return str_replace(r, self, v[0], v[1], arg_int(r, v[2], -1));
+}
+
+/* ---- Splitting and joining ---- */
+
+static struct val reversed(struct list *l, struct run *r)
+{
+	for (uint32_t i = 0; i < l->n / 2; i++) {
+		const struct val t = l->items[i];
+		l->items[i] = l->items[l->n - 1 - i];
+		l->items[l->n - 1 - i] = t;
+	}
+	return list_val(r, l, V_LIST);
+}
+
+/* At runs of whitespace. */
+static struct val split_words(struct run *r, struct val s, int64_t max, bool from_right)
+{
+	struct list l = {0};
+	while (tmpl_charge(r, 1)) {
+		s = str_strip(r, s, val_none, from_right ? 2 : 1);
+		if (!s.n)
+			break;
+		if (max >= 0 && (int64_t)l.n >= max) {
+			list_add(r, &l, from_right ? s : str_strip(r, s, val_none, 1));
+			break;
+		}
+		uint32_t at = from_right ? s.n : 0, cp, k = 0;
+		if (from_right) {
+			while (at > 0) {
+				uint32_t p = at - 1;
+				while (p > 0 && ((uint8_t)s.u.s[p] & 0xc0) == 0x80)
+					p--;
+				uni_decode(s.u.s + p, s.n - p, &cp);
+				if (uni_is_space(cp))
+					break;
+				at = p;
+			}
+			list_add(r, &l, val_bytes(s.u.s + at, s.n - at));
+			s.n = at;
+		} else {
+			for (; at < s.n; at += k) {
+				k = uni_decode(s.u.s + at, s.n - at, &cp);
+				if (uni_is_space(cp))
+					break;
+			}
+			list_add(r, &l, val_bytes(s.u.s, at));
+			s = val_bytes(s.u.s + at, s.n - at);
+		}
+		tmpl_charge(r, s.n / 1024);
+	}
+	return from_right ? reversed(&l, r) : list_val(r, &l, V_LIST);
+}
+
+struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, bool from_right)
+{
+	struct list l = {0};
+
+	s.flag = 0;
+	if (sep.type == V_NONE || sep.type == V_MISSING)
+		return split_words(r, s, max, from_right);
+	if (!arg_str(r, sep, "sep"))
+		return val_none;
+	if (!sep.n)
+		return tmpl_error(r, "empty separator"), val_none;
+	if (!tmpl_charge(r, s.n / 16))
+		return val_none;
+	while (!r->failed && (max < 0 || (int64_t)l.n < max)) {
+		const char *hit = from_right ? last_of(r, s.u.s, s.n, sep.u.s, sep.n)
+					     : memmem(s.u.s, s.n, sep.u.s, sep.n);
+		if (!hit || !tmpl_charge(r, 1))
+			break;
+		const size_t at = (size_t)(hit - s.u.s);
+		if (from_right) {
+			list_add(r, &l, val_bytes(hit + sep.n, s.n - at - sep.n));
+			s.n = (uint32_t)at;
+		} else {
+			list_add(r, &l, val_bytes(s.u.s, at));
+			s = val_bytes(hit + sep.n, s.n - at - sep.n);
+		}
+	}
+	list_add(r, &l, s);
+	return from_right ? reversed(&l, r) : list_val(r, &l, V_LIST);
+}
+
+static struct val split(struct run *r, struct val self, const struct args *a, const char *name, bool from_right)
+{
+	struct val v[2];
+	return args_bind(r, name, a, "sep maxsplit", 0, v) ? str_split(r, self, v[0], arg_int(r, v[1], -1), from_right)
+							   : val_none;
+}
+
+static struct val do_split(struct run *r, struct val self, const struct args *a)
+{
+	return split(r, self, a, "split", false);
+}
+
+static struct val do_rsplit(struct run *r, struct val self, const struct args *a)
+{
+	return split(r, self, a, "rsplit", true);
+}
+
+static struct val partition(struct run *r, struct val self, const struct args *a, const char *name, bool last)
+{
+	struct val v;
+	if (!args_bind(r, name, a, "sep", 1, &v) || !arg_str(r, v, "sep"))
+		return val_none;
+	if (!v.n)
+		return tmpl_error(r, "empty separator"), val_none;
+	tmpl_charge(r, self.n / 16);
+	const char *hit = last ? last_of(r, self.u.s, self.n, v.u.s, v.n) : memmem(self.u.s, self.n, v.u.s, v.n);
+	const size_t at = hit ? (size_t)(hit - self.u.s) : 0;
+	struct val three[3] = {self, val_z(""), val_z("")};
+	if (hit) {
+		three[0] = val_bytes(self.u.s, at);
+		three[1] = v;
+		three[2] = val_bytes(hit + v.n, self.n - at - v.n);
+	} else if (last) {
+		three[0] = val_z("");
+		three[2] = self;
+	}
+	return val_list(r, V_TUPLE, 3, three);
+}
+
+static struct val do_partition(struct run *r, struct val self, const struct args *a)
+{
+	return partition(r, self, a, "partition", false);
+}
+
+static struct val do_rpartition(struct run *r, struct val self, const struct args *a)
+{
+	return partition(r, self, a, "rpartition", true);
+}
+
+struct val str_lines(struct run *r, struct val s, bool keep)
+{
+	struct list l = {0};
+	uint32_t from = 0, at = 0, cp;
+
+	tmpl_charge(r, s.n / 16);
+	while (at < s.n && !r->failed) {
+		const uint32_t k = uni_decode(s.u.s + at, s.n - at, &cp), end = at;
+		at += k;
+		if (!(cp >= 10 && cp <= 13) && !(cp >= 28 && cp <= 30) && cp != 0x85 && cp != 0x2028 && cp != 0x2029)
+			continue;
+		at += cp == '\r' && at < s.n && s.u.s[at] == '\n';
+		list_add(r, &l, val_bytes(s.u.s + from, (keep ? at : end) - from));
+		from = at;
+	}
+	if (from < s.n)
+		list_add(r, &l, val_bytes(s.u.s + from, s.n - from));
+	return list_val(r, &l, V_LIST);
+}
+
+static struct val do_splitlines(struct run *r, struct val self, const struct args *a)
+{
+	struct val v;
+	return args_bind(r, "splitlines", a, "keepends", 0, &v) ? str_lines(r, self, arg_bool(r, v, false)) : val_none;
+}
+
+struct val str_join(struct run *r, struct val sep, struct val items, bool convert)
+{
+	struct iter it;
+	struct val v;
+	struct buf t = {0};
+	size_t n = 0;
+
+	if (iter_init(r, &it, items))
+		for (; iter_next(r, &it, &v); n++) {
+			if (n)
+				buf_add(r, &t, sep.u.s, sep.n);
+			if (!convert && v.type != V_STR)
+				tmpl_error(r, "sequence item %zu: expected str instance, %s found", n,
+						val_type_name(v));
+			else
+				show_str(r, &t, v);
+			tmpl_charge(r, sep.n / 64);
+		}
+	return buf_val(r, &t);
+}
+
+static struct val do_join(struct run *r, struct val self, const struct args *a)
+{
+	struct val v;
+	if (!args_bind(r, "join", a, "iterable", 1, &v))
+		return val_none;
+	if (!val_is_iterable(v))
+		return tmpl_error(r, "can only join an iterable"), val_none;
+	return str_join(r, self, v, false);
+}
+
+/* ---- Padding ---- */
+
+struct val str_pad(struct run *r, struct val s, int64_t width, uint32_t fill, char how)
+{
+	const int64_t n = val_len(r, s), pad = width > n ? width - n : 0;
+	struct buf t = {0};
+	/* The odd one goes to the left of a text whose width is even, as Python has it. */
+	const int64_t left = how == 'r' ? pad : how == 'l' ? 0 : pad / 2 + (pad & width & 1);
+
+	if (pad > (int64_t)r->n_bytes_max)
+		return tmpl_fail(r, COHORT_E_LIMIT, "a width of %lld", (long long)width), val_none;
+	buf_fill(r, &t, fill, (size_t)left);
+	buf_add(r, &t, s.u.s, s.n);
+	buf_fill(r, &t, fill, (size_t)(pad - left));
+	return buf_val(r, &t);
+}
+
+static struct val pad(struct run *r, struct val self, const struct args *a, const char *name, char how)
+{
+	struct val v[2];
+	uint32_t fill = ' ';
+	if (!args_bind(r, name, a, "width fillchar", 1, v))
+		return val_none;
+	if (v[1].type != V_MISSING) {
+		if (v[1].type != V_STR || uni_count(v[1].u.s, v[1].n) != 1)
+			return tmpl_error(r, "The fill character must be exactly one character long"), val_none;
+		uni_decode(v[1].u.s, v[1].n, &fill);
+	}
+	return str_pad(r, self, arg_int(r, v[0], 0), fill, how);
+}
+
+static struct val do_center(struct run *r, struct val self, const struct args *a)
+{
+	return pad(r, self, a, "center", 'c');
+}
+
+static struct val do_ljust(struct run *r, struct val self, const struct args *a)
+{
+	return pad(r, self, a, "ljust", 'l');
+}
+
+static struct val do_rjust(struct run *r, struct val self, const struct args *a)
+{
+	return pad(r, self, a, "rjust", 'r');
+}
+
+static struct val do_zfill(struct run *r, struct val self, const struct args *a)
+{
+	struct val v;
+	if (!args_bind(r, "zfill", a, "width", 1, &v))
+		return val_none;
+	const bool sign = self.n && (self.u.s[0] == '-' || self.u.s[0] == '+');
+	const struct val rest = val_bytes(self.u.s + sign, self.n - sign);
+	const int64_t width = arg_int(r, v, 0);
+	struct val digits = str_pad(r, rest, width > 0 ? width - sign : 0, '0', 'r');
+	return sign && !r->failed ? str_concat(r, val_copy(r, self.u.s, 1), digits) : digits;
+}
+
+static struct val do_expandtabs(struct run *r, struct val self, const struct args *a)
+{
+	struct val v;
+	struct buf t = {0};
+	if (!args_bind(r, "expandtabs", a, "tabsize", 0, &v))
+		return val_none;
+	const int64_t size = arg_int(r, v, 8);
+	int64_t column = 0;
+	tmpl_charge(r, self.n / 16);
+	for (uint32_t i = 0; i < self.n && !r->failed; i++) {
+		const char c = self.u.s[i];
+		if (c == '\t') {
+			const int64_t n = size > 0 ? size - column % size : 0;
+			buf_fill(r, &t, ' ', (size_t)n);
+			column += n;
+			continue;
+		}
+		column = c == '\n' || c == '\r' ? 0 : column + (((uint8_t)c & 0xc0) != 0x80);
+		buf_add(r, &t, &c, 1);
+	}
+	return buf_val(r, &t);
+}
+
+/* ---- Formatting ---- */
+
+static struct val do_format(struct run *r, struct val self, const struct args *a)
+{
+	return format_braces(r, self, a, NULL);
+}
+
+static struct val do_format_map(struct run *r, struct val self, const struct args *a)
+{
+	struct val v;
+	if (!args_bind(r, "format_map", a, "mapping", 1, &v))
+		return val_none;
+	if (v.type != V_DICT)
+		return tmpl_error(r, "format_map() needs a mapping"), val_none;
+	return format_braces(r, self, NULL, v.u.dict);
+}
+
+static struct val do_encode(struct run *r, struct val self, const struct args *a)
+{
+	(void)self, (void)a;
+	tmpl_fail(r, COHORT_E_UNSUPPORTED, "bytes are not supported (encode, translate, maketrans)");
+	return val_none;
+}
+
+/* ---- The table ---- */
+
+#define M(name) \
+	{ \
+#name, do_##name \
+	}
+static const struct {
+	const char *name;
+	method_fn *call;
+} methods[] = {
+		M(capitalize),
+		M(casefold),
+		M(center),
+		M(count),
+		M(encode),
+		M(endswith),
+		M(expandtabs),
+		M(find),
+		M(format),
+		M(format_map),
+		M(index),
+		M(isalnum),
+		M(isalpha),
+		M(isascii),
+		M(isdecimal),
+		M(isdigit),
+		M(isidentifier),
+		M(islower),
+		M(isnumeric),
+		M(isprintable),
+		M(isspace),
+		M(istitle),
+		M(isupper),
+		M(join),
+		M(ljust),
+		M(lower),
+		M(lstrip),
+		M(partition),
+		M(removeprefix),
+		M(removesuffix),
+		M(replace),
+		M(rfind),
+		M(rindex),
+		M(rjust),
+		M(rpartition),
+		M(rsplit),
+		M(rstrip),
+		M(split),
+		M(splitlines),
+		M(startswith),
+		M(strip),
+		M(swapcase),
+		M(title),
+		M(upper),
+		M(zfill),
+		{"maketrans", do_encode},
+		{"translate", do_encode},
+};
+
+struct val str_method(struct run *r, struct val self, struct val name)
+{
+	for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+		if (val_is_str(name, methods[i].name))
+			return val_func(r, methods[i].name, methods[i].call, self);
+	return val_missing;
+}

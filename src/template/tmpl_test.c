@@ -1,0 +1,130 @@
+/* Tests: what stands behind `is`, and may be named in select and its kin. */
+#include "template/tmpl.h"
+
+#include <string.h>
+
+typedef bool test_fn(struct run *r, struct val v, const struct args *a);
+
+#define PLAIN(name, expr) \
+	static bool is_##name(struct run *r, struct val v, const struct args *a) \
+	{ \
+		return args_none(r, #name, a) && (expr); \
+	}
+PLAIN(defined, v.type != V_UNDEF)
+PLAIN(undefined, v.type == V_UNDEF)
+PLAIN(none, v.type == V_NONE)
+PLAIN(boolean, v.type == V_BOOL)
+PLAIN(false, v.type == V_BOOL && !v.u.b)
+PLAIN(true, v.type == V_BOOL && v.u.b)
+PLAIN(integer, v.type == V_INT)
+PLAIN(float, v.type == V_FLOAT)
+PLAIN(number, val_is_number(v))
+PLAIN(string, v.type == V_STR)
+PLAIN(mapping, v.type == V_DICT)
+PLAIN(iterable, val_is_iterable(v))
+PLAIN(sequence, val_is_sized(v) && v.type != V_VIEW && v.type != V_LOOP)
+PLAIN(callable, v.type == V_FUNC || v.type == V_MACRO || v.type == V_JOINER || v.type == V_LOOP || v.type == V_UNDEF)
+PLAIN(escaped, v.type == V_STR && v.flag & F_MARKUP)
+PLAIN(lower, str_is_lower(val_str(r, v)))
+PLAIN(upper, str_is_upper(val_str(r, v)))
+PLAIN(filter, v.type == V_STR && filter_find(v.u.s, v.n) >= 0)
+PLAIN(test, v.type == V_STR && test_find(v.u.s, v.n) >= 0)
+
+static bool leaves(struct run *r, struct val v, struct val by, int64_t rest)
+{
+	const struct val m = op_binary(r, OP_MOD, v, by);
+	return !r->failed && val_eq(r, m, val_int(rest));
+}
+PLAIN(odd, leaves(r, v, val_int(2), 1))
+PLAIN(even, leaves(r, v, val_int(2), 0))
+
+static bool is_divisibleby(struct run *r, struct val v, const struct args *a)
+{
+	struct val by;
+	return args_bind(r, "divisibleby", a, "num", 1, &by) && leaves(r, v, by, 0);
+}
+
+static bool is_sameas(struct run *r, struct val v, const struct args *a)
+{
+	struct val other;
+	return args_bind(r, "sameas", a, "other", 1, &other) && val_same(v, other);
+}
+
+static bool is_in(struct run *r, struct val v, const struct args *a)
+{
+	struct val seq;
+	return args_bind(r, "in", a, "seq", 1, &seq) && val_in(r, v, seq);
+}
+
+#define COMPARE(name, op) \
+	static bool is_##name(struct run *r, struct val v, const struct args *a) \
+	{ \
+		struct val other; \
+		return args_bind(r, #name, a, "other", 1, &other) && op_compare(r, op, v, other); \
+	}
+COMPARE(eq, OP_EQ)
+COMPARE(ne, OP_NE)
+COMPARE(lt, OP_LT)
+COMPARE(le, OP_LE)
+COMPARE(gt, OP_GT)
+COMPARE(ge, OP_GE)
+
+static const struct {
+	const char *name;
+	test_fn *call;
+} tests[] = {
+		{"odd", is_odd},
+		{"even", is_even},
+		{"divisibleby", is_divisibleby},
+		{"defined", is_defined},
+		{"undefined", is_undefined},
+		{"filter", is_filter},
+		{"test", is_test},
+		{"none", is_none},
+		{"boolean", is_boolean},
+		{"false", is_false},
+		{"true", is_true},
+		{"integer", is_integer},
+		{"float", is_float},
+		{"lower", is_lower},
+		{"upper", is_upper},
+		{"string", is_string},
+		{"mapping", is_mapping},
+		{"number", is_number},
+		{"sequence", is_sequence},
+		{"iterable", is_iterable},
+		{"callable", is_callable},
+		{"sameas", is_sameas},
+		{"escaped", is_escaped},
+		{"in", is_in},
+		{"==", is_eq},
+		{"eq", is_eq},
+		{"equalto", is_eq},
+		{"!=", is_ne},
+		{"ne", is_ne},
+		{">", is_gt},
+		{"gt", is_gt},
+		{"greaterthan", is_gt},
+		{"ge", is_ge},
+		{">=", is_ge},
+		{"<", is_lt},
+		{"lt", is_lt},
+		{"lessthan", is_lt},
+		{"<=", is_le},
+		{"le", is_le},
+};
+
+int32_t test_find(const char *s, size_t n)
+{
+	for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+		if (strlen(tests[i].name) == n && memcmp(tests[i].name, s, n) == 0)
+			return (int32_t)i;
+	return -1;
+}
+
+bool test_call(struct run *r, int32_t test, struct val name, struct val v, const struct args *a)
+{
+	if (test < 0)
+		return tmpl_error(r, "No test named '%.*s'.", (int)(name.n < 60 ? name.n : 60), name.u.s);
+	return tests[test].call(r, v, a) && !r->failed;
+}

@@ -1,0 +1,92 @@
+#!/bin/sh
+# cohort template: the text of a conversation by a template file, a model's own, and what it refuses, with its exit codes.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cat >"$tmp/chat.jinja" <<'EOF'
+{{ bos_token }}{% for m in messages %}
+[{{ m.role }}] {{ m.content }}{{ eos_token }}
+{% endfor %}
+{% if tools %}{{ tools|tojson }}{% endif %}
+{% if documents %}{{ documents|length }}{% endif %}
+{% if add_generation_prompt %}[assistant]{% endif %}
+{% if day %}{{ strftime_now('%d %b %Y') }}{% endif %}
+EOF
+printf '[{"role": "user", "content": "Hé"}]' >"$tmp/m.json"
+printf '{"model": "x", "messages": [{"role": "user", "content": "Hé"}], "tools": [{"b": 1.0, "a": 2}]}' >"$tmp/request.json"
+printf '["t"]' >"$tmp/tools.json"
+t=$tmp/chat.jinja
+
+gives() { # NAME EXPECTED ARGUMENT...: the text and nothing else, no newline added
+	what=$1
+	printf '%b' "$2" >"$tmp/want"
+	shift 2
+	run cohort template "$@"
+	[ "$rc" = 0 ] && empty err && same out want
+	verdict "$what"
+}
+gives 'a template and messages' '[user] Hé\n[assistant]' --template "$t" --messages "$tmp/m.json"
+gives 'no generation prompt' '[user] Hé\n' --template "$t" --messages "$tmp/m.json" --no-generation-prompt
+gives 'BOS and EOS' '<s>[user] Hé</s>\n[assistant]' --template "$t" --messages "$tmp/m.json" --bos '<s>' --eos '</s>'
+gives 'tools' '[user] Hé\n["t"][assistant]' --template "$t" --messages "$tmp/m.json" --tools "$tmp/tools.json"
+gives 'documents' '[user] Hé\n1[assistant]' --template "$t" --messages "$tmp/m.json" --documents "$tmp/tools.json"
+gives 'an object with messages and tools' '[user] Hé\n[{"b": 1.0, "a": 2}][assistant]' --template "$t" --messages "$tmp/request.json"
+gives '--tools goes before the object' '[user] Hé\n["t"][assistant]' --template "$t" --messages "$tmp/request.json" --tools "$tmp/tools.json"
+gives '--extra and --now' '[user] Hé\n[assistant]02 Jan 2025' --template "$t" --messages "$tmp/m.json" --extra '{"day": true}' --now 2025-01-02T03:04:05
+gives 'one dash' '[user] Hé\n' -template "$t" -messages="$tmp/m.json" -no-generation-prompt
+from_stdin() { "$bin/cohort" template --template "$t" --messages - <"$tmp/m.json"; }
+run from_stdin
+printf '[user] Hé\n[assistant]' >"$tmp/want"
+[ "$rc" = 0 ] && same out want
+verdict 'messages from standard input'
+template_from_stdin() { "$bin/cohort" template --template - --messages "$tmp/m.json" <"$t"; }
+run template_from_stdin
+[ "$rc" = 0 ] && same out want
+verdict 'the template from standard input'
+
+# ---- A model's own ----
+
+gives "the built-in model's" '<|user|>Hé<|assistant|>' --messages "$tmp/m.json"
+gives 'a model by name' '<|user|>Hé<|assistant|>' -m "$model" --messages "$tmp/m.json"
+run cohort template -m "$model" --name tool_use --messages "$tmp/m.json"
+refused 3 'tokenizer.chat_template.tool_use'
+verdict 'a named template that the model does not have'
+run cohort template -m "$tmp/none.gguf" --messages "$tmp/m.json"
+refused 3 'none.gguf'
+verdict 'a model that is not there'
+
+# ---- What is refused ----
+
+no() { # NAME CODE TEXT ARGUMENT...
+	what=$1
+	code=$2
+	say=$3
+	shift 3
+	run cohort template "$@"
+	refused "$code" "$say"
+	verdict "$what"
+}
+no 'no messages' 2 '--messages' --template "$t"
+no 'a template and a model' 2 'without --model' --template "$t" -m "$model" --messages "$tmp/m.json"
+no 'standard input twice' 2 'only one' --template - --messages -
+no 'an option that is not there' 2 'Try' --template "$t" --messages "$tmp/m.json" --prompt x
+no 'extra that is not JSON' 2 'extra' --template "$t" --messages "$tmp/m.json" --extra '{'
+no 'a time that is none' 2 'now must' --template "$t" --messages "$tmp/m.json" --now yesterday
+no 'a template that is not there' 4 'none.jinja' --template "$tmp/none.jinja" --messages "$tmp/m.json"
+no 'messages that are not there' 4 'none.json' --template "$t" --messages "$tmp/none.json"
+printf '[{]' >"$tmp/bad.json"
+no 'messages that are not JSON' 4 'messages is not JSON' --template "$t" --messages "$tmp/bad.json"
+printf '{"a": 1}' >"$tmp/bad.json"
+no 'an object without messages' 4 'messages' --template "$t" --messages "$tmp/bad.json"
+printf '"x"' >"$tmp/bad.json"
+no 'messages that are no array' 4 'array' --template "$t" --messages "$tmp/bad.json"
+printf 'a\n{%% if x %%}' >"$tmp/bad.jinja"
+no 'a template that does not end' 4 'line 2' --template "$tmp/bad.jinja" --messages "$tmp/m.json"
+printf "a\n\n{{ raise_exception('Roles must alternate') }}" >"$tmp/bad.jinja"
+no 'a template that refuses' 1 'line 3: Roles must alternate' --template "$tmp/bad.jinja" --messages "$tmp/m.json"
+# shellcheck disable=SC2016
+printf '{%% macro m() %%}{{ m() }}{%% endmacro %%}{{ m() }}' >"$tmp/bad.jinja"
+no 'a template without end' 1 'levels deep' --template "$tmp/bad.jinja" --messages "$tmp/m.json"
+run cohort template --help
+[ "$rc" = 0 ] && has out '-no-generation-prompt' && has out 'cohort template --messages chat.json' && empty err
+verdict 'help'

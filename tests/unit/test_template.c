@@ -1,0 +1,243 @@
+/* Templates through their interface: what a template sees, what it says when it cannot go on, and where.
+ *
+ * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "template_case.h"
+
+static void gives(const char *source, const char *vars, const char *want)
+{
+	struct cohort_err err = {0};
+	char *got = render(source, vars, &err);
+	if (!got)
+		fail_msg("%s: %s", source, err.text);
+	assert_string_equal(got, want);
+	cohort_template_text_free(got);
+}
+
+static void fails(const char *source, const char *vars, enum cohort_status status, int64_t line, const char *text)
+{
+	struct cohort_err err = {0};
+	char *got = render(source, vars, &err);
+	if (got)
+		fail_msg("%s gives %s", source, got);
+	if (err.status != status || err.row != line || !strstr(err.text, text))
+		fail_msg("%s: status %d, line %d: %s", source, (int)err.status, (int)err.row, err.text);
+}
+
+static void variables(void **state)
+{
+	static const char source[] =
+			"{{ messages|length }}{{ tools|length }}{{ documents[0] }}{{ bos_token }}{{ eos_token }}"
+			"{{ add_generation_prompt }}{{ a }}";
+	struct cohort_template_params p;
+	struct cohort_err err = {0};
+	size_t n;
+	(void)state;
+
+	cohort_template_params_init(&p);
+	p.messages = "[{\"role\":\"user\"}]";
+	p.tools = "[1, 2]";
+	p.documents = "[\"D\"]";
+	p.bos_token = "<s>";
+	p.eos_token = "</s>";
+	p.extra = "{\"a\": 5}";
+	char *got = render_n(source, strlen(source), &p, &n, &err);
+	assert_string_equal(got, "12D<s></s>True5");
+	assert_int_equal(n, 15);
+	cohort_template_text_free(got);
+
+	p.extra = "{\"eos_token\": \"other\", \"add_generation_prompt\": 0}";
+	got = render_n(source, strlen(source), &p, &n, &err);
+	assert_string_equal(got, "12D<s>other0");
+	cohort_template_text_free(got);
+
+	/* What is not given is undefined; null is None. */
+	gives("{{ tools is defined }}{{ messages is defined }}{{ bos_token is defined }}{{ add_generation_prompt }}",
+			NULL, "FalseFalseFalseTrue");
+	cohort_template_params_init(&p);
+	p.tools = "null";
+	got = render_n("{{ tools is none }}", 19, &p, &n, &err);
+	assert_string_equal(got, "True");
+	cohort_template_text_free(got);
+}
+
+static void json_values(void **state)
+{
+	(void)state;
+	gives("{{ d }}",
+			"{\"d\": "
+			"{\"z\":1,\"b\":[true,null,1.0,1e2,-0],\"a\":{\"y\":\"\\u00e9\\ud83d\\ude00\",\"x\":{}}}}",
+			"{'z': 1, 'b': [True, None, 1.0, 100.0, 0], 'a': {'y': 'é😀', 'x': {}}}");
+	gives("{{ d|tojson }}", "{\"d\": {\"z\":1,\"b\":[true,null,1.0],\"a\":\"é\\n\"}}",
+			"{\"z\": 1, \"b\": [true, null, 1.0], \"a\": \"é\\n\"}");
+	gives("{{ d }}", "{\"d\": {\"a\":1,\"b\":2,\"a\":3}}", "{'a': 3, 'b': 2}");
+	/* More keys than are looked for one by one. */
+	gives("{{ d.k11 }}{{ d.k0 }}{{ d|length }}{{ d.keys()|join }}",
+			"{\"d\": "
+			"{\"k9\":9,\"k8\":8,\"k7\":7,\"k6\":6,\"k5\":5,\"k4\":4,\"k3\":3,\"k2\":2,\"k1\":1,\"k0\":0,"
+			"\"k11\":11,"
+			"\"k12\":12}}",
+			"11012k9k8k7k6k5k4k3k2k1k0k11k12");
+	gives("{{ i }}", "{\"i\": 9223372036854775807}", "9223372036854775807");
+	gives("{{ i }}", "{\"i\": -9223372036854775808}", "-9223372036854775808");
+	fails("{{ i }}", "{\"i\": 9223372036854775808}", COHORT_E_LIMIT, -1, "64 bits");
+	fails("x", "{\"i\": }", COHORT_E_FORMAT, -1, "extra is not JSON");
+	fails("x", "{\"i\": \"\\ud800\"}", COHORT_E_FORMAT, -1, "surrogate");
+	fails("x", "{\"i\": 1} x", COHORT_E_FORMAT, -1, "follows at byte 9");
+	fails("x", "{\"i\": \"\xff\"}", COHORT_E_FORMAT, -1, "UTF-8");
+	fails("x", "[1]", COHORT_E_ARG, -1, "extra must be a JSON object");
+	static const char *const bad[] = {"", "{", "{\"a\"", "{\"a\":1", "{\"a\":1,}", "{\"a\":[1,]}", "{\"a\":01}",
+			"{\"a\":1.}", "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"", "{\"a\":tru}", "{'a':1}",
+			"{\"a\":-}", "{\"a\":1e}"};
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		fails("x", bad[i], COHORT_E_FORMAT, -1, "not JSON");
+}
+
+static void errors(void **state)
+{
+	(void)state;
+	fails("a\n{{ x", NULL, COHORT_E_FORMAT, 2, "end of print statement");
+	fails("a\n\n{% if %}", NULL, COHORT_E_FORMAT, 3, "Expected an expression");
+	fails("{% if x %}\na", NULL, COHORT_E_FORMAT, 2, "endif");
+	fails("\n{# a\n", NULL, COHORT_E_FORMAT, 2, "end of comment");
+	fails("\n{{ 'a }}", NULL, COHORT_E_FORMAT, 2, "unexpected char");
+	fails("\r\n\r{{ (1] }}", NULL, COHORT_E_FORMAT, 3, "expected ')'");
+	fails("{{ 1|nosuch }}", NULL, COHORT_E_FORMAT, 1, "No filter named 'nosuch'");
+	fails("{% include 'x' %}", NULL, COHORT_E_UNSUPPORTED, 1, "include");
+	fails("{% extends 'x' %}", NULL, COHORT_E_UNSUPPORTED, 1, "extends");
+	fails("{% import 'x' as y %}", NULL, COHORT_E_UNSUPPORTED, 1, "import");
+	fails("{{ [1]|random }}", NULL, COHORT_E_UNSUPPORTED, 1, "random");
+	fails("a\n{{ raise_exception('no\nway') }}", NULL, COHORT_E_ARG, 2, "no way");
+	fails("a\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}", NULL, COHORT_E_ARG, 3,
+			"'int object' has no attribute 'y'");
+	fails("\n{{ 9223372036854775807 + 1 }}", NULL, COHORT_E_ARG, 2, "64 bits");
+	fails("{{ -(-9223372036854775807 - 1) }}", NULL, COHORT_E_ARG, 1, "64 bits");
+	fails("{{ (-9223372036854775807 - 1) // -1 }}", NULL, COHORT_E_ARG, 1, "64 bits");
+	fails("{{ 10 ** 19 }}", NULL, COHORT_E_ARG, 1, "64 bits");
+	fails("{{ 9223372036854775808 }}", NULL, COHORT_E_FORMAT, 1, "64 bits");
+	gives("{{ (-9223372036854775807 - 1) % -1 }}", NULL, "0");
+	fails("\xff", NULL, COHORT_E_FORMAT, -1, "UTF-8");
+}
+
+static void arguments(void **state)
+{
+	struct cohort_template_params p;
+	struct cohort_template *t = NULL;
+	struct cohort_err err;
+	char *out;
+	size_t n;
+	(void)state;
+
+	assert_int_equal(cohort_template_open(NULL, 0, &t, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_template_open("x", 1, NULL, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_template_open("", 0, &t, NULL), COHORT_OK);
+	assert_int_equal(cohort_template_render(t, NULL, &out, &n, NULL), COHORT_OK);
+	assert_int_equal(n, 0);
+	assert_string_equal(out, "");
+	cohort_template_text_free(out);
+	assert_int_equal(cohort_template_render(NULL, NULL, &out, &n, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_template_render(t, NULL, NULL, &n, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_template_render(t, NULL, &out, NULL, &err), COHORT_E_ARG);
+	memset(&p, 0, sizeof p);
+	assert_int_equal(cohort_template_render(t, &p, &out, &n, &err), COHORT_E_ARG);
+	cohort_template_params_init(&p);
+	static const char *const times[] = {"", "now", "2025-13-01", "2025-02-29", "2025-01-02T24:00:00",
+			"2025-01-02T03:04", "2025-01-02T03:04:05Z", "2025-1-2"};
+	for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+		p.now = times[i];
+		assert_int_equal(cohort_template_render(t, &p, &out, &n, &err), COHORT_E_ARG);
+	}
+	cohort_template_free(t);
+	cohort_template_free(NULL);
+	cohort_template_text_free(NULL);
+	cohort_template_params_init(NULL);
+	/* Without `now` the clock is asked. */
+	char *text = render_n("{{ strftime_now('%Y')|int > 2020 }}", 35, NULL, &n, &err);
+	assert_string_equal(text, "True");
+	cohort_template_text_free(text);
+}
+
+static void any_bytes(void **state)
+{
+	struct cohort_err err = {0};
+	size_t n = 0;
+	(void)state;
+	char *got = render_n("a\0b{{ '\0' }}{{ 'x\\0y'|length }}", 31, NULL, &n, &err);
+	if (!got)
+		fail_msg("%s", err.text);
+	assert_int_equal(n, 5);
+	assert_memory_equal(got, "a\0b\0003", 6);
+	cohort_template_text_free(got);
+}
+
+static void dates(void **state)
+{
+	static const char *const cases[][2] = {{"2024-02-29T23:59:59", "Thursday 29 February 2024 060 11 PM"},
+			{"2000-01-01", "Saturday 01 January 2000 001 12 AM"},
+			{"1999-12-31 12:00:00", "Friday 31 December 1999 365 12 PM"}};
+	struct cohort_template_params p;
+	struct cohort_err err;
+	size_t n;
+	(void)state;
+	cohort_template_params_init(&p);
+	for (size_t i = 0; i < 3; i++) {
+		p.now = cases[i][0];
+		char *got = render_n("{{ strftime_now('%A %d %B %Y %j %I %p') }}", 42, &p, &n, &err);
+		assert_string_equal(got, cases[i][1]);
+		cohort_template_text_free(got);
+	}
+}
+
+static struct cohort_template *shared;
+
+static void *render_many(void *user)
+{
+	size_t n;
+	for (int i = 0; i < 200; i++) {
+		char *out;
+		if (cohort_template_render(shared, NULL, &out, &n, NULL) || strcmp(out, "0,1,2,|3|[0, 1, 2]") != 0)
+			*(int *)user += 1;
+		cohort_template_text_free(out);
+	}
+	return NULL;
+}
+
+static void threads(void **state)
+{
+	static const char source[] =
+			"{% set ns = namespace(l=[]) %}{% macro m(x) %}{{ x }},{% endmacro %}"
+			"{% for i in range(3) %}{{ m(i) }}{% set ns.l = ns.l + [i] %}{% endfor %}|{{ ns.l|length }}"
+			"|{{ ns.l }}";
+	pthread_t t[3];
+	int bad[3] = {0};
+	(void)state;
+	assert_int_equal(cohort_template_open(source, strlen(source), &shared, NULL), COHORT_OK);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, render_many, &bad[i]), 0);
+	for (int i = 0; i < 3; i++) {
+		pthread_join(t[i], NULL);
+		assert_int_equal(bad[i], 0);
+	}
+	cohort_template_free(shared);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test(variables),
+			cmocka_unit_test(json_values),
+			cmocka_unit_test(errors),
+			cmocka_unit_test(arguments),
+			cmocka_unit_test(any_bytes),
+			cmocka_unit_test(dates),
+			cmocka_unit_test(threads),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
