@@ -113,6 +113,14 @@ static void store(const struct attn_job *j, const struct be_store *st)
 	}
 }
 
+static void clamp(float *x, float most, size_t n)
+{
+	for (size_t i = 0; most != 0.0f && i < n; i++) {
+		x[i] = x[i] > most ? most : x[i];
+		x[i] = x[i] < -most ? -most : x[i];
+	}
+}
+
 /* Bias, norm of each head or of the row, rotation: what q and k go through. */
 static void turn(const struct be *be, float *x, size_t n_heads, const struct model_weight *bias,
 		const struct model_norm *norm, const float *angles)
@@ -122,6 +130,7 @@ static void turn(const struct be *be, float *x, size_t n_heads, const struct mod
 
 	if (bias)
 		be->kern->add(x, bias->data, n_heads * head);
+	clamp(x, h->qkv_clamp, n_heads * head);
 	if (norm->w && norm->w->k != head)
 		cpu_norm_row(be, norm, x, n_heads * head, x);
 	for (size_t i = 0; i < n_heads; i++) {
@@ -164,6 +173,7 @@ static void rope_share(void *arg, size_t from, size_t to, size_t thread)
 		be->kern->scale(q, query_scale(h, be->rows->pos[r]), j->q->n_cols);
 		if (w->bv)
 			be->kern->add(j->v->f + r * j->v->n_cols, w->bv->data, j->v->n_cols);
+		clamp(j->v->f + r * j->v->n_cols, h->qkv_clamp, j->v->n_cols);
 		store(j, &j->cells->stores[r]);
 	}
 }

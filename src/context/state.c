@@ -98,7 +98,7 @@ static uint64_t sum_hparams(uint64_t h, const struct model_hparams *p)
 			p->n_expert, p->n_expert_used, p->n_ff_exp, p->n_ff_shared, p->gating, p->expert_norm,
 			p->d_conv, p->d_inner, p->d_state, p->dt_rank, p->temp_period};
 	const float floats[] = {p->norm_eps, p->attn_scale, p->embd_scale, p->residual_scale, p->logit_scale,
-			p->attn_cap, p->logit_cap, p->alibi, p->expert_scale, p->attn_temp};
+			p->attn_cap, p->logit_cap, p->alibi, p->expert_scale, p->attn_temp, p->qkv_clamp};
 
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		h = sum_lane(h, numbers[i]);

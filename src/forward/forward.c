@@ -24,7 +24,7 @@ static size_t list_bufs(struct forward *f, const struct model *m, const struct f
 	size_t more = m->pos_embd || m->type_embd || shared ? n : 0, ffn = 0;
 
 	for (uint32_t l = 0; l < h->n_layer; l++) {
-		more = m->layers[l].parallel ? n : more;
+		more = m->layers[l].parallel || m->layers[l].attn_again.w ? n : more;
 		ffn = m->layers[l].ffn.up ? n : ffn;
 	}
 	const struct wanted all[] = {
@@ -164,6 +164,8 @@ static size_t attend(struct forward *f, size_t l, struct be_buf *x, size_t n, co
 		o->gather(f->be, f->x, f->x, outputs, n_outputs);
 		if (w->parallel && x != f->x)
 			o->gather(f->be, x, x, outputs, n_outputs);
+		if (w->attn_again.w)
+			o->gather(f->be, f->more, f->more, outputs, n_outputs);
 		n = n_outputs;
 	}
 	o->attention(f->be, f->att, f->q, l, outputs, n);
@@ -214,6 +216,8 @@ static size_t layer(struct forward *f, size_t l, size_t n, struct sums *sums, co
 		return n;
 	}
 	x = settle(f, sums, &w->attn_norm, n, w->wq);
+	if (w->attn_again.w)
+		f->ops->copy(f->be, f->more, 0, f->x, n);
 	n = attend(f, l, x, n, outputs, n_outputs);
 	if (n == 0)
 		return 0;
@@ -226,6 +230,9 @@ static size_t layer(struct forward *f, size_t l, size_t n, struct sums *sums, co
 	} else {
 		x = settle(f, sums, &w->ffn_norm, n, first);
 	}
+	if (w->attn_again.w)
+		f->ops->norm(f->be, &(struct be_norm){.out = f->x, .x = f->x, .add = {{.b = f->more}}, .norm = w->attn_again,
+				.next = first}, n);
 	if (w->experts.router)
 		experts(f, l, out, x, n);
 	else

@@ -92,10 +92,11 @@ extern const struct model_arch model_arch_llama, model_arch_internlm2, model_arc
 		model_arch_qwen2, model_arch_qwen2moe, model_arch_qwen3, model_arch_qwen3moe,
 		model_arch_gemma, model_arch_gemma2, model_arch_gemma3, model_arch_phi2,
 		model_arch_phi3, model_arch_gpt2, model_arch_gptneox, model_arch_bloom,
-		model_arch_falcon, model_arch_starcoder, model_arch_starcoder2, model_arch_stablelm,
-		model_arch_olmo2, model_arch_olmoe, model_arch_granite, model_arch_granitemoe,
-		model_arch_minicpm, model_arch_command_r, model_arch_cohere2, model_arch_smollm3,
-		model_arch_exaone, model_arch_glm4, model_arch_gpt_oss, model_arch_mamba,
-		model_arch_bert, model_arch_nomic_bert, model_arch_jina_bert_v2;
+		model_arch_mpt, model_arch_falcon, model_arch_starcoder, model_arch_starcoder2,
+		model_arch_stablelm, model_arch_olmo2, model_arch_olmoe, model_arch_granite,
+		model_arch_granitemoe, model_arch_minicpm, model_arch_command_r, model_arch_cohere2,
+		model_arch_smollm3, model_arch_exaone, model_arch_glm4, model_arch_gpt_oss,
+		model_arch_mamba, model_arch_bert, model_arch_nomic_bert, model_arch_jina_bert_v2,
+		model_arch_jina_bert_v3;
 
 #endif

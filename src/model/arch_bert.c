@@ -1,4 +1,4 @@
-/* bert (bge, e5, gte, minilm), nomic-bert, jina-bert-v2: encoders. Norms are taken of the sums; positions are learned,
+/* bert (bge, e5, gte, minilm), nomic-bert, jina-bert-v2, jina-bert-v3: encoders. Norms are taken of the sums; positions are learned,
  * rotary, or a slope on scores. */
 #include "model/arch.h"
 
@@ -43,6 +43,13 @@ static enum cohort_status keys_jina(struct model *m, struct cohort_err *err)
 	return st ? st : arch_load_slopes(m, err);
 }
 
+static enum cohort_status keys_jina_3(struct model *m, struct cohort_err *err)
+{
+	m->hp.act = MODEL_GELU;
+	m->hp.rope_halves = true;
+	return encoder(m, err);
+}
+
 static void top(struct arch_bind *b)
 {
 	struct model *m = b->m;
@@ -69,7 +76,8 @@ static void layer(struct arch_bind *b)
 	arch_attention(b);
 	arch_qk_norm(b, ARCH_MAY);
 	arch_norm(b, "attn_output_norm", ARCH_NEED, h->n_embd, &b->layer->attn_post);
-	arch_ffn(b, b->m->pos_embd == NULL); /* all but bert have gates */
+	arch_norm(b, "attn_norm_2", ARCH_MAY, h->n_embd, &b->layer->attn_again);
+	arch_ffn(b, h->act == MODEL_SILU || b->m->slopes); /* nomic and jina 2 have gates */
 	arch_norm(b, "layer_output_norm", ARCH_NEED, h->n_embd, &b->layer->ffn_post);
 }
 
@@ -79,3 +87,5 @@ const struct model_arch model_arch_nomic_bert = {
 		.name = "nomic-bert", .layer_norm = true, .keys = keys_nomic, .top = top, .layer = layer};
 const struct model_arch model_arch_jina_bert_v2 = {
 		.name = "jina-bert-v2", .layer_norm = true, .keys = keys_jina, .top = top, .layer = layer};
+const struct model_arch model_arch_jina_bert_v3 = {
+		.name = "jina-bert-v3", .layer_norm = true, .keys = keys_jina_3, .top = top, .layer = layer};

@@ -13,14 +13,15 @@
 #include <string.h>
 
 const struct model_arch *const arch_all[] = {
-		&model_arch_llama, &model_arch_internlm2, &model_arch_mistral3, &model_arch_baichuan, &model_arch_qwen2,
-		&model_arch_qwen2moe, &model_arch_qwen3, &model_arch_qwen3moe, &model_arch_gemma, &model_arch_gemma2,
-		&model_arch_gemma3, &model_arch_phi2, &model_arch_phi3, &model_arch_gpt2, &model_arch_gptneox,
-		&model_arch_bloom, &model_arch_falcon, &model_arch_starcoder, &model_arch_starcoder2,
-		&model_arch_stablelm, &model_arch_olmo2, &model_arch_olmoe, &model_arch_granite,
-		&model_arch_granitemoe, &model_arch_minicpm, &model_arch_command_r, &model_arch_cohere2,
-		&model_arch_smollm3, &model_arch_exaone, &model_arch_glm4, &model_arch_gpt_oss, &model_arch_mamba,
-		&model_arch_bert, &model_arch_nomic_bert, &model_arch_jina_bert_v2,
+		&model_arch_llama, &model_arch_internlm2, &model_arch_mistral3, &model_arch_baichuan,
+		&model_arch_qwen2, &model_arch_qwen2moe, &model_arch_qwen3, &model_arch_qwen3moe,
+		&model_arch_gemma, &model_arch_gemma2, &model_arch_gemma3, &model_arch_phi2, &model_arch_phi3,
+		&model_arch_gpt2, &model_arch_gptneox, &model_arch_bloom, &model_arch_mpt, &model_arch_falcon,
+		&model_arch_starcoder, &model_arch_starcoder2, &model_arch_stablelm, &model_arch_olmo2,
+		&model_arch_olmoe, &model_arch_granite, &model_arch_granitemoe, &model_arch_minicpm,
+		&model_arch_command_r, &model_arch_cohere2, &model_arch_smollm3, &model_arch_exaone,
+		&model_arch_glm4, &model_arch_gpt_oss, &model_arch_mamba, &model_arch_bert, &model_arch_nomic_bert,
+		&model_arch_jina_bert_v2, &model_arch_jina_bert_v3,
 };
 const size_t arch_count = sizeof arch_all / sizeof *arch_all;
 
@@ -75,7 +76,8 @@ static enum cohort_status check_scales(const struct model *m, struct cohort_err 
 			{"scale of embeddings", h->embd_scale, -1e6f},
 			{"scale of residuals", h->residual_scale, -1e6f},
 			{"scale of logits", h->logit_scale, -1e6f},
-			{"growth of queries", h->attn_temp, 0.0f},
+			{"growth of queries", h->attn_temp, 0.0f}, {"clamp on q, k and v", h->qkv_clamp, 0.0f},
+			{"slope on scores", h->alibi, 0.0f},
 		{"cap on scores", h->attn_cap, 0.0f},
 			{"cap on logits", h->logit_cap, 0.0f},
 	};

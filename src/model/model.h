@@ -54,6 +54,7 @@ struct model_layer {
 	struct model_norm attn_norm, attn_post, ffn_norm, ffn_post;
 	const struct model_weight *wq, *wk, *wv, *wo;
 	const struct model_weight *bq, *bk, *bv, *bo;
+	struct model_norm attn_again; /* with post_norm: of the sum of what attn_post gave and the layer's input */
 	struct model_norm q_norm, k_norm; /* of a head (one row, or a row per head), or of the whole row */
 	const struct model_weight *sinks; /* [n_head] or NULL */
 	struct model_ffn ffn;
@@ -80,6 +81,7 @@ struct model_hparams {
 	float attn_scale;          /* applied to queries */
 	float embd_scale, residual_scale, logit_scale; /* 1: none */
 	float attn_cap, logit_cap; /* scores and logits become cap * tanh(x / cap); 0: they stay */
+	float qkv_clamp;           /* q, k and v are kept within it of 0; 0: they stay */
 	float attn_temp;           /* queries grow by 1 + attn_temp ln(1 + position / temp_period); 0: they stay */
 	uint32_t temp_period;
 	float alibi;               /* scores lose what grows with distance, up to 2^-alibi per head; 0: nothing */

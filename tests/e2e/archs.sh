@@ -12,7 +12,7 @@ first() { awk '/^Sequence 1:/ { exit } { print }' "$tmp/out"; }
 
 for m in llama-base mixtral qwen2 qwen2moe qwen3-yarn qwen3moe gemma gemma2 gemma3 phi2 phi3-long gpt2 gptneox bloom falcon \
 	starcoder starcoder2 stablelm olmo2-window olmoe granite granitemoe minicpm command-r cohere2 smollm3 exaone glm4 \
-	gpt-oss-f32 internlm2 mistral3 baichuan-13b mamba; do
+	gpt-oss-f32 internlm2 mistral3 baichuan-13b mpt mamba; do
 	run batched -m "$dir/$m.gguf" -p 'abc de' -np 4 -n 8 -seed 5
 	first >"$tmp/four"
 	[ "$rc" = 0 ] && has out 'Sequence 3:' && has err 'Parallel sequences: 4' && has four 'abc de'
@@ -23,7 +23,7 @@ for m in llama-base mixtral qwen2 qwen2moe qwen3-yarn qwen3moe gemma gemma2 gemm
 	verdict "batched: the first of four says what it says alone ($m)"
 done
 
-for m in mpt deepseek2 modern-bert; do
+for m in olmo deepseek2 modern-bert; do
 	run batched -m "$dir/$m.gguf"
 	[ "$rc" = 3 ] && has err "architecture '$m' is not known; known: llama, " && has err jina-bert-v2
 	verdict "batched: $m is not known, and what is"

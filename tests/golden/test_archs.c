@@ -228,10 +228,11 @@ int main(int argc, char **argv)
 			{"baichuan-7b", 1e-9, false},
 			{"baichuan-13b", 1e-9, false},
 			{"internlm2", 1e-9, false},
-			{"minicpm", 1e-9, false}, {"mistral3", 1e-9, false},
+			{"minicpm", 1e-9, false}, {"mistral3", 1e-9, false}, {"mpt", 1e-9, false},
 			{"bert", 1e-9, true},
 			{"nomic-bert", 1e-9, true},
 			{"jina-bert-v2", 1e-9, true},
+			{"jina-bert-v2-code", 1e-9, true}, {"jina-bert-v3", 1e-9, true},
 	};
 	enum { N = sizeof cases / sizeof *cases };
 	static struct CMUnitTest tests[N];
