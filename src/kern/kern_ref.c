@@ -107,11 +107,11 @@ static inline void mm_32(const struct kern_mm *m, size_t row0, size_t row1, size
 	}
 }
 
-#define MM_32(fmt, offset, set_m)                                                             \
+#define MM_32(fmt, offset, set_d, set_m)                                                      \
 	static void unpack_##fmt(const uint8_t *p, struct block_32 *u)                        \
 	{                                                                                     \
 		const struct fmt *b = (const void *)p;                                        \
-		u->d = quant_f16_to_f32(b->d);                                                \
+		u->d = set_d;                                                                 \
 		u->m = set_m;                                                                 \
 		ints_##fmt(b, u->q);                                                          \
 	}                                                                                     \
@@ -125,13 +125,16 @@ static inline void mm_32(const struct kern_mm *m, size_t row0, size_t row1, size
 #define ints_q5_0 quant_ints_q5_0
 #define ints_q5_1 quant_ints_q5_1
 #define ints_iq4_nl quant_ints_iq4_nl
+#define ints_mxfp4 quant_ints_mxfp4
 #define ints_q8_0(b, q) memcpy(q, (b)->qs, 32)
-MM_32(q4_0, false, 0.0f)
-MM_32(q4_1, true, quant_f16_to_f32(b->m))
-MM_32(q5_0, false, 0.0f)
-MM_32(q5_1, true, quant_f16_to_f32(b->m))
-MM_32(q8_0, false, 0.0f)
-MM_32(iq4_nl, false, 0.0f)
+#define HALF(h) quant_f16_to_f32(b->h)
+MM_32(q4_0, false, HALF(d), 0.0f)
+MM_32(q4_1, true, HALF(d), HALF(m))
+MM_32(q5_0, false, HALF(d), 0.0f)
+MM_32(q5_1, true, HALF(d), HALF(m))
+MM_32(q8_0, false, HALF(d), 0.0f)
+MM_32(iq4_nl, false, HALF(d), 0.0f)
+MM_32(mxfp4, false, quant_mxfp4_scale(b->e), 0.0f)
 
 /* Blocks of 256 with 16 sub-blocks of 16 (formats with 8 of 32 name each scale twice):
  * out = fma(d_w * d_a, sum_j scale_j sum q_w q_a, out), then, for formats with minimums,
@@ -497,7 +500,7 @@ void kern_init_ref(struct kern *k)
 		[QUANT_Q4_0] = mm_q4_0, [QUANT_Q4_1] = mm_q4_1, [QUANT_Q5_0] = mm_q5_0, [QUANT_Q5_1] = mm_q5_1,
 		[QUANT_Q8_0] = mm_q8_0, [QUANT_IQ4_NL] = mm_iq4_nl, [QUANT_Q2_K] = mm_q2_k, [QUANT_Q3_K] = mm_q3_k,
 		[QUANT_Q4_K] = mm_q4_k, [QUANT_Q5_K] = mm_q5_k, [QUANT_Q6_K] = mm_q6_k, [QUANT_IQ4_XS] = mm_iq4_xs,
-		[QUANT_TQ2_0] = mm_tq2_0,
+		[QUANT_TQ2_0] = mm_tq2_0, [QUANT_MXFP4] = mm_mxfp4,
 	};
 
 	*k = (struct kern){.name = "ref"};
