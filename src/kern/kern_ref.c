@@ -316,6 +316,21 @@ static void rms_norm(const float *x, const float *w, size_t n, float eps, float 
 		out[i] = x[i] * r * w[i];
 }
 
+/* Mean and deviation in two passes over eight lanes each. */
+static void layer_norm(const float *x, const float *w, const float *b, size_t n, float eps, float *out)
+{
+	float sum[8] = {0}, square[8] = {0};
+
+	for (size_t i = 0; i < n; i++)
+		sum[i % 8] += x[i];
+	const float mean = kern_tree8(sum) / (float)n;
+	for (size_t i = 0; i < n; i++)
+		square[i % 8] = fmaf(x[i] - mean, x[i] - mean, square[i % 8]);
+	const float r = kern_rms_scale(kern_tree8(square), n, eps);
+	for (size_t i = 0; i < n; i++)
+		out[i] = b ? fmaf((x[i] - mean) * r, w[i], b[i]) : (x[i] - mean) * r * w[i];
+}
+
 static void add(float *x, const float *y, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -444,8 +459,19 @@ static float v_at(const void *area, size_t n, size_t i, size_t slot, enum kern_k
 
 /* ---- Attention ---- */
 
-#define BEND
-#include "kern/kern_bend.h"
+/* What caps and distances do to a query's scores. */
+static void bend(const struct kern_attn_step *s, const struct kern_attn_query *q, float p[B])
+{
+	const float inv = s->cap == 0.0f ? 0.0f : 1.0f / s->cap;
+
+	for (int j = 0; j < B; j++) {
+		const int32_t d = q->ahead - j;
+		if (s->cap != 0.0f)
+			p[j] = s->cap * kern_tanh(p[j] * inv);
+		if (q->slope != 0.0f)
+			p[j] = fmaf(-q->slope, (float)(d < 0 ? -d : d), p[j]);
+	}
+}
 
 /* One block of the online softmax, one query at a time. */
 static inline void attn(const struct kern_attn_step *s, enum kern_kv type)
@@ -515,7 +541,11 @@ void kern_init_ref(struct kern *k)
 	k->silu_mul = silu_mul;
 	k->gelu_mul = gelu_mul;
 	k->rope = rope;
-	plain_init(k);
+	k->layer_norm = layer_norm;
+	k->swiglu_oai = swiglu_oai;
+	k->softcap = softcap;
+	k->conv = conv;
+	k->scan = scan;
 	k->put_k[KERN_KV_F16] = put_k_f16;
 	k->put_k[KERN_KV_F32] = put_k_f32;
 	k->put_k[KERN_KV_Q8_0] = put_k_q8_0;
