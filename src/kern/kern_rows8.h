@@ -122,7 +122,7 @@ V8_INLINE v8 scan_channel(const float *old, float *to, const float *a, const flo
 	return lane;
 }
 
-/* All rows of eight channels from c on. s is a copy that nobody else can see: stores need not be thought to change it. */
+/* All rows of eight channels from c on. s is a copy that nobody else sees: stores need not be thought to change it. */
 V8_INLINE void scan_channels(const struct kern_scan s, size_t c, const size_t n)
 {
 	for (size_t r = 0; r < s.n_rows; r++) {
