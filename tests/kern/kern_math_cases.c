@@ -2,7 +2,7 @@
  * their ends. docs/numerics.md has the bounds, which a run over all floats gave; this takes every 4,099th. Levels have
  * the same bits (the other cases see to that).
  *
- * Seen red: tanh's border at 1 or at 0.4 (tanh); the last term of log's series (log) or the correction of softplus
+ * Seen red: tanh's border at 0.4 (tanh); the last term of log's series (log) or the correction of softplus
  * (softplus) left out. */
 #include "kern_common.h"
 
