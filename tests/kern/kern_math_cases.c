@@ -1,5 +1,5 @@
 /* The scalar definitions of kern_math.h against long double: tanh, log and softplus over floats of every size, and at
- * their ends. docs/numerics.md has the bounds, which a run over all floats gave; this takes every 4,099th. Levels have
+ * their ends. docs/numerics.md has the bounds, which runs over all floats gave; this takes every 4,099th. Levels have
  * the same bits (the other cases see to that).
  *
  * Seen red: tanh's border at 0.4 (tanh); the last term of log's series (log) or the correction of softplus
