@@ -40,6 +40,7 @@ static const struct format_limit {
 	{QUANT_IQ4_NL, 75.0, false}, {QUANT_IQ4_XS, 75.0, false},
 	{QUANT_Q4_0, 135.0, false}, /* four maddubs or more per madd */
 	{QUANT_Q4_1, 135.0, false}, {QUANT_Q5_0, 135.0, false}, {QUANT_Q5_1, 135.0, false},
+	{QUANT_MXFP4, 135.0, false},
 	{QUANT_Q2_K, 135.0, false}, {QUANT_Q3_K, 135.0, false}, {QUANT_Q4_K, 135.0, false}, {QUANT_Q5_K, 135.0, false},
 	{QUANT_Q6_K, 120.0, false}, /* two */
 };

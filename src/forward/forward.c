@@ -231,8 +231,10 @@ static size_t layer(struct forward *f, size_t l, size_t n, struct sums *sums, co
 		x = settle(f, sums, &w->ffn_norm, n, first);
 	}
 	if (w->attn_again.w)
-		f->ops->norm(f->be, &(struct be_norm){.out = f->x, .x = f->x, .add = {{.b = f->more}}, .norm = w->attn_again,
-				.next = first}, n);
+		f->ops->norm(f->be,
+				&(struct be_norm){.out = f->x, .x = f->x, .add = {{.b = f->more}},
+					.norm = w->attn_again, .next = first},
+				n);
 	if (w->experts.router)
 		experts(f, l, out, x, n);
 	else

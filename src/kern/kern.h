@@ -11,7 +11,7 @@
 /* Positions per block of the KV cache, and per step of the softmax: part of the arithmetic. */
 #define KERN_KV_BLOCK 32
 
-/* Activations rounded to 8 bits, in blocks of 32 (with _0, _1 and IQ4_NL weights) ... */
+/* Activations rounded to 8 bits, in blocks of 32 (with _0, _1, IQ4_NL and MXFP4 weights) ... */
 struct kern_act_q8_32 {
 	float d;        /* x is about d * qs */
 	float s;        /* d * (float)sum, rounded once */

@@ -5,7 +5,7 @@
  *   kv8_to_f16                    eight floats to f16
  *   kv8_round_32                  32 floats to bytes; returns their scale
  *   load_kv                       eight elements of an area from i on; those of Q8_0 still want their scale
- *   BEND                          its function attributes again, for kern_bend.h
+ *   v8                            eight floats for kern_v8.h
  *   soften                        scores of one query to weights; returns the factor for what was summed before
  *
  * In a block, K has positions in its lanes and V has dimensions, so neither product needs a horizontal sum. Invariants
@@ -13,6 +13,7 @@
  *  2. Of V a query is given its own cells only, in order: those that all four of a tile see and that come before each
  *     one's others together, the others one query at a time. */
 
+#include "kern/kern_v8.h"
 #include "kern/kern_bend.h"
 
 /* ---- The cache ---- */

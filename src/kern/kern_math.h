@@ -79,23 +79,33 @@ static inline float kern_gelu_exponent(float g)
 	return g * KERN_GELU_SLOPE * p;
 }
 
+/* SwiGLU as gpt-oss has it: gates and ups are cut off at the limit, and exp takes the gate times the slope. */
+#define KERN_OAI_LIMIT 7.0f
+#define KERN_OAI_SLOPE -1.702f
+
+/* Below this tanh is its continued fraction. */
+#define KERN_TANH_NEAR 0.625f
+
 /* tanh: a continued fraction near 0, where 1 - 2 / (1 + exp(2 |x|)) would lose digits (it is 1e-9 off at its end). */
 static inline float kern_tanh(float x)
 {
 	float a = kern_from_bits(kern_bits(x) & 0x7fffffffu), z = a * a;
 	float near = a * fmaf(z, z + 105.0f, 945.0f) / fmaf(z, fmaf(z, 15.0f, 420.0f), 945.0f);
 	float far = 1.0f - 2.0f / (1.0f + kern_exp(2.0f * a));
-	float t = a < 0.625f ? near : far;
+	float t = a < KERN_TANH_NEAR ? near : far;
 	return kern_from_bits(kern_bits(t) | (kern_bits(x) & 0x80000000u));
 }
+
+/* Bits of sqrt(1/2), from which kern_log's m begins. */
+#define KERN_LOG_LEAST 0x3f3504f3
 
 /* Natural logarithm of a normal number, by 2 artanh(s) with s = (m - 1) / (m + 1) and m within a factor sqrt(2) of 1:
  * five terms leave 2e-9. */
 static inline float kern_log(float x)
 {
-	uint32_t up = kern_bits(x) + (0x3f800000u - 0x3f3504f3u);
+	uint32_t up = kern_bits(x) + (0x3f800000u - KERN_LOG_LEAST);
 	float e = (float)((int32_t)(up >> 23) - 127);
-	float m = kern_from_bits((up & 0x007fffffu) + 0x3f3504f3u);
+	float m = kern_from_bits((up & 0x007fffffu) + KERN_LOG_LEAST);
 	float s = (m - 1.0f) / (m + 1.0f), z = s * s;
 	float p = fmaf(z, 1.0f / 9, 1.0f / 7);
 	p = fmaf(z, p, 1.0f / 5);

@@ -1,43 +1,13 @@
-/* Row operations in plain C, compiled once for every level: the source of a part of kern_ref.c and of each level's row
- * file, which defines PLAIN, its function attributes, before it includes this. Each loop is over independent numbers or
- * over eight lanes, so a compiler may use whatever registers the level has, and every number still goes through the
- * same operations. */
-
-/* Mean and deviation in two passes over eight lanes each. */
-PLAIN static void layer_norm(const float *x, const float *w, const float *b, size_t n, float eps, float *out)
-{
-	float sum[8] = {0}, square[8] = {0};
-	const size_t whole = n & ~(size_t)7;
-
-	for (size_t i = 0; i < whole; i += 8)
-		for (size_t j = 0; j < 8; j++)
-			sum[j] += x[i + j];
-	for (size_t i = whole; i < n; i++)
-		sum[i - whole] += x[i];
-	const float mean = kern_tree8(sum) / (float)n;
-	for (size_t i = 0; i < whole; i += 8)
-		for (size_t j = 0; j < 8; j++) {
-			const float v = x[i + j] - mean;
-			square[j] = fmaf(v, v, square[j]);
-		}
-	for (size_t i = whole; i < n; i++)
-		square[i - whole] = fmaf(x[i] - mean, x[i] - mean, square[i - whole]);
-	const float r = kern_rms_scale(kern_tree8(square), n, eps);
-	if (b)
-		for (size_t i = 0; i < n; i++)
-			out[i] = fmaf((x[i] - mean) * r, w[i], b[i]);
-	else
-		for (size_t i = 0; i < n; i++)
-			out[i] = (x[i] - mean) * r * w[i];
-}
+/* Row operations in plain C: the reference's, and for the other levels what does the rest of a row that fills no
+ * register (kern_rows8.h). Whoever includes this defines PLAIN, its function attributes. */
 
 PLAIN static void swiglu_oai(const float *gate, const float *up, size_t n, float *out)
 {
 	for (size_t i = 0; i < n; i++) {
-		const float g = gate[i] > 7.0f ? 7.0f : gate[i];
-		float u = up[i] > 7.0f ? 7.0f : up[i];
-		u = u < -7.0f ? -7.0f : u;
-		out[i] = g / (1.0f + kern_exp(g * -1.702f)) * (u + 1.0f);
+		const float g = gate[i] > KERN_OAI_LIMIT ? KERN_OAI_LIMIT : gate[i];
+		float u = up[i] > KERN_OAI_LIMIT ? KERN_OAI_LIMIT : up[i];
+		u = u < -KERN_OAI_LIMIT ? -KERN_OAI_LIMIT : u;
+		out[i] = g / (1.0f + kern_exp(g * KERN_OAI_SLOPE)) * (u + 1.0f);
 	}
 }
 
@@ -94,13 +64,4 @@ PLAIN static void scan(const struct kern_scan *s, size_t c0, size_t c1)
 			s->x[at] = z / (1.0f + kern_exp(-z)) * y;
 		}
 	}
-}
-
-static void plain_init(struct kern *k)
-{
-	k->layer_norm = layer_norm;
-	k->swiglu_oai = swiglu_oai;
-	k->softcap = softcap;
-	k->conv = conv;
-	k->scan = scan;
 }

@@ -107,11 +107,11 @@ static inline void mm_32(const struct kern_mm *m, size_t row0, size_t row1, size
 	}
 }
 
-#define MM_32(fmt, offset, set_m)                                                             \
+#define MM_32(fmt, offset, set_d, set_m)                                                      \
 	static void unpack_##fmt(const uint8_t *p, struct block_32 *u)                        \
 	{                                                                                     \
 		const struct fmt *b = (const void *)p;                                        \
-		u->d = quant_f16_to_f32(b->d);                                                \
+		u->d = set_d;                                                                 \
 		u->m = set_m;                                                                 \
 		ints_##fmt(b, u->q);                                                          \
 	}                                                                                     \
@@ -125,13 +125,16 @@ static inline void mm_32(const struct kern_mm *m, size_t row0, size_t row1, size
 #define ints_q5_0 quant_ints_q5_0
 #define ints_q5_1 quant_ints_q5_1
 #define ints_iq4_nl quant_ints_iq4_nl
+#define ints_mxfp4 quant_ints_mxfp4
 #define ints_q8_0(b, q) memcpy(q, (b)->qs, 32)
-MM_32(q4_0, false, 0.0f)
-MM_32(q4_1, true, quant_f16_to_f32(b->m))
-MM_32(q5_0, false, 0.0f)
-MM_32(q5_1, true, quant_f16_to_f32(b->m))
-MM_32(q8_0, false, 0.0f)
-MM_32(iq4_nl, false, 0.0f)
+#define HALF(h) quant_f16_to_f32(b->h)
+MM_32(q4_0, false, HALF(d), 0.0f)
+MM_32(q4_1, true, HALF(d), HALF(m))
+MM_32(q5_0, false, HALF(d), 0.0f)
+MM_32(q5_1, true, HALF(d), HALF(m))
+MM_32(q8_0, false, HALF(d), 0.0f)
+MM_32(iq4_nl, false, HALF(d), 0.0f)
+MM_32(mxfp4, false, quant_mxfp4_scale(b->e), 0.0f)
 
 /* Blocks of 256 with 16 sub-blocks of 16 (formats with 8 of 32 name each scale twice):
  * out = fma(d_w * d_a, sum_j scale_j sum q_w q_a, out), then, for formats with minimums,
@@ -313,6 +316,21 @@ static void rms_norm(const float *x, const float *w, size_t n, float eps, float 
 		out[i] = x[i] * r * w[i];
 }
 
+/* Mean and deviation in two passes over eight lanes each. */
+static void layer_norm(const float *x, const float *w, const float *b, size_t n, float eps, float *out)
+{
+	float sum[8] = {0}, square[8] = {0};
+
+	for (size_t i = 0; i < n; i++)
+		sum[i % 8] += x[i];
+	const float mean = kern_tree8(sum) / (float)n;
+	for (size_t i = 0; i < n; i++)
+		square[i % 8] = fmaf(x[i] - mean, x[i] - mean, square[i % 8]);
+	const float r = kern_rms_scale(kern_tree8(square), n, eps);
+	for (size_t i = 0; i < n; i++)
+		out[i] = b ? fmaf((x[i] - mean) * r, w[i], b[i]) : (x[i] - mean) * r * w[i];
+}
+
 static void add(float *x, const float *y, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -441,8 +459,19 @@ static float v_at(const void *area, size_t n, size_t i, size_t slot, enum kern_k
 
 /* ---- Attention ---- */
 
-#define BEND
-#include "kern/kern_bend.h"
+/* What caps and distances do to a query's scores. */
+static void bend(const struct kern_attn_step *s, const struct kern_attn_query *q, float p[B])
+{
+	const float inv = s->cap == 0.0f ? 0.0f : 1.0f / s->cap;
+
+	for (int j = 0; j < B; j++) {
+		const int32_t d = q->ahead - j;
+		if (s->cap != 0.0f)
+			p[j] = s->cap * kern_tanh(p[j] * inv);
+		if (q->slope != 0.0f)
+			p[j] = fmaf(-q->slope, (float)(d < 0 ? -d : d), p[j]);
+	}
+}
 
 /* One block of the online softmax, one query at a time. */
 static inline void attn(const struct kern_attn_step *s, enum kern_kv type)
@@ -497,7 +526,7 @@ void kern_init_ref(struct kern *k)
 		[QUANT_Q4_0] = mm_q4_0, [QUANT_Q4_1] = mm_q4_1, [QUANT_Q5_0] = mm_q5_0, [QUANT_Q5_1] = mm_q5_1,
 		[QUANT_Q8_0] = mm_q8_0, [QUANT_IQ4_NL] = mm_iq4_nl, [QUANT_Q2_K] = mm_q2_k, [QUANT_Q3_K] = mm_q3_k,
 		[QUANT_Q4_K] = mm_q4_k, [QUANT_Q5_K] = mm_q5_k, [QUANT_Q6_K] = mm_q6_k, [QUANT_IQ4_XS] = mm_iq4_xs,
-		[QUANT_TQ2_0] = mm_tq2_0,
+		[QUANT_TQ2_0] = mm_tq2_0, [QUANT_MXFP4] = mm_mxfp4,
 	};
 
 	*k = (struct kern){.name = "ref"};
@@ -512,7 +541,11 @@ void kern_init_ref(struct kern *k)
 	k->silu_mul = silu_mul;
 	k->gelu_mul = gelu_mul;
 	k->rope = rope;
-	plain_init(k);
+	k->layer_norm = layer_norm;
+	k->swiglu_oai = swiglu_oai;
+	k->softcap = softcap;
+	k->conv = conv;
+	k->scan = scan;
 	k->put_k[KERN_KV_F16] = put_k_f16;
 	k->put_k[KERN_KV_F32] = put_k_f32;
 	k->put_k[KERN_KV_Q8_0] = put_k_q8_0;

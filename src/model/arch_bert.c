@@ -1,5 +1,5 @@
-/* bert (bge, e5, gte, minilm), nomic-bert, jina-bert-v2, jina-bert-v3: encoders. Norms are taken of the sums; positions are learned,
- * rotary, or a slope on scores. */
+/* bert (bge, e5, gte, minilm), nomic-bert, jina-bert-v2, jina-bert-v3: encoders. Norms are taken of the sums; positions
+ * are learned, rotary, or a slope on scores. */
 #include "model/arch.h"
 
 static enum cohort_status encoder(struct model *m, struct cohort_err *err)

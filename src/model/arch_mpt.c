@@ -27,5 +27,4 @@ static void layer(struct arch_bind *b)
 	arch_ffn(b, false);
 }
 
-const struct model_arch model_arch_mpt = {
-		.name = "mpt", .layer_norm = true, .keys = keys, .top = top, .layer = layer};
+const struct model_arch model_arch_mpt = {.name = "mpt", .layer_norm = true, .keys = keys, .top = top, .layer = layer};

@@ -93,6 +93,8 @@ static const struct quant_format formats[QUANT_N_TYPES] = {
 	[QUANT_Q8_0] = {"Q8_0", 32, sizeof(struct q8_0), QUANT_ACT_Q8_32, quant_to_f32_q8_0, quant_from_f32_q8_0},
 	[QUANT_IQ4_NL] = {"IQ4_NL", 32, sizeof(struct iq4_nl), QUANT_ACT_Q8_32, quant_to_f32_iq4_nl,
 		quant_from_f32_iq4_nl},
+	[QUANT_MXFP4] = {"MXFP4", 32, sizeof(struct mxfp4), QUANT_ACT_Q8_32, quant_to_f32_mxfp4,
+		quant_from_f32_mxfp4},
 	[QUANT_Q2_K] = {"Q2_K", 256, sizeof(struct q2_k), QUANT_ACT_Q8_256, quant_to_f32_q2_k, quant_from_f32_q2_k},
 	[QUANT_Q3_K] = {"Q3_K", 256, sizeof(struct q3_k), QUANT_ACT_Q8_256, quant_to_f32_q3_k, quant_from_f32_q3_k},
 	[QUANT_Q4_K] = {"Q4_K", 256, sizeof(struct q4_k), QUANT_ACT_Q8_256, quant_to_f32_q4_k, quant_from_f32_q4_k},

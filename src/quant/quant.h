@@ -10,7 +10,7 @@
 enum quant_type {
 	QUANT_F32 = 0, QUANT_F16 = 1, QUANT_Q4_0 = 2, QUANT_Q4_1 = 3, QUANT_Q5_0 = 6, QUANT_Q5_1 = 7, QUANT_Q8_0 = 8,
 	QUANT_Q2_K = 10, QUANT_Q3_K = 11, QUANT_Q4_K = 12, QUANT_Q5_K = 13, QUANT_Q6_K = 14,
-	QUANT_IQ4_NL = 20, QUANT_IQ4_XS = 23, QUANT_BF16 = 30, QUANT_TQ2_0 = 35,
+	QUANT_IQ4_NL = 20, QUANT_IQ4_XS = 23, QUANT_BF16 = 30, QUANT_TQ2_0 = 35, QUANT_MXFP4 = 39,
 	QUANT_N_TYPES = 40
 };
 
@@ -27,7 +27,7 @@ struct quant_format {
 	/* n floats (a multiple of block) to blocks, with a small squared error: the same bytes everywhere, and each
 	 * block from its own floats alone. F32 copies; F16 and BF16 round to nearest, finite numbers to finite ones,
 	 * and keep Inf and NaN. In all other formats what is not finite counts as 0 (quant_finite tells), and what is
-	 * out of reach of the format's f16 scales is cut off: the blocks always read as finite numbers. */
+	 * out of reach of the format's scales is cut off: the blocks always read as finite numbers. */
 	void (*from_f32)(const float *src, void *dst, size_t n);
 };
 
@@ -55,6 +55,7 @@ struct q6_k { uint8_t ql[128]; uint8_t qh[64]; int8_t scales[16]; uint16_t d; };
 struct iq4_nl { uint16_t d; uint8_t qs[16]; };
 struct iq4_xs { uint16_t d; uint16_t scales_h; uint8_t scales_l[4]; uint8_t qs[128]; };
 struct tq2_0 { uint8_t qs[64]; uint16_t d; };
+struct mxfp4 { uint8_t e; uint8_t qs[16]; };                       /* quant_mxfp4_scale(e) * value; alignment 1 */
 
 /* ---- Scalar helpers shared with the reference kernels ---- */
 
@@ -64,6 +65,10 @@ float quant_bf16_to_f32(uint16_t h);
 uint16_t quant_f32_to_bf16(float f);  /* round to nearest even; NaN stays NaN (quiet) */
 
 extern const int8_t quant_iq4_values[16];
+/* MXFP4: twice the numbers that four bits (sign, two of exponent, one of mantissa) stand for, so that they are
+ * integers, and half the scale that goes with them, 2^(e - 128): exact for every e, subnormal for 0 and 1. 255: NaN. */
+extern const int8_t quant_mxfp4_values[16];
+float quant_mxfp4_scale(uint8_t e);
 
 /* Scale and minimum of sub-block j (0..7) of Q4_K and Q5_K. */
 void quant_k_scale_min(const uint8_t scales[12], int j, uint8_t *scale, uint8_t *min);
@@ -71,12 +76,13 @@ void quant_k_scale_min(const uint8_t scales[12], int j, uint8_t *scale, uint8_t 
 void quant_q3_k_scales(const uint8_t scales[12], int8_t out[16]);
 
 /* Unpacks one block to its integers before scaling, in element order: q as used in the product (Q4_0: q - 8; Q4_K: q;
- * IQ4: table value). */
+ * IQ4, MXFP4: table value). */
 void quant_ints_q4_0(const struct q4_0 *b, int8_t q[32]);
 void quant_ints_q4_1(const struct q4_1 *b, int8_t q[32]);
 void quant_ints_q5_0(const struct q5_0 *b, int8_t q[32]);
 void quant_ints_q5_1(const struct q5_1 *b, int8_t q[32]);
 void quant_ints_iq4_nl(const struct iq4_nl *b, int8_t q[32]);
+void quant_ints_mxfp4(const struct mxfp4 *b, int8_t q[32]);
 void quant_ints_q2_k(const struct q2_k *b, int8_t q[256]);
 void quant_ints_q3_k(const struct q3_k *b, int8_t q[256]);
 void quant_ints_q4_k(const struct q4_k *b, int8_t q[256]);

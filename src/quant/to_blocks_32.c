@@ -1,5 +1,5 @@
-/* Floats to the formats with 32 elements in a block: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL. The other way is
- * blocks_32.c.
+/* Floats to the formats with 32 elements in a block: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4. The other way
+ * is blocks_32.c.
  *
  * Invariants
  *  1. The integers are rounded with the scale as the block holds it, in f16, not with the one that it was rounded from.
@@ -11,6 +11,7 @@
 #include "quant/quant_fit.h"
 
 #include <float.h>
+#include <string.h>
 
 #define BLOCK 32
 
@@ -172,4 +173,105 @@ void quant_from_f32_iq4_nl(const float *src, void *dst, size_t n)
 			q[i] = quant_iq4_index((float)q[i] + grid_iq4.lo);
 		put_nibbles(q, b->qs);
 	}
+}
+
+/* ---- MXFP4 ---- */
+
+/* 2^k, for k in -126..127. */
+static float power_of_two(int k)
+{
+	uint32_t bits = (uint32_t)(k + 127) << 23;
+	float f;
+
+	memcpy(&f, &bits, sizeof f);
+	return f;
+}
+
+/* floor(log2(v)) of a finite v > 0, subnormal or not. */
+static int exponent_of(float v)
+{
+	uint32_t bits;
+	int k = 0;
+
+	if (v < 0x1p-126f) {
+		v *= 0x1p24f;
+		k = -24;
+	}
+	memcpy(&bits, &v, sizeof bits);
+	return k + (int)(bits >> 23) - 127;
+}
+
+/* The place of a magnitude, in units of the block's scale, among 0 .5 1 1.5 2 3 4 6: the nearest, of two equally near
+ * the one that ends in a 0 bit; what is beyond 6 is cut off. */
+static uint8_t mxfp4_index(float v)
+{
+	return (uint8_t)((v > 0.25f) + (v >= 0.75f) + (v > 1.25f) + (v >= 1.75f) + (v > 2.5f) + (v >= 3.5f) +
+			(v > 5.0f));
+}
+
+/* Squared error of x, which are within 2 of 0, with the scale 2^k, and the nibbles. There is one zero. */
+static float mxfp4_try(const float x[BLOCK], int k, uint8_t q[BLOCK])
+{
+	float by = power_of_two(-k), value[BLOCK];
+
+	for (int i = 0; i < BLOCK; i++) {
+		uint8_t at = mxfp4_index(x[i] < 0 ? -x[i] * by : x[i] * by);
+
+		q[i] = (uint8_t)(at && x[i] < 0 ? at | 8 : at);
+		value[i] = (float)quant_mxfp4_values[q[i]];
+	}
+	return quant_fit_error(x, value, BLOCK, power_of_two(k - 1), 0);
+}
+
+enum {
+	MXFP4_BIAS = 127,
+	MXFP4_E_MAX = 252 /* 6 * 2^125 is the largest number of the format that is one in single precision, too */
+};
+
+/* The usual scale brings the largest magnitude between 4 and 8. Half of it cuts that one off and is finer for the
+ * others, twice of it need not cut off what is beyond 6; any further is worse. x is in units of the power of two below
+ * the largest magnitude, so that no square overflows or vanishes. */
+static void mxfp4_block(const float *src, struct mxfp4 *b)
+{
+	static const int order[] = {0, -1, 1}; /* of equals the usual one */
+	float x[BLOCK], top = 0, least = FLT_MAX;
+	uint8_t q[BLOCK];
+	int k, half;
+
+	for (int i = 0; i < BLOCK; i++) {
+		x[i] = src[i] >= -FLT_MAX && src[i] <= FLT_MAX ? src[i] : 0;
+		top = x[i] > top ? x[i] : -x[i] > top ? -x[i] : top;
+	}
+	memset(b, 0, sizeof *b);
+	if (top == 0)
+		return;
+	k = exponent_of(top);
+	/* In two steps: 2^149 is no float. */
+	half = -k / 2;
+	for (int i = 0; i < BLOCK; i++)
+		x[i] = x[i] * power_of_two(half) * power_of_two(-k - half);
+	for (int i = 0; i < 3; i++) {
+		int by = order[i] - 2, e = k + by + MXFP4_BIAS;
+		float error;
+
+		/* Beyond the ends the nearest scale there is stands in. */
+		if (e < 0 || e > MXFP4_E_MAX) {
+			e = e < 0 ? 0 : MXFP4_E_MAX;
+			by = e - MXFP4_BIAS - k;
+		}
+		error = mxfp4_try(x, by, q);
+		if (error >= least)
+			continue;
+		least = error;
+		b->e = (uint8_t)e;
+		put_nibbles(q, b->qs);
+	}
+}
+
+void quant_from_f32_mxfp4(const float *src, void *dst, size_t n)
+{
+	struct mxfp4 *b = dst;
+
+	for (struct mxfp4 *end = b + n / BLOCK; b < end; b++, src += BLOCK)
+		mxfp4_block(src, b);
 }

@@ -5,8 +5,8 @@
  * computed exactly. Decoders: logits of every position with an f32 cache. Encoders: the vector of every token, and
  * their mean and the first one as pooled vectors.
  * Shown red by the wrong kind of rotation (phi2), a window one position longer (olmo2-window), yarn without its growth
- * of cos and sin (llama-yarn), the sink left out (gpt-oss-f32), the first angles for all layers (gemma3) and distances
- * not taken as absolute (jina-bert-v2). */
+ * of cos and sin (llama-yarn), the sink left out (gpt-oss-f32), the first angles for all layers (gemma3), distances not
+ * taken as absolute (jina-bert-v2) and a wrong value in MXFP4's table (gpt-oss). */
 #include "arch_case.h"
 
 #include <setjmp.h>
@@ -20,6 +20,11 @@ struct arch_case {
 	double limit; /* of the normalised squared error */
 	bool encoder;
 };
+
+/* With quantised weights activations are rounded: the limit is above this one, and the middle one of the rows' own
+ * errors must be below the other. */
+#define ROUNDED 1e-6
+#define MIDDLE 4e-4
 
 static void *slurp(const char *path, size_t *n)
 {
@@ -122,6 +127,22 @@ static void verdict(const struct arch_case *a, const char *what, const char *isa
 	assert_true(e < a->limit);
 }
 
+static int by_size(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* The middle one of the rows' own errors. */
+static double middle_error(const float *got, const float *want, int32_t n, size_t width)
+{
+	double e[256];
+	for (int32_t i = 0; i < n; i++)
+		e[i] = error_of(got + (size_t)i * width, want + (size_t)i * width, width);
+	qsort(e, (size_t)n, sizeof *e, by_size);
+	return e[n / 2];
+}
+
 static void rows(const struct arch_case *a, const char *isa, const cohort_token *ids, int32_t n)
 {
 	struct run r;
@@ -139,6 +160,11 @@ static void rows(const struct arch_case *a, const char *isa, const cohort_token 
 				a->encoder ? cohort_embeddings_get(r.c, i, &err) : cohort_logits_get(r.c, i, &err),
 				width * sizeof *got);
 	verdict(a, a->encoder ? "embd" : "logits", isa, error_of(got, want, n_want));
+	if (a->limit > ROUNDED) {
+		const double e = middle_error(got, want, n, width);
+		print_message("# %s middle row %s: %.3e, limit %.1e\n", a->name, isa, e, MIDDLE);
+		assert_true(e < MIDDLE);
+	}
 	close_run(&r);
 	free(got);
 	free(want);
@@ -179,67 +205,31 @@ static void arch(void **state)
 
 int main(int argc, char **argv)
 {
-	static const struct arch_case cases[] = {
-			{"mixtral", 1e-9, false},
-			{"qwen2", 1e-9, false},
-			{"qwen3moe", 1e-9, false},
-			{"gemma", 1e-9, false},
-			{"gemma2", 1e-9, false},
-			{"gemma3", 1e-9, false},
-			{"gpt2", 1e-9, false},
-			{"mamba", 1e-9, false},
-			{"phi2", 1e-9, false},
-			{"phi2-separate", 1e-9, false},
-			{"stablelm", 1e-9, false},
-			{"stablelm-bias", 1e-9, false},
-			{"stablelm-parallel", 1e-9, false},
-			{"stablelm-qknorm", 1e-9, false},
-			{"olmo2", 1e-9, false},
-			{"olmo2-window", 1e-9, false},
-			{"granite", 1e-9, false},
-			{"granitemoe", 1e-9, false},
-			{"granitemoe-shared", 1e-9, false},
-			{"command-r", 1e-9, false},
-			{"command-r-qknorm", 1e-9, false},
-			{"starcoder2", 1e-9, false},
-			{"starcoder2-tied", 1e-9, false},
-			{"smollm3", 1e-9, false},
-			{"gpt-oss-f32", 1e-9, false},
-			{"qwen2moe", 1e-9, false},
-			{"qwen3-yarn", 1e-9, false},
-			{"llama-yarn", 1e-9, false},
-			{"llama-linear", 1e-9, false},
-			{"phi3-long", 1e-9, false},
-			{"phi3-short", 1e-9, false},
-			{"llama-bias", 1e-9, false},
-			{"llama-tied", 1e-9, false},
-			{"llama-base", 1e-9, false},
-			{"cohere2", 1e-9, false},
-			{"cohere2-period2", 1e-9, false},
-			{"olmoe", 1e-9, false},
-			{"glm4", 1e-9, false},
-			{"exaone", 1e-9, false},
-			{"starcoder", 1e-9, false},
-			{"bloom", 1e-9, false},
-			{"gptneox", 1e-9, false},
-			{"gptneox-serial", 1e-9, false},
-			{"falcon", 1e-9, false},
-			{"falcon-norms", 1e-9, false},
-			{"baichuan-7b", 1e-9, false},
-			{"baichuan-13b", 1e-9, false},
-			{"internlm2", 1e-9, false},
-			{"minicpm", 1e-9, false}, {"mistral3", 1e-9, false}, {"mpt", 1e-9, false},
-			{"bert", 1e-9, true},
-			{"nomic-bert", 1e-9, true},
-			{"jina-bert-v2", 1e-9, true},
-			{"jina-bert-v2-code", 1e-9, true}, {"jina-bert-v3", 1e-9, true},
-	};
-	enum { N = sizeof cases / sizeof *cases };
-	static struct CMUnitTest tests[N];
+	static const char *const decoders[] = {"mixtral", "qwen2", "qwen3moe", "gemma", "gemma2", "gemma3", "gpt2",
+			"mamba", "phi2", "phi2-separate", "stablelm", "stablelm-bias", "stablelm-parallel",
+			"stablelm-qknorm", "olmo2", "olmo2-window", "granite", "granitemoe", "granitemoe-shared",
+			"command-r", "command-r-qknorm", "starcoder2", "starcoder2-tied", "smollm3", "gpt-oss-f32",
+			"qwen2moe", "qwen3-yarn", "llama-yarn", "llama-linear", "phi3-long", "phi3-short", "llama-bias",
+			"llama-tied", "llama-base", "cohere2", "cohere2-period2", "olmoe", "glm4", "exaone",
+			"starcoder", "bloom", "gptneox", "gptneox-serial", "falcon", "falcon-norms", "baichuan-7b",
+			"baichuan-13b", "internlm2", "minicpm", "mistral3", "mpt", "gpt-oss"};
+	static const char *const encoders[] = {
+			"bert", "nomic-bert", "jina-bert-v2", "jina-bert-v2-code", "jina-bert-v3"};
+	enum { N_DECODERS = sizeof decoders / sizeof *decoders, N_ENCODERS = sizeof encoders / sizeof *encoders };
+	static struct arch_case cases[N_DECODERS + N_ENCODERS];
+	static struct CMUnitTest tests[N_DECODERS + N_ENCODERS];
 	size_t n = 0;
 
-	for (size_t i = 0; i < N; i++) /* one by its name, or all */
-		if (argc < 2 || strcmp(argv[1], cases[i].name) == 0)
-			tests[n++] = (struct CMUnitTest){cases[i].name, arch, NULL, NULL, (void *)&cases[i]};
+	for (size_t i = 0; i < N_DECODERS + N_ENCODERS; i++) {
+		cases[i] = (struct arch_case){
+				i < N_DECODERS ? decoders[i] : encoders[i - N_DECODERS], 1e-9, i >= N_DECODERS};
+		/* Activations are rounded for its experts' MXFP4, and the peer shows 5.29e-3 for the same reason.
+		 * Nearly all of it is one row whose scores for two experts are 0.006 apart, so that it chooses the
+		 * other one, and the rows that see it; the middle row's error is 2.1e-4. */
+		if (strcmp(cases[i].name, "gpt-oss") == 0)
+			cases[i].limit = 1.1 * 5.29e-3;
+		if (argc < 2 || strcmp(argv[1], cases[i].name) == 0) /* one by its name, or all */
+			tests[n++] = (struct CMUnitTest){cases[i].name, arch, NULL, NULL, &cases[i]};
+	}
 	return _cmocka_run_group_tests("archs", tests, n, arch_make_models, arch_remove_models);
 }

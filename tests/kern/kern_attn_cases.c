@@ -5,7 +5,9 @@
  * Further faults planted by hand and seen red: gaps ignored in AVX2's or NEON's mix, in AVX2's maximum, or at every
  * level, and the row's range ignored where there are gaps (attn: held, attn: types; at every level: attn: meaning); the
  * scale of another position, of K or of V, at either level (attn, attn: types or attn: meaning); a scale off by one bit
- * (attn). */
+ * (attn); distances from a float of the row's position (attn: bent), signed ones and a cap that is not multiplied back
+ * (self-test); the position of a tile's first row for all (attn: rows); a sink's weight from the wrong maximum (attn:
+ * meaning). */
 #include "kern_common.h"
 
 #include "base/fmath.h"
@@ -162,6 +164,29 @@ static void case_release(struct attn_case *c)
 	guard_check_all();
 }
 
+enum { QUERIES_MAX = 9, N_BENDS = 8 };
+static float slopes[QUERIES_MAX], sinks[QUERIES_MAX];
+
+/* Every combination of a cap, distances and sinks. The row's own position may be any: before the cells, among them,
+ * behind them, and so far away that a float cannot tell neighbours apart. */
+static void bend_case(struct attn_case *c, struct rng *r, int i)
+{
+	static const float caps[] = {50.0f, 1.0f, 0.03f, 20.0f};
+	struct kern_attn *a = &c->a;
+
+	assert_true(a->n_q <= QUERIES_MAX);
+	for (size_t h = 0; h < QUERIES_MAX; h++) {
+		slopes[h] = rng_u32(r) % 5 ? 1.0f / (float)(1u << rand_below(r, 9)) : 0.0f;
+		sinks[h] = rand_between(r, -6.0f, 6.0f) * (rng_u32(r) % 8 ? 1.0f : 30.0f);
+	}
+	a->cap = i & 1 ? caps[rand_below(r, 4)] : 0.0f;
+	a->slopes = i & 2 ? slopes : NULL;
+	a->sinks = i & 4 ? sinks : NULL;
+	a->pos = rand_below(r, a->pos1 + 40);
+	if (rng_u32(r) % 16 == 0)
+		a->pos += (size_t)1 << (24 + rand_below(r, 6));
+}
+
 /* One run of attention: fresh garbage in out and scratch. Returns out. */
 static const float *run(const struct attn_case *c, const struct kern *level)
 {
@@ -270,6 +295,34 @@ void test_attn_extreme(void **state)
 			assert_true(isfinite(c.want[e]));
 		if (floats_differ(c.want, run(&c, level), n, !finite) < n)
 			fail_msg("case %d: type %d, heads %zu and %zu", i, (int)c.type, c.a.head_k, c.a.head_v);
+		case_release(&c);
+	}
+}
+
+/* Caps, distances and sinks, in every type, with gaps and windows, and with cells whose numbers are extreme or bad. */
+void test_attn_bent(void **state)
+{
+	const struct kern *level = *state;
+	struct rng r;
+
+	rng_init(&r, 21, 0);
+	for (int i = 0; i < 1200; i++) {
+		struct attn_case c;
+		const bool extreme = i % 5 == 4;
+		case_random(&c, &r, i, i / 4 % 2 ? HELD_GAPS : HELD_NULL, level);
+		const size_t n = c.a.n_q * c.a.head_v;
+		bend_case(&c, &r, i / 3 % N_BENDS);
+		for (size_t p = 0; p < c.a.pos1 && extreme; p++) {
+			fill_kv(&r, c.k + p * c.a.head_k, c.a.head_k, i % 2 || rng_u32(&r) % 64);
+			fill_kv(&r, c.v + p * c.a.head_v, c.a.head_v, i % 2 || rng_u32(&r) % 64);
+		}
+		put_all(&c, level);
+		compute_want(&c);
+		/* Very large scores with distances leave no weight at all: 0 / 0. */
+		if (floats_differ(c.want, run(&c, level), n, extreme) < n)
+			fail_msg("case %d: type %d, heads %zu and %zu, cap %g%s%s", i, (int)c.type, c.a.head_k,
+					c.a.head_v, (double)c.a.cap, c.a.slopes ? ", distances" : "",
+					c.a.sinks ? ", sinks" : "");
 		case_release(&c);
 	}
 }
@@ -389,6 +442,10 @@ static void attn_double(const struct attn_case *c, size_t h, double *out)
 		kv_decode(c->type, a->head_k, cell, x);
 		for (size_t i = 0; i < a->head_k; i++)
 			score[n] += (double)a->q[h * a->head_k + i] * (double)x[i];
+		if (a->cap > 0.0f)
+			score[n] = (double)a->cap * tanh(score[n] / (double)a->cap);
+		if (a->slopes)
+			score[n] -= (double)a->slopes[h] * fabs((double)a->pos - (double)p);
 		top = score[n] > top ? score[n] : top;
 		kern_v_cell_read(c->type, a->head_v, area_of(a, p, true), p % B, cell);
 		kv_decode(c->type, a->head_v, cell, x);
@@ -397,6 +454,10 @@ static void attn_double(const struct attn_case *c, size_t h, double *out)
 		n++;
 	}
 	memset(out, 0, a->head_v * sizeof *out);
+	if (a->sinks) {
+		top = (double)a->sinks[h] > top ? (double)a->sinks[h] : top;
+		sum = fm_exp((double)a->sinks[h] - top);
+	}
 	for (size_t p = 0; p < n; p++) {
 		double w = fm_exp(score[p] - top);
 		sum += w;
@@ -417,6 +478,10 @@ void test_attn_meaning(void **state)
 	for (int i = 0; i < 300; i++) {
 		struct attn_case c;
 		case_random(&c, &r, i, i / 4 % 2 ? HELD_GAPS : HELD_NULL, level);
+		if (i % 2) {
+			bend_case(&c, &r, i / 2 % N_BENDS);
+			c.a.pos %= 4096; /* further away a score is lost in the distance's roundings */
+		}
 		const float *got = run(&c, level);
 		for (size_t h = 0; h < c.a.n_q; h++) {
 			attn_double(&c, h, out);
@@ -440,6 +505,7 @@ static void vary(const struct attn_case *c, struct rng *r, struct kern_attn *a, 
 
 	assert_true(n <= TABLE_MAX);
 	*a = c->a;
+	a->pos = rand_below(r, a->pos1 + 40);
 	memcpy(table, c->a.table, n * sizeof *table);
 	a->table = table;
 	if (c->a.held) {
@@ -497,6 +563,8 @@ void test_attn_rows(void **state)
 
 		if (i / 2 % 2)
 			spoil(&c, &r);
+		if (i / 4 % 2)
+			bend_case(&c, &r, (int)rand_below(&r, N_BENDS));
 		for (size_t j = 0; j < n * n_in; j++)
 			q[j] = rand_between(&r, -0.5f, 0.5f);
 		for (size_t row = 0; row < n; row++) {

@@ -22,7 +22,7 @@ enum { K = 2048, ROWS = 512, COLS_MAX = 32, ROUNDS = 7 };
 
 static const uint32_t formats[] = {
 	QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_Q4_0, QUANT_Q4_1,
-	QUANT_Q5_0, QUANT_Q5_1, QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K,
+	QUANT_Q5_0, QUANT_Q5_1, QUANT_MXFP4, QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K,
 };
 static const size_t columns[] = {1, 2, 4, 8, 16, 32};
 /* Attention: query heads per KV head. The cache of one head at this length fits L2 in every type but F32. */
@@ -66,6 +66,8 @@ static void make_weights(struct bench *b, size_t f, struct rng *r)
 
 	for (size_t i = 0; i < n_bytes; i++)
 		file[i] = (uint8_t)(rng_u32(r) & 0x3f);
+	for (size_t i = 0; formats[f] == QUANT_MXFP4 && i < n_bytes; i += q->block_bytes)
+		file[i] |= 0x40; /* products of smaller scales would be subnormal, which some CPUs take long for */
 	if (!mat_of(b, f)->pack) {
 		b->w[f] = file;
 		return;

@@ -4,7 +4,8 @@
  * Faults planted by hand in NEON's kernels: the offset of Q4_0 or of Q6_K left out; Q4_K's minimums added before its
  * sum; the activation's scale multiplied to the sum first; the fold of eight lanes pairing neighbours; rows past the
  * end stored. Each was found by the proof at the start: the level was left out (self-test red), and programs ran on the
- * reference. */
+ * reference. In MXFP4's of AVX2 and AVX-512: the scale of exponent 0 left at 0 (mm: random shapes, mm: extreme bytes),
+ * that of 255 infinite instead of NaN (mm: Inf and NaN), its offset one less (self-test). */
 #include "kern_common.h"
 
 #include "kern/kern_math.h"
@@ -42,9 +43,10 @@ static const struct layout layouts[] = {
 	{QUANT_Q6_K, offsetof(struct q6_k, d), NO, offsetof(struct q6_k, scales), 16},
 	{QUANT_IQ4_XS, offsetof(struct iq4_xs, d), NO, offsetof(struct iq4_xs, scales_h), 6},
 	{QUANT_TQ2_0, offsetof(struct tq2_0, d), NO, NO, 0},
+	{QUANT_MXFP4, NO, NO, NO, 0}, /* its scale is a byte: put_exponent */
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
-_Static_assert(N_LAYOUTS == 16, "one for each format");
+_Static_assert(N_LAYOUTS == 17, "one for each format");
 
 struct mm_case {
 	const struct layout *l;
@@ -75,6 +77,19 @@ static void put_f16(uint8_t *block, uint16_t offset, uint16_t h)
 {
 	if (offset != NO)
 		memcpy(block + offset, &h, sizeof h);
+}
+
+/* The exponent of an MXFP4 block. */
+static void put_exponent(const struct layout *l, uint8_t *block, uint8_t e)
+{
+	if (l->type == QUANT_MXFP4)
+		block[offsetof(struct mxfp4, e)] = e;
+}
+
+/* Mostly scales of weights; some whose products with activations are subnormal or nothing. */
+static uint8_t small_exponent(struct rng *r)
+{
+	return (uint8_t)(rng_u32(r) % 16 ? 112 + rng_u32(r) % 12 : rng_u32(r) % 24);
 }
 
 static uint16_t small_f16(struct rng *r)
@@ -108,6 +123,7 @@ static void fill_weights(const struct mm_case *c, struct rng *r)
 	for (size_t b = 0; b < n / f->block; b++) {
 		put_f16(c->w + b * f->block_bytes, c->l->d, small_f16(r));
 		put_f16(c->w + b * f->block_bytes, c->l->d2, small_f16(r));
+		put_exponent(c->l, c->w + b * f->block_bytes, small_exponent(r));
 	}
 }
 
@@ -270,7 +286,7 @@ void test_mm_random(void **state)
 
 /* ---- Extremes ---- */
 
-static void fill_extreme(const struct mm_case *c, uint8_t quants, uint8_t scales, uint16_t d)
+static void fill_extreme(const struct mm_case *c, uint8_t quants, uint8_t scales, uint16_t d, uint8_t exponent)
 {
 	const struct quant_format *f = format_of(c);
 
@@ -281,6 +297,7 @@ static void fill_extreme(const struct mm_case *c, uint8_t quants, uint8_t scales
 			memset(block + c->l->scales, scales, c->l->n_scales);
 		put_f16(block, c->l->d, d);
 		put_f16(block, c->l->d2, d);
+		put_exponent(c->l, block, exponent);
 	}
 }
 
@@ -300,8 +317,9 @@ static void fill_act(const struct mm_case *c, int how)
  * sign of d is left alone: it only reaches the floats. */
 void test_mm_extreme(void **state)
 {
-	static const uint8_t bytes[] = {0x00, 0xff, 0x80, 0x7f, 0x88, 0x11};
-	static const uint16_t ds[] = {0x3c00, 0x7bff, 0x0001}; /* 1, the largest f16, the smallest */
+	static const uint8_t bytes[] = {0x00, 0xff, 0x80, 0x7f, 0x88, 0x11, 0x77};
+	static const uint16_t ds[] = {0x3c00, 0x7bff, 0x0001};     /* 1, the largest f16, the smallest */
+	static const uint8_t exponents[] = {127, 238, 0, 1, 2, 3}; /* 1, sums near the largest float, the smallest */
 	enum { N = sizeof bytes };
 	struct rng r;
 
@@ -314,7 +332,8 @@ void test_mm_extreme(void **state)
 			for (int how = 0; how < 4; how++) {
 				struct mm_case c;
 				case_init(&c, &layouts[t], &r, 9, 2 * f->block, 5, GUARD_END);
-				fill_extreme(&c, bytes[i % N], bytes[i / N], ds[rand_below(&r, 3)]);
+				fill_extreme(&c, bytes[i % N], bytes[i / N], ds[rand_below(&r, 3)],
+						exponents[(i * 4 + (size_t)how) % 6]);
 				fill_act(&c, how);
 				compute_want(&c);
 				for (size_t o = 0; o < c.n_rows * c.n_cols; o++)
@@ -341,9 +360,13 @@ void test_mm_nonfinite(void **state)
 					i % 2 ? GUARD_START : GUARD_END);
 			c.nan_alike = true;
 			uint8_t *block = c.w + rand_below(&r, c.n_rows * c.k / f->block) * f->block_bytes;
+			/* NaN; and numbers beyond the floats, of which a product is infinite, or NaN when all are 0. */
+			const uint8_t exponent = i % 3 == 2 ? 255 : (uint8_t)(250 + i % 5);
 			uint16_t h = c.l->type == QUANT_BF16 ? quant_f32_to_bf16(x) : quant_f32_to_f16(x);
 			if (i % 6 < 3 && c.l->type == QUANT_F32)
 				memcpy(block, &x, sizeof x);
+			else if (i % 6 < 3 && c.l->type == QUANT_MXFP4)
+				put_exponent(c.l, block, exponent);
 			else if (i % 6 < 3)
 				memcpy(block + (c.l->d == NO ? 0 : c.l->d), &h, sizeof h);
 			/* A block of the first column's activations, with one bad number in it. */

@@ -315,7 +315,7 @@ static void awkward_shapes(void **state)
 					NULL, NULL, NULL},
 			{517, 256, 1, 8, 2, 32, 32, 256, 32, 128, QUANT_IQ4_XS, QUANT_Q2_K, QUANT_IQ4_NL, QUANT_Q5_0,
 					false, NULL, NULL, NULL},
-			{517, 256, 1, 8, 8, 32, 32, 256, 32, 128, QUANT_TQ2_0, QUANT_Q4_K, QUANT_Q5_0, QUANT_TQ2_0,
+			{517, 256, 1, 8, 8, 32, 32, 256, 32, 128, QUANT_TQ2_0, QUANT_MXFP4, QUANT_Q5_0, QUANT_TQ2_0,
 					false, NULL, NULL, NULL},
 			/* For the cache of q8_0, whose last group of a head is then short, or the only one. */
 			{101, 40, 2, 4, 2, 40, 20, 64, 40, 128, QUANT_F32, QUANT_Q8_0, QUANT_F16, QUANT_F32, true, NULL,

@@ -382,12 +382,13 @@ static void encoder(void **state)
 
 int main(int argc, char **argv)
 {
-	static const char *const encoders[] = {"bert", "nomic-bert", "jina-bert-v2", "jina-bert-v2-code", "jina-bert-v3"};
+	static const char *const encoders[] = {
+			"bert", "nomic-bert", "jina-bert-v2", "jina-bert-v2-code", "jina-bert-v3"};
 	static const char *const names[] = {"phi2", "stablelm-qknorm", "stablelm-parallel", "olmo2-window", "granite",
 			"granitemoe-shared", "command-r", "starcoder2", "smollm3", "gpt-oss-f32", "qwen2moe",
 			"qwen3-yarn", "llama-yarn", "phi3-long", "llama-bias", "mixtral", "qwen2", "qwen3moe", "gemma",
-			"gemma2", "gemma3", "gpt2", "mamba", "cohere2", "falcon-norms", "gptneox", "bloom", "mistral3", "mpt", "internlm2", "exaone", "minicpm", "glm4",
-			"olmoe", "starcoder", "baichuan-13b"};
+			"gemma2", "gemma3", "gpt2", "mamba", "cohere2", "falcon-norms", "gptneox", "bloom", "mistral3",
+			"mpt", "internlm2", "exaone", "minicpm", "glm4", "olmoe", "starcoder", "baichuan-13b"};
 	enum { N = sizeof names / sizeof *names, N_ENCODERS = sizeof encoders / sizeof *encoders };
 	static struct CMUnitTest tests[N + N_ENCODERS];
 	size_t n = 0;

@@ -329,7 +329,7 @@ static void refusals(void **state)
 	REFUSED(COHORT_E_ARG, "dimension", cohort_gguf_writer_tensor(w, "u", 0, 2, huge, err));
 	REFUSED(COHORT_E_LIMIT, "too many", cohort_gguf_writer_tensor(w, "u", 0, 2, large, err));
 	REFUSED(COHORT_E_ARG, "whole blocks", cohort_gguf_writer_tensor(w, "u", 8, 1, odd, err));
-	REFUSED(COHORT_E_UNSUPPORTED, "'u': format number 39", cohort_gguf_writer_tensor(w, "u", 39, 1, ne, err));
+	REFUSED(COHORT_E_UNSUPPORTED, "'u': format number 38", cohort_gguf_writer_tensor(w, "u", 38, 1, ne, err));
 
 	/* What was refused is not there, what was taken is. */
 	REFUSED(COHORT_E_ARG, "before", cohort_gguf_writer_data(w, 0, "", 0, err));

@@ -8,6 +8,7 @@
 
 #include "quant/quant.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -334,6 +335,7 @@ static const struct layout layouts[] = {
 	{QUANT_Q6_K, "Q6_K", 256, 210, QUANT_ACT_Q8_256, 208, NONE, 0, 192, 0, 2 * -1 * 31},
 	{QUANT_IQ4_XS, "IQ4_XS", 256, 136, QUANT_ACT_Q8_256, 0, NONE, 8, 128, 2 * -32 * -127, 2 * 31 * 113},
 	{QUANT_TQ2_0, "TQ2_0", 256, 66, QUANT_ACT_Q8_256, 64, NONE, 0, 64, -2, 4},
+	{QUANT_MXFP4, "MXFP4", 32, 17, QUANT_ACT_Q8_32, 0, NONE, 1, 16, 0, -24},
 };
 #define N_LAYOUTS (sizeof layouts / sizeof *layouts)
 #define BYTES_MAX 210
@@ -373,6 +375,27 @@ static int field(const uint8_t *b, int at, int n)
 	return v;
 }
 
+/* Whether the scale is a byte, the exponent of a power of two, and not an f16. */
+static bool has_exponent(const struct layout *l)
+{
+	return l->type == QUANT_MXFP4;
+}
+
+/* The scale that goes with want_q. */
+static float want_d(const struct layout *l, const uint8_t *b)
+{
+	return has_exponent(l) ? (float)ldexp(1.0, b[l->d] - 128) : (float)f16_value(u16_at(b, l->d));
+}
+
+/* A number of four bits, twice: sign, exponent, mantissa. */
+static int fp4_twice(int v)
+{
+	int exponent = v >> 1 & 3, mantissa = v & 1;
+	int size = exponent ? (2 + mantissa) * (1 << (exponent - 1)) : mantissa;
+
+	return v & 8 ? -size : size;
+}
+
 /* The integer of element e, read from raw bytes with arithmetic on e instead of walking the block. */
 static int want_q(enum quant_type type, const uint8_t *b, int e)
 {
@@ -389,6 +412,7 @@ static int want_q(enum quant_type type, const uint8_t *b, int e)
 	case QUANT_Q5_1: return field(b + 8, nib32, 4) + 16 * bit(b + 4, e);
 	case QUANT_Q8_0: return field(b + 2, 8 * e, 7) - 128 * bit(b + 2, 8 * e + 7);
 	case QUANT_IQ4_NL: return table[field(b + 2, nib32, 4)];
+	case QUANT_MXFP4: return fp4_twice(field(b + 1, nib32, 4));
 	case QUANT_Q2_K: return field(b + 16, pair, 2);
 	case QUANT_Q3_K: return field(b + 32, pair, 2) + 4 * bit(b, 8 * i + e / 32) - 4;
 	case QUANT_Q4_K: return field(b + 16, nib_k, 4);
@@ -440,7 +464,7 @@ static void want_scale(enum quant_type type, const uint8_t *b, int e, int *sc, i
 static float want_f32(const struct layout *l, const uint8_t *b, int e)
 {
 	int sc, m;
-	float d = (float)f16_value(u16_at(b, l->d)), v;
+	float d = want_d(l, b), v;
 
 	want_scale(l->type, b, e, &sc, &m);
 	v = d * (float)sc * (float)want_q(l->type, b, e);
@@ -456,7 +480,7 @@ static void ints(enum quant_type type, const uint8_t *bytes, int8_t q[256])
 	union {
 		struct q4_0 q4_0; struct q4_1 q4_1; struct q5_0 q5_0; struct q5_1 q5_1; struct q8_0 q8_0;
 		struct iq4_nl iq4_nl; struct q2_k q2_k; struct q3_k q3_k; struct q4_k q4_k; struct q5_k q5_k;
-		struct q6_k q6_k; struct iq4_xs iq4_xs; struct tq2_0 tq2_0;
+		struct q6_k q6_k; struct iq4_xs iq4_xs; struct tq2_0 tq2_0; struct mxfp4 mxfp4;
 	} b;
 
 	memcpy(&b, bytes, layout_of(type)->bytes);
@@ -474,6 +498,7 @@ static void ints(enum quant_type type, const uint8_t *bytes, int8_t q[256])
 	case QUANT_Q6_K: quant_ints_q6_k(&b.q6_k, q); break;
 	case QUANT_IQ4_XS: quant_ints_iq4_xs(&b.iq4_xs, q); break;
 	case QUANT_TQ2_0: quant_ints_tq2_0(&b.tq2_0, q); break;
+	case QUANT_MXFP4: quant_ints_mxfp4(&b.mxfp4, q); break;
 	default: fail_msg("type %d has no integers", (int)type);
 	}
 }
@@ -545,7 +570,10 @@ static void test_extremes(void **state)
 			float want = ones ? l->ones : l->zeros;
 
 			memset(b, ones ? 0xff : 0, sizeof b);
-			put_u16(b, l->d, 0x4000);
+			if (has_exponent(l))
+				b[l->d] = 129;
+			else
+				put_u16(b, l->d, 0x4000);
 			if (l->m != NONE)
 				put_u16(b, l->m, 0xb800);
 			quant_format_get(l->type)->to_f32(b, out, l->block);
@@ -583,6 +611,8 @@ static void test_bits(void **state)
 		{QUANT_IQ4_XS, 135, 7, 255, 128},
 		{QUANT_TQ2_0, 0, 0, 0, 1}, {QUANT_TQ2_0, 0, 2, 32, 1}, {QUANT_TQ2_0, 32, 2, 160, 1},
 		{QUANT_TQ2_0, 63, 7, 255, 2},
+		{QUANT_MXFP4, 1, 0, 0, 1}, {QUANT_MXFP4, 1, 4, 16, 1}, {QUANT_MXFP4, 16, 1, 15, 2},
+		{QUANT_MXFP4, 16, 6, 31, 4},
 	};
 	uint8_t b[BYTES_MAX] = {0};
 	int8_t base[256], q[256];
@@ -600,7 +630,9 @@ static void test_bits(void **state)
 				fail_msg("%s, byte %d bit %d, element %d: %d -> %d", l->name, cases[i].byte,
 						cases[i].bit, e, base[e], q[e]);
 	}
-	/* Each bit that holds quants belongs to exactly one element; each other bit to none. */
+	/* Each bit that holds quants belongs to exactly one element; each other bit to none. Not counted from 0: a sign
+	 * (MXFP4) says nothing there. */
+	memset(b, 0x11, sizeof b);
 	for (size_t i = 0; i < N_LAYOUTS; i++) {
 		const struct layout *l = &layouts[i];
 
@@ -608,9 +640,9 @@ static void test_bits(void **state)
 		for (size_t at = 0; at < 8 * l->bytes; at++) {
 			size_t n_changed = 0, byte = at / 8;
 
-			b[byte] = (uint8_t)(1 << at % 8);
+			b[byte] ^= (uint8_t)(1 << at % 8);
 			ints(l->type, b, q);
-			b[byte] = 0;
+			b[byte] = 0x11;
 			for (uint32_t e = 0; e < l->block; e++)
 				n_changed += q[e] != base[e];
 			bool holds = byte >= l->payload && byte < l->payload + l->n_payload;
@@ -667,7 +699,9 @@ static void test_random(void **state)
 				uint8_t *b = src + k * l->bytes;
 
 				/* Finite scales only: test_non_finite has the others. */
-				if ((u16_at(b, l->d) & 0x7c00) == 0x7c00)
+				if (has_exponent(l))
+					b[l->d] = b[l->d] == 255 ? 254 : b[l->d];
+				else if ((u16_at(b, l->d) & 0x7c00) == 0x7c00)
 					b[l->d + 1] ^= 0x40;
 				if (l->m != NONE && (u16_at(b, l->m) & 0x7c00) == 0x7c00)
 					b[l->m + 1] ^= 0x40;
@@ -706,11 +740,32 @@ static void test_non_finite(void **state)
 			memset(b, 0x33, sizeof b);
 			if (l->m != NONE)
 				put_u16(b, l->m, 0);
-			put_u16(b, l->d, nan ? 0x7d00 : 0xfc00);
+			if (has_exponent(l))
+				b[l->d] = 255;
+			else
+				put_u16(b, l->d, nan ? 0x7d00 : 0xfc00);
 			quant_format_get(l->type)->to_f32(b, out, l->block);
 			for (uint32_t e = 0; e < l->block; e++)
 				assert_true((bits_of(out[e]) & 0x7f800000) == 0x7f800000);
 		}
+}
+
+/* Every scale of MXFP4: a power of two, down to the subnormal ones, and NaN; what is out of reach is infinite. */
+static void test_mxfp4_scales(void **state)
+{
+	(void)state;
+	for (int e = 0; e < 255; e++) {
+		struct mxfp4 b = {.e = (uint8_t)e, .qs = {0x20, 0x01, 0x09, 0x07, 0x0f}}; /* 1 is element 16 */
+		float out[32], half = (float)ldexp(1.0, e - 128);
+
+		assert_true(bits_of(quant_mxfp4_scale((uint8_t)e)) == bits_of(half));
+		quant_format_get(QUANT_MXFP4)->to_f32(&b, out, 32);
+		assert_true(out[0] == 0 && out[16] == (e < 255 ? (float)ldexp(1.0, e - 127) : 0));
+		assert_true(out[1] == half && out[2] == -half);
+		assert_true(out[3] == (e <= 252 ? (float)ldexp(6.0, e - 127) : INFINITY) && out[4] == -out[3]);
+	}
+	assert_true(bits_of(quant_mxfp4_scale(255)) == 0x7fc00000);
+	assert_true(quant_mxfp4_scale(0) > 0 && quant_mxfp4_scale(0) == 0x1p-128f && quant_mxfp4_scale(1) == 0x1p-127f);
 }
 
 /* ---- Sizes ---- */
@@ -781,7 +836,7 @@ static void test_size(void **state)
 	is_unknown(9);
 	is_unknown(34);
 	is_unknown(QUANT_N_TYPES);
-	is_unknown(QUANT_N_TYPES - 1);
+	is_unknown(QUANT_N_TYPES - 2);
 	is_unknown(UINT32_MAX);
 }
 
@@ -799,6 +854,7 @@ int main(void)
 		cmocka_unit_test(test_scales),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_non_finite),
+		cmocka_unit_test(test_mxfp4_scales),
 		cmocka_unit_test(test_size),
 	};
 

@@ -1,5 +1,5 @@
 /* NEON: the cache and attention, on top of kern_kv8.h. */
-#include "kern/arm/neon.h"
+#include "kern/arm/neon_v8.h"
 
 #include <string.h>
 
@@ -8,7 +8,6 @@ enum { B = KERN_KV_BLOCK, G = KERN_KV_GROUP };
 /* ---- Eight floats ---- */
 
 #define KV8 NEON
-#define BEND NEON
 #define KV8_INLINE NEON_INLINE
 #define KV8_UNROLL NEON_UNROLL
 typedef struct neon_f8 kv8;

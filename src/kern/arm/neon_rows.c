@@ -1,6 +1,6 @@
 /* NEON: row operations and the rounding of activations. Same operations as kern_ref.c, four or eight lanes at a time;
  * what is left at the end of a row is done one by one, in the same operations. */
-#include "kern/arm/neon.h"
+#include "kern/arm/neon_v8.h"
 
 /* The one place of this level that knows how the sum of a block is kept. */
 NEON_INLINE void set_sum(struct kern_act_q8_32 *o, int32_t sum)
@@ -141,12 +141,12 @@ NEON static bool all_finite(const float *x, size_t n)
 	return vmaxvq_u32(bad) == 0;
 }
 
-#define PLAIN NEON
-#include "kern/kern_plain.h"
+#include "kern/kern_v8.h"
+#include "kern/kern_rows8.h"
 
 void kern_neon_init_rows(struct kern *k)
 {
-	plain_init(k);
+	rows8_init(k);
 	k->act[QUANT_ACT_Q8_32] = act_q8_32;
 	k->act[QUANT_ACT_Q8_256] = act_q8_256;
 	k->rms_norm = rms_norm;

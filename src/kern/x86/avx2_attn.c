@@ -1,13 +1,12 @@
 /* AVX2: the cache and attention, on top of kern_kv8.h. With more than eight queries the block is widened to floats once
  * for all. */
-#include "kern/x86/avx2.h"
+#include "kern/x86/avx2_v8.h"
 
 enum { B = KERN_KV_BLOCK, G = KERN_KV_GROUP };
 
 /* ---- Eight floats ---- */
 
 #define KV8 AVX2
-#define BEND AVX2
 #define KV8_INLINE AVX2_INLINE
 #define KV8_UNROLL AVX2_UNROLL
 typedef __m256 kv8;

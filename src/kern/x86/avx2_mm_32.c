@@ -1,11 +1,12 @@
-/* AVX2: products with weights in blocks of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL), eight rows interleaved.
+/* AVX2: products with weights in blocks of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4), eight rows
+ * interleaved.
  *
  * One register holds 4 consecutive k of 8 rows; the activation's 4 bytes are broadcast; each 32-bit lane is one output
  * row. So there is no horizontal sum, and an output's additions come in the order of docs/numerics.md whatever the
  * tile. Invariants
  *  1. int16 sums: eight products of a nibble pair with bytes reach at most 8 * 2 * 15 * 127 = 30,480; four of a pair of
- *     5-bit values 4 * 2 * 31 * 127 = 31,496; one pair of full bytes 2 * 128 * 127 = 32,512 (the sign sits on the
- *     activation, so a weight of -128 is fine).
+ *     5-bit values (which MXFP4's table plus 16 is, too) 4 * 2 * 31 * 127 = 31,496; one pair of full bytes
+ *     2 * 128 * 127 = 32,512 (the sign sits on the activation, so a weight of -128 is fine).
  *  2. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx2.h"
 
@@ -36,6 +37,33 @@ AVX2_INLINE void load_fives(const uint8_t qs[4][32], const uint8_t qh[32], __m25
 	}
 }
 
+/* MXFP4's integers plus 16. */
+AVX2_INLINE void load_mxfp4(const uint8_t qs[4][32], __m256i v[8])
+{
+	const __m128i values = _mm_add_epi8(_mm_loadu_si128((const void *)quant_mxfp4_values), _mm_set1_epi8(16));
+	const __m256i table = _mm256_broadcastsi128_si256(values);
+	load_nibbles(qs, v);
+	AVX2_UNROLL
+	for (int i = 0; i < 8; i++)
+		v[i] = _mm256_shuffle_epi8(table, v[i]);
+}
+
+/* Eight f16 as floats. */
+AVX2_INLINE __m256 halves(const uint16_t *p)
+{
+	return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+}
+
+/* quant_mxfp4_scale in eight lanes. The exponent is e's; 0, which has none, is half of the least normal number. Halving
+ * is exact. */
+AVX2_INLINE __m256 mxfp4_scale(const uint8_t *p)
+{
+	const __m256i e = _mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)), 23);
+	const __m256 twice = _mm256_castsi256_ps(_mm256_max_epi32(e, _mm256_set1_epi32(0x00400000)));
+	const __m256i bad = _mm256_cmpeq_epi32(e, _mm256_set1_epi32(0x7f800000)); /* all ones are a NaN */
+	return _mm256_or_ps(_mm256_mul_ps(twice, _mm256_set1_ps(0.5f)), _mm256_castsi256_ps(bad));
+}
+
 /* Registers [from, to) against the bytes of a column, in int16. */
 AVX2_INLINE __m256i pairs(const __m256i v[8], const int8_t *qs, const int from, const int to)
 {
@@ -48,12 +76,11 @@ AVX2_INLINE __m256i pairs(const __m256i v[8], const int8_t *qs, const int from, 
 
 /* One block against n columns. `five`: values of 5 bits, four deep; off: multiple of 8 that values are above the
  * weight's integer; m: minimums, or NULL. */
-AVX2_INLINE void unsigned_block(const __m256i v[8], const uint16_t *dw, const uint16_t *mw, const bool five,
-		const int off, const struct kern_act_q8_32 *a, size_t step, __m256 *acc, const int n)
+AVX2_INLINE void unsigned_block(const __m256i v[8], const __m256 d, const uint16_t *mw, const bool five, const int off,
+		const struct kern_act_q8_32 *a, size_t step, __m256 *acc, const int n)
 {
 	const __m256i ones = _mm256_set1_epi16(1);
-	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
-	const __m256 m = mw ? _mm256_cvtph_ps(_mm_loadu_si128((const void *)mw)) : _mm256_setzero_ps();
+	const __m256 m = mw ? halves(mw) : _mm256_setzero_ps();
 
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
@@ -69,12 +96,13 @@ AVX2_INLINE void unsigned_block(const __m256i v[8], const uint16_t *dw, const ui
 	}
 }
 
-#define TILE_UNSIGNED(fmt, load, min, five, off) \
-	AVX2_TILE_32(fmt, __m256i v[8]; load; unsigned_block(v, w->d, min, five, off, act, step, acc, n))
-TILE_UNSIGNED(q4_0, load_nibbles(w->qs, v), NULL, false, 1)
-TILE_UNSIGNED(q4_1, load_nibbles(w->qs, v), w->m, false, 0)
-TILE_UNSIGNED(q5_0, load_fives(w->qs, w->qh, v), NULL, true, 2)
-TILE_UNSIGNED(q5_1, load_fives(w->qs, w->qh, v), w->m, true, 0)
+#define TILE_UNSIGNED(fmt, load, d, min, five, off) \
+	AVX2_TILE_32(fmt, __m256i v[8]; load; unsigned_block(v, d, min, five, off, act, step, acc, n))
+TILE_UNSIGNED(q4_0, load_nibbles(w->qs, v), halves(w->d), NULL, false, 1)
+TILE_UNSIGNED(q4_1, load_nibbles(w->qs, v), halves(w->d), w->m, false, 0)
+TILE_UNSIGNED(q5_0, load_fives(w->qs, w->qh, v), halves(w->d), NULL, true, 2)
+TILE_UNSIGNED(q5_1, load_fives(w->qs, w->qh, v), halves(w->d), w->m, true, 0)
+TILE_UNSIGNED(mxfp4, load_mxfp4(w->qs, v), mxfp4_scale(w->e), NULL, true, 2)
 
 /* Signed bytes against the bytes of n columns: one register at a time, since a pair fills int16. */
 AVX2_INLINE void signed_reg(
@@ -92,7 +120,7 @@ AVX2_INLINE void signed_reg(
 AVX2_INLINE void add_block(const uint16_t *dw, const __m256i *sum, const struct kern_act_q8_32 *a, size_t step,
 		__m256 *acc, const int n)
 {
-	const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const void *)dw));
+	const __m256 d = halves(dw);
 	AVX2_UNROLL
 	for (int c = 0; c < n; c++) {
 		const struct kern_act_q8_32 *x = x86_act_32(a, c, step);
@@ -138,6 +166,7 @@ AVX2_MM(q5_0, 4)
 AVX2_MM(q5_1, 4)
 AVX2_MM(q8_0, 4)
 AVX2_MM(iq4_nl, 4)
+AVX2_MM(mxfp4, 4)
 
 void kern_avx2_init_mm_32(struct kern *k)
 {
@@ -147,4 +176,5 @@ void kern_avx2_init_mm_32(struct kern *k)
 	k->packed[QUANT_Q5_1].mm = mm_q5_1;
 	k->packed[QUANT_Q8_0].mm = mm_q8_0;
 	k->packed[QUANT_IQ4_NL].mm = mm_iq4_nl;
+	k->packed[QUANT_MXFP4].mm = mm_mxfp4;
 }

@@ -1,5 +1,5 @@
 /* AVX2: row operations and the rounding of activations. Same operations as kern_ref.c, eight lanes at a time. */
-#include "kern/x86/avx2.h"
+#include "kern/x86/avx2_v8.h"
 
 AVX2_INLINE int32_t hsum_epi32(__m256i v)
 {
@@ -179,12 +179,12 @@ AVX2 static bool all_finite(const float *x, size_t n)
 	return _mm256_testz_si256(bad, bad);
 }
 
-#define PLAIN AVX2
-#include "kern/kern_plain.h"
+#include "kern/kern_v8.h"
+#include "kern/kern_rows8.h"
 
 void kern_avx2_init_rows(struct kern *k)
 {
-	plain_init(k);
+	rows8_init(k);
 	k->act[QUANT_ACT_Q8_32] = act_q8_32;
 	k->act[QUANT_ACT_Q8_256] = act_q8_256;
 	k->rms_norm = rms_norm;

@@ -8,10 +8,11 @@
  *     others together, the others one query at a time.
  *  3. V is read within its rows: the last register of a row that is no multiple of 16 is masked. */
 #include "kern/x86/avx512.h"
+#include "kern/x86/avx2_v8.h"
 
 enum { B = KERN_KV_BLOCK, G = KERN_KV_GROUP, CHUNK = 16 };
 
-#define BEND AVX512
+#include "kern/kern_v8.h"
 #include "kern/kern_bend.h"
 
 /* kern_exp in sixteen lanes. */

@@ -1,9 +1,10 @@
-/* AVX-512 with VNNI: products with weights in blocks of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL), sixteen rows
- * interleaved.
+/* AVX-512 with VNNI: products with weights in blocks of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4), sixteen
+ * rows interleaved.
  *
  * One register holds 4 consecutive k of 16 rows; the activation's 4 bytes are broadcast; each 32-bit lane is one output
  * row, as in avx2_mm_32.c. Invariants
- *  1. Weights are unsigned: nibbles and 5-bit values as the file has them, int8 and the table's values plus 128. What
+ *  1. Weights are unsigned: nibbles and 5-bit values as the file has them, int8 and IQ4_NL's values plus 128,
+ *     MXFP4's plus 16. What
  *     that is too much is a multiple of the activations' sum, from which the integer sum starts.
  *  2. int32 sums: 32 * 255 * 127 + 128 * 32 * 127 < 2^21.
  *  3. Rows past n_rows are packed as zeros and never stored. */
@@ -43,15 +44,26 @@ AVX512_INLINE void load_bytes(const uint8_t qs[8][64], __m512i v[8])
 		v[i] = avx512_load(qs[i]);
 }
 
-AVX512_INLINE void load_table(const uint8_t qs[4][64], __m512i v[8])
+/* Values of a table plus `off`. */
+AVX512_INLINE void load_table(const int8_t values[16], const int off, const uint8_t qs[4][64], __m512i v[8])
 {
-	const __m128i signs = _mm_set1_epi8((char)0x80);
-	const __m128i values = _mm_xor_si128(_mm_loadu_si128((const void *)quant_iq4_values), signs);
-	const __m512i table = _mm512_broadcast_i32x4(values);
+	const __m128i above = _mm_add_epi8(_mm_loadu_si128((const void *)values), _mm_set1_epi8((char)off));
+	const __m512i table = _mm512_broadcast_i32x4(above);
 	load_nibbles(qs, v);
 	AVX2_UNROLL
 	for (int i = 0; i < 8; i++)
 		v[i] = _mm512_shuffle_epi8(table, v[i]);
+}
+
+/* quant_mxfp4_scale in sixteen lanes. The exponent is e's; 0, which has none, is half of the least normal number.
+ * Halving is exact. */
+AVX512_INLINE __m512 mxfp4_scale(const uint8_t *p)
+{
+	const __m512i e = _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)), 23);
+	const __m512 twice = _mm512_castsi512_ps(_mm512_max_epi32(e, _mm512_set1_epi32(0x00400000)));
+	const __m512 d = _mm512_mul_ps(twice, _mm512_set1_ps(0.5f));
+	const __mmask16 bad = _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(0x7f800000));
+	return _mm512_mask_mov_ps(d, bad, _mm512_set1_ps(NAN));
 }
 
 /* ---- One block against n columns ---- */
@@ -68,10 +80,10 @@ AVX512_INLINE __m512i start(const struct kern_act_q8_32 *x, const int off)
 }
 
 /* Four columns at a time: as many sums as it takes to keep the multiplier busy. */
-AVX512_INLINE void block(const __m512i v[8], const uint16_t *dw, const uint16_t *mw, const int off,
+AVX512_INLINE void block(const __m512i v[8], const __m512 d, const uint16_t *mw, const int off,
 		const struct kern_act_q8_32 *a, size_t step, __m512 *acc, const int n)
 {
-	const __m512 d = avx512_halves(dw), m = mw ? avx512_halves(mw) : _mm512_setzero_ps();
+	const __m512 m = mw ? avx512_halves(mw) : _mm512_setzero_ps();
 
 	AVX2_UNROLL
 	for (int c0 = 0; c0 < n; c0 += 4) {
@@ -99,14 +111,15 @@ AVX512_INLINE void block(const __m512i v[8], const uint16_t *dw, const uint16_t 
 	}
 }
 
-#define TILE(fmt, load, min, off)                                  \
-	AVX512_TILE_32(fmt, __m512i v[8]; load; block(v, w->d, min, off, act, step, acc, n))
-TILE(q4_0, load_nibbles(w->qs, v), NULL, 8)
-TILE(q4_1, load_nibbles(w->qs, v), w->m, 0)
-TILE(q5_0, load_fives(w->qs, w->qh, v), NULL, 16)
-TILE(q5_1, load_fives(w->qs, w->qh, v), w->m, 0)
-TILE(q8_0, load_bytes(w->qs, v), NULL, 128)
-TILE(iq4_nl, load_table(w->qs, v), NULL, 128)
+#define TILE(fmt, load, d, min, off)                                  \
+	AVX512_TILE_32(fmt, __m512i v[8]; load; block(v, d, min, off, act, step, acc, n))
+TILE(q4_0, load_nibbles(w->qs, v), avx512_halves(w->d), NULL, 8)
+TILE(q4_1, load_nibbles(w->qs, v), avx512_halves(w->d), w->m, 0)
+TILE(q5_0, load_fives(w->qs, w->qh, v), avx512_halves(w->d), NULL, 16)
+TILE(q5_1, load_fives(w->qs, w->qh, v), avx512_halves(w->d), w->m, 0)
+TILE(q8_0, load_bytes(w->qs, v), avx512_halves(w->d), NULL, 128)
+TILE(iq4_nl, load_table(quant_iq4_values, 128, w->qs, v), avx512_halves(w->d), NULL, 128)
+TILE(mxfp4, load_table(quant_mxfp4_values, 16, w->qs, v), mxfp4_scale(w->e), NULL, 16)
 
 AVX512_MM(q4_0, 8)
 AVX512_MM(q4_1, 8)
@@ -114,6 +127,7 @@ AVX512_MM(q5_0, 8)
 AVX512_MM(q5_1, 8)
 AVX512_MM(q8_0, 8)
 AVX512_MM(iq4_nl, 8)
+AVX512_MM(mxfp4, 8)
 
 void kern_avx512_init_mm_32(struct kern *k)
 {
@@ -123,4 +137,5 @@ void kern_avx512_init_mm_32(struct kern *k)
 	k->packed[QUANT_Q5_1].mm = mm_q5_1;
 	k->packed[QUANT_Q8_0].mm = mm_q8_0;
 	k->packed[QUANT_IQ4_NL].mm = mm_iq4_nl;
+	k->packed[QUANT_MXFP4].mm = mm_mxfp4;
 }

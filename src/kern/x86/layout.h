@@ -41,6 +41,10 @@ struct X86_NAME(iq4_nl) {
 	uint16_t d[X86_N];
 	uint8_t qs[4][X86_REG];
 };
+struct X86_NAME(mxfp4) {
+	uint8_t e[X86_N];
+	uint8_t qs[4][X86_REG];
+};
 
 struct X86_NAME(q2_k) {
 	uint16_t d[X86_N], dmin[X86_N];
@@ -87,6 +91,7 @@ X86_BYTES(q5_0, 22);
 X86_BYTES(q5_1, 24);
 X86_BYTES(q8_0, 34);
 X86_BYTES(iq4_nl, 18);
+X86_BYTES(mxfp4, 17);
 X86_BYTES(q2_k, 84);
 X86_BYTES(q3_k, 114);   /* 4 more: unpacked scales */
 X86_BYTES(q4_k, 148);   /* 4 more */

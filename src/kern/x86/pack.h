@@ -86,6 +86,12 @@ ROW(iq4_nl)
 	put_units(o->qs, j, s->qs, 4);
 }
 
+ROW(mxfp4)
+{
+	o->e[j] = s->e;
+	put_units(o->qs, j, s->qs, 4);
+}
+
 ROW(q2_k)
 {
 	o->d[j] = s->d;
@@ -186,6 +192,7 @@ PACK(q5_0, 32)
 PACK(q5_1, 32)
 PACK(q8_0, 32)
 PACK(iq4_nl, 32)
+PACK(mxfp4, 32)
 PACK(q2_k, 256)
 PACK(q3_k, 256)
 PACK(q4_k, 256)
@@ -202,6 +209,7 @@ void X86_INIT_PACK(struct kern *k)
 	ENTRY(QUANT_Q5_1, q5_1);
 	ENTRY(QUANT_Q8_0, q8_0);
 	ENTRY(QUANT_IQ4_NL, iq4_nl);
+	ENTRY(QUANT_MXFP4, mxfp4);
 	ENTRY(QUANT_Q2_K, q2_k);
 	ENTRY(QUANT_Q3_K, q3_k);
 	ENTRY(QUANT_Q4_K, q4_k);
