@@ -3,7 +3,7 @@
  * Invariants
  *  1. Inputs are finite and of moderate size, so that results are: bits of NaNs need not agree.
  *  2. Nothing is allocated and nothing but the stack is written, so that it can run when the table is filled. It takes
- *     about a millisecond. */
+ *     one to two milliseconds. */
 #include "kern/kern.h"
 
 #include "base/rng.h"
