@@ -280,11 +280,13 @@ bool uni_is_numeric(uint32_t cp);
 bool uni_is_printable(uint32_t cp);
 bool uni_is_upper(uint32_t cp);
 bool uni_is_lower(uint32_t cp);
+bool uni_is_cased(uint32_t cp); /* upper, lower or title case */
 bool uni_is_word(uint32_t cp); /* \w of a regular expression */
 /* 1..3 code points. */
 size_t uni_upper(uint32_t cp, uint32_t out[3]);
 size_t uni_lower(uint32_t cp, uint32_t out[3]);
 size_t uni_title(uint32_t cp, uint32_t out[3]);
+size_t uni_fold(uint32_t cp, uint32_t out[3]);
 size_t uni_count(const char *s, size_t n); /* characters */
 /* Byte offset of character i, at most n. */
 size_t uni_offset(const char *s, size_t n, size_t i);
@@ -362,7 +364,7 @@ struct val val_func(struct run *r, const char *name, struct val (*call)(struct r
 struct val str_method(struct run *r, struct val self, struct val name);
 struct val other_method(struct run *r, struct val self, struct val name);
 /* Shared with the filters. */
-struct val str_case(struct run *r, struct val s, char how); /* u, l, c (capitalize), t (title), s (swap) */
+struct val str_case(struct run *r, struct val s, char how); /* u, l, f (fold), c (capitalize), t (title), s (swap) */
 struct val str_strip(struct run *r, struct val s, struct val chars, int sides); /* 1 left, 2 right */
 struct val str_replace(struct run *r, struct val s, struct val old, struct val with, int64_t count);
 struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, bool from_right);

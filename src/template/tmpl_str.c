@@ -7,12 +7,6 @@ typedef struct val method_fn(struct run *r, struct val self, const struct args *
 
 /* ---- Case ---- */
 
-static bool is_cased(uint32_t cp)
-{
-	uint32_t out[3];
-	return uni_is_upper(cp) || uni_is_lower(cp) || (uni_title(cp, out) == 1 && out[0] != cp);
-}
-
 /* A sigma at the end of a word has a form of its own. */
 static bool is_final_sigma(struct val s, uint32_t at, uint32_t k)
 {
@@ -25,12 +19,12 @@ static bool is_final_sigma(struct val s, uint32_t at, uint32_t k)
 		if (before != '\'' && before != 0xad)
 			break;
 	}
-	if (!before || !is_cased(before))
+	if (!before || !uni_is_cased(before))
 		return false;
 	if (at + k >= s.n)
 		return true;
 	uni_decode(s.u.s + at + k, s.n - at - k, &cp);
-	return !is_cased(cp);
+	return !uni_is_cased(cp);
 }
 
 struct val str_case(struct run *r, struct val s, char how)
@@ -50,13 +44,14 @@ struct val str_case(struct run *r, struct val s, char how)
 			to = uni_is_upper(cp) ? 'l' : uni_is_lower(cp) ? 'u' : 0;
 		else if (how == 't')
 			to = in_word ? 'l' : 't';
-		in_word = how == 't' && is_cased(cp);
+		in_word = how == 't' && uni_is_cased(cp);
 		if (to == 'l' && cp == 0x3a3 && is_final_sigma(s, i, k)) {
 			buf_char(r, &t, 0x3c2);
 			continue;
 		}
 		const size_t n = to == 'u'  ? uni_upper(cp, out)
 				: to == 'l' ? uni_lower(cp, out)
+				: to == 'f' ? uni_fold(cp, out)
 				: to        ? uni_title(cp, out)
 					    : 0;
 		if (!n || (n == 1 && out[0] == cp))
@@ -75,7 +70,7 @@ struct val str_case(struct run *r, struct val s, char how)
 	}
 CASE(upper, 'u')
 CASE(lower, 'l')
-CASE(casefold, 'l')
+CASE(casefold, 'f')
 CASE(capitalize, 'c')
 CASE(title, 't')
 CASE(swapcase, 's')
