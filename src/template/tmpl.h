@@ -248,7 +248,8 @@ double val_number(struct val v);
 bool val_is_sized(struct val v);
 int64_t val_len(struct run *r, struct val v); /* fails for what has no length */
 const char *val_type_name(struct val v);       /* "int", "str", "NoneType" */
-bool val_same(struct val a, struct val b);     /* Python's `is` */
+bool val_same(struct run *r, struct val a, struct val b);    /* Python's `is` */
+bool val_matches(struct run *r, struct val a, struct val b); /* the same or equal: what finds an item in a list */
 bool val_eq(struct run *r, struct val a, struct val b);
 /* -1, 0, 1; fails where Python has no order. */
 int val_cmp(struct run *r, struct val a, struct val b, const char *op);
@@ -371,8 +372,8 @@ struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, b
 struct val str_lines(struct run *r, struct val s, bool keep);
 struct val str_pad(struct run *r, struct val s, int64_t width, uint32_t fill, char how); /* l, r, c */
 struct val str_join(struct run *r, struct val sep, struct val items, bool convert);
-bool str_is_upper(struct val s);
-bool str_is_lower(struct val s);
+bool str_is_upper(struct run *r, struct val s);
+bool str_is_lower(struct run *r, struct val s);
 
 /* ---- tmpl_filter.c, tmpl_filter_seq.c, tmpl_test.c, tmpl_global.c ---- */
 

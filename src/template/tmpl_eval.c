@@ -21,7 +21,7 @@ struct scope *scope_open(struct run *r, struct scope *parent)
 bool scope_set(struct run *r, uint32_t sym, struct val v)
 {
 	struct scope *s = r->scope;
-	if (r->failed)
+	if (!tmpl_charge(r, s->n / 16))
 		return false;
 	for (uint32_t i = 0; i < s->n; i++)
 		if (s->vars[i].sym == sym) {
@@ -29,7 +29,7 @@ bool scope_set(struct run *r, uint32_t sym, struct val v)
 			return true;
 		}
 	void *vars = s->vars;
-	if (!tmpl_charge(r, 1 + s->n / 16) || !tmpl_grow(r, &vars, &s->n_max, (size_t)s->n + 1, sizeof *s->vars))
+	if (!tmpl_charge(r, 1) || !tmpl_grow(r, &vars, &s->n_max, (size_t)s->n + 1, sizeof *s->vars))
 		return false;
 	s->vars = vars;
 	s->vars[s->n++] = (struct var){sym, v};
@@ -40,8 +40,10 @@ struct val scope_get(struct run *r, uint32_t sym)
 {
 	for (const struct scope *s = r->scope; s; s = s->parent) {
 		for (uint32_t i = 0; i < s->n; i++)
-			if (s->vars[i].sym == sym)
+			if (s->vars[i].sym == sym) {
+				tmpl_charge(r, i / 16);
 				return s->vars[i].value;
+			}
 		tmpl_charge(r, s->n / 16);
 	}
 	return r->globals[sym];
@@ -185,6 +187,8 @@ static bool bind_macro(struct run *r, const struct macro *m, const struct args *
 	for (uint32_t i = 0; i < n->n_more; i++) {
 		const struct val name = n->more[i]->v;
 		has_caller |= val_is_str(name, "caller");
+		if (!tmpl_charge(r, a->n_kw / 16))
+			return false;
 		values[i] = i < a->n_pos ? a->pos[i] : val_missing;
 		for (size_t k = 0; i >= a->n_pos && k < a->n_kw; k++)
 			if (val_eq(r, a->kw[k].name, name)) {
@@ -279,12 +283,14 @@ static struct val eval_compare(struct run *r, const struct node *n)
 
 static struct val eval_concat(struct run *r, const struct node *n)
 {
+	/* All values before the text: no more than one text is under construction, and values may change each other. */
+	struct val *v = tmpl_alloc(r, n->n_list, sizeof *v);
 	struct buf t = {0};
-	for (uint32_t i = 0; i < n->n_list && !r->failed; i++) {
-		const struct val v = tmpl_eval(r, n->list[i]);
-		if (!r->failed)
-			show_str(r, &t, v);
-	}
+
+	for (uint32_t i = 0; i < n->n_list && !r->failed; i++)
+		v[i] = tmpl_eval(r, n->list[i]);
+	for (uint32_t i = 0; i < n->n_list && !r->failed; i++)
+		show_str(r, &t, v[i]);
 	return buf_val(r, &t);
 }
 

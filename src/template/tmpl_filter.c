@@ -95,7 +95,7 @@ static uint32_t entity(const char *s, size_t n)
 	if (n > 1 && s[0] == '#') {
 		const bool hex = s[1] == 'x' || s[1] == 'X';
 		if (num_int(s + 1 + hex, n - 1 - hex, hex ? 16 : 10, &i, &overflow) && i > 0 && i < 0x110000)
-			return (uint32_t)i;
+			return i >= 0xd800 && i <= 0xdfff ? 0xfffd : (uint32_t)i;
 		return 0;
 	}
 	for (size_t k = 0; k < sizeof known / sizeof *known; k++)
@@ -282,7 +282,7 @@ FILTER(truncate)
 		tmpl_error(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
 	if (leeway < 0)
 		tmpl_error(r, "expected leeway >= 0, got %lld", (long long)leeway);
-	if (r->failed || n <= length + leeway)
+	if (r->failed || n - length <= leeway)
 		return v;
 	if (!arg_str(r, v, "what is truncated"))
 		return val_none;
@@ -335,7 +335,7 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 {
 	bool first = true;
 
-	while (line.n && tmpl_charge(r, 1 + line.n / 16)) {
+	while (line.n && tmpl_charge(r, 1)) {
 		int64_t used = 0;
 		uint32_t at = 0, last = 0; /* last: behind the last piece that is no whitespace */
 		if (!first) /* whitespace at the beginning of a line is dropped, but not of the first */
@@ -346,6 +346,7 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 		while (at < line.n) {
 			const struct val rest = val_bytes(line.u.s + at, line.n - at);
 			const uint32_t k = piece(rest, hyphens);
+			tmpl_charge(r, k / 16);
 			const int64_t len = (int64_t)uni_count(rest.u.s, k);
 			const bool blank = strchr(" \t\n\v\f\r", rest.u.s[0]) != NULL && rest.u.s[0];
 			if (used + len <= width) {
@@ -520,7 +521,7 @@ FILTER(int)
 			return tmpl_error(r, "cannot convert float infinity to integer"), val_none;
 		return isnan(v.u.f) ? fallback : whole_of(r, v.u.f);
 	}
-	if (v.type != V_STR)
+	if (v.type != V_STR || !tmpl_charge(r, v.n / 16))
 		return fallback;
 	if ((base == 0 || (base >= 2 && base <= 36)) && num_int(v.u.s, v.n, (int)base, &i, &overflow))
 		return val_int(i);
@@ -541,7 +542,7 @@ FILTER(float)
 		return undef_fail(r, v), val_none;
 	if (val_is_number(v))
 		return val_float(val_number(v));
-	if (v.type == V_STR && num_float(v.u.s, v.n, &f))
+	if (v.type == V_STR && tmpl_charge(r, v.n / 16) && num_float(v.u.s, v.n, &f))
 		return val_float(f);
 	return fallback.type == V_MISSING ? val_float(0) : fallback;
 }
@@ -567,7 +568,9 @@ static struct val round_common(struct run *r, struct val v, int64_t digits)
 		for (; digits < 0; digits++)
 			if (__builtin_mul_overflow(unit, 10, &unit))
 				return val_int(0);
-		int64_t rest = ((i % unit) + unit) % unit, low = i - rest;
+		int64_t rest = ((i % unit) + unit) % unit, low;
+		if (__builtin_sub_overflow(i, rest, &low))
+			return tmpl_error(r, "an integer of more than 64 bits"), val_none;
 		const bool up = rest > unit - rest || (rest == unit - rest && unit > 1 && (low / unit) % 2 != 0);
 		return up && rest ? op_binary(r, OP_ADD, val_int(low), val_int(unit)) : val_int(low);
 	}
@@ -613,7 +616,7 @@ FILTER(filesizeformat)
 	const bool binary = arg_bool(r, w, false);
 	if (val_is_number(v))
 		f = val_number(v);
-	else if (v.type != V_STR || !num_float(v.u.s, v.n, &f))
+	else if (v.type != V_STR || !tmpl_charge(r, v.n / 16) || !num_float(v.u.s, v.n, &f))
 		return v.type == V_UNDEF ? undef_fail(r, v), val_none : (tmpl_error(r, "not a number"), val_none);
 	const double base = binary ? 1024 : 1000;
 	if (f == 1)

@@ -62,6 +62,7 @@ static bool add_number(
 			zeros = k - whole;
 		}
 	}
+	tmpl_charge(r, zeros / 16);
 	buf_addz(r, &body, head);
 	if (inner && fill != '0' && f->width > 0 && (size_t)f->width > used)
 		buf_fill(r, &body, fill, (size_t)f->width - used);
@@ -248,9 +249,10 @@ static int64_t read_count(struct run *r, const char *s, size_t n, size_t *at, st
 		if (a.type != V_INT)
 			tmpl_error(r, "* wants int");
 		v = a.type == V_INT ? a.u.i : 0;
+	} else {
+		while (*at < n && s[*at] >= '0' && s[*at] <= '9' && v <= WIDTH_MAX)
+			v = v * 10 + (s[(*at)++] - '0');
 	}
-	while (*at < n && s[*at] >= '0' && s[*at] <= '9' && v <= WIDTH_MAX)
-		v = v * 10 + (s[(*at)++] - '0');
 	if (v > WIDTH_MAX || v < -WIDTH_MAX)
 		tmpl_fail(r, COHORT_E_LIMIT, "a width of more than %d", WIDTH_MAX);
 	return r->failed ? 0 : v;
@@ -441,12 +443,13 @@ static struct val field_value(struct run *r, struct val f, struct braces *b)
 		at++;
 	struct val v = val_missing, first = val_bytes(f.u.s, at);
 	int64_t i = -1;
-	bool overflow;
+	bool overflow = false;
 	if (!at) {
 		i = (int64_t)b->next++;
 		b->counted = true;
-	} else if (first.u.s[0] >= '0' && first.u.s[0] <= '9' && num_int(first.u.s, first.n, 10, &i, &overflow)) {
-		b->named = true;
+	} else if (first.u.s[0] >= '0' && first.u.s[0] <= '9') {
+		b->named = num_int(first.u.s, first.n, 10, &i, &overflow);
+		i = overflow ? INT64_MAX : i;
 	}
 	if (b->counted && b->named)
 		return tmpl_error(r, "cannot switch from automatic field numbering to manual field specification"),
@@ -460,7 +463,7 @@ static struct val field_value(struct run *r, struct val f, struct braces *b)
 	} else if (b->map) {
 		v = dict_get(r, b->map, first, false);
 	} else {
-		for (size_t k = 0; k < b->args->n_kw; k++)
+		for (size_t k = 0; k < b->args->n_kw && tmpl_charge(r, k % 16 == 0); k++)
 			if (val_eq(r, b->args->kw[k].name, first))
 				v = b->args->kw[k].value;
 	}

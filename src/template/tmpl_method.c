@@ -62,7 +62,7 @@ static struct val seq_index(struct run *r, struct val self, const struct args *a
 	from = from < 0 ? (from < -(int64_t)self.n ? 0 : from + self.n) : from;
 	to = to < 0 ? to + self.n : to > self.n ? self.n : to;
 	for (int64_t i = from; i < to && tmpl_charge(r, 1); i++)
-		if (val_same(self.u.items[i], v[0]) || val_eq(r, self.u.items[i], v[0]))
+		if (val_matches(r, self.u.items[i], v[0]))
 			return val_int(i);
 	tmpl_error(r, "the value is not in the list");
 	return val_none;
@@ -75,7 +75,7 @@ static struct val seq_count(struct run *r, struct val self, const struct args *a
 	if (!args_bind(r, "count", a, "value", 1, &v))
 		return val_none;
 	for (uint32_t i = 0; i < self.n && tmpl_charge(r, 1); i++)
-		n += val_same(self.u.items[i], v) || val_eq(r, self.u.items[i], v);
+		n += val_matches(r, self.u.items[i], v);
 	return val_int(n);
 }
 

@@ -408,8 +408,13 @@ struct val op_slice(struct run *r, struct val obj, struct val lo, struct val hi,
 		struct range *g = tmpl_alloc(r, 1, sizeof *g);
 		if (!g)
 			return val_none;
-		const int64_t s = obj.u.range->step * step, start = obj.u.range->start + obj.u.range->step * from;
-		*g = (struct range){start, obj.u.range->start + obj.u.range->step * to, s, count};
+		const struct range *of = obj.u.range;
+		g->n = count;
+		if (__builtin_mul_overflow(of->step, step, &g->step) || __builtin_mul_overflow(of->step, from, &g->start) ||
+				__builtin_mul_overflow(of->step, to, &g->stop) ||
+				__builtin_add_overflow(of->start, g->start, &g->start) ||
+				__builtin_add_overflow(of->start, g->stop, &g->stop))
+			return overflow(r);
 		return (struct val){.type = V_RANGE, .u.range = g};
 	}
 	struct val out = val_list(r, (enum val_type)obj.type, (size_t)count, NULL);

@@ -5,6 +5,16 @@
 
 typedef struct val method_fn(struct run *r, struct val self, const struct args *a);
 
+/* Where the character before `at` begins; at > 0. */
+static uint32_t back(struct val s, uint32_t at, uint32_t *cp)
+{
+	do
+		at--;
+	while (at > 0 && ((uint8_t)s.u.s[at] & 0xc0) == 0x80);
+	uni_decode(s.u.s + at, s.n - at, cp);
+	return at;
+}
+
 /* ---- Case ---- */
 
 /* A sigma at the end of a word has a form of its own. */
@@ -12,10 +22,7 @@ static bool is_final_sigma(struct val s, uint32_t at, uint32_t k)
 {
 	uint32_t cp, before = 0;
 	for (uint32_t i = at; i > 0;) {
-		do
-			i--;
-		while (i > 0 && ((uint8_t)s.u.s[i] & 0xc0) == 0x80);
-		uni_decode(s.u.s + i, s.n - i, &before);
+		i = back(s, i, &before);
 		if (before != '\'' && before != 0xad)
 			break;
 	}
@@ -77,36 +84,51 @@ CASE(swapcase, 's')
 
 /* ---- What a text consists of ---- */
 
-bool str_is_upper(struct val s)
+static bool all_are(struct run *r, struct val s, bool (*is)(uint32_t), bool when_empty)
+{
+	uint32_t cp;
+	if (!tmpl_charge(r, s.n / 16))
+		return false;
+	for (uint32_t i = 0; i < s.n;) {
+		i += uni_decode(s.u.s + i, s.n - i, &cp);
+		if (!is(cp))
+			return false;
+	}
+	return s.n || when_empty;
+}
+
+/* Nothing that is of the other case, and something of this one. */
+static bool is_case(struct run *r, struct val s, bool (*is)(uint32_t), bool (*other)(uint32_t))
 {
 	bool any = false;
 	uint32_t cp;
+	if (!tmpl_charge(r, s.n / 16))
+		return false;
 	for (uint32_t i = 0; i < s.n;) {
 		i += uni_decode(s.u.s + i, s.n - i, &cp);
-		if (uni_is_lower(cp))
+		if (other(cp))
 			return false;
-		any |= uni_is_upper(cp);
+		any |= is(cp);
 	}
 	return any;
 }
 
-bool str_is_lower(struct val s)
+bool str_is_upper(struct run *r, struct val s)
 {
-	bool any = false;
-	uint32_t cp;
-	for (uint32_t i = 0; i < s.n;) {
-		i += uni_decode(s.u.s + i, s.n - i, &cp);
-		if (uni_is_upper(cp))
-			return false;
-		any |= uni_is_lower(cp);
-	}
-	return any;
+	return is_case(r, s, uni_is_upper, uni_is_lower);
 }
 
-static bool is_title(struct val s)
+bool str_is_lower(struct run *r, struct val s)
+{
+	return is_case(r, s, uni_is_lower, uni_is_upper);
+}
+
+static bool is_title(struct run *r, struct val s)
 {
 	bool any = false, in_word = false;
 	uint32_t cp;
+	if (!tmpl_charge(r, s.n / 16))
+		return false;
 	for (uint32_t i = 0; i < s.n;) {
 		i += uni_decode(s.u.s + i, s.n - i, &cp);
 		if (uni_is_upper(cp) ? in_word : uni_is_lower(cp) && !in_word)
@@ -127,34 +149,23 @@ static bool is_ascii(uint32_t cp)
 	return cp < 0x80;
 }
 
-static bool all_are(struct val s, bool (*is)(uint32_t), bool when_empty)
-{
-	uint32_t cp;
-	for (uint32_t i = 0; i < s.n;) {
-		i += uni_decode(s.u.s + i, s.n - i, &cp);
-		if (!is(cp))
-			return false;
-	}
-	return s.n || when_empty;
-}
-
 #define IS(name, expr) \
 	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
 	{ \
-		return args_none(r, #name, a) && tmpl_charge(r, self.n / 16) ? val_bool(expr) : val_none; \
+		return args_none(r, #name, a) ? val_bool(expr) : val_none; \
 	}
-IS(isupper, str_is_upper(self))
-IS(islower, str_is_lower(self))
-IS(istitle, is_title(self))
-IS(isalpha, all_are(self, uni_is_alpha, false))
-IS(isdigit, all_are(self, uni_is_digit, false))
-IS(isdecimal, all_are(self, uni_is_decimal, false))
-IS(isnumeric, all_are(self, uni_is_numeric, false))
-IS(isalnum, all_are(self, is_alnum, false))
-IS(isspace, all_are(self, uni_is_space, false))
-IS(isascii, all_are(self, is_ascii, true))
-IS(isprintable, all_are(self, uni_is_printable, true))
-IS(isidentifier, all_are(self, uni_is_word, false) && !(self.u.s[0] >= '0' && self.u.s[0] <= '9'))
+IS(isupper, str_is_upper(r, self))
+IS(islower, str_is_lower(r, self))
+IS(istitle, is_title(r, self))
+IS(isalpha, all_are(r, self, uni_is_alpha, false))
+IS(isdigit, all_are(r, self, uni_is_digit, false))
+IS(isdecimal, all_are(r, self, uni_is_decimal, false))
+IS(isnumeric, all_are(r, self, uni_is_numeric, false))
+IS(isalnum, all_are(r, self, is_alnum, false))
+IS(isspace, all_are(r, self, uni_is_space, false))
+IS(isascii, all_are(r, self, is_ascii, true))
+IS(isprintable, all_are(r, self, uni_is_printable, true))
+IS(isidentifier, all_are(r, self, uni_is_word, false) && !(self.u.s[0] >= '0' && self.u.s[0] <= '9'))
 
 /* ---- Ends ---- */
 
@@ -188,10 +199,7 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 		from += k;
 	}
 	while (sides & 2 && from < to) {
-		uint32_t at = to - 1;
-		while (at > from && ((uint8_t)s.u.s[at] & 0xc0) == 0x80)
-			at--;
-		uni_decode(s.u.s + at, to - at, &cp);
+		const uint32_t at = back(s, to, &cp);
 		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
 			break;
 		to = at;
@@ -209,9 +217,9 @@ STRIP(strip, 3)
 STRIP(lstrip, 1)
 STRIP(rstrip, 2)
 
-static bool begins(struct val s, struct val with, bool at_end)
+static bool begins(struct run *r, struct val s, struct val with, bool at_end)
 {
-	return with.n <= s.n && (!with.n || memcmp(s.u.s + (at_end ? s.n - with.n : 0), with.u.s, with.n) == 0);
+	return with.n <= s.n && tmpl_charge(r, with.n / 64) && (!with.n || memcmp(s.u.s + (at_end ? s.n - with.n : 0), with.u.s, with.n) == 0);
 }
 
 /* The part of a text that start and end, in characters, leave; false when start lies behind the end of the text. */
@@ -247,7 +255,7 @@ static struct val with_ends(struct run *r, struct val self, const struct args *a
 		if (one.type != V_STR)
 			tmpl_error(r, "%s first arg must be str or a tuple of str, not %s", name, val_type_name(one));
 		else
-			yes = inside && begins(self, one, at_end);
+			yes = inside && begins(r, self, one, at_end);
 	}
 	return val_bool(yes);
 }
@@ -267,7 +275,7 @@ static struct val without(struct run *r, struct val self, const struct args *a, 
 	struct val v;
 	if (!args_bind(r, name, a, "prefix", 1, &v) || !arg_str(r, v, "argument"))
 		return val_none;
-	if (!begins(self, v, at_end))
+	if (!begins(r, self, v, at_end))
 		return self;
 	return val_bytes(self.u.s + (at_end ? 0 : v.n), self.n - v.n);
 }
@@ -290,9 +298,9 @@ static const char *last_of(struct run *r, const char *s, size_t n, const char *w
 	if (k > n)
 		return NULL;
 	for (size_t i = n - k + 1; i-- > 0;) {
-		if (i % 1024 == 0 && !tmpl_charge(r, 64 + k * 4))
+		if (i % 1024 == 0 && !tmpl_charge(r, 64))
 			break;
-		if (!k || memcmp(s + i, what, k) == 0)
+		if (!k || (s[i] == what[0] && tmpl_charge(r, k / 64) && memcmp(s + i, what, k) == 0))
 			return s + i;
 	}
 	return NULL;
@@ -397,41 +405,37 @@ static struct val reversed(struct list *l, struct run *r)
 	return list_val(r, l, V_LIST);
 }
 
+static struct val drop(struct val s, uint32_t n, bool from_right)
+{
+	return val_bytes(s.u.s + (from_right ? 0 : n), s.n - n);
+}
+
+/* How many bytes at this end of a text are whitespace, or are not. */
+static uint32_t stretch(struct val s, bool from_right, bool spaces)
+{
+	uint32_t n = 0, cp;
+	while (n < s.n) {
+		const uint32_t k = from_right ? s.n - n - back(s, s.n - n, &cp) : uni_decode(s.u.s + n, s.n - n, &cp);
+		if (uni_is_space(cp) != spaces)
+			break;
+		n += k;
+	}
+	return n;
+}
+
 /* At runs of whitespace. */
 static struct val split_words(struct run *r, struct val s, int64_t max, bool from_right)
 {
 	struct list l = {0};
+
+	tmpl_charge(r, s.n / 16);
 	while (tmpl_charge(r, 1)) {
-		s = str_strip(r, s, val_none, from_right ? 2 : 1);
+		s = drop(s, stretch(s, from_right, true), from_right);
 		if (!s.n)
 			break;
-		if (max >= 0 && (int64_t)l.n >= max) {
-			list_add(r, &l, from_right ? s : str_strip(r, s, val_none, 1));
-			break;
-		}
-		uint32_t at = from_right ? s.n : 0, cp, k = 0;
-		if (from_right) {
-			while (at > 0) {
-				uint32_t p = at - 1;
-				while (p > 0 && ((uint8_t)s.u.s[p] & 0xc0) == 0x80)
-					p--;
-				uni_decode(s.u.s + p, s.n - p, &cp);
-				if (uni_is_space(cp))
-					break;
-				at = p;
-			}
-			list_add(r, &l, val_bytes(s.u.s + at, s.n - at));
-			s.n = at;
-		} else {
-			for (; at < s.n; at += k) {
-				k = uni_decode(s.u.s + at, s.n - at, &cp);
-				if (uni_is_space(cp))
-					break;
-			}
-			list_add(r, &l, val_bytes(s.u.s, at));
-			s = val_bytes(s.u.s + at, s.n - at);
-		}
-		tmpl_charge(r, s.n / 1024);
+		const uint32_t k = max >= 0 && (int64_t)l.n >= max ? s.n : stretch(s, from_right, false);
+		list_add(r, &l, drop(s, s.n - k, !from_right));
+		s = drop(s, k, from_right);
 	}
 	return from_right ? reversed(&l, r) : list_val(r, &l, V_LIST);
 }

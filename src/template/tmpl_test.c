@@ -25,8 +25,8 @@ PLAIN(iterable, val_is_iterable(v))
 PLAIN(sequence, val_is_sized(v) && v.type != V_VIEW && v.type != V_LOOP)
 PLAIN(callable, v.type == V_FUNC || v.type == V_MACRO || v.type == V_JOINER || v.type == V_LOOP || v.type == V_UNDEF)
 PLAIN(escaped, v.type == V_STR && v.flag & F_MARKUP)
-PLAIN(lower, str_is_lower(val_str(r, v)))
-PLAIN(upper, str_is_upper(val_str(r, v)))
+PLAIN(lower, str_is_lower(r, val_str(r, v)))
+PLAIN(upper, str_is_upper(r, val_str(r, v)))
 PLAIN(filter, v.type == V_STR && filter_find(v.u.s, v.n) >= 0)
 PLAIN(test, v.type == V_STR && test_find(v.u.s, v.n) >= 0)
 
@@ -47,7 +47,7 @@ static bool is_divisibleby(struct run *r, struct val v, const struct args *a)
 static bool is_sameas(struct run *r, struct val v, const struct args *a)
 {
 	struct val other;
-	return args_bind(r, "sameas", a, "other", 1, &other) && val_same(v, other);
+	return args_bind(r, "sameas", a, "other", 1, &other) && val_same(r, v, other);
 }
 
 static bool is_in(struct run *r, struct val v, const struct args *a)

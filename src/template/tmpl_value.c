@@ -219,7 +219,7 @@ const char *val_type_name(struct val v)
 
 /* ---- Comparing ---- */
 
-bool val_same(struct val a, struct val b)
+bool val_same(struct run *r, struct val a, struct val b)
 {
 	if (a.type != b.type)
 		return false;
@@ -228,7 +228,7 @@ bool val_same(struct val a, struct val b)
 	case V_BOOL: return a.u.b == b.u.b;
 	case V_INT: return a.u.i == b.u.i;
 	case V_FLOAT: return a.u.f == b.u.f;
-	case V_STR: return a.n == b.n && (a.u.s == b.u.s || memcmp(a.u.s, b.u.s, a.n) == 0);
+	case V_STR: return val_eq(r, a, b);
 	case V_TUPLE: return a.n == b.n && (a.n == 0 || a.u.items == b.u.items);
 	case V_LIST: return a.n == b.n && a.u.items == b.u.items;
 	default: return a.u.p == b.u.p;
@@ -245,6 +245,8 @@ static int cmp_numbers(struct val a, struct val b)
 	const double f = a.type == V_FLOAT ? a.u.f : b.u.f;
 	const int64_t i = as_int(a.type == V_FLOAT ? b : a);
 	int c; /* of i against f */
+	if (isnan(f))
+		return 0;
 	if (f >= 9223372036854775808.0)
 		c = -1;
 	else if (f < -9223372036854775808.0)
@@ -261,13 +263,13 @@ static bool is_nan(struct val v)
 	return v.type == V_FLOAT && isnan(v.u.f);
 }
 
-static bool eq_dicts(struct run *r, const struct dict *a, const struct dict *b)
+static bool eq_dicts(struct run *r, const struct dict *a, const struct dict *b, bool values)
 {
 	if (a->n != b->n)
 		return false;
 	for (uint32_t i = 0; i < a->n; i++) {
-		const struct val v = dict_get(r, b, a->pairs[i].key, false);
-		if (v.type == V_MISSING || !val_eq(r, a->pairs[i].value, v))
+		const struct val v = tmpl_charge(r, 1) ? dict_get(r, b, a->pairs[i].key, false) : val_missing;
+		if (v.type == V_MISSING || (values && !val_eq(r, a->pairs[i].value, v)))
 			return false;
 	}
 	return true;
@@ -281,10 +283,10 @@ static bool eq_inside(struct run *r, struct val a, struct val b)
 		if (a.n != b.n)
 			return false;
 		for (uint32_t i = 0; i < a.n; i++)
-			if (!val_eq(r, a.u.items[i], b.u.items[i]))
+			if (!tmpl_charge(r, 1) || !val_eq(r, a.u.items[i], b.u.items[i]))
 				return false;
 		return true;
-	case V_DICT: return eq_dicts(r, a.u.dict, b.u.dict);
+	case V_DICT: return eq_dicts(r, a.u.dict, b.u.dict, true);
 	case V_RANGE: {
 		const struct range *x = a.u.range, *y = b.u.range;
 		return x->n == y->n && (x->n == 0 || (x->start == y->start && (x->n == 1 || x->step == y->step)));
@@ -292,15 +294,7 @@ static bool eq_inside(struct run *r, struct val a, struct val b)
 	case V_VIEW:
 		if (a.u.view->kind == VIEW_VALUES || a.u.view->kind != b.u.view->kind)
 			return a.u.p == b.u.p;
-		if (a.u.view->dict->n != b.u.view->dict->n)
-			return false;
-		for (uint32_t i = 0; i < a.u.view->dict->n; i++) {
-			const struct val v = dict_get(r, b.u.view->dict, a.u.view->dict->pairs[i].key, false);
-			if (v.type == V_MISSING ||
-					(a.u.view->kind == VIEW_ITEMS && !val_eq(r, a.u.view->dict->pairs[i].value, v)))
-				return false;
-		}
-		return true;
+		return eq_dicts(r, a.u.view->dict, b.u.view->dict, a.u.view->kind == VIEW_ITEMS);
 	default: return a.u.p == b.u.p;
 	}
 }
@@ -343,7 +337,7 @@ int val_cmp(struct run *r, struct val a, struct val b, const char *op)
 		if (!tmpl_charge(r, 1) || !tmpl_enter(r))
 			return 0;
 		uint32_t i = 0;
-		while (i < a.n && i < b.n && val_eq(r, a.u.items[i], b.u.items[i]))
+		while (i < a.n && i < b.n && tmpl_charge(r, 1) && val_eq(r, a.u.items[i], b.u.items[i]))
 			i++;
 		c = i < a.n && i < b.n ? val_cmp(r, a.u.items[i], b.u.items[i], op) : (a.n > b.n) - (a.n < b.n);
 		tmpl_leave(r);
@@ -352,6 +346,11 @@ int val_cmp(struct run *r, struct val a, struct val b, const char *op)
 				val_type_name(b));
 	}
 	return r->failed ? 0 : c;
+}
+
+bool val_matches(struct run *r, struct val a, struct val b)
+{
+	return val_same(r, a, b) || val_eq(r, a, b);
 }
 
 bool val_in(struct run *r, struct val item, struct val in)
@@ -371,7 +370,7 @@ bool val_in(struct run *r, struct val item, struct val in)
 		return tmpl_error(r, "argument of type '%s' is not iterable", val_type_name(in));
 	iter_init(r, &it, in);
 	while (iter_next(r, &it, &v))
-		if (val_same(item, v) || val_eq(r, item, v))
+		if (val_matches(r, item, v))
 			return true;
 	return false;
 }

@@ -1,6 +1,7 @@
 /* Templates through their interface: what a template sees, what it says when it cannot go on, and where.
  *
- * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0. */
+ * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0; sums and
+ * products that wrap around (edges). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,6 +127,27 @@ static void errors(void **state)
 	fails("\xff", NULL, COHORT_E_FORMAT, -1, "UTF-8");
 }
 
+/* Numbers at the edge of 64 bits. */
+static void edges(void **state)
+{
+	(void)state;
+	gives("{{ 'ab cd ef'|truncate(9223372036854775807) }}", NULL, "ab cd ef");
+	fails("{{ (-9223372036854775807 - 1)|round(-1) }}", NULL, COHORT_E_ARG, 1, "64 bits");
+	gives("{{ 9223372036854775807|round(-19) }}", NULL, "0");
+	fails("{{ '%*5d' % (-9223372036854775807 - 1, 1) }}", NULL, COHORT_E_LIMIT, 1, "width");
+	fails("{{ '%*5d' % (1, 1) }}", NULL, COHORT_E_ARG, 1, "format");
+	fails("{{ '{99999999999999999999}'.format('x') }}", NULL, COHORT_E_ARG, 1, "");
+	fails("{% set n = namespace(r=range(9)) %}{% for i in range(70) %}{% set n.r = n.r[::2] %}{% endfor %}", NULL,
+			COHORT_E_ARG, 1, "64 bits");
+	gives("{{ 'a'[9223372036854775807:] }}{{ 'abc'[::-9223372036854775807] }}{{ [1][-9223372036854775807:] }}",
+			NULL, "c[1]");
+	gives("{% set nan = 'nan'|float %}{{ nan < 1 }}{{ [1, nan]|max }}", NULL, "False1");
+	gives("{{ 'a&#xd800;&#xe9;'|striptags }}", NULL, "a\xef\xbf\xbdé");
+	/* All parts have their value before the first becomes text. */
+	gives("{% set ns = namespace(x=1) %}{% macro m() %}{% set ns.x = 2 %}{% endmacro %}{{ ns ~ m() }}", NULL,
+			"<Namespace {'x': 2}>");
+}
+
 static void arguments(void **state)
 {
 	struct cohort_template_params p;
@@ -234,6 +256,7 @@ int main(void)
 			cmocka_unit_test(variables),
 			cmocka_unit_test(json_values),
 			cmocka_unit_test(errors),
+			cmocka_unit_test(edges),
 			cmocka_unit_test(arguments),
 			cmocka_unit_test(any_bytes),
 			cmocka_unit_test(dates),
