@@ -258,7 +258,6 @@ bool val_in(struct run *r, struct val item, struct val container);
 bool dict_set(struct run *r, struct dict *d, struct val key, struct val value);
 /* V_MISSING when absent; a key that cannot be one fails only when `strict`. */
 struct val dict_get(struct run *r, const struct dict *d, struct val key, bool strict);
-struct val dict_getz(struct run *r, const struct dict *d, const char *key);
 
 bool iter_init(struct run *r, struct iter *it, struct val v); /* fails for what cannot be iterated */
 bool val_is_iterable(struct val v);
@@ -266,6 +265,7 @@ bool iter_next(struct run *r, struct iter *it, struct val *out);
 /* All items; a list. */
 struct val val_items(struct run *r, struct val v);
 bool list_add(struct run *r, struct list *l, struct val v);
+struct list *list_reverse(struct list *l); /* gives l */
 struct val list_val(struct run *r, const struct list *l, enum val_type type);
 /* Stable; keys: [n], sorted by; items follow. */
 bool val_sort(struct run *r, struct val *keys, struct val *items, size_t n, bool reverse);

@@ -184,12 +184,10 @@ FILTER(reverse)
 	if (!val_is_iterable(v) || v.type == V_LOOP)
 		return tmpl_error(r, "argument must be iterable"), val_none;
 	struct val items = own_items(r, v);
-	for (uint32_t i = 0; i < items.n / 2 && !r->failed; i++) {
-		const struct val t = items.u.items[i];
-		items.u.items[i] = items.u.items[items.n - 1 - i];
-		items.u.items[items.n - 1 - i] = t;
-	}
-	return v.type == V_ITER || r->failed
+	if (r->failed)
+		return val_none;
+	list_reverse(&(struct list){items.u.items, items.n, items.n});
+	return v.type == V_ITER
 			? items
 			: val_iter(r, items, v.type == V_LIST ? "list_reverseiterator" : "reversed");
 }

@@ -523,11 +523,6 @@ struct val dict_get(struct run *r, const struct dict *d, struct val key, bool st
 	return p ? p->value : val_missing;
 }
 
-struct val dict_getz(struct run *r, const struct dict *d, const char *key)
-{
-	return dict_get(r, d, val_z(key), false);
-}
-
 /* ---- Walking ---- */
 
 bool val_is_iterable(struct val v)
@@ -605,6 +600,16 @@ bool list_add(struct run *r, struct list *l, struct val v)
 	l->items = p;
 	l->items[l->n++] = v;
 	return true;
+}
+
+struct list *list_reverse(struct list *l)
+{
+	for (uint32_t i = 0; i < l->n / 2; i++) {
+		const struct val t = l->items[i];
+		l->items[i] = l->items[l->n - 1 - i];
+		l->items[l->n - 1 - i] = t;
+	}
+	return l;
 }
 
 struct val list_val(struct run *r, const struct list *l, enum val_type type)
