@@ -237,9 +237,13 @@ struct val val_iter(struct run *r, struct val of, const char *name);
  * the iterator gets there, as it would from a generator. */
 struct val val_generator(struct run *r, const struct list *l);
 struct val val_dict(struct run *r);
-struct val val_undef(struct run *r, const char *hint, struct val obj, struct val name);
-/* Fails with what Python would say about using an undefined value. */
+struct val val_undef(struct run *r, struct val obj, struct val name); /* obj: V_MISSING for a variable */
+/* With a message of its own. */
+struct val val_undefz(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Fails, saying what is undefined. */
 bool undef_fail(struct run *r, struct val v);
+/* Fails: `what` does not work on such a value. */
+bool val_refuse(struct run *r, const char *what, struct val v);
 
 bool val_is_str(struct val v, const char *s);
 bool val_truth(struct run *r, struct val v);
@@ -252,7 +256,7 @@ bool val_same(struct run *r, struct val a, struct val b);    /* Python's `is` */
 bool val_matches(struct run *r, struct val a, struct val b); /* the same or equal: what finds an item in a list */
 bool val_eq(struct run *r, struct val a, struct val b);
 /* -1, 0, 1; fails where Python has no order. */
-int val_cmp(struct run *r, struct val a, struct val b, const char *op);
+int val_cmp(struct run *r, struct val a, struct val b);
 bool val_in(struct run *r, struct val item, struct val container);
 
 bool dict_set(struct run *r, struct dict *d, struct val key, struct val value);

@@ -76,31 +76,27 @@ bool parse_fail(struct parse *p, const char *fmt, ...)
 static const char *type_text(enum token_type type)
 {
 	switch (type) {
-	case T_EOF: return "end of template";
-	case T_TEXT: return "template data / text";
-	case T_BLOCK: return "begin of statement block";
-	case T_BLOCK_END: return "end of statement block";
-	case T_VAR: return "begin of print statement";
-	case T_VAR_END: return "end of print statement";
-	case T_NAME: return "name";
-	case T_STR: return "string";
-	case T_INT: return "integer";
-	case T_FLOAT: return "float";
+	case T_EOF: return "the end of the template";
+	case T_TEXT: return "text";
+	case T_BLOCK: return "{%";
+	case T_BLOCK_END: return "%}";
+	case T_VAR: return "{{";
+	case T_VAR_END: return "}}";
+	case T_NAME: return "a name";
 	case T_LPAREN: return "(";
 	case T_RPAREN: return ")";
 	case T_RBRACKET: return "]";
 	case T_RBRACE: return "}";
-	case T_ASSIGN: return "=";
 	case T_COLON: return ":";
 	case T_COMMA: return ",";
-	default: return "operator";
+	default: return "a value";
 	}
 }
 
 static const char *describe(const struct token *t, char buf[64])
 {
 	if (t->type == T_NAME || t->type >= T_ADD)
-		snprintf(buf, 64, "%.*s", (int)(t->v.n < 60 ? t->v.n : 60), t->v.u.s);
+		snprintf(buf, 64, "'%.*s'", (int)(t->v.n < 60 ? t->v.n : 60), t->v.u.s);
 	else
 		snprintf(buf, 64, "%s", type_text(t->type));
 	return buf;
@@ -113,10 +109,7 @@ struct token *tok_expect(struct parse *p, enum token_type type)
 		return NULL;
 	if (tok_is(p, type))
 		return tok_next(p);
-	if (tok_is(p, T_EOF))
-		parse_fail(p, "unexpected end of template, expected '%s'", type_text(type));
-	else
-		parse_fail(p, "expected token '%s', got '%s'", type_text(type), describe(tok_now(p), buf));
+	parse_fail(p, "%s where %s is missing", describe(tok_now(p), buf), type_text(type));
 	return NULL;
 }
 
@@ -406,7 +399,7 @@ static struct node *parse_subscript(struct parse *p, struct node *on)
 			if (n->b)
 				n->b->v = name->v;
 		} else {
-			parse_fail(p, "expected name or number");
+			parse_fail(p, "a dot without a name or number");
 		}
 		return node_done(p, n);
 	}
@@ -555,7 +548,7 @@ static struct node *parse_atom(struct parse *p, bool with_ns)
 	case T_LPAREN: return parse_parens(p);
 	case T_LBRACKET: return parse_display(p, false);
 	case T_LBRACE: return parse_display(p, true);
-	default: parse_fail(p, "unexpected '%s'", describe(t, buf)); return NULL;
+	default: parse_fail(p, "%s where a value is missing", describe(t, buf)); return NULL;
 	}
 }
 
@@ -774,7 +767,7 @@ static struct node *parse_elements(struct parse *p, bool with_cond, bool targets
 	if (!tuple && l.n)
 		return l.at[0];
 	if (!tuple) {
-		parse_fail(p, "Expected an expression, got '%s'", describe(tok_now(p), buf));
+		parse_fail(p, "%s where a value is missing", describe(tok_now(p), buf));
 		return NULL;
 	}
 	return list_node(p, N_TUPLE, line, &l);
@@ -793,7 +786,7 @@ static bool can_assign(struct parse *p, const struct node *n)
 				return false;
 		return true;
 	}
-	return n->type == N_NAME || n->type == N_NSREF ? true : parse_fail(p, "can't assign to this");
+	return n->type == N_NAME || n->type == N_NSREF ? true : parse_fail(p, "this cannot be set");
 }
 
 struct node *parse_target(struct parse *p, bool with_ns, const char *end_name)

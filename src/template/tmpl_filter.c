@@ -204,8 +204,7 @@ FILTER(xmlattr)
 	if (!args_bind(r, "xmlattr", a, "autospace", 0, &autospace))
 		return val_none;
 	if (v.type != V_DICT)
-		return v.type == V_UNDEF ? undef_fail(r, v),
-		       val_none          : (tmpl_error(r, "xmlattr needs a mapping"), val_none);
+		return val_refuse(r, "xmlattr", v), val_none;
 	for (uint32_t i = 0; i < v.u.dict->n && !r->failed; i++) {
 		const struct pair *p = &v.u.dict->pairs[i];
 		if (p->value.type == V_NONE || p->value.type == V_UNDEF)
@@ -242,11 +241,8 @@ FILTER(indent)
 
 	if (!args_bind(r, "indent", a, "width first blank", 0, w))
 		return val_none;
-	if (v.type != V_STR) {
-		op_binary(r, OP_ADD, v, val_z("\n"));
-		tmpl_error(r, "indent needs a text");
-		return val_none;
-	}
+	if (v.type != V_STR)
+		return val_refuse(r, "indent", v), val_none;
 	struct val by = w[0];
 	if (by.type != V_STR) {
 		const int64_t n = arg_int(r, by, 4);
@@ -279,9 +275,9 @@ FILTER(truncate)
 		return val_none;
 	const int64_t n_end = val_len(r, end), n = val_len(r, v);
 	if (length < n_end)
-		tmpl_error(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
+		tmpl_error(r, "truncate to %lld characters, which is less than its end has", (long long)length);
 	if (leeway < 0)
-		tmpl_error(r, "expected leeway >= 0, got %lld", (long long)leeway);
+		tmpl_error(r, "truncate by a leeway below 0");
 	if (r->failed || n - length <= leeway)
 		return v;
 	if (!arg_str(r, v, "what is truncated"))
@@ -397,7 +393,7 @@ FILTER(wordwrap)
 	const bool break_words = arg_bool(r, w[1], true), hyphens = arg_bool(r, w[3], true);
 	const struct val sep = w[2].type == V_MISSING || w[2].type == V_NONE ? val_z("\n") : w[2];
 	if (width <= 0)
-		tmpl_error(r, "invalid width %lld (must be > 0)", (long long)width);
+		tmpl_error(r, "wordwrap to a width below 1");
 	const struct val lines = str_lines(r, v, false);
 	if (r->failed || !arg_str(r, sep, "wrapstring"))
 		return val_none;
@@ -518,7 +514,7 @@ FILTER(int)
 		return val_int(v.type == V_INT ? v.u.i : v.u.b);
 	if (v.type == V_FLOAT) {
 		if (isinf(v.u.f))
-			return tmpl_error(r, "cannot convert float infinity to integer"), val_none;
+			return tmpl_error(r, "an infinite number is no integer"), val_none;
 		return isnan(v.u.f) ? fallback : whole_of(r, v.u.f);
 	}
 	if (v.type != V_STR || !tmpl_charge(r, v.n / 16))
@@ -554,7 +550,7 @@ FILTER(abs)
 	if (v.type == V_FLOAT)
 		return val_float(fabs(v.u.f));
 	if (v.type != V_INT && v.type != V_BOOL)
-		return tmpl_error(r, "bad operand type for abs(): '%s'", val_type_name(v)), val_none;
+		return val_refuse(r, "abs", v), val_none;
 	return v.type == V_INT && v.u.i < 0 ? op_negate(r, v, true) : op_negate(r, v, false);
 }
 
@@ -594,7 +590,7 @@ FILTER(round)
 	if (w[1].type != V_MISSING && !ceiling && !flooring && !val_is_str(w[1], "common"))
 		tmpl_error(r, "round knows common, ceil and floor");
 	if (!val_is_number(v))
-		tmpl_error(r, "type %s doesn't define __round__ method", val_type_name(v));
+		val_refuse(r, "round", v);
 	if (r->failed)
 		return val_none;
 	if (!ceiling && !flooring)
@@ -617,7 +613,7 @@ FILTER(filesizeformat)
 	if (val_is_number(v))
 		f = val_number(v);
 	else if (v.type != V_STR || !tmpl_charge(r, v.n / 16) || !num_float(v.u.s, v.n, &f))
-		return v.type == V_UNDEF ? undef_fail(r, v), val_none : (tmpl_error(r, "not a number"), val_none);
+		return val_refuse(r, "filesizeformat", v), val_none;
 	const double base = binary ? 1024 : 1000;
 	if (f == 1)
 		return val_z("1 Byte");
@@ -654,7 +650,7 @@ FILTER(attr)
 	if (v.type == V_UNDEF)
 		return undef_fail(r, v), val_none;
 	const struct val own = op_own_attr(r, v, name);
-	return own.type == V_MISSING ? val_undef(r, NULL, v, name) : own;
+	return own.type == V_MISSING ? val_undef(r, v, name) : own;
 }
 
 FILTER(refused)
@@ -723,7 +719,7 @@ struct val filter_call(struct run *r, int32_t filter, struct val name, struct va
 	if (r->failed)
 		return val_none;
 	if (filter < 0) {
-		tmpl_error(r, "No filter named '%.*s' found.", (int)(name.n < 60 ? name.n : 60), name.u.s);
+		tmpl_error(r, "there is no filter '%.*s'", (int)(name.n < 60 ? name.n : 60), name.u.s);
 		return val_none;
 	}
 	return filter < N_TEXT_FILTERS ? text_filters[filter].call(r, v, a)

@@ -66,7 +66,7 @@ static bool write_key(struct run *r, struct buf *t, struct val k, const struct j
 		buf_add(r, t, buf, num_dec(k.u.i, buf));
 		return buf_addz(r, t, "\"");
 	case V_FLOAT: return buf_addz(r, t, "\"") && write_float(r, t, k.u.f) && buf_addz(r, t, "\"");
-	default: return tmpl_error(r, "keys must be str, int, float, bool or None, not %s", val_type_name(k));
+	default: return val_refuse(r, "JSON's key", k);
 	}
 }
 
@@ -144,7 +144,7 @@ static bool write_any(struct run *r, struct buf *t, struct val v, const struct j
 			new_line(r, t, style, level);
 		ok = buf_addz(r, t, "]");
 		break;
-	default: ok = tmpl_error(r, "Object of type %s is not JSON serializable", val_type_name(v)); break;
+	default: ok = val_refuse(r, "JSON", v); break;
 	}
 	tmpl_leave(r);
 	return ok && !r->failed;

@@ -125,6 +125,6 @@ int32_t test_find(const char *s, size_t n)
 bool test_call(struct run *r, int32_t test, struct val name, struct val v, const struct args *a)
 {
 	if (test < 0)
-		return tmpl_error(r, "No test named '%.*s'.", (int)(name.n < 60 ? name.n : 60), name.u.s);
+		return tmpl_error(r, "there is no test '%.*s'", (int)(name.n < 60 ? name.n : 60), name.u.s);
 	return tests[test].call(r, v, a) && !r->failed;
 }

@@ -9,6 +9,8 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 const struct val val_none = {.type = V_NONE}, val_missing = {.type = V_MISSING};
@@ -97,13 +99,26 @@ struct val val_dict(struct run *r)
 	return (struct val){.type = V_DICT, .u.dict = d};
 }
 
-struct val val_undef(struct run *r, const char *hint, struct val obj, struct val name)
+struct val val_undef(struct run *r, struct val obj, struct val name)
 {
 	struct undef *u = tmpl_alloc(r, 1, sizeof *u);
 	if (!u)
 		return val_none;
-	*u = (struct undef){hint, obj, name};
+	*u = (struct undef){NULL, obj, name};
 	return (struct val){.type = V_UNDEF, .u.undef = u};
+}
+
+struct val val_undefz(struct run *r, const char *fmt, ...)
+{
+	char hint[300];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(hint, sizeof hint, fmt, ap);
+	va_end(ap);
+	const struct val v = val_undef(r, val_missing, val_none);
+	if (!r->failed)
+		v.u.undef->hint = val_copy(r, hint, strlen(hint) + 1).u.s;
+	return v;
 }
 
 bool undef_fail(struct run *r, struct val v)
@@ -116,17 +131,17 @@ bool undef_fail(struct run *r, struct val v)
 	show_repr(r, &t, u->name);
 	const int n = (int)(t.n < 100 ? t.n : 100);
 	if (u->obj.type == V_MISSING)
-		tmpl_error(r, "%.*s is undefined", n, t.p ? t.p : "");
-	else if (u->obj.type == V_NONE)
-		tmpl_error(r, u->name.type == V_STR ? "'None' has no attribute %.*s" : "None has no element %.*s", n,
-				t.p);
+		tmpl_error(r, "%.*s is not defined", n, t.p ? t.p : "");
 	else
-		tmpl_error(r,
-				u->name.type == V_STR ? "'%s object' has no attribute %.*s"
-						      : "%s object has no element %.*s",
-				val_type_name(u->obj), n, t.p ? t.p : "");
+		tmpl_error(r, "a value of type '%s' has no %.*s", val_type_name(u->obj), n, t.p ? t.p : "");
 	buf_release(&t);
 	return false;
+}
+
+bool val_refuse(struct run *r, const char *what, struct val v)
+{
+	return v.type == V_UNDEF ? undef_fail(r, v)
+				 : tmpl_error(r, "%s does not work on a value of type '%s'", what, val_type_name(v));
 }
 
 /* ---- Looking ---- */
@@ -188,7 +203,7 @@ int64_t val_len(struct run *r, struct val v)
 	case V_RANGE: return v.u.range->n;
 	case V_VIEW: return v.u.view->dict->n;
 	case V_LOOP: return loop_length(r, v.u.loop);
-	default: tmpl_error(r, "object of type '%s' has no len()", val_type_name(v)); return 0;
+	default: val_refuse(r, "length", v); return 0;
 	}
 }
 
@@ -323,7 +338,7 @@ static int cmp_bytes(struct val a, struct val b)
 	return c ? (c > 0) - (c < 0) : (a.n > b.n) - (a.n < b.n);
 }
 
-int val_cmp(struct run *r, struct val a, struct val b, const char *op)
+int val_cmp(struct run *r, struct val a, struct val b)
 {
 	int c = 0;
 	if (a.type == V_UNDEF || b.type == V_UNDEF) {
@@ -339,11 +354,10 @@ int val_cmp(struct run *r, struct val a, struct val b, const char *op)
 		uint32_t i = 0;
 		while (i < a.n && i < b.n && tmpl_charge(r, 1) && val_eq(r, a.u.items[i], b.u.items[i]))
 			i++;
-		c = i < a.n && i < b.n ? val_cmp(r, a.u.items[i], b.u.items[i], op) : (a.n > b.n) - (a.n < b.n);
+		c = i < a.n && i < b.n ? val_cmp(r, a.u.items[i], b.u.items[i]) : (a.n > b.n) - (a.n < b.n);
 		tmpl_leave(r);
 	} else {
-		tmpl_error(r, "'%s' not supported between instances of '%s' and '%s'", op, val_type_name(a),
-				val_type_name(b));
+		tmpl_error(r, "'%s' and '%s' have no order", val_type_name(a), val_type_name(b));
 	}
 	return r->failed ? 0 : c;
 }
@@ -359,15 +373,12 @@ bool val_in(struct run *r, struct val item, struct val in)
 	struct val v;
 
 	if (in.type == V_STR) {
-		if (item.type == V_UNDEF || item.type != V_STR)
-			return tmpl_error(r, "'in <string>' requires string as left operand, not %s",
-					val_type_name(item));
+		if (item.type != V_STR)
+			return tmpl_error(r, "no text holds a value of type '%s'", val_type_name(item));
 		return tmpl_charge(r, in.n / 64) && (item.n == 0 || memmem(in.u.s, in.n, item.u.s, item.n));
 	}
 	if (in.type == V_DICT || (in.type == V_VIEW && in.u.view->kind == VIEW_KEYS))
 		return dict_get(r, in.type == V_DICT ? in.u.dict : in.u.view->dict, item, true).type != V_MISSING;
-	if (!val_is_iterable(in))
-		return tmpl_error(r, "argument of type '%s' is not iterable", val_type_name(in));
 	iter_init(r, &it, in);
 	while (iter_next(r, &it, &v))
 		if (val_matches(r, item, v))
@@ -483,7 +494,7 @@ static uint32_t key_hash(struct run *r, const struct dict *d, struct val key, bo
 	uint64_t h = 0;
 	*ok = hash_of(r, (uintptr_t)d, key, &h);
 	if (!*ok && strict)
-		tmpl_error(r, "unhashable type: '%s'", val_type_name(key));
+		tmpl_error(r, "a value of type '%s' cannot be a key", val_type_name(key));
 	return (uint32_t)(h ^ h >> 32);
 }
 
@@ -534,7 +545,7 @@ bool iter_init(struct run *r, struct iter *it, struct val v)
 {
 	*it = (struct iter){.of = v};
 	if (!val_is_iterable(v) || v.type == V_LOOP)
-		return tmpl_error(r, "'%s' object is not iterable", val_type_name(v));
+		return tmpl_error(r, "a value of type '%s' has no items to go over", val_type_name(v));
 	return true;
 }
 
@@ -642,7 +653,7 @@ static void merge(struct run *r, const uint32_t *from, uint32_t *to, size_t lo, 
 	for (size_t i = lo; i < hi; i++) {
 		bool take_b = a >= mid;
 		if (a < mid && b < hi && tmpl_charge(r, 1)) {
-			const int c = val_cmp(r, keys[from[b]], keys[from[a]], "<");
+			const int c = val_cmp(r, keys[from[b]], keys[from[a]]);
 			take_b = reverse ? c > 0 : c < 0;
 		}
 		to[i] = take_b ? from[b++] : from[a++];

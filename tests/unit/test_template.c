@@ -104,20 +104,20 @@ static void json_values(void **state)
 static void errors(void **state)
 {
 	(void)state;
-	fails("a\n{{ x", NULL, COHORT_E_FORMAT, 2, "end of print statement");
-	fails("a\n\n{% if %}", NULL, COHORT_E_FORMAT, 3, "Expected an expression");
+	fails("a\n{{ x", NULL, COHORT_E_FORMAT, 2, "}} is missing");
+	fails("a\n\n{% if %}", NULL, COHORT_E_FORMAT, 3, "where a value is missing");
 	fails("{% if x %}\na", NULL, COHORT_E_FORMAT, 2, "endif");
-	fails("\n{# a\n", NULL, COHORT_E_FORMAT, 2, "end of comment");
-	fails("\n{{ 'a }}", NULL, COHORT_E_FORMAT, 2, "unexpected char");
-	fails("\r\n\r{{ (1] }}", NULL, COHORT_E_FORMAT, 3, "expected ')'");
-	fails("{{ 1|nosuch }}", NULL, COHORT_E_FORMAT, 1, "No filter named 'nosuch'");
+	fails("\n{# a\n", NULL, COHORT_E_FORMAT, 2, "comment");
+	fails("\n{{ 'a }}", NULL, COHORT_E_FORMAT, 2, "does not end");
+	fails("\r\n\r{{ (1] }}", NULL, COHORT_E_FORMAT, 3, "where ')' is missing");
+	fails("{{ 1|nosuch }}", NULL, COHORT_E_FORMAT, 1, "no filter 'nosuch'");
 	fails("{% include 'x' %}", NULL, COHORT_E_UNSUPPORTED, 1, "include");
 	fails("{% extends 'x' %}", NULL, COHORT_E_UNSUPPORTED, 1, "extends");
 	fails("{% import 'x' as y %}", NULL, COHORT_E_UNSUPPORTED, 1, "import");
 	fails("{{ [1]|random }}", NULL, COHORT_E_UNSUPPORTED, 1, "random");
 	fails("a\n{{ raise_exception('no\nway') }}", NULL, COHORT_E_ARG, 2, "no way");
 	fails("a\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}", NULL, COHORT_E_ARG, 3,
-			"'int object' has no attribute 'y'");
+			"of type 'int' has no 'y'");
 	fails("\n{{ 9223372036854775807 + 1 }}", NULL, COHORT_E_ARG, 2, "64 bits");
 	fails("{{ -(-9223372036854775807 - 1) }}", NULL, COHORT_E_ARG, 1, "64 bits");
 	fails("{{ (-9223372036854775807 - 1) // -1 }}", NULL, COHORT_E_ARG, 1, "64 bits");
