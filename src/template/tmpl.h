@@ -114,13 +114,6 @@ struct chunk {
 	_Alignas(16) char bytes[];
 };
 
-struct syms { /* identifiers of a template, numbered */
-	struct val *names;
-	size_t n, n_max;
-	uint32_t *index;
-	size_t n_index;
-};
-
 /* The first names of every template. */
 enum { SYM_LOOP, SYM_CALLER, SYM_KWARGS, SYM_VARARGS, N_SYMS };
 
@@ -154,8 +147,8 @@ struct run {
 	size_t n_out_max;
 
 	/* rendering */
-	const struct syms *syms;
-	struct val *globals; /* [syms->n] */
+	const struct dict *syms; /* identifiers of the template; the number of its pair is a name's number */
+	struct val *globals;     /* [syms->n] */
 	struct scope *scope;
 	struct buf out;
 	struct tm now;
@@ -311,8 +304,7 @@ size_t num_dec(int64_t i, char out[32]);
 /* ---- tmpl_text.c: values as text ---- */
 
 bool show_str(struct run *r, struct buf *t, struct val v);   /* str(v) */
-bool show_repr(struct run *r, struct buf *t, struct val v);  /* repr(v) */
-bool show_ascii(struct run *r, struct buf *t, struct val v); /* ascii(v) */
+bool show_repr(struct run *r, struct buf *t, struct val v, bool ascii); /* repr(v), or ascii(v) */
 struct val val_str(struct run *r, struct val v);              /* str(v) */
 bool show_escaped(struct run *r, struct buf *t, struct val v); /* for HTML; marked text as it is */
 struct val val_escape(struct run *r, struct val v);
@@ -435,7 +427,7 @@ struct parse {
 	struct run *r;
 	struct tokens tokens;
 	size_t at;
-	struct syms *syms;
+	struct dict *syms;
 	uint32_t depth;
 	uint32_t n_loops;           /* around, within the same function */
 	const char *looking_for;    /* the innermost end tag, for messages */

@@ -6,23 +6,20 @@
 #include <string.h>
 
 #define FILTER(name) static struct val filter_##name(struct run *r, struct val v, const struct args *a)
+#define PLAIN(name, result) \
+	FILTER(name) \
+	{ \
+		return args_none(r, #name, a) ? (result) : val_none; \
+	}
 
 /* ---- Case, ends, escapes ---- */
 
-FILTER(upper)
-{
-	return args_none(r, "upper", a) ? str_case(r, val_str(r, v), 'u') : val_none;
-}
-
-FILTER(lower)
-{
-	return args_none(r, "lower", a) ? str_case(r, val_str(r, v), 'l') : val_none;
-}
-
-FILTER(capitalize)
-{
-	return args_none(r, "capitalize", a) ? str_case(r, val_str(r, v), 'c') : val_none;
-}
+PLAIN(upper, str_case(r, val_str(r, v), 'u'))
+PLAIN(lower, str_case(r, val_str(r, v), 'l'))
+PLAIN(capitalize, str_case(r, val_str(r, v), 'c'))
+PLAIN(string, v.type == V_STR ? v : val_str(r, v))
+PLAIN(escape, val_escape(r, v))
+PLAIN(forceescape, val_escape(r, val_str(r, v)))
 
 /* Words begin behind whitespace and ( { [ < -, so that "it's" stays one. */
 FILTER(title)
@@ -52,23 +49,6 @@ FILTER(trim)
 {
 	struct val chars;
 	return args_bind(r, "trim", a, "chars", 0, &chars) ? str_strip(r, val_str(r, v), chars, 3) : val_none;
-}
-
-FILTER(string)
-{
-	if (!args_none(r, "string", a))
-		return val_none;
-	return v.type == V_STR ? v : val_str(r, v);
-}
-
-FILTER(escape)
-{
-	return args_none(r, "escape", a) ? val_escape(r, v) : val_none;
-}
-
-FILTER(forceescape)
-{
-	return args_none(r, "forceescape", a) ? val_escape(r, val_str(r, v)) : val_none;
 }
 
 FILTER(safe)

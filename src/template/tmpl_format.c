@@ -168,6 +168,21 @@ static bool add_float(struct run *r, struct buf *t, double x, const struct spec 
 	return add_number(r, t, head, buf, n, f);
 }
 
+/* By the letter of a conversion; false if it is none. */
+static bool show_as(struct run *r, struct buf *t, struct val v, char how)
+{
+	return how == 's' ? show_str(r, t, v) : how == 'r' || how == 'a' ? show_repr(r, t, v, how == 'a') : false;
+}
+
+static bool add_char(struct run *r, struct buf *t, int64_t cp, const struct spec *f, char align)
+{
+	struct buf s = {0};
+	buf_char(r, &s, cp >= 0 && cp < 0x110000 ? (uint32_t)cp : 0x110000);
+	add_padded(r, t, s.p ? s.p : "", s.n, f, align);
+	buf_release(&s);
+	return !r->failed;
+}
+
 /* ---- The % operator ---- */
 
 struct percent {
@@ -192,17 +207,11 @@ static bool add_percent(struct run *r, struct buf *t, struct val v, const struct
 	struct buf s = {0};
 
 	if (c == 's' || c == 'r' || c == 'a') {
-		struct spec plain = *f;
-		if (c == 's')
-			show_str(r, &s, v);
-		else if (c == 'r')
-			show_repr(r, &s, v);
-		else
-			show_ascii(r, &s, v);
+		show_as(r, &s, v, c);
 		size_t n = s.n;
 		if (f->precision >= 0)
 			n = uni_offset(s.p ? s.p : "", s.n, (size_t)f->precision);
-		add_padded(r, t, s.p ? s.p : "", n, &plain, '>');
+		add_padded(r, t, s.p ? s.p : "", n, f, '>');
 		buf_release(&s);
 		return !r->failed;
 	}
@@ -211,11 +220,7 @@ static bool add_percent(struct run *r, struct buf *t, struct val v, const struct
 			return add_padded(r, t, v.u.s, v.n, f, '>');
 		if (v.type != V_INT && v.type != V_BOOL)
 			return tmpl_error(r, "%%c needs a character");
-		const int64_t cp = v.type == V_INT ? v.u.i : v.u.b;
-		buf_char(r, &s, cp >= 0 && cp < 0x110000 ? (uint32_t)cp : 0x110000);
-		add_padded(r, t, s.p ? s.p : "", s.n, f, '>');
-		buf_release(&s);
-		return !r->failed;
+		return add_char(r, t, v.type == V_INT ? v.u.i : v.u.b, f, '>');
 	}
 	if (c == 'd' || c == 'i' || c == 'u') {
 		if (!val_is_number(v))
@@ -410,13 +415,9 @@ static bool add_formatted(struct run *r, struct buf *t, struct val v, struct val
 		return tmpl_error(r, "a format of integers has no precision");
 	const int64_t i = v.type == V_INT ? v.u.i : v.u.b;
 	if (f.type == 'c') {
-		struct buf s = {0};
 		if (f.sign)
 			return tmpl_error(r, "a format of characters has no sign");
-		buf_char(r, &s, i >= 0 && i < 0x110000 ? (uint32_t)i : 0x110000);
-		add_padded(r, t, s.p ? s.p : "", s.n, &f, '<');
-		buf_release(&s);
-		return !r->failed;
+		return add_char(r, t, i, &f, '<');
 	}
 	return add_int(r, t, i, &f);
 }
@@ -517,13 +518,7 @@ static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct brac
 		if (bang && !r->failed) {
 			const char conv = bang + 1 < end ? s[bang + 1] : 0;
 			struct buf shown = {0};
-			if (conv == 's')
-				show_str(r, &shown, v);
-			else if (conv == 'r')
-				show_repr(r, &shown, v);
-			else if (conv == 'a')
-				show_ascii(r, &shown, v);
-			else
+			if (!show_as(r, &shown, v, conv))
 				tmpl_error(r, "a field has !r, !s or !a, or none");
 			if ((colon ? colon : end) != bang + 2)
 				tmpl_error(r, "nothing but ':' follows !r, !s or !a");

@@ -128,7 +128,7 @@ bool undef_fail(struct run *r, struct val v)
 
 	if (u->hint)
 		return tmpl_error(r, "%s", u->hint);
-	show_repr(r, &t, u->name);
+	show_repr(r, &t, u->name, false);
 	const int n = (int)(t.n < 100 ? t.n : 100);
 	if (u->obj.type == V_MISSING)
 		tmpl_error(r, "%.*s is not defined", n, t.p ? t.p : "");
