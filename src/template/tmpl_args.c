@@ -34,11 +34,11 @@ bool args_bind(struct run *r, const char *what, const struct args *a, const char
 		while (j < n && ((k = word(names, j, &w)) != name.n || memcmp(w, name.u.s, k) != 0))
 			j++;
 		if (j == n)
-			return tmpl_error(r, "%s() has no argument '%.*s'", what,
-					(int)(name.n < 60 ? name.n : 60), name.u.s);
+			return tmpl_error(r, "%s() has no argument '%.*s'", what, (int)(name.n < 60 ? name.n : 60),
+					name.u.s);
 		if (out[j].type != V_MISSING)
-			return tmpl_error(r, "%s() is given '%.*s' twice", what,
-					(int)(name.n < 60 ? name.n : 60), name.u.s);
+			return tmpl_error(r, "%s() is given '%.*s' twice", what, (int)(name.n < 60 ? name.n : 60),
+					name.u.s);
 		out[j] = a->kw[i].value;
 	}
 	for (size_t i = 0; i < n_need; i++)

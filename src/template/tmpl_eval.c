@@ -92,8 +92,8 @@ static bool add_kwarg(struct run *r, struct args *a, uint32_t *n_max, struct val
 	void *kw = a->kw;
 	for (size_t i = 0; i < a->n_kw; i++)
 		if (val_eq(r, a->kw[i].name, name))
-			return tmpl_error(r, "the argument '%.*s' is given twice",
-					(int)(name.n < 60 ? name.n : 60), name.u.s);
+			return tmpl_error(r, "the argument '%.*s' is given twice", (int)(name.n < 60 ? name.n : 60),
+					name.u.s);
 	if (!tmpl_charge(r, 1 + a->n_kw / 16) || !tmpl_grow(r, &kw, n_max, a->n_kw + 1, sizeof *a->kw))
 		return false;
 	a->kw = kw;
@@ -197,7 +197,8 @@ static bool bind_macro(struct run *r, const struct macro *m, const struct args *
 		if (values[i].type == V_MISSING && param->a) {
 			values[i] = tmpl_eval(r, param->a);
 		} else if (values[i].type == V_MISSING) {
-			values[i] = val_undefz(r, "the macro's parameter '%.*s' is not given", (int)param->v.n, param->v.u.s);
+			values[i] = val_undefz(
+					r, "the macro's parameter '%.*s' is not given", (int)param->v.n, param->v.u.s);
 		}
 		if (!scope_set(r, param->sym, values[i]))
 			return false;

@@ -642,41 +642,17 @@ FILTER(refused)
 
 /* ---- The table ---- */
 
-const struct named_filter text_filters[] = {
-		{"abs", filter_abs},
-		{"attr", filter_attr},
-		{"capitalize", filter_capitalize},
-		{"center", filter_center},
-		{"d", filter_default},
-		{"default", filter_default},
-		{"e", filter_escape},
-		{"escape", filter_escape},
-		{"filesizeformat", filter_filesizeformat},
-		{"float", filter_float},
-		{"forceescape", filter_forceescape},
-		{"format", filter_format},
-		{"indent", filter_indent},
-		{"int", filter_int},
-		{"lower", filter_lower},
-		{"pprint", filter_pprint},
-		{"random", filter_refused},
-		{"replace", filter_replace},
-		{"round", filter_round},
-		{"safe", filter_safe},
-		{"string", filter_string},
-		{"striptags", filter_striptags},
-		{"title", filter_title},
-		{"tojson", filter_tojson},
-		{"trim", filter_trim},
-		{"truncate", filter_truncate},
-		{"upper", filter_upper},
-		{"urlencode", filter_urlencode},
-		{"urlize", filter_refused},
-		{"wordcount", filter_wordcount},
-		{"wordwrap", filter_wordwrap},
-		{"xmlattr", filter_xmlattr},
-		{NULL, NULL},
-};
+const struct named_filter text_filters[] = {{"abs", filter_abs}, {"attr", filter_attr},
+		{"capitalize", filter_capitalize}, {"center", filter_center}, {"d", filter_default},
+		{"default", filter_default}, {"e", filter_escape}, {"escape", filter_escape},
+		{"filesizeformat", filter_filesizeformat}, {"float", filter_float}, {"forceescape", filter_forceescape},
+		{"format", filter_format}, {"indent", filter_indent}, {"int", filter_int}, {"lower", filter_lower},
+		{"pprint", filter_pprint}, {"random", filter_refused}, {"replace", filter_replace},
+		{"round", filter_round}, {"safe", filter_safe}, {"string", filter_string},
+		{"striptags", filter_striptags}, {"title", filter_title}, {"tojson", filter_tojson},
+		{"trim", filter_trim}, {"truncate", filter_truncate}, {"upper", filter_upper},
+		{"urlencode", filter_urlencode}, {"urlize", filter_refused}, {"wordcount", filter_wordcount},
+		{"wordwrap", filter_wordwrap}, {"xmlattr", filter_xmlattr}, {NULL, NULL}};
 
 enum { N_TEXT_FILTERS = sizeof text_filters / sizeof *text_filters - 1 };
 

@@ -182,9 +182,7 @@ FILTER(reverse)
 	if (r->failed)
 		return val_none;
 	list_reverse(&(struct list){items.u.items, items.n, items.n});
-	return v.type == V_ITER
-			? items
-			: val_iter(r, items, v.type == V_LIST ? "list_reverseiterator" : "reversed");
+	return v.type == V_ITER ? items : val_iter(r, items, v.type == V_LIST ? "list_reverseiterator" : "reversed");
 }
 
 /* ---- Parts ---- */
@@ -409,28 +407,10 @@ FILTER(rejectattr)
 	return choose(r, v, a, true, false);
 }
 
-const struct named_filter seq_filters[] = {
-		{"batch", filter_batch},
-		{"count", filter_length},
-		{"dictsort", filter_dictsort},
-		{"first", filter_first},
-		{"groupby", filter_groupby},
-		{"items", filter_items},
-		{"join", filter_join},
-		{"last", filter_last},
-		{"length", filter_length},
-		{"list", filter_list},
-		{"map", filter_map},
-		{"max", filter_max},
-		{"min", filter_min},
-		{"reject", filter_reject},
-		{"rejectattr", filter_rejectattr},
-		{"reverse", filter_reverse},
-		{"select", filter_select},
-		{"selectattr", filter_selectattr},
-		{"slice", filter_slice},
-		{"sort", filter_sort},
-		{"sum", filter_sum},
-		{"unique", filter_unique},
-		{NULL, NULL},
-};
+const struct named_filter seq_filters[] = {{"batch", filter_batch}, {"count", filter_length},
+		{"dictsort", filter_dictsort}, {"first", filter_first}, {"groupby", filter_groupby},
+		{"items", filter_items}, {"join", filter_join}, {"last", filter_last}, {"length", filter_length},
+		{"list", filter_list}, {"map", filter_map}, {"max", filter_max}, {"min", filter_min},
+		{"reject", filter_reject}, {"rejectattr", filter_rejectattr}, {"reverse", filter_reverse},
+		{"select", filter_select}, {"selectattr", filter_selectattr}, {"slice", filter_slice},
+		{"sort", filter_sort}, {"sum", filter_sum}, {"unique", filter_unique}, {NULL, NULL}};

@@ -446,8 +446,7 @@ static struct val field_value(struct run *r, struct val f, struct braces *b)
 		i = overflow ? INT64_MAX : i;
 	}
 	if (b->counted && b->named)
-		return tmpl_error(r, "fields with numbers and fields without"),
-		       val_none;
+		return tmpl_error(r, "fields with numbers and fields without"), val_none;
 	if (i >= 0) {
 		if (!b->args || (uint64_t)i >= b->args->n_pos)
 			return tmpl_error(r, "no value for field %lld", (long long)i), val_none;
@@ -460,7 +459,8 @@ static struct val field_value(struct run *r, struct val f, struct braces *b)
 				v = b->args->kw[k].value;
 	}
 	if (v.type == V_MISSING)
-		return tmpl_error(r, "no value for the field '%.*s'", (int)(first.n < 60 ? first.n : 60), first.u.s), val_none;
+		return tmpl_error(r, "no value for the field '%.*s'", (int)(first.n < 60 ? first.n : 60), first.u.s),
+		       val_none;
 	while (at < f.n && !r->failed) {
 		const bool attr = f.u.s[at++] == '.';
 		const size_t from = at;

@@ -126,7 +126,8 @@ static struct val refused(struct run *r, struct val self, struct val name)
 
 	for (; *names; names++)
 		if (val_is_str(name, *names))
-			return val_undefz(r, "%s() would change a %s, which templates may not", *names, val_type_name(self));
+			return val_undefz(r, "%s() would change a %s, which templates may not", *names,
+					val_type_name(self));
 	return val_missing;
 }
 

@@ -372,7 +372,8 @@ struct val op_slice(struct run *r, struct val obj, struct val lo, struct val hi,
 			return val_none;
 		const struct range *of = obj.u.range;
 		g->n = count;
-		if (__builtin_mul_overflow(of->step, step, &g->step) || __builtin_mul_overflow(of->step, from, &g->start) ||
+		if (__builtin_mul_overflow(of->step, step, &g->step) ||
+				__builtin_mul_overflow(of->step, from, &g->start) ||
 				__builtin_mul_overflow(of->step, to, &g->stop) ||
 				__builtin_add_overflow(of->start, g->start, &g->start) ||
 				__builtin_add_overflow(of->start, g->stop, &g->stop))

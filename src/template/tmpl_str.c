@@ -215,7 +215,8 @@ METHOD(rstrip, strip(r, self, a, "rstrip", 2))
 
 static bool begins(struct run *r, struct val s, struct val with, bool at_end)
 {
-	return with.n <= s.n && tmpl_charge(r, with.n / 64) && (!with.n || memcmp(s.u.s + (at_end ? s.n - with.n : 0), with.u.s, with.n) == 0);
+	return with.n <= s.n && tmpl_charge(r, with.n / 64) &&
+			(!with.n || memcmp(s.u.s + (at_end ? s.n - with.n : 0), with.u.s, with.n) == 0);
 }
 
 /* The part of a text that start and end, in characters, leave; false when start lies behind the end of the text. */
@@ -626,20 +627,19 @@ static struct val do_encode(struct run *r, struct val self, const struct args *a
 static const struct {
 	const char *name;
 	method_fn *call;
-} methods[] = {
-		{"capitalize", do_capitalize}, {"casefold", do_casefold}, {"center", do_center}, {"count", do_count},
+} methods[] = {{"capitalize", do_capitalize}, {"casefold", do_casefold}, {"center", do_center}, {"count", do_count},
 		{"encode", do_encode}, {"endswith", do_endswith}, {"expandtabs", do_expandtabs}, {"find", do_find},
 		{"format", do_format}, {"format_map", do_format_map}, {"index", do_index}, {"isalnum", do_isalnum},
-		{"isalpha", do_isalpha}, {"isascii", do_isascii}, {"isdecimal", do_isdecimal},
-		{"isdigit", do_isdigit}, {"isidentifier", do_isidentifier}, {"islower", do_islower},
-		{"isnumeric", do_isnumeric}, {"isprintable", do_isprintable}, {"isspace", do_isspace},
-		{"istitle", do_istitle}, {"isupper", do_isupper}, {"join", do_join}, {"ljust", do_ljust},
-		{"lower", do_lower}, {"lstrip", do_lstrip}, {"partition", do_partition},
-		{"removeprefix", do_removeprefix}, {"removesuffix", do_removesuffix}, {"replace", do_replace},
-		{"rfind", do_rfind}, {"rindex", do_rindex}, {"rjust", do_rjust}, {"rpartition", do_rpartition},
-		{"rsplit", do_rsplit}, {"rstrip", do_rstrip}, {"split", do_split}, {"splitlines", do_splitlines},
-		{"startswith", do_startswith}, {"strip", do_strip}, {"swapcase", do_swapcase}, {"title", do_title},
-		{"upper", do_upper}, {"zfill", do_zfill}, {"maketrans", do_encode}, {"translate", do_encode}};
+		{"isalpha", do_isalpha}, {"isascii", do_isascii}, {"isdecimal", do_isdecimal}, {"isdigit", do_isdigit},
+		{"isidentifier", do_isidentifier}, {"islower", do_islower}, {"isnumeric", do_isnumeric},
+		{"isprintable", do_isprintable}, {"isspace", do_isspace}, {"istitle", do_istitle},
+		{"isupper", do_isupper}, {"join", do_join}, {"ljust", do_ljust}, {"lower", do_lower},
+		{"lstrip", do_lstrip}, {"partition", do_partition}, {"removeprefix", do_removeprefix},
+		{"removesuffix", do_removesuffix}, {"replace", do_replace}, {"rfind", do_rfind}, {"rindex", do_rindex},
+		{"rjust", do_rjust}, {"rpartition", do_rpartition}, {"rsplit", do_rsplit}, {"rstrip", do_rstrip},
+		{"split", do_split}, {"splitlines", do_splitlines}, {"startswith", do_startswith}, {"strip", do_strip},
+		{"swapcase", do_swapcase}, {"title", do_title}, {"upper", do_upper}, {"zfill", do_zfill},
+		{"maketrans", do_encode}, {"translate", do_encode}};
 
 struct val str_method(struct run *r, struct val self, struct val name)
 {

@@ -144,7 +144,8 @@ size_t uni_fold(uint32_t cp, uint32_t out[3])
 {
 	utf8proc_int32_t folded[4];
 	int boundary = 0;
-	const utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, folded, 4, UTF8PROC_CASEFOLD, &boundary);
+	const utf8proc_ssize_t n =
+			utf8proc_decompose_char((utf8proc_int32_t)cp, folded, 4, UTF8PROC_CASEFOLD, &boundary);
 
 	if (n < 1 || n > 3)
 		return out[0] = cp, 1;

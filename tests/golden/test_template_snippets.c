@@ -1,6 +1,6 @@
 /* The template language, snippet by snippet, against what Python's jinja2 gives (data/README.md says how that was
- * made). Texts must be the same to the byte, and errors must be errors; those that a template raises itself must say the
- * same.
+ * made). Texts must be the same to the byte, and errors must be errors; those that a template raises itself must say
+ * the same.
  *
  * Shown red by planted faults: // that rounds towards zero; a slice that ends one late; a newline that is kept behind a
  * block; a loop whose turns share one scope; "last" without a look ahead. */

@@ -1,7 +1,7 @@
 /* Templates through their interface: what a template sees, what it says when it cannot go on, and where.
  *
- * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0; sums and
- * products that wrap around (edges). */
+ * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0; sums
+ * and products that wrap around (edges). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,8 +116,7 @@ static void errors(void **state)
 	fails("{% import 'x' as y %}", NULL, COHORT_E_UNSUPPORTED, 1, "import");
 	fails("{{ [1]|random }}", NULL, COHORT_E_UNSUPPORTED, 1, "random");
 	fails("a\n{{ raise_exception('no\nway') }}", NULL, COHORT_E_ARG, 2, "no way");
-	fails("a\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}", NULL, COHORT_E_ARG, 3,
-			"of type 'int' has no 'y'");
+	fails("a\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}", NULL, COHORT_E_ARG, 3, "of type 'int' has no 'y'");
 	fails("\n{{ 9223372036854775807 + 1 }}", NULL, COHORT_E_ARG, 2, "64 bits");
 	fails("{{ -(-9223372036854775807 - 1) }}", NULL, COHORT_E_ARG, 1, "64 bits");
 	fails("{{ (-9223372036854775807 - 1) // -1 }}", NULL, COHORT_E_ARG, 1, "64 bits");
@@ -176,6 +175,15 @@ static void arguments(void **state)
 		p.now = times[i];
 		assert_int_equal(cohort_template_render(t, &p, &out, &n, &err), COHORT_E_ARG);
 	}
+	cohort_template_free(t);
+	/* The largest source that is read, and one byte more. */
+	const size_t most = (size_t)1 << 22;
+	char *blanks = malloc(most + 1);
+	assert_non_null(blanks);
+	memset(blanks, ' ', most + 1);
+	assert_int_equal(cohort_template_open(blanks, most + 1, &t, &err), COHORT_E_LIMIT);
+	assert_int_equal(cohort_template_open(blanks, most, &t, &err), COHORT_OK);
+	free(blanks);
 	cohort_template_free(t);
 	cohort_template_free(NULL);
 	cohort_template_text_free(NULL);
