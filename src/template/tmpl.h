@@ -240,7 +240,9 @@ bool val_refuse(struct run *r, const char *what, struct val v);
 
 bool val_is_str(struct val v, const char *s);
 bool val_truth(struct run *r, struct val v);
-bool val_is_number(struct val v);  /* bool, int or float */
+bool val_is_int(struct val v);    /* bool or int */
+int64_t val_whole(struct val v);  /* of one that is */
+bool val_is_number(struct val v); /* bool, int or float */
 double val_number(struct val v);
 bool val_is_sized(struct val v);
 int64_t val_len(struct run *r, struct val v); /* fails for what has no length */
@@ -270,6 +272,7 @@ bool val_sort(struct run *r, struct val *keys, struct val *items, size_t n, bool
 /* ---- tmpl_unicode.c ---- */
 
 uint32_t uni_decode(const char *s, size_t n, uint32_t *cp); /* length; a bad byte is one character */
+size_t uni_back(const char *s, size_t at, uint32_t *cp);     /* where the character before `at` begins; at > 0 */
 bool uni_is_space(uint32_t cp);
 bool uni_is_alpha(uint32_t cp);
 bool uni_is_decimal(uint32_t cp);
@@ -433,6 +436,9 @@ struct parse {
 	const char *looking_for;    /* the innermost end tag, for messages */
 };
 struct node *node_new(struct parse *p, enum node_type type, uint32_t line);
+/* a, b and c (each may be NULL), then list, then more. */
+struct node *node_child(const struct node *n, size_t i);
+size_t node_n_children(const struct node *n);
 /* Sets the node's height by its children's; NULL after a failure. */
 struct node *node_done(struct parse *p, struct node *n);
 uint32_t sym_of(struct parse *p, struct val name);

@@ -59,8 +59,8 @@ int64_t arg_int(struct run *r, struct val v, int64_t fallback)
 {
 	if (v.type == V_MISSING)
 		return fallback;
-	if (v.type == V_INT || v.type == V_BOOL)
-		return v.type == V_INT ? v.u.i : v.u.b;
+	if (val_is_int(v))
+		return val_whole(v);
 	if (v.type == V_UNDEF)
 		undef_fail(r, v);
 	else

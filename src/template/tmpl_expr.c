@@ -123,21 +123,27 @@ struct node *node_new(struct parse *p, enum node_type type, uint32_t line)
 	return n;
 }
 
+size_t node_n_children(const struct node *n)
+{
+	return (size_t)3 + n->n_list + n->n_more;
+}
+
+struct node *node_child(const struct node *n, size_t i)
+{
+	if (i < 3)
+		return i == 0 ? n->a : i == 1 ? n->b : n->c;
+	return i - 3 < n->n_list ? n->list[i - 3] : n->more[i - 3 - n->n_list];
+}
+
 struct node *node_done(struct parse *p, struct node *n)
 {
 	uint16_t h = 0;
 	if (!n || p->r->failed)
 		return NULL;
-	const struct node *const three[3] = {n->a, n->b, n->c};
-	for (size_t i = 0; i < 3; i++)
-		if (three[i] && three[i]->height > h)
-			h = three[i]->height;
-	for (size_t i = 0; i < n->n_list; i++)
-		if (n->list[i]->height > h)
-			h = n->list[i]->height;
-	for (size_t i = 0; i < n->n_more; i++)
-		if (n->more[i]->height > h)
-			h = n->more[i]->height;
+	for (size_t i = 0; i < node_n_children(n); i++) {
+		const struct node *c = node_child(n, i);
+		h = c && c->height > h ? c->height : h;
+	}
 	n->height = (uint16_t)(h + 1);
 	if (n->height > HEIGHT_MAX) {
 		tmpl_fail(p->r, COHORT_E_LIMIT, "nested more than %d levels deep", HEIGHT_MAX);

@@ -490,8 +490,8 @@ FILTER(int)
 	const int64_t base = arg_int(r, w[1], 10);
 	if (v.type == V_UNDEF)
 		return undef_fail(r, v), val_none;
-	if (v.type == V_INT || v.type == V_BOOL)
-		return val_int(v.type == V_INT ? v.u.i : v.u.b);
+	if (val_is_int(v))
+		return val_int(val_whole(v));
 	if (v.type == V_FLOAT) {
 		if (isinf(v.u.f))
 			return tmpl_error(r, "an infinite number is no integer"), val_none;
@@ -529,7 +529,7 @@ FILTER(abs)
 		return val_none;
 	if (v.type == V_FLOAT)
 		return val_float(fabs(v.u.f));
-	if (v.type != V_INT && v.type != V_BOOL)
+	if (!val_is_int(v))
 		return val_refuse(r, "abs", v), val_none;
 	return v.type == V_INT && v.u.i < 0 ? op_negate(r, v, true) : op_negate(r, v, false);
 }
@@ -540,7 +540,7 @@ static struct val round_common(struct run *r, struct val v, int64_t digits)
 	double f;
 
 	if (v.type != V_FLOAT) { /* to tens, hundreds, ..., the even one when in the middle */
-		int64_t i = v.type == V_INT ? v.u.i : v.u.b, unit = 1;
+		int64_t i = val_whole(v), unit = 1;
 		for (; digits < 0; digits++)
 			if (__builtin_mul_overflow(unit, 10, &unit))
 				return val_int(0);

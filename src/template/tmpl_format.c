@@ -218,21 +218,21 @@ static bool add_percent(struct run *r, struct buf *t, struct val v, const struct
 	if (c == 'c') {
 		if (v.type == V_STR && uni_count(v.u.s, v.n) == 1)
 			return add_padded(r, t, v.u.s, v.n, f, '>');
-		if (v.type != V_INT && v.type != V_BOOL)
+		if (!val_is_int(v))
 			return tmpl_error(r, "%%c needs a character");
-		return add_char(r, t, v.type == V_INT ? v.u.i : v.u.b, f, '>');
+		return add_char(r, t, val_whole(v), f, '>');
 	}
 	if (c == 'd' || c == 'i' || c == 'u') {
 		if (!val_is_number(v))
 			return val_refuse(r, "a number's format", v);
 		if (v.type == V_FLOAT && (isnan(v.u.f) || fabs(v.u.f) >= 9.2e18))
 			return tmpl_error(r, "an integer of more than 64 bits");
-		return add_int(r, t, v.type == V_FLOAT ? (int64_t)v.u.f : v.type == V_INT ? v.u.i : v.u.b, f);
+		return add_int(r, t, v.type == V_FLOAT ? (int64_t)v.u.f : val_whole(v), f);
 	}
 	if (c == 'x' || c == 'X' || c == 'o') {
-		if (v.type != V_INT && v.type != V_BOOL)
+		if (!val_is_int(v))
 			return val_refuse(r, "an integer's format", v);
-		return add_int(r, t, v.type == V_INT ? v.u.i : v.u.b, f);
+		return add_int(r, t, val_whole(v), f);
 	}
 	if (!val_is_number(v))
 		return val_refuse(r, "a number's format", v);
@@ -413,7 +413,7 @@ static bool add_formatted(struct run *r, struct buf *t, struct val v, struct val
 		return tmpl_error(r, "the format '%c' is not for integers", f.type);
 	if (f.precision >= 0)
 		return tmpl_error(r, "a format of integers has no precision");
-	const int64_t i = v.type == V_INT ? v.u.i : v.u.b;
+	const int64_t i = val_whole(v);
 	if (f.type == 'c') {
 		if (f.sign)
 			return tmpl_error(r, "a format of characters has no sign");

@@ -15,10 +15,11 @@ static bool is_digit(char c)
 /* Without the whitespace around. */
 static void trim(const char **s, size_t *n)
 {
-	while (*n && uni_is_space((uint8_t) * *s))
-		++*s, --*n;
-	while (*n && uni_is_space((uint8_t)(*s)[*n - 1]))
-		--*n;
+	uint32_t cp;
+	for (size_t k; *n && (k = uni_decode(*s, *n, &cp)) && uni_is_space(cp); *s += k)
+		*n -= k;
+	for (size_t at; *n && (at = uni_back(*s, *n, &cp), uni_is_space(cp));)
+		*n = at;
 }
 
 static bool word_is(const char *s, size_t n, const char *word)

@@ -186,10 +186,10 @@ struct val op_binary(struct run *r, enum op op, struct val a, struct val b)
 {
 	const bool seq_a = a.type == V_STR || a.type == V_LIST || a.type == V_TUPLE;
 	const bool seq_b = b.type == V_STR || b.type == V_LIST || b.type == V_TUPLE;
-	const bool int_a = a.type == V_INT || a.type == V_BOOL, int_b = b.type == V_INT || b.type == V_BOOL;
+	const bool int_a = val_is_int(a), int_b = val_is_int(b);
 
 	if (int_a && int_b)
-		return int_op(r, op, a.type == V_INT ? a.u.i : a.u.b, b.type == V_INT ? b.u.i : b.u.b);
+		return int_op(r, op, val_whole(a), val_whole(b));
 	if (val_is_number(a) && val_is_number(b))
 		return float_op(r, op, val_number(a), val_number(b));
 	if (op == OP_MOD && a.type == V_STR)
@@ -197,9 +197,9 @@ struct val op_binary(struct run *r, enum op op, struct val a, struct val b)
 	if (op == OP_ADD && seq_a && a.type == b.type)
 		return a.type == V_STR ? str_add(r, a, b) : join_lists(r, a, b);
 	if (op == OP_MUL && seq_a && int_b)
-		return repeat(r, a, b.type == V_INT ? b.u.i : b.u.b);
+		return repeat(r, a, val_whole(b));
 	if (op == OP_MUL && seq_b && int_a)
-		return repeat(r, b, a.type == V_INT ? a.u.i : a.u.b);
+		return repeat(r, b, val_whole(a));
 	return unsupported(r, op, a, b);
 }
 
@@ -222,9 +222,8 @@ struct val op_negate(struct run *r, struct val v, bool minus)
 {
 	if (v.type == V_FLOAT)
 		return val_float(minus ? -v.u.f : v.u.f);
-	if (v.type == V_INT || v.type == V_BOOL)
-		return minus ? int_op(r, OP_SUB, 0, v.type == V_INT ? v.u.i : v.u.b)
-			     : val_int(v.type == V_INT ? v.u.i : v.u.b);
+	if (val_is_int(v))
+		return minus ? int_op(r, OP_SUB, 0, val_whole(v)) : val_int(val_whole(v));
 	return val_refuse(r, "a sign", v), val_none;
 }
 
@@ -250,8 +249,8 @@ struct val op_own_attr(struct run *r, struct val obj, struct val name)
 /* A key or index alone; V_MISSING if there is nothing. */
 static struct val own_item(struct run *r, struct val obj, struct val key)
 {
-	const bool is_int = key.type == V_INT || key.type == V_BOOL;
-	int64_t i = is_int ? (key.type == V_INT ? key.u.i : key.u.b) : 0;
+	const bool is_int = val_is_int(key);
+	int64_t i = is_int ? val_whole(key) : 0;
 
 	if (obj.type == V_DICT)
 		return dict_get(r, obj.u.dict, key, false);

@@ -327,26 +327,18 @@ static uint8_t uses_of(const struct node *n)
 				: val_is_str(n->v, "kwargs")  ? USES_KWARGS
 				: val_is_str(n->v, "varargs") ? USES_VARARGS
 							      : 0;
-	uses = uses_of(n->a) | uses_of(n->b) | uses_of(n->c);
-	for (size_t i = 0; i < n->n_list; i++)
-		uses |= uses_of(n->list[i]);
-	for (size_t i = 0; i < n->n_more; i++)
-		uses |= uses_of(n->more[i]);
+	for (size_t i = 0; i < node_n_children(n); i++)
+		uses |= uses_of(node_child(n, i));
 	return uses;
 }
 
 /* Whether a body defines macros, which keep its scope. */
 static bool has_macro(const struct node *n)
 {
-	if (n->type == N_MACRO || n->type == N_CALLBLOCK)
-		return true;
-	for (size_t i = 0; i < n->n_list; i++)
-		if (has_macro(n->list[i]))
-			return true;
-	for (size_t i = 0; i < n->n_more; i++)
-		if (has_macro(n->more[i]))
-			return true;
-	return false;
+	bool has = n && (n->type == N_MACRO || n->type == N_CALLBLOCK);
+	for (size_t i = 0; n && !has && i < node_n_children(n); i++)
+		has = has_macro(node_child(n, i));
+	return has;
 }
 
 static bool names_loop(const struct node *target)
@@ -400,16 +392,10 @@ static bool check(struct run *r, struct node *n, bool soft, bool in_loop)
 	case N_SCOPE: soft = false; break;
 	default: break;
 	}
-	if (!check_names(r, n, in_loop) || !check(r, n->a, soft, in_loop) || !check(r, n->b, soft, in_loop) ||
-			!check(r, n->c, soft, in_loop))
-		return false;
-	for (size_t i = 0; i < n->n_list; i++)
-		if (!check(r, n->list[i], soft, in_loop))
-			return false;
-	for (size_t i = 0; i < n->n_more; i++)
-		if (!check(r, n->more[i], soft, in_loop))
-			return false;
-	return true;
+	bool ok = check_names(r, n, in_loop);
+	for (size_t i = 0; ok && i < node_n_children(n); i++)
+		ok = check(r, node_child(n, i), soft, in_loop);
+	return ok;
 }
 
 bool parse_template(struct parse *p, struct nodes *out)

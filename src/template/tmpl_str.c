@@ -12,16 +12,6 @@ typedef struct val method_fn(struct run *r, struct val self, const struct args *
 	}
 #define PLAIN(name, result) METHOD(name, args_none(r, #name, a) ? result : val_none)
 
-/* Where the character before `at` begins; at > 0. */
-static uint32_t back(struct val s, uint32_t at, uint32_t *cp)
-{
-	do
-		at--;
-	while (at > 0 && ((uint8_t)s.u.s[at] & 0xc0) == 0x80);
-	uni_decode(s.u.s + at, s.n - at, cp);
-	return at;
-}
-
 /* ---- Case ---- */
 
 /* A sigma at the end of a word has a form of its own. */
@@ -29,7 +19,7 @@ static bool is_final_sigma(struct val s, uint32_t at, uint32_t k)
 {
 	uint32_t cp, before = 0;
 	for (uint32_t i = at; i > 0;) {
-		i = back(s, i, &before);
+		i = (uint32_t)uni_back(s.u.s, i, &before);
 		if (before != '\'' && before != 0xad)
 			break;
 	}
@@ -196,7 +186,7 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 		from += k;
 	}
 	while (sides & 2 && from < to) {
-		const uint32_t at = back(s, to, &cp);
+		const uint32_t at = (uint32_t)uni_back(s.u.s, to, &cp);
 		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
 			break;
 		to = at;
@@ -383,7 +373,8 @@ static uint32_t stretch(struct val s, bool from_right, bool spaces)
 {
 	uint32_t n = 0, cp;
 	while (n < s.n) {
-		const uint32_t k = from_right ? s.n - n - back(s, s.n - n, &cp) : uni_decode(s.u.s + n, s.n - n, &cp);
+		const uint32_t k = from_right ? s.n - n - (uint32_t)uni_back(s.u.s, s.n - n, &cp)
+					      : uni_decode(s.u.s + n, s.n - n, &cp);
 		if (uni_is_space(cp) != spaces)
 			break;
 		n += k;

@@ -27,6 +27,16 @@ uint32_t uni_decode(const char *s, size_t n, uint32_t *cp)
 	return 1;
 }
 
+size_t uni_back(const char *s, size_t at, uint32_t *cp)
+{
+	const size_t end = at;
+	do
+		at--;
+	while (at > 0 && ((uint8_t)s[at] & 0xc0) == 0x80);
+	uni_decode(s + at, end - at, cp);
+	return at;
+}
+
 size_t uni_count(const char *s, size_t n)
 {
 	size_t count = 0;

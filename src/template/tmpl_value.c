@@ -153,15 +153,20 @@ bool val_is_str(struct val v, const char *s)
 
 bool val_is_number(struct val v)
 {
-	return v.type == V_BOOL || v.type == V_INT || v.type == V_FLOAT;
+	return val_is_int(v) || v.type == V_FLOAT;
 }
 
 double val_number(struct val v)
 {
-	return v.type == V_FLOAT ? v.u.f : v.type == V_INT ? (double)v.u.i : (double)v.u.b;
+	return v.type == V_FLOAT ? v.u.f : (double)val_whole(v);
 }
 
-static int64_t as_int(struct val v)
+bool val_is_int(struct val v)
+{
+	return v.type == V_BOOL || v.type == V_INT;
+}
+
+int64_t val_whole(struct val v)
 {
 	return v.type == V_INT ? v.u.i : v.u.b;
 }
@@ -254,11 +259,11 @@ bool val_same(struct run *r, struct val a, struct val b)
 static int cmp_numbers(struct val a, struct val b)
 {
 	if (a.type != V_FLOAT && b.type != V_FLOAT)
-		return (as_int(a) > as_int(b)) - (as_int(a) < as_int(b));
+		return (val_whole(a) > val_whole(b)) - (val_whole(a) < val_whole(b));
 	if (a.type == V_FLOAT && b.type == V_FLOAT)
 		return (a.u.f > b.u.f) - (a.u.f < b.u.f);
 	const double f = a.type == V_FLOAT ? a.u.f : b.u.f;
-	const int64_t i = as_int(a.type == V_FLOAT ? b : a);
+	const int64_t i = val_whole(a.type == V_FLOAT ? b : a);
 	int c; /* of i against f */
 	if (isnan(f))
 		return 0;

@@ -141,6 +141,7 @@ static void edges(void **state)
 	gives("{{ 'a'[9223372036854775807:] }}{{ 'abc'[::-9223372036854775807] }}{{ [1][-9223372036854775807:] }}",
 			NULL, "c[1]");
 	gives("{% set nan = 'nan'|float %}{{ nan < 1 }}{{ [1, nan]|max }}", NULL, "False1");
+	gives("{{ '\\u3000\\u00a042\\u00a0'|int }}{{ ' 1.5\\u2003'|float }}{{ '4\\u00e0'|int(7) }}", NULL, "421.57");
 	gives("{{ 'a&#xd800;&#xe9;'|striptags }}", NULL, "a\xef\xbf\xbdé");
 	/* All parts have their value before the first becomes text. */
 	gives("{% set ns = namespace(x=1) %}{% macro m() %}{% set ns.x = 2 %}{% endmacro %}{{ ns ~ m() }}", NULL,
