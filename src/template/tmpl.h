@@ -294,14 +294,15 @@ size_t uni_offset(const char *s, size_t n, size_t i);
 
 /* ---- tmpl_num.c: numbers from and to text ---- */
 
-enum { NUM_BYTES = 400 }; /* room for any number in any of the formats used here */
+/* Room for any number as Python shows it, and in any of the formats: 309 digits, the point and 300 more. */
+enum { NUM_BYTES = 64, NUM_FORMAT_BYTES = 640 };
 /* Python's float(): whitespace around, inf, nan, underscores. False if it is none. */
 bool num_float(const char *s, size_t n, double *out);
 /* Python's int(s, base); *overflow when it is one that 64 bits do not hold. */
 bool num_int(const char *s, size_t n, int base, int64_t *out, bool *overflow);
 size_t num_repr(double f, char out[NUM_BYTES]);
 /* C's %.{precision}{conv} for conv e, f, g, whatever the locale. precision <= 300. */
-size_t num_format(double f, char conv, int precision, bool alternate, char out[NUM_BYTES + 64]);
+size_t num_format(double f, char conv, int precision, bool alternate, char out[NUM_FORMAT_BYTES]);
 size_t num_dec(int64_t i, char out[32]);
 
 /* ---- tmpl_text.c: values as text ---- */

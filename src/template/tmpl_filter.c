@@ -331,8 +331,8 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 				last = blank ? last : at;
 				continue;
 			}
-			if (len > width && !blank) {
-				const int64_t room = width < 1 ? 1 : width - used;
+			if (len > width) {
+				const int64_t room = width - used;
 				if (break_words && !room) { /* then blanks at the end stay, as in Python */
 					last = at;
 				} else if (break_words) {
@@ -341,10 +341,10 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 					if (h && h > rest.u.s && !all_hyphens(rest.u.s, h))
 						cut = (size_t)(h - rest.u.s) + 1;
 					at += (uint32_t)cut;
-					last = at;
-				} else if (!break_words && !at) {
+					last = blank ? last : at;
+				} else if (!at) {
 					at += k;
-					last = at;
+					last = blank ? last : at;
 				}
 			}
 			break;
@@ -354,8 +354,6 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 				buf_add(r, t, sep.u.s, sep.n);
 			first = false;
 			buf_add(r, t, line.u.s, last);
-		} else if (!at) {
-			at = piece(line, hyphens);
 		}
 		line = val_bytes(line.u.s + at, line.n - at);
 	}
@@ -536,7 +534,7 @@ FILTER(abs)
 
 static struct val round_common(struct run *r, struct val v, int64_t digits)
 {
-	char buf[NUM_BYTES + 64];
+	char buf[NUM_FORMAT_BYTES];
 	double f;
 
 	if (v.type != V_FLOAT) { /* to tens, hundreds, ..., the even one when in the middle */
@@ -584,7 +582,7 @@ FILTER(filesizeformat)
 	static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
 			{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
 	struct val w;
-	char buf[64], num[NUM_BYTES + 64];
+	char buf[64], num[NUM_FORMAT_BYTES];
 	double f;
 
 	if (!args_bind(r, "filesizeformat", a, "binary", 0, &w))

@@ -110,7 +110,7 @@ static bool add_int(struct run *r, struct buf *t, int64_t i, const struct spec *
 }
 
 /* A float with a precision and no type: like g, but with a digit behind the point, or else an exponent. */
-static size_t add_untyped(double x, int precision, bool alternate, char buf[NUM_BYTES + 64])
+static size_t add_untyped(double x, int precision, bool alternate, char buf[NUM_FORMAT_BYTES])
 {
 	size_t n = num_format(x, 'e', precision - 1, alternate, buf);
 	char *e = memchr(buf, 'e', n);
@@ -137,7 +137,7 @@ static size_t add_untyped(double x, int precision, bool alternate, char buf[NUM_
 
 static bool add_float(struct run *r, struct buf *t, double x, const struct spec *f)
 {
-	char buf[NUM_BYTES + 64], head[2] = {0, 0}, conv = f->type;
+	char buf[NUM_FORMAT_BYTES], head[2] = {0, 0}, conv = f->type;
 	const char low = conv ? (char)(conv | 0x20) : 0;
 	size_t n;
 

@@ -93,6 +93,8 @@ static void json_values(void **state)
 	fails("x", "{\"i\": \"\\ud800\"}", COHORT_E_FORMAT, -1, "surrogate");
 	fails("x", "{\"i\": 1} x", COHORT_E_FORMAT, -1, "follows at byte 9");
 	fails("x", "{\"i\": \"\xff\"}", COHORT_E_FORMAT, -1, "UTF-8");
+	fails("x", "{\"i\": \"\\ud800\\u0041\"}", COHORT_E_FORMAT, -1, "surrogate");
+	gives("{{ d }}", "{\"d\": [NaN, Infinity, -Infinity]}", "[nan, inf, -inf]");
 	fails("x", "[1]", COHORT_E_ARG, -1, "extra must be a JSON object");
 	static const char *const bad[] = {"", "{", "{\"a\"", "{\"a\":1", "{\"a\":1,}", "{\"a\":[1,]}", "{\"a\":01}",
 			"{\"a\":1.}", "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"", "{\"a\":tru}", "{'a':1}",
@@ -115,6 +117,11 @@ static void errors(void **state)
 	fails("{% extends 'x' %}", NULL, COHORT_E_UNSUPPORTED, 1, "extends");
 	fails("{% import 'x' as y %}", NULL, COHORT_E_UNSUPPORTED, 1, "import");
 	fails("{{ [1]|random }}", NULL, COHORT_E_UNSUPPORTED, 1, "random");
+	fails("{{ lipsum() }}", NULL, COHORT_E_UNSUPPORTED, 1, "lipsum");
+	fails("{{ 'a'.encode() }}", NULL, COHORT_E_UNSUPPORTED, 1, "bytes");
+	fails("{% autoescape true %}{% endautoescape %}", NULL, COHORT_E_UNSUPPORTED, 1, "escaping");
+	fails("{{ '\\N{BULLET}' }}", NULL, COHORT_E_FORMAT, 1, "not supported");
+	fails("{{ '\\ud800' }}", NULL, COHORT_E_FORMAT, 1, "no character");
 	fails("a\n{{ raise_exception('no\nway') }}", NULL, COHORT_E_ARG, 2, "no way");
 	fails("a\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}", NULL, COHORT_E_ARG, 3, "of type 'int' has no 'y'");
 	fails("\n{{ 9223372036854775807 + 1 }}", NULL, COHORT_E_ARG, 2, "64 bits");
