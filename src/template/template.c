@@ -15,12 +15,12 @@
 
 struct cohort_template {
 	struct run run; /* the arena of the nodes */
-	struct syms syms;
+	struct dict syms;
 	struct nodes body;
 };
 
 /* Limits of opening: the text is parsed in one pass, so they bound its size. */
-enum { SOURCE_BYTES_MAX = 1 << 24 };
+enum { SOURCE_BYTES_MAX = 1 << 22 };
 
 static enum cohort_status report(const struct run *r, struct cohort_err *err)
 {
@@ -55,7 +55,7 @@ enum cohort_status cohort_template_open(
 	if (!t)
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
 	struct run *r = &t->run;
-	*r = (struct run){.line = 1, .n_bytes_max = (size_t)1 << 31, .n_steps_max = UINT64_MAX, .depth_max = 1000};
+	*r = (struct run){.line = 1, .n_bytes_max = (size_t)1 << 30, .n_steps_max = UINT64_MAX, .depth_max = 1000};
 	struct parse p = {.r = r, .syms = &t->syms};
 	static const char *const first[N_SYMS] = {"loop", "caller", "kwargs", "varargs"};
 	for (size_t i = 0; i < N_SYMS && !r->failed; i++)
@@ -134,9 +134,10 @@ static bool set_globals(struct run *r, const struct cohort_template_params *p)
 		dict_set(r, vars.u.dict, extra.u.dict->pairs[i].key, extra.u.dict->pairs[i].value);
 	r->globals = tmpl_alloc(r, r->syms->n, sizeof *r->globals);
 	for (size_t i = 0; i < r->syms->n && !r->failed; i++) {
-		r->globals[i] = dict_get(r, vars.u.dict, r->syms->names[i], false);
+		const struct val name = r->syms->pairs[i].key;
+		r->globals[i] = dict_get(r, vars.u.dict, name, false);
 		if (r->globals[i].type == V_MISSING)
-			r->globals[i] = global_find(r, r->syms->names[i]);
+			r->globals[i] = global_find(r, name);
 	}
 	return !r->failed;
 }

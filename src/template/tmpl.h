@@ -114,13 +114,6 @@ struct chunk {
 	_Alignas(16) char bytes[];
 };
 
-struct syms { /* identifiers of a template, numbered */
-	struct val *names;
-	size_t n, n_max;
-	uint32_t *index;
-	size_t n_index;
-};
-
 /* The first names of every template. */
 enum { SYM_LOOP, SYM_CALLER, SYM_KWARGS, SYM_VARARGS, N_SYMS };
 
@@ -154,8 +147,8 @@ struct run {
 	size_t n_out_max;
 
 	/* rendering */
-	const struct syms *syms;
-	struct val *globals; /* [syms->n] */
+	const struct dict *syms; /* identifiers of the template; the number of its pair is a name's number */
+	struct val *globals;     /* [syms->n] */
 	struct scope *scope;
 	struct buf out;
 	struct tm now;
@@ -237,27 +230,33 @@ struct val val_iter(struct run *r, struct val of, const char *name);
  * the iterator gets there, as it would from a generator. */
 struct val val_generator(struct run *r, const struct list *l);
 struct val val_dict(struct run *r);
-struct val val_undef(struct run *r, const char *hint, struct val obj, struct val name);
-/* Fails with what Python would say about using an undefined value. */
+struct val val_undef(struct run *r, struct val obj, struct val name); /* obj: V_MISSING for a variable */
+/* With a message of its own. */
+struct val val_undefz(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Fails, saying what is undefined. */
 bool undef_fail(struct run *r, struct val v);
+/* Fails: `what` does not work on such a value. */
+bool val_refuse(struct run *r, const char *what, struct val v);
 
 bool val_is_str(struct val v, const char *s);
 bool val_truth(struct run *r, struct val v);
-bool val_is_number(struct val v);  /* bool, int or float */
+bool val_is_int(struct val v);    /* bool or int */
+int64_t val_whole(struct val v);  /* of one that is */
+bool val_is_number(struct val v); /* bool, int or float */
 double val_number(struct val v);
 bool val_is_sized(struct val v);
 int64_t val_len(struct run *r, struct val v); /* fails for what has no length */
 const char *val_type_name(struct val v);       /* "int", "str", "NoneType" */
-bool val_same(struct val a, struct val b);     /* Python's `is` */
+bool val_same(struct run *r, struct val a, struct val b);    /* Python's `is` */
+bool val_matches(struct run *r, struct val a, struct val b); /* the same or equal: what finds an item in a list */
 bool val_eq(struct run *r, struct val a, struct val b);
 /* -1, 0, 1; fails where Python has no order. */
-int val_cmp(struct run *r, struct val a, struct val b, const char *op);
+int val_cmp(struct run *r, struct val a, struct val b);
 bool val_in(struct run *r, struct val item, struct val container);
 
 bool dict_set(struct run *r, struct dict *d, struct val key, struct val value);
 /* V_MISSING when absent; a key that cannot be one fails only when `strict`. */
 struct val dict_get(struct run *r, const struct dict *d, struct val key, bool strict);
-struct val dict_getz(struct run *r, const struct dict *d, const char *key);
 
 bool iter_init(struct run *r, struct iter *it, struct val v); /* fails for what cannot be iterated */
 bool val_is_iterable(struct val v);
@@ -265,6 +264,7 @@ bool iter_next(struct run *r, struct iter *it, struct val *out);
 /* All items; a list. */
 struct val val_items(struct run *r, struct val v);
 bool list_add(struct run *r, struct list *l, struct val v);
+struct list *list_reverse(struct list *l); /* gives l */
 struct val list_val(struct run *r, const struct list *l, enum val_type type);
 /* Stable; keys: [n], sorted by; items follow. */
 bool val_sort(struct run *r, struct val *keys, struct val *items, size_t n, bool reverse);
@@ -272,6 +272,7 @@ bool val_sort(struct run *r, struct val *keys, struct val *items, size_t n, bool
 /* ---- tmpl_unicode.c ---- */
 
 uint32_t uni_decode(const char *s, size_t n, uint32_t *cp); /* length; a bad byte is one character */
+size_t uni_back(const char *s, size_t at, uint32_t *cp);     /* where the character before `at` begins; at > 0 */
 bool uni_is_space(uint32_t cp);
 bool uni_is_alpha(uint32_t cp);
 bool uni_is_decimal(uint32_t cp);
@@ -280,32 +281,34 @@ bool uni_is_numeric(uint32_t cp);
 bool uni_is_printable(uint32_t cp);
 bool uni_is_upper(uint32_t cp);
 bool uni_is_lower(uint32_t cp);
+bool uni_is_cased(uint32_t cp); /* upper, lower or title case */
 bool uni_is_word(uint32_t cp); /* \w of a regular expression */
 /* 1..3 code points. */
 size_t uni_upper(uint32_t cp, uint32_t out[3]);
 size_t uni_lower(uint32_t cp, uint32_t out[3]);
 size_t uni_title(uint32_t cp, uint32_t out[3]);
+size_t uni_fold(uint32_t cp, uint32_t out[3]);
 size_t uni_count(const char *s, size_t n); /* characters */
 /* Byte offset of character i, at most n. */
 size_t uni_offset(const char *s, size_t n, size_t i);
 
 /* ---- tmpl_num.c: numbers from and to text ---- */
 
-enum { NUM_BYTES = 400 }; /* room for any number in any of the formats used here */
+/* Room for any number as Python shows it, and in any of the formats: 309 digits, the point and 300 more. */
+enum { NUM_BYTES = 64, NUM_FORMAT_BYTES = 640 };
 /* Python's float(): whitespace around, inf, nan, underscores. False if it is none. */
 bool num_float(const char *s, size_t n, double *out);
 /* Python's int(s, base); *overflow when it is one that 64 bits do not hold. */
 bool num_int(const char *s, size_t n, int base, int64_t *out, bool *overflow);
 size_t num_repr(double f, char out[NUM_BYTES]);
 /* C's %.{precision}{conv} for conv e, f, g, whatever the locale. precision <= 300. */
-size_t num_format(double f, char conv, int precision, bool alternate, char out[NUM_BYTES + 64]);
+size_t num_format(double f, char conv, int precision, bool alternate, char out[NUM_FORMAT_BYTES]);
 size_t num_dec(int64_t i, char out[32]);
 
 /* ---- tmpl_text.c: values as text ---- */
 
 bool show_str(struct run *r, struct buf *t, struct val v);   /* str(v) */
-bool show_repr(struct run *r, struct buf *t, struct val v);  /* repr(v) */
-bool show_ascii(struct run *r, struct buf *t, struct val v); /* ascii(v) */
+bool show_repr(struct run *r, struct buf *t, struct val v, bool ascii); /* repr(v), or ascii(v) */
 struct val val_str(struct run *r, struct val v);              /* str(v) */
 bool show_escaped(struct run *r, struct buf *t, struct val v); /* for HTML; marked text as it is */
 struct val val_escape(struct run *r, struct val v);
@@ -362,15 +365,15 @@ struct val val_func(struct run *r, const char *name, struct val (*call)(struct r
 struct val str_method(struct run *r, struct val self, struct val name);
 struct val other_method(struct run *r, struct val self, struct val name);
 /* Shared with the filters. */
-struct val str_case(struct run *r, struct val s, char how); /* u, l, c (capitalize), t (title), s (swap) */
+struct val str_case(struct run *r, struct val s, char how); /* u, l, f (fold), c (capitalize), t (title), s (swap) */
 struct val str_strip(struct run *r, struct val s, struct val chars, int sides); /* 1 left, 2 right */
 struct val str_replace(struct run *r, struct val s, struct val old, struct val with, int64_t count);
 struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, bool from_right);
 struct val str_lines(struct run *r, struct val s, bool keep);
 struct val str_pad(struct run *r, struct val s, int64_t width, uint32_t fill, char how); /* l, r, c */
 struct val str_join(struct run *r, struct val sep, struct val items, bool convert);
-bool str_is_upper(struct val s);
-bool str_is_lower(struct val s);
+bool str_is_upper(struct run *r, struct val s);
+bool str_is_lower(struct run *r, struct val s);
 
 /* ---- tmpl_filter.c, tmpl_filter_seq.c, tmpl_test.c, tmpl_global.c ---- */
 
@@ -428,12 +431,15 @@ struct parse {
 	struct run *r;
 	struct tokens tokens;
 	size_t at;
-	struct syms *syms;
+	struct dict *syms;
 	uint32_t depth;
 	uint32_t n_loops;           /* around, within the same function */
 	const char *looking_for;    /* the innermost end tag, for messages */
 };
 struct node *node_new(struct parse *p, enum node_type type, uint32_t line);
+/* a, b and c (each may be NULL), then list, then more. */
+struct node *node_child(const struct node *n, size_t i);
+size_t node_n_children(const struct node *n);
 /* Sets the node's height by its children's; NULL after a failure. */
 struct node *node_done(struct parse *p, struct node *n);
 uint32_t sym_of(struct parse *p, struct val name);

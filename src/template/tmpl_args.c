@@ -25,7 +25,7 @@ bool args_bind(struct run *r, const char *what, const struct args *a, const char
 	while (word(names, n, &w))
 		out[n++] = val_missing;
 	if (a->n_pos > n)
-		return tmpl_error(r, "%s() takes at most %zu arguments (%zu given)", what, n, a->n_pos);
+		return tmpl_error(r, "%s() has %zu arguments and takes %zu", what, a->n_pos, n);
 	for (size_t i = 0; i < a->n_pos; i++)
 		out[i] = a->pos[i];
 	for (size_t i = 0; i < a->n_kw; i++) {
@@ -34,17 +34,17 @@ bool args_bind(struct run *r, const char *what, const struct args *a, const char
 		while (j < n && ((k = word(names, j, &w)) != name.n || memcmp(w, name.u.s, k) != 0))
 			j++;
 		if (j == n)
-			return tmpl_error(r, "%s() got an unexpected keyword argument '%.*s'", what,
-					(int)(name.n < 60 ? name.n : 60), name.u.s);
+			return tmpl_error(r, "%s() has no argument '%.*s'", what, (int)(name.n < 60 ? name.n : 60),
+					name.u.s);
 		if (out[j].type != V_MISSING)
-			return tmpl_error(r, "%s() got multiple values for argument '%.*s'", what,
-					(int)(name.n < 60 ? name.n : 60), name.u.s);
+			return tmpl_error(r, "%s() is given '%.*s' twice", what, (int)(name.n < 60 ? name.n : 60),
+					name.u.s);
 		out[j] = a->kw[i].value;
 	}
 	for (size_t i = 0; i < n_need; i++)
 		if (out[i].type == V_MISSING) {
 			k = word(names, i, &w);
-			return tmpl_error(r, "%s() missing required argument '%.*s'", what, (int)k, w);
+			return tmpl_error(r, "%s() needs '%.*s'", what, (int)k, w);
 		}
 	return !r->failed;
 }
@@ -59,12 +59,12 @@ int64_t arg_int(struct run *r, struct val v, int64_t fallback)
 {
 	if (v.type == V_MISSING)
 		return fallback;
-	if (v.type == V_INT || v.type == V_BOOL)
-		return v.type == V_INT ? v.u.i : v.u.b;
+	if (val_is_int(v))
+		return val_whole(v);
 	if (v.type == V_UNDEF)
 		undef_fail(r, v);
 	else
-		tmpl_error(r, "'%s' object cannot be interpreted as an integer", val_type_name(v));
+		tmpl_error(r, "an integer is needed, not a value of type '%s'", val_type_name(v));
 	return 0;
 }
 
@@ -75,7 +75,7 @@ bool arg_bool(struct run *r, struct val v, bool fallback)
 
 bool arg_str(struct run *r, struct val v, const char *what)
 {
-	return v.type == V_STR || tmpl_error(r, "%s must be str, not %s", what, val_type_name(v));
+	return v.type == V_STR || tmpl_error(r, "%s must be a text, not of type '%s'", what, val_type_name(v));
 }
 
 struct val val_func(struct run *r, const char *name, struct val (*call)(struct run *, struct val, const struct args *),

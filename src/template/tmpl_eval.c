@@ -5,7 +5,6 @@
  *  2. A node is never changed: a template may be rendered by several threads at once. */
 #include "template/tmpl.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- Names ---- */
@@ -21,7 +20,7 @@ struct scope *scope_open(struct run *r, struct scope *parent)
 bool scope_set(struct run *r, uint32_t sym, struct val v)
 {
 	struct scope *s = r->scope;
-	if (r->failed)
+	if (!tmpl_charge(r, s->n / 16))
 		return false;
 	for (uint32_t i = 0; i < s->n; i++)
 		if (s->vars[i].sym == sym) {
@@ -29,7 +28,7 @@ bool scope_set(struct run *r, uint32_t sym, struct val v)
 			return true;
 		}
 	void *vars = s->vars;
-	if (!tmpl_charge(r, 1 + s->n / 16) || !tmpl_grow(r, &vars, &s->n_max, (size_t)s->n + 1, sizeof *s->vars))
+	if (!tmpl_charge(r, 1) || !tmpl_grow(r, &vars, &s->n_max, (size_t)s->n + 1, sizeof *s->vars))
 		return false;
 	s->vars = vars;
 	s->vars[s->n++] = (struct var){sym, v};
@@ -40,8 +39,10 @@ struct val scope_get(struct run *r, uint32_t sym)
 {
 	for (const struct scope *s = r->scope; s; s = s->parent) {
 		for (uint32_t i = 0; i < s->n; i++)
-			if (s->vars[i].sym == sym)
+			if (s->vars[i].sym == sym) {
+				tmpl_charge(r, i / 16);
 				return s->vars[i].value;
+			}
 		tmpl_charge(r, s->n / 16);
 	}
 	return r->globals[sym];
@@ -53,19 +54,17 @@ static bool unpack(struct run *r, const struct node *target, struct val v)
 	struct val item;
 	uint32_t n = 0;
 
-	if (!val_is_iterable(v))
-		return tmpl_error(r, "cannot unpack non-iterable %s object", val_type_name(v));
 	if (!iter_init(r, &it, v))
 		return false;
 	/* All of them first: a value that is too long or short assigns nothing. */
 	struct val *items = tmpl_alloc(r, target->n_list, sizeof *items);
 	while (items && iter_next(r, &it, &item)) {
 		if (n == target->n_list)
-			return tmpl_error(r, "too many values to unpack (expected %u)", target->n_list);
+			return tmpl_error(r, "more values than the %u names", target->n_list);
 		items[n++] = item;
 	}
 	if (n < target->n_list)
-		return tmpl_error(r, "not enough values to unpack (expected %u, got %u)", target->n_list, n);
+		return tmpl_error(r, "%u values for %u names", n, target->n_list);
 	for (uint32_t i = 0; i < n; i++)
 		if (!tmpl_assign(r, target->list[i], items[i]))
 			return false;
@@ -82,7 +81,7 @@ bool tmpl_assign(struct run *r, const struct node *target, struct val v)
 		return unpack(r, target, v);
 	const struct val ns = scope_get(r, target->sym);
 	if (ns.type != V_NS)
-		return tmpl_error(r, "cannot assign attribute on non-namespace object");
+		return tmpl_error(r, "only a namespace has attributes that can be set");
 	return dict_set(r, ns.u.dict, target->v, v);
 }
 
@@ -93,8 +92,8 @@ static bool add_kwarg(struct run *r, struct args *a, uint32_t *n_max, struct val
 	void *kw = a->kw;
 	for (size_t i = 0; i < a->n_kw; i++)
 		if (val_eq(r, a->kw[i].name, name))
-			return tmpl_error(r, "got multiple values for keyword argument '%.*s'",
-					(int)(name.n < 60 ? name.n : 60), name.u.s);
+			return tmpl_error(r, "the argument '%.*s' is given twice", (int)(name.n < 60 ? name.n : 60),
+					name.u.s);
 	if (!tmpl_charge(r, 1 + a->n_kw / 16) || !tmpl_grow(r, &kw, n_max, a->n_kw + 1, sizeof *a->kw))
 		return false;
 	a->kw = kw;
@@ -125,10 +124,10 @@ static bool eval_args(struct run *r, const struct node *n, struct args *a)
 	if (n->c) {
 		const struct val more = tmpl_eval(r, n->c);
 		if (r->failed || more.type != V_DICT)
-			return tmpl_error(r, "argument after ** must be a mapping, not %s", val_type_name(more));
+			return val_refuse(r, "**", more);
 		for (uint32_t i = 0; i < more.u.dict->n && !r->failed; i++) {
 			if (more.u.dict->pairs[i].key.type != V_STR)
-				return tmpl_error(r, "keywords must be strings");
+				return tmpl_error(r, "the name of an argument must be a text");
 			add_kwarg(r, a, &n_kw_max, more.u.dict->pairs[i].key, more.u.dict->pairs[i].value);
 		}
 	}
@@ -149,8 +148,7 @@ struct val call_value(struct run *r, struct val f, const struct args *a)
 		if (!args_none(r, "joiner", a) || !f.u.cycler->at++)
 			return val_z("");
 		return f.u.cycler->items;
-	case V_UNDEF: undef_fail(r, f); return val_none;
-	default: tmpl_error(r, "'%s' object is not callable", val_type_name(f)); return val_none;
+	default: val_refuse(r, "a call", f); return val_none;
 	}
 }
 
@@ -185,6 +183,8 @@ static bool bind_macro(struct run *r, const struct macro *m, const struct args *
 	for (uint32_t i = 0; i < n->n_more; i++) {
 		const struct val name = n->more[i]->v;
 		has_caller |= val_is_str(name, "caller");
+		if (!tmpl_charge(r, a->n_kw / 16))
+			return false;
 		values[i] = i < a->n_pos ? a->pos[i] : val_missing;
 		for (size_t k = 0; i >= a->n_pos && k < a->n_kw; k++)
 			if (val_eq(r, a->kw[k].name, name)) {
@@ -197,18 +197,14 @@ static bool bind_macro(struct run *r, const struct macro *m, const struct args *
 		if (values[i].type == V_MISSING && param->a) {
 			values[i] = tmpl_eval(r, param->a);
 		} else if (values[i].type == V_MISSING) {
-			char *hint = tmpl_bytes(r, param->v.n + 40);
-			if (!hint)
-				return false;
-			snprintf(hint, param->v.n + 40, "parameter '%.*s' was not provided", (int)param->v.n,
-					param->v.u.s);
-			values[i] = val_undef(r, hint, val_missing, param->v);
+			values[i] = val_undefz(
+					r, "the macro's parameter '%.*s' is not given", (int)param->v.n, param->v.u.s);
 		}
 		if (!scope_set(r, param->sym, values[i]))
 			return false;
 	}
 	if (n->uses & USES_CALLER && !has_caller) {
-		struct val caller = val_undef(r, "No caller defined", val_missing, val_z("caller"));
+		struct val caller = val_undefz(r, "nobody called this macro by a call block");
 		for (size_t k = 0; k < a->n_kw; k++)
 			if (val_is_str(a->kw[k].name, "caller") && !used[k]) {
 				caller = a->kw[k].value;
@@ -279,12 +275,14 @@ static struct val eval_compare(struct run *r, const struct node *n)
 
 static struct val eval_concat(struct run *r, const struct node *n)
 {
+	/* All values before the text: no more than one text is under construction, and values may change each other. */
+	struct val *v = tmpl_alloc(r, n->n_list, sizeof *v);
 	struct buf t = {0};
-	for (uint32_t i = 0; i < n->n_list && !r->failed; i++) {
-		const struct val v = tmpl_eval(r, n->list[i]);
-		if (!r->failed)
-			show_str(r, &t, v);
-	}
+
+	for (uint32_t i = 0; i < n->n_list && !r->failed; i++)
+		v[i] = tmpl_eval(r, n->list[i]);
+	for (uint32_t i = 0; i < n->n_list && !r->failed; i++)
+		show_str(r, &t, v[i]);
 	return buf_val(r, &t);
 }
 
@@ -322,7 +320,6 @@ static struct val eval_item(struct run *r, const struct node *n)
 static struct val eval_cond(struct run *r, const struct node *n)
 {
 	const struct val test = tmpl_eval(r, n->a);
-	char buf[128];
 
 	if (r->failed)
 		return val_none;
@@ -330,11 +327,7 @@ static struct val eval_cond(struct run *r, const struct node *n)
 		return tmpl_eval(r, n->b);
 	if (n->c)
 		return tmpl_eval(r, n->c);
-	const int k = snprintf(buf, sizeof buf,
-			"the inline if-expression on line %u evaluated to false and no else section was defined.",
-			n->line);
-	const struct val hint = val_copy(r, buf, (size_t)k + 1);
-	return val_undef(r, hint.u.s, val_missing, val_none);
+	return val_undefz(r, "the if of line %u is false and has no else", n->line);
 }
 
 struct val eval_filter(struct run *r, const struct node *n, struct val v)
@@ -366,7 +359,7 @@ static struct val eval_test(struct run *r, const struct node *n)
 static struct val eval_name(struct run *r, const struct node *n)
 {
 	const struct val v = scope_get(r, n->sym);
-	return v.type == V_MISSING ? val_undef(r, NULL, val_missing, n->v) : v;
+	return v.type == V_MISSING ? val_undef(r, val_missing, n->v) : v;
 }
 
 static struct val eval_logic(struct run *r, const struct node *n)

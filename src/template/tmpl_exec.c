@@ -117,9 +117,9 @@ struct val loop_attr(struct run *r, struct loop *l, struct val name)
 	if (val_is_str(name, "depth0"))
 		return val_int(l->depth0);
 	if (val_is_str(name, "previtem"))
-		return l->index0 ? l->before : val_undef(r, "there is no previous item", val_missing, val_none);
+		return l->index0 ? l->before : val_undefz(r, "no item was before this one");
 	if (val_is_str(name, "nextitem"))
-		return peek(r, l) ? l->after : val_undef(r, "there is no next item", val_missing, val_none);
+		return peek(r, l) ? l->after : val_undefz(r, "no item follows");
 	if (val_is_str(name, "cycle"))
 		return val_func(r, "cycle", loop_cycle, self);
 	if (val_is_str(name, "changed"))
@@ -179,10 +179,8 @@ static enum flow exec_for(struct run *r, const struct node *n, struct val over, 
 	if (!l)
 		return FLOW_FAIL;
 	*l = (struct loop){.node = n, .outer = outer, .iterable = over, .index0 = -1, .length = -1, .depth0 = depth0};
-	if (over.type == V_NONE || !iter_init(r, &l->it, over)) {
-		tmpl_error(r, "'%s' object is not iterable", val_type_name(over));
+	if (!iter_init(r, &l->it, over))
 		return FLOW_FAIL;
-	}
 	enum flow flow = exec_turns(r, l, &completed);
 	/* A turn that was cut short does not count as one, as Jinja has it. */
 	if (flow == FLOW_ON && !completed && n->n_more) {

@@ -76,31 +76,27 @@ bool parse_fail(struct parse *p, const char *fmt, ...)
 static const char *type_text(enum token_type type)
 {
 	switch (type) {
-	case T_EOF: return "end of template";
-	case T_TEXT: return "template data / text";
-	case T_BLOCK: return "begin of statement block";
-	case T_BLOCK_END: return "end of statement block";
-	case T_VAR: return "begin of print statement";
-	case T_VAR_END: return "end of print statement";
-	case T_NAME: return "name";
-	case T_STR: return "string";
-	case T_INT: return "integer";
-	case T_FLOAT: return "float";
+	case T_EOF: return "the end of the template";
+	case T_TEXT: return "text";
+	case T_BLOCK: return "{%";
+	case T_BLOCK_END: return "%}";
+	case T_VAR: return "{{";
+	case T_VAR_END: return "}}";
+	case T_NAME: return "a name";
 	case T_LPAREN: return "(";
 	case T_RPAREN: return ")";
 	case T_RBRACKET: return "]";
 	case T_RBRACE: return "}";
-	case T_ASSIGN: return "=";
 	case T_COLON: return ":";
 	case T_COMMA: return ",";
-	default: return "operator";
+	default: return "a value";
 	}
 }
 
 static const char *describe(const struct token *t, char buf[64])
 {
 	if (t->type == T_NAME || t->type >= T_ADD)
-		snprintf(buf, 64, "%.*s", (int)(t->v.n < 60 ? t->v.n : 60), t->v.u.s);
+		snprintf(buf, 64, "'%.*s'", (int)(t->v.n < 60 ? t->v.n : 60), t->v.u.s);
 	else
 		snprintf(buf, 64, "%s", type_text(t->type));
 	return buf;
@@ -113,10 +109,7 @@ struct token *tok_expect(struct parse *p, enum token_type type)
 		return NULL;
 	if (tok_is(p, type))
 		return tok_next(p);
-	if (tok_is(p, T_EOF))
-		parse_fail(p, "unexpected end of template, expected '%s'", type_text(type));
-	else
-		parse_fail(p, "expected token '%s', got '%s'", type_text(type), describe(tok_now(p), buf));
+	parse_fail(p, "%s where %s is missing", describe(tok_now(p), buf), type_text(type));
 	return NULL;
 }
 
@@ -130,21 +123,27 @@ struct node *node_new(struct parse *p, enum node_type type, uint32_t line)
 	return n;
 }
 
+size_t node_n_children(const struct node *n)
+{
+	return (size_t)3 + n->n_list + n->n_more;
+}
+
+struct node *node_child(const struct node *n, size_t i)
+{
+	if (i < 3)
+		return i == 0 ? n->a : i == 1 ? n->b : n->c;
+	return i - 3 < n->n_list ? n->list[i - 3] : n->more[i - 3 - n->n_list];
+}
+
 struct node *node_done(struct parse *p, struct node *n)
 {
 	uint16_t h = 0;
 	if (!n || p->r->failed)
 		return NULL;
-	const struct node *const three[3] = {n->a, n->b, n->c};
-	for (size_t i = 0; i < 3; i++)
-		if (three[i] && three[i]->height > h)
-			h = three[i]->height;
-	for (size_t i = 0; i < n->n_list; i++)
-		if (n->list[i]->height > h)
-			h = n->list[i]->height;
-	for (size_t i = 0; i < n->n_more; i++)
-		if (n->more[i]->height > h)
-			h = n->more[i]->height;
+	for (size_t i = 0; i < node_n_children(n); i++) {
+		const struct node *c = node_child(n, i);
+		h = c && c->height > h ? c->height : h;
+	}
 	n->height = (uint16_t)(h + 1);
 	if (n->height > HEIGHT_MAX) {
 		tmpl_fail(p->r, COHORT_E_LIMIT, "nested more than %d levels deep", HEIGHT_MAX);
@@ -165,43 +164,11 @@ bool nodes_add(struct parse *p, struct nodes *l, struct node *n)
 
 uint32_t sym_of(struct parse *p, struct val name)
 {
-	struct syms *s = p->syms;
-	uint32_t h = 2166136261u;
-
-	for (uint32_t i = 0; i < name.n; i++)
-		h = (h ^ (uint8_t)name.u.s[i]) * 16777619u;
-	if (s->n * 2 >= s->n_index) {
-		const size_t n = s->n_index ? s->n_index * 2 : 64;
-		uint32_t *index = tmpl_alloc(p->r, n, sizeof *index);
-		struct val *names = tmpl_alloc(p->r, n, sizeof *names);
-		if (!index || !names)
-			return 0;
-		memset(index, 0, n * sizeof *index);
-		for (size_t i = 0; i < s->n; i++) {
-			uint32_t old = 2166136261u;
-			for (uint32_t k = 0; k < s->names[i].n; k++)
-				old = (old ^ (uint8_t)s->names[i].u.s[k]) * 16777619u;
-			size_t at = old & (n - 1);
-			while (index[at])
-				at = (at + 1) & (n - 1);
-			index[at] = (uint32_t)i + 1;
-			names[i] = s->names[i];
-		}
-		s->index = index;
-		s->names = names;
-		s->n_index = n;
-	}
-	size_t at = h & (s->n_index - 1);
-	for (; s->index[at]; at = (at + 1) & (s->n_index - 1)) {
-		const struct val *v = &s->names[s->index[at] - 1];
-		if (v->n == name.n && memcmp(v->u.s, name.u.s, name.n) == 0)
-			return s->index[at] - 1;
-		if (!tmpl_charge(p->r, 1))
-			return 0;
-	}
-	s->names[s->n] = name;
-	s->index[at] = (uint32_t)++s->n;
-	return (uint32_t)s->n - 1;
+	const struct val known = dict_get(p->r, p->syms, name, true);
+	if (known.type == V_INT)
+		return (uint32_t)known.u.i;
+	dict_set(p->r, p->syms, name, val_int(p->syms->n));
+	return p->r->failed ? 0 : p->syms->n - 1;
 }
 
 static bool enter(struct parse *p)
@@ -214,6 +181,14 @@ static bool enter(struct parse *p)
 	return true;
 }
 
+static struct node *unary(struct parse *p, enum node_type type, struct node *a, uint32_t line)
+{
+	struct node *n = a ? node_new(p, type, line) : NULL;
+	if (n)
+		n->a = a;
+	return node_done(p, n);
+}
+
 static struct node *binary(
 		struct parse *p, enum node_type type, enum op op, struct node *a, struct node *b, uint32_t line)
 {
@@ -222,6 +197,16 @@ static struct node *binary(
 		n->op = (uint8_t)op;
 		n->a = a;
 		n->b = b;
+	}
+	return node_done(p, n);
+}
+
+static struct node *list_node(struct parse *p, enum node_type type, uint32_t line, const struct nodes *l)
+{
+	struct node *n = p->r->failed ? NULL : node_new(p, type, line);
+	if (n) {
+		n->list = l->at;
+		n->n_list = l->n;
 	}
 	return node_done(p, n);
 }
@@ -284,19 +269,6 @@ static struct node *parse_call(struct parse *p, struct node *on)
 	return node_done(p, n);
 }
 
-/* A name with dots. */
-static struct val dotted(struct parse *p)
-{
-	const struct token *t = tok_expect(p, T_NAME);
-	struct val v = t ? t->v : val_none;
-	while (t && tok_skip(p, T_DOT)) {
-		t = tok_expect(p, T_NAME);
-		if (t)
-			v = str_concat(p->r, str_concat(p->r, v, val_z(".")), t->v);
-	}
-	return v;
-}
-
 /* N_FILTER: v name, a what it is applied to (NULL: the body of a block), the rest as parse_args. */
 struct node *parse_filters(struct parse *p, struct node *on, bool inline_first)
 {
@@ -307,9 +279,10 @@ struct node *parse_filters(struct parse *p, struct node *on, bool inline_first)
 		struct node *n = node_new(p, N_FILTER, tok_now(p)->line);
 		if (!n)
 			return NULL;
-		n->v = dotted(p);
-		if (p->r->failed || (tok_is(p, T_LPAREN) && !parse_args(p, n)))
+		const struct token *name = tok_expect(p, T_NAME);
+		if (!name || (tok_is(p, T_LPAREN) && !parse_args(p, n)))
 			return NULL;
+		n->v = name->v;
 		n->known = filter_find(n->v.u.s, n->v.n);
 		n->a = on;
 		on = node_done(p, n);
@@ -328,11 +301,10 @@ static struct node *parse_test(struct parse *p, struct node *on)
 	struct node *n = node_new(p, N_TEST, line);
 	struct nodes list = {0};
 
-	if (!n)
+	const struct token *name = n ? tok_expect(p, T_NAME) : NULL;
+	if (!name)
 		return NULL;
-	n->v = dotted(p);
-	if (p->r->failed)
-		return NULL;
+	n->v = name->v;
 	if (tok_is(p, T_LPAREN)) {
 		if (!parse_args(p, n))
 			return NULL;
@@ -351,14 +323,7 @@ static struct node *parse_test(struct parse *p, struct node *on)
 	n->known = test_find(n->v.u.s, n->v.n);
 	n->a = on;
 	n = node_done(p, n);
-	if (n && negated) {
-		struct node *not = node_new(p, N_NOT, line);
-		if (!not )
-			return NULL;
-		not ->a = n;
-		n = node_done(p, not );
-	}
-	return n;
+	return negated ? unary(p, N_NOT, n, line) : n;
 }
 
 /* ---- Postfixes ---- */
@@ -406,7 +371,7 @@ static struct node *parse_subscript(struct parse *p, struct node *on)
 			if (n->b)
 				n->b->v = name->v;
 		} else {
-			parse_fail(p, "expected name or number");
+			parse_fail(p, "a dot without a name or number");
 		}
 		return node_done(p, n);
 	}
@@ -420,12 +385,7 @@ static struct node *parse_subscript(struct parse *p, struct node *on)
 	if (list.n == 1) {
 		n->b = list.at[0];
 	} else {
-		n->b = node_new(p, N_TUPLE, t->line);
-		if (!n->b)
-			return NULL;
-		n->b->list = list.at;
-		n->b->n_list = list.n;
-		n->b = node_done(p, n->b);
+		n->b = list_node(p, N_TUPLE, t->line, &list);
 	}
 	return node_done(p, n);
 }
@@ -459,16 +419,6 @@ static struct node *parse_filter_expr(struct parse *p, struct node *n)
 }
 
 /* ---- Atoms ---- */
-
-static struct node *list_node(struct parse *p, enum node_type type, uint32_t line, const struct nodes *l)
-{
-	struct node *n = p->r->failed ? NULL : node_new(p, type, line);
-	if (n) {
-		n->list = l->at;
-		n->n_list = l->n;
-	}
-	return node_done(p, n);
-}
 
 /* N_LIST: list. N_DICT: list of keys and values in turn. */
 static struct node *parse_display(struct parse *p, bool dict)
@@ -555,7 +505,7 @@ static struct node *parse_atom(struct parse *p, bool with_ns)
 	case T_LPAREN: return parse_parens(p);
 	case T_LBRACKET: return parse_display(p, false);
 	case T_LBRACE: return parse_display(p, true);
-	default: parse_fail(p, "unexpected '%s'", describe(t, buf)); return NULL;
+	default: parse_fail(p, "%s where a value is missing", describe(t, buf)); return NULL;
 	}
 }
 
@@ -579,11 +529,7 @@ static struct node *parse_unary(struct parse *p, bool with_filter)
 		return NULL;
 	if (t->type == T_SUB || t->type == T_ADD) {
 		tok_next(p);
-		struct node *operand = parse_unary(p, false);
-		n = operand ? node_new(p, t->type == T_SUB ? N_NEG : N_POS, t->line) : NULL;
-		if (n)
-			n->a = operand;
-		n = node_done(p, n);
+		n = unary(p, t->type == T_SUB ? N_NEG : N_POS, parse_unary(p, false), t->line);
 	} else {
 		n = parse_primary(p, false);
 	}
@@ -599,25 +545,32 @@ static enum op op_now(struct parse *p)
 	return (enum op)(tok_now(p)->type - T_ADD);
 }
 
-static struct node *parse_pow(struct parse *p)
+/* Operators from first to last between what `next` parses. */
+static struct node *parse_chain(
+		struct parse *p, struct node *(*next)(struct parse *), enum token_type first, enum token_type last)
 {
-	struct node *n = parse_unary(p, true);
-	while (n && tok_is(p, T_POW)) {
+	struct node *n = next(p);
+	while (n && tok_now(p)->type >= first && tok_now(p)->type <= last) {
+		const enum op op = op_now(p);
 		const uint32_t line = tok_next(p)->line;
-		n = binary(p, N_BINARY, OP_POW, n, parse_unary(p, true), line);
+		n = binary(p, N_BINARY, op, n, next(p), line);
 	}
 	return n;
 }
 
+static struct node *parse_filtered(struct parse *p)
+{
+	return parse_unary(p, true);
+}
+
+static struct node *parse_pow(struct parse *p)
+{
+	return parse_chain(p, parse_filtered, T_POW, T_POW);
+}
+
 static struct node *parse_product(struct parse *p)
 {
-	struct node *n = parse_pow(p);
-	while (n && (tok_is(p, T_MUL) || tok_is(p, T_DIV) || tok_is(p, T_FLOORDIV) || tok_is(p, T_MOD))) {
-		const enum op op = op_now(p);
-		const uint32_t line = tok_next(p)->line;
-		n = binary(p, N_BINARY, op, n, parse_pow(p), line);
-	}
-	return n;
+	return parse_chain(p, parse_pow, T_MUL, T_MOD);
 }
 
 /* N_CONCAT: list. */
@@ -637,13 +590,7 @@ static struct node *parse_concat(struct parse *p)
 
 static struct node *parse_sum(struct parse *p)
 {
-	struct node *n = parse_concat(p);
-	while (n && (tok_is(p, T_ADD) || tok_is(p, T_SUB))) {
-		const enum op op = op_now(p);
-		const uint32_t line = tok_next(p)->line;
-		n = binary(p, N_BINARY, op, n, parse_concat(p), line);
-	}
-	return n;
+	return parse_chain(p, parse_concat, T_ADD, T_SUB);
 }
 
 /* N_COMPARE: a first, list N_OPERAND (op, a). */
@@ -685,18 +632,14 @@ static struct node *parse_compare(struct parse *p)
 
 static struct node *parse_not(struct parse *p)
 {
-	struct node *n;
 	if (!tok_is_name(p, "not"))
 		return parse_compare(p);
 	if (!enter(p))
 		return NULL;
 	const uint32_t line = tok_next(p)->line;
-	struct node *operand = parse_not(p);
-	n = operand ? node_new(p, N_NOT, line) : NULL;
-	if (n)
-		n->a = operand;
+	struct node *n = unary(p, N_NOT, parse_not(p), line);
 	p->depth--;
-	return node_done(p, n);
+	return n;
 }
 
 static struct node *parse_and(struct parse *p)
@@ -774,7 +717,7 @@ static struct node *parse_elements(struct parse *p, bool with_cond, bool targets
 	if (!tuple && l.n)
 		return l.at[0];
 	if (!tuple) {
-		parse_fail(p, "Expected an expression, got '%s'", describe(tok_now(p), buf));
+		parse_fail(p, "%s where a value is missing", describe(tok_now(p), buf));
 		return NULL;
 	}
 	return list_node(p, N_TUPLE, line, &l);
@@ -793,7 +736,7 @@ static bool can_assign(struct parse *p, const struct node *n)
 				return false;
 		return true;
 	}
-	return n->type == N_NAME || n->type == N_NSREF ? true : parse_fail(p, "can't assign to this");
+	return n->type == N_NAME || n->type == N_NSREF ? true : parse_fail(p, "this cannot be set");
 }
 
 struct node *parse_target(struct parse *p, bool with_ns, const char *end_name)

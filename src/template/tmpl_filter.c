@@ -6,23 +6,20 @@
 #include <string.h>
 
 #define FILTER(name) static struct val filter_##name(struct run *r, struct val v, const struct args *a)
+#define PLAIN(name, result) \
+	FILTER(name) \
+	{ \
+		return args_none(r, #name, a) ? (result) : val_none; \
+	}
 
 /* ---- Case, ends, escapes ---- */
 
-FILTER(upper)
-{
-	return args_none(r, "upper", a) ? str_case(r, val_str(r, v), 'u') : val_none;
-}
-
-FILTER(lower)
-{
-	return args_none(r, "lower", a) ? str_case(r, val_str(r, v), 'l') : val_none;
-}
-
-FILTER(capitalize)
-{
-	return args_none(r, "capitalize", a) ? str_case(r, val_str(r, v), 'c') : val_none;
-}
+PLAIN(upper, str_case(r, val_str(r, v), 'u'))
+PLAIN(lower, str_case(r, val_str(r, v), 'l'))
+PLAIN(capitalize, str_case(r, val_str(r, v), 'c'))
+PLAIN(string, v.type == V_STR ? v : val_str(r, v))
+PLAIN(escape, val_escape(r, v))
+PLAIN(forceescape, val_escape(r, val_str(r, v)))
 
 /* Words begin behind whitespace and ( { [ < -, so that "it's" stays one. */
 FILTER(title)
@@ -54,23 +51,6 @@ FILTER(trim)
 	return args_bind(r, "trim", a, "chars", 0, &chars) ? str_strip(r, val_str(r, v), chars, 3) : val_none;
 }
 
-FILTER(string)
-{
-	if (!args_none(r, "string", a))
-		return val_none;
-	return v.type == V_STR ? v : val_str(r, v);
-}
-
-FILTER(escape)
-{
-	return args_none(r, "escape", a) ? val_escape(r, v) : val_none;
-}
-
-FILTER(forceescape)
-{
-	return args_none(r, "forceescape", a) ? val_escape(r, val_str(r, v)) : val_none;
-}
-
 FILTER(safe)
 {
 	if (!args_none(r, "safe", a))
@@ -95,7 +75,7 @@ static uint32_t entity(const char *s, size_t n)
 	if (n > 1 && s[0] == '#') {
 		const bool hex = s[1] == 'x' || s[1] == 'X';
 		if (num_int(s + 1 + hex, n - 1 - hex, hex ? 16 : 10, &i, &overflow) && i > 0 && i < 0x110000)
-			return (uint32_t)i;
+			return i >= 0xd800 && i <= 0xdfff ? 0xfffd : (uint32_t)i;
 		return 0;
 	}
 	for (size_t k = 0; k < sizeof known / sizeof *known; k++)
@@ -204,8 +184,7 @@ FILTER(xmlattr)
 	if (!args_bind(r, "xmlattr", a, "autospace", 0, &autospace))
 		return val_none;
 	if (v.type != V_DICT)
-		return v.type == V_UNDEF ? undef_fail(r, v),
-		       val_none          : (tmpl_error(r, "xmlattr needs a mapping"), val_none);
+		return val_refuse(r, "xmlattr", v), val_none;
 	for (uint32_t i = 0; i < v.u.dict->n && !r->failed; i++) {
 		const struct pair *p = &v.u.dict->pairs[i];
 		if (p->value.type == V_NONE || p->value.type == V_UNDEF)
@@ -242,11 +221,8 @@ FILTER(indent)
 
 	if (!args_bind(r, "indent", a, "width first blank", 0, w))
 		return val_none;
-	if (v.type != V_STR) {
-		op_binary(r, OP_ADD, v, val_z("\n"));
-		tmpl_error(r, "indent needs a text");
-		return val_none;
-	}
+	if (v.type != V_STR)
+		return val_refuse(r, "indent", v), val_none;
 	struct val by = w[0];
 	if (by.type != V_STR) {
 		const int64_t n = arg_int(r, by, 4);
@@ -279,10 +255,10 @@ FILTER(truncate)
 		return val_none;
 	const int64_t n_end = val_len(r, end), n = val_len(r, v);
 	if (length < n_end)
-		tmpl_error(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
+		tmpl_error(r, "truncate to %lld characters, which is less than its end has", (long long)length);
 	if (leeway < 0)
-		tmpl_error(r, "expected leeway >= 0, got %lld", (long long)leeway);
-	if (r->failed || n <= length + leeway)
+		tmpl_error(r, "truncate by a leeway below 0");
+	if (r->failed || n - length <= leeway)
 		return v;
 	if (!arg_str(r, v, "what is truncated"))
 		return val_none;
@@ -335,7 +311,7 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 {
 	bool first = true;
 
-	while (line.n && tmpl_charge(r, 1 + line.n / 16)) {
+	while (line.n && tmpl_charge(r, 1)) {
 		int64_t used = 0;
 		uint32_t at = 0, last = 0; /* last: behind the last piece that is no whitespace */
 		if (!first) /* whitespace at the beginning of a line is dropped, but not of the first */
@@ -346,6 +322,7 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 		while (at < line.n) {
 			const struct val rest = val_bytes(line.u.s + at, line.n - at);
 			const uint32_t k = piece(rest, hyphens);
+			tmpl_charge(r, k / 16);
 			const int64_t len = (int64_t)uni_count(rest.u.s, k);
 			const bool blank = strchr(" \t\n\v\f\r", rest.u.s[0]) != NULL && rest.u.s[0];
 			if (used + len <= width) {
@@ -354,8 +331,8 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 				last = blank ? last : at;
 				continue;
 			}
-			if (len > width && !blank) {
-				const int64_t room = width < 1 ? 1 : width - used;
+			if (len > width) {
+				const int64_t room = width - used;
 				if (break_words && !room) { /* then blanks at the end stay, as in Python */
 					last = at;
 				} else if (break_words) {
@@ -364,10 +341,10 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 					if (h && h > rest.u.s && !all_hyphens(rest.u.s, h))
 						cut = (size_t)(h - rest.u.s) + 1;
 					at += (uint32_t)cut;
-					last = at;
-				} else if (!break_words && !at) {
+					last = blank ? last : at;
+				} else if (!at) {
 					at += k;
-					last = at;
+					last = blank ? last : at;
 				}
 			}
 			break;
@@ -377,8 +354,6 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 				buf_add(r, t, sep.u.s, sep.n);
 			first = false;
 			buf_add(r, t, line.u.s, last);
-		} else if (!at) {
-			at = piece(line, hyphens);
 		}
 		line = val_bytes(line.u.s + at, line.n - at);
 	}
@@ -396,7 +371,7 @@ FILTER(wordwrap)
 	const bool break_words = arg_bool(r, w[1], true), hyphens = arg_bool(r, w[3], true);
 	const struct val sep = w[2].type == V_MISSING || w[2].type == V_NONE ? val_z("\n") : w[2];
 	if (width <= 0)
-		tmpl_error(r, "invalid width %lld (must be > 0)", (long long)width);
+		tmpl_error(r, "wordwrap to a width below 1");
 	const struct val lines = str_lines(r, v, false);
 	if (r->failed || !arg_str(r, sep, "wrapstring"))
 		return val_none;
@@ -513,14 +488,14 @@ FILTER(int)
 	const int64_t base = arg_int(r, w[1], 10);
 	if (v.type == V_UNDEF)
 		return undef_fail(r, v), val_none;
-	if (v.type == V_INT || v.type == V_BOOL)
-		return val_int(v.type == V_INT ? v.u.i : v.u.b);
+	if (val_is_int(v))
+		return val_int(val_whole(v));
 	if (v.type == V_FLOAT) {
 		if (isinf(v.u.f))
-			return tmpl_error(r, "cannot convert float infinity to integer"), val_none;
+			return tmpl_error(r, "an infinite number is no integer"), val_none;
 		return isnan(v.u.f) ? fallback : whole_of(r, v.u.f);
 	}
-	if (v.type != V_STR)
+	if (v.type != V_STR || !tmpl_charge(r, v.n / 16))
 		return fallback;
 	if ((base == 0 || (base >= 2 && base <= 36)) && num_int(v.u.s, v.n, (int)base, &i, &overflow))
 		return val_int(i);
@@ -541,7 +516,7 @@ FILTER(float)
 		return undef_fail(r, v), val_none;
 	if (val_is_number(v))
 		return val_float(val_number(v));
-	if (v.type == V_STR && num_float(v.u.s, v.n, &f))
+	if (v.type == V_STR && tmpl_charge(r, v.n / 16) && num_float(v.u.s, v.n, &f))
 		return val_float(f);
 	return fallback.type == V_MISSING ? val_float(0) : fallback;
 }
@@ -552,22 +527,24 @@ FILTER(abs)
 		return val_none;
 	if (v.type == V_FLOAT)
 		return val_float(fabs(v.u.f));
-	if (v.type != V_INT && v.type != V_BOOL)
-		return tmpl_error(r, "bad operand type for abs(): '%s'", val_type_name(v)), val_none;
+	if (!val_is_int(v))
+		return val_refuse(r, "abs", v), val_none;
 	return v.type == V_INT && v.u.i < 0 ? op_negate(r, v, true) : op_negate(r, v, false);
 }
 
 static struct val round_common(struct run *r, struct val v, int64_t digits)
 {
-	char buf[NUM_BYTES + 64];
+	char buf[NUM_FORMAT_BYTES];
 	double f;
 
 	if (v.type != V_FLOAT) { /* to tens, hundreds, ..., the even one when in the middle */
-		int64_t i = v.type == V_INT ? v.u.i : v.u.b, unit = 1;
+		int64_t i = val_whole(v), unit = 1;
 		for (; digits < 0; digits++)
 			if (__builtin_mul_overflow(unit, 10, &unit))
 				return val_int(0);
-		int64_t rest = ((i % unit) + unit) % unit, low = i - rest;
+		int64_t rest = ((i % unit) + unit) % unit, low;
+		if (__builtin_sub_overflow(i, rest, &low))
+			return tmpl_error(r, "an integer of more than 64 bits"), val_none;
 		const bool up = rest > unit - rest || (rest == unit - rest && unit > 1 && (low / unit) % 2 != 0);
 		return up && rest ? op_binary(r, OP_ADD, val_int(low), val_int(unit)) : val_int(low);
 	}
@@ -591,7 +568,7 @@ FILTER(round)
 	if (w[1].type != V_MISSING && !ceiling && !flooring && !val_is_str(w[1], "common"))
 		tmpl_error(r, "round knows common, ceil and floor");
 	if (!val_is_number(v))
-		tmpl_error(r, "type %s doesn't define __round__ method", val_type_name(v));
+		val_refuse(r, "round", v);
 	if (r->failed)
 		return val_none;
 	if (!ceiling && !flooring)
@@ -605,7 +582,7 @@ FILTER(filesizeformat)
 	static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
 			{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
 	struct val w;
-	char buf[64], num[NUM_BYTES + 64];
+	char buf[64], num[NUM_FORMAT_BYTES];
 	double f;
 
 	if (!args_bind(r, "filesizeformat", a, "binary", 0, &w))
@@ -613,8 +590,8 @@ FILTER(filesizeformat)
 	const bool binary = arg_bool(r, w, false);
 	if (val_is_number(v))
 		f = val_number(v);
-	else if (v.type != V_STR || !num_float(v.u.s, v.n, &f))
-		return v.type == V_UNDEF ? undef_fail(r, v), val_none : (tmpl_error(r, "not a number"), val_none);
+	else if (v.type != V_STR || !tmpl_charge(r, v.n / 16) || !num_float(v.u.s, v.n, &f))
+		return val_refuse(r, "filesizeformat", v), val_none;
 	const double base = binary ? 1024 : 1000;
 	if (f == 1)
 		return val_z("1 Byte");
@@ -651,7 +628,7 @@ FILTER(attr)
 	if (v.type == V_UNDEF)
 		return undef_fail(r, v), val_none;
 	const struct val own = op_own_attr(r, v, name);
-	return own.type == V_MISSING ? val_undef(r, NULL, v, name) : own;
+	return own.type == V_MISSING ? val_undef(r, v, name) : own;
 }
 
 FILTER(refused)
@@ -663,41 +640,17 @@ FILTER(refused)
 
 /* ---- The table ---- */
 
-const struct named_filter text_filters[] = {
-		{"abs", filter_abs},
-		{"attr", filter_attr},
-		{"capitalize", filter_capitalize},
-		{"center", filter_center},
-		{"d", filter_default},
-		{"default", filter_default},
-		{"e", filter_escape},
-		{"escape", filter_escape},
-		{"filesizeformat", filter_filesizeformat},
-		{"float", filter_float},
-		{"forceescape", filter_forceescape},
-		{"format", filter_format},
-		{"indent", filter_indent},
-		{"int", filter_int},
-		{"lower", filter_lower},
-		{"pprint", filter_pprint},
-		{"random", filter_refused},
-		{"replace", filter_replace},
-		{"round", filter_round},
-		{"safe", filter_safe},
-		{"string", filter_string},
-		{"striptags", filter_striptags},
-		{"title", filter_title},
-		{"tojson", filter_tojson},
-		{"trim", filter_trim},
-		{"truncate", filter_truncate},
-		{"upper", filter_upper},
-		{"urlencode", filter_urlencode},
-		{"urlize", filter_refused},
-		{"wordcount", filter_wordcount},
-		{"wordwrap", filter_wordwrap},
-		{"xmlattr", filter_xmlattr},
-		{NULL, NULL},
-};
+const struct named_filter text_filters[] = {{"abs", filter_abs}, {"attr", filter_attr},
+		{"capitalize", filter_capitalize}, {"center", filter_center}, {"d", filter_default},
+		{"default", filter_default}, {"e", filter_escape}, {"escape", filter_escape},
+		{"filesizeformat", filter_filesizeformat}, {"float", filter_float}, {"forceescape", filter_forceescape},
+		{"format", filter_format}, {"indent", filter_indent}, {"int", filter_int}, {"lower", filter_lower},
+		{"pprint", filter_pprint}, {"random", filter_refused}, {"replace", filter_replace},
+		{"round", filter_round}, {"safe", filter_safe}, {"string", filter_string},
+		{"striptags", filter_striptags}, {"title", filter_title}, {"tojson", filter_tojson},
+		{"trim", filter_trim}, {"truncate", filter_truncate}, {"upper", filter_upper},
+		{"urlencode", filter_urlencode}, {"urlize", filter_refused}, {"wordcount", filter_wordcount},
+		{"wordwrap", filter_wordwrap}, {"xmlattr", filter_xmlattr}, {NULL, NULL}};
 
 enum { N_TEXT_FILTERS = sizeof text_filters / sizeof *text_filters - 1 };
 
@@ -720,7 +673,7 @@ struct val filter_call(struct run *r, int32_t filter, struct val name, struct va
 	if (r->failed)
 		return val_none;
 	if (filter < 0) {
-		tmpl_error(r, "No filter named '%.*s' found.", (int)(name.n < 60 ? name.n : 60), name.u.s);
+		tmpl_error(r, "there is no filter '%.*s'", (int)(name.n < 60 ? name.n : 60), name.u.s);
 		return val_none;
 	}
 	return filter < N_TEXT_FILTERS ? text_filters[filter].call(r, v, a)

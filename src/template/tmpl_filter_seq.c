@@ -81,10 +81,8 @@ FILTER(dictsort)
 	struct val w[3];
 	if (!args_bind(r, "dictsort", a, "case_sensitive by reverse", 0, w))
 		return val_none;
-	if (v.type == V_UNDEF)
-		return undef_fail(r, v), val_none;
 	if (v.type != V_DICT)
-		return tmpl_error(r, "'%s' object has no attribute 'items'", val_type_name(v)), val_none;
+		return val_refuse(r, "dictsort", v), val_none;
 	const bool exact = arg_bool(r, w[0], false), by_value = val_is_str(w[1], "value");
 	if (w[1].type != V_MISSING && !by_value && !val_is_str(w[1], "key"))
 		return tmpl_error(r, "dictsort goes by \"key\" or by \"value\""), val_none;
@@ -110,13 +108,12 @@ static struct val extreme(struct run *r, struct val v, const struct args *a, con
 	const bool exact = arg_bool(r, w[0], false);
 	while (iter_next(r, &it, &item)) {
 		const struct val key = fold(r, get_path(r, item, w[1], val_none), exact);
-		if (best.type == V_MISSING || val_cmp(r, key, best_key, sign < 0 ? "<" : ">") * sign > 0) {
+		if (best.type == V_MISSING || val_cmp(r, key, best_key) * sign > 0) {
 			best = item;
 			best_key = key;
 		}
 	}
-	return best.type == V_MISSING ? val_undef(r, "No aggregated item, sequence was empty.", val_missing, val_none)
-				      : best;
+	return best.type == V_MISSING ? val_undefz(r, "%s of nothing", name) : best;
 }
 
 FILTER(min)
@@ -181,17 +178,11 @@ FILTER(reverse)
 		return val_none;
 	if (v.type == V_STR)
 		return op_slice(r, v, val_none, val_none, val_int(-1));
-	if (!val_is_iterable(v) || v.type == V_LOOP)
-		return tmpl_error(r, "argument must be iterable"), val_none;
 	struct val items = own_items(r, v);
-	for (uint32_t i = 0; i < items.n / 2 && !r->failed; i++) {
-		const struct val t = items.u.items[i];
-		items.u.items[i] = items.u.items[items.n - 1 - i];
-		items.u.items[items.n - 1 - i] = t;
-	}
-	return v.type == V_ITER || r->failed
-			? items
-			: val_iter(r, items, v.type == V_LIST ? "list_reverseiterator" : "reversed");
+	if (r->failed)
+		return val_none;
+	list_reverse(&(struct list){items.u.items, items.n, items.n});
+	return v.type == V_ITER ? items : val_iter(r, items, v.type == V_LIST ? "list_reverseiterator" : "reversed");
 }
 
 /* ---- Parts ---- */
@@ -202,8 +193,7 @@ FILTER(first)
 	struct val item;
 	if (!args_none(r, "first", a) || !iter_init(r, &it, v))
 		return val_none;
-	return iter_next(r, &it, &item) ? item
-					: val_undef(r, "No first item, sequence was empty.", val_missing, val_none);
+	return iter_next(r, &it, &item) ? item : val_undefz(r, "first of nothing");
 }
 
 FILTER(last)
@@ -211,12 +201,11 @@ FILTER(last)
 	if (!args_none(r, "last", a))
 		return val_none;
 	if (!val_is_iterable(v) || v.type == V_ITER || v.type == V_LOOP)
-		return tmpl_error(r, "'%s' object is not reversible", val_type_name(v)), val_none;
+		return val_refuse(r, "last", v), val_none;
 	const struct val items = val_items(r, v);
 	if (r->failed)
 		return val_none;
-	return items.n ? items.u.items[items.n - 1]
-		       : val_undef(r, "No last item, sequence was empty.", val_missing, val_none);
+	return items.n ? items.u.items[items.n - 1] : val_undefz(r, "last of nothing");
 }
 
 FILTER(length)
@@ -235,7 +224,7 @@ FILTER(items)
 	if (!args_none(r, "items", a))
 		return val_none;
 	if (v.type != V_DICT && v.type != V_UNDEF)
-		tmpl_error(r, "items needs a mapping");
+		tmpl_error(r, "items needs a dict");
 	for (uint32_t i = 0; v.type == V_DICT && i < v.u.dict->n && tmpl_charge(r, 1); i++)
 		list_add(r, &l, val_pair(r, v.u.dict->pairs[i].key, v.u.dict->pairs[i].value));
 	return val_generator(r, &l);
@@ -276,7 +265,7 @@ FILTER(slice)
 	const int64_t n = arg_int(r, w[0], 0);
 	const struct val items = val_items(r, v);
 	if (!r->failed && !n)
-		tmpl_error(r, "integer division or modulo by zero");
+		tmpl_error(r, "slice into 0 parts");
 	if (r->failed)
 		return val_generator(r, &all);
 	const int64_t each = n > 0 ? items.n / n : 0, more = n > 0 ? items.n % n : 0;
@@ -321,7 +310,7 @@ FILTER(sum)
 		return val_none;
 	struct val total = w[1].type == V_MISSING ? val_int(0) : w[1];
 	if (total.type == V_STR)
-		return tmpl_error(r, "sum() can't sum strings [use ''.join(seq) instead]"), val_none;
+		return tmpl_error(r, "sum does not add texts; join does"), val_none;
 	while (!r->failed && iter_next(r, &it, &item))
 		total = op_binary(r, OP_ADD, total, get_path(r, item, w[0], val_none));
 	return total;
@@ -354,7 +343,7 @@ FILTER(map)
 			else if (val_is_str(a->kw[i].name, "default"))
 				fallback = a->kw[i].value;
 			else
-				tmpl_error(r, "Unexpected keyword argument");
+				tmpl_error(r, "map knows attribute and default by name, nothing else");
 		if (path.type == V_MISSING)
 			tmpl_error(r, "map needs a filter or an attribute");
 	} else if (a->pos[0].type == V_STR) {
@@ -418,28 +407,10 @@ FILTER(rejectattr)
 	return choose(r, v, a, true, false);
 }
 
-const struct named_filter seq_filters[] = {
-		{"batch", filter_batch},
-		{"count", filter_length},
-		{"dictsort", filter_dictsort},
-		{"first", filter_first},
-		{"groupby", filter_groupby},
-		{"items", filter_items},
-		{"join", filter_join},
-		{"last", filter_last},
-		{"length", filter_length},
-		{"list", filter_list},
-		{"map", filter_map},
-		{"max", filter_max},
-		{"min", filter_min},
-		{"reject", filter_reject},
-		{"rejectattr", filter_rejectattr},
-		{"reverse", filter_reverse},
-		{"select", filter_select},
-		{"selectattr", filter_selectattr},
-		{"slice", filter_slice},
-		{"sort", filter_sort},
-		{"sum", filter_sum},
-		{"unique", filter_unique},
-		{NULL, NULL},
-};
+const struct named_filter seq_filters[] = {{"batch", filter_batch}, {"count", filter_length},
+		{"dictsort", filter_dictsort}, {"first", filter_first}, {"groupby", filter_groupby},
+		{"items", filter_items}, {"join", filter_join}, {"last", filter_last}, {"length", filter_length},
+		{"list", filter_list}, {"map", filter_map}, {"max", filter_max}, {"min", filter_min},
+		{"reject", filter_reject}, {"rejectattr", filter_rejectattr}, {"reverse", filter_reverse},
+		{"select", filter_select}, {"selectattr", filter_selectattr}, {"slice", filter_slice},
+		{"sort", filter_sort}, {"sum", filter_sum}, {"unique", filter_unique}, {NULL, NULL}};

@@ -62,6 +62,7 @@ static bool add_number(
 			zeros = k - whole;
 		}
 	}
+	tmpl_charge(r, zeros / 16);
 	buf_addz(r, &body, head);
 	if (inner && fill != '0' && f->width > 0 && (size_t)f->width > used)
 		buf_fill(r, &body, fill, (size_t)f->width - used);
@@ -109,7 +110,7 @@ static bool add_int(struct run *r, struct buf *t, int64_t i, const struct spec *
 }
 
 /* A float with a precision and no type: like g, but with a digit behind the point, or else an exponent. */
-static size_t add_untyped(double x, int precision, bool alternate, char buf[NUM_BYTES + 64])
+static size_t add_untyped(double x, int precision, bool alternate, char buf[NUM_FORMAT_BYTES])
 {
 	size_t n = num_format(x, 'e', precision - 1, alternate, buf);
 	char *e = memchr(buf, 'e', n);
@@ -136,7 +137,7 @@ static size_t add_untyped(double x, int precision, bool alternate, char buf[NUM_
 
 static bool add_float(struct run *r, struct buf *t, double x, const struct spec *f)
 {
-	char buf[NUM_BYTES + 64], head[2] = {0, 0}, conv = f->type;
+	char buf[NUM_FORMAT_BYTES], head[2] = {0, 0}, conv = f->type;
 	const char low = conv ? (char)(conv | 0x20) : 0;
 	size_t n;
 
@@ -167,6 +168,21 @@ static bool add_float(struct run *r, struct buf *t, double x, const struct spec 
 	return add_number(r, t, head, buf, n, f);
 }
 
+/* By the letter of a conversion; false if it is none. */
+static bool show_as(struct run *r, struct buf *t, struct val v, char how)
+{
+	return how == 's' ? show_str(r, t, v) : how == 'r' || how == 'a' ? show_repr(r, t, v, how == 'a') : false;
+}
+
+static bool add_char(struct run *r, struct buf *t, int64_t cp, const struct spec *f, char align)
+{
+	struct buf s = {0};
+	buf_char(r, &s, cp >= 0 && cp < 0x110000 ? (uint32_t)cp : 0x110000);
+	add_padded(r, t, s.p ? s.p : "", s.n, f, align);
+	buf_release(&s);
+	return !r->failed;
+}
+
 /* ---- The % operator ---- */
 
 struct percent {
@@ -181,7 +197,7 @@ static struct val next_arg(struct run *r, struct percent *p)
 		p->used = true;
 		return p->is_tuple ? p->args.u.items[p->at++] : p->args;
 	}
-	tmpl_error(r, "not enough arguments for format string");
+	tmpl_error(r, "more fields than values");
 	return val_none;
 }
 
@@ -191,51 +207,35 @@ static bool add_percent(struct run *r, struct buf *t, struct val v, const struct
 	struct buf s = {0};
 
 	if (c == 's' || c == 'r' || c == 'a') {
-		struct spec plain = *f;
-		if (c == 's')
-			show_str(r, &s, v);
-		else if (c == 'r')
-			show_repr(r, &s, v);
-		else
-			show_ascii(r, &s, v);
+		show_as(r, &s, v, c);
 		size_t n = s.n;
 		if (f->precision >= 0)
 			n = uni_offset(s.p ? s.p : "", s.n, (size_t)f->precision);
-		add_padded(r, t, s.p ? s.p : "", n, &plain, '>');
+		add_padded(r, t, s.p ? s.p : "", n, f, '>');
 		buf_release(&s);
 		return !r->failed;
 	}
 	if (c == 'c') {
 		if (v.type == V_STR && uni_count(v.u.s, v.n) == 1)
 			return add_padded(r, t, v.u.s, v.n, f, '>');
-		if (v.type != V_INT && v.type != V_BOOL)
-			return tmpl_error(r, "%%c requires int or char");
-		const int64_t cp = v.type == V_INT ? v.u.i : v.u.b;
-		buf_char(r, &s, cp >= 0 && cp < 0x110000 ? (uint32_t)cp : 0x110000);
-		add_padded(r, t, s.p ? s.p : "", s.n, f, '>');
-		buf_release(&s);
-		return !r->failed;
+		if (!val_is_int(v))
+			return tmpl_error(r, "%%c needs a character");
+		return add_char(r, t, val_whole(v), f, '>');
 	}
-	if (v.type == V_UNDEF && (c == 'd' || c == 'i' || c == 'u' || strchr("eEfFgG", c)))
-		return undef_fail(r, v);
 	if (c == 'd' || c == 'i' || c == 'u') {
 		if (!val_is_number(v))
-			return tmpl_error(r, "%%%c format: a real number is required, not %s", c, val_type_name(v));
+			return val_refuse(r, "a number's format", v);
 		if (v.type == V_FLOAT && (isnan(v.u.f) || fabs(v.u.f) >= 9.2e18))
-			return tmpl_error(r, "cannot convert this float to an integer of 64 bits");
-		return add_int(r, t, v.type == V_FLOAT ? (int64_t)v.u.f : v.type == V_INT ? v.u.i : v.u.b, f);
+			return tmpl_error(r, "an integer of more than 64 bits");
+		return add_int(r, t, v.type == V_FLOAT ? (int64_t)v.u.f : val_whole(v), f);
 	}
 	if (c == 'x' || c == 'X' || c == 'o') {
-		if (v.type != V_INT && v.type != V_BOOL)
-			return tmpl_error(r, "%%%c format: an integer is required, not %s", c, val_type_name(v));
-		return add_int(r, t, v.type == V_INT ? v.u.i : v.u.b, f);
+		if (!val_is_int(v))
+			return val_refuse(r, "an integer's format", v);
+		return add_int(r, t, val_whole(v), f);
 	}
-	if (!val_is_number(v)) {
-		double x;
-		if (v.type == V_STR && num_float(v.u.s, v.n, &x))
-			return tmpl_error(r, "must be real number, not str");
-		return tmpl_error(r, "must be real number, not %s", val_type_name(v));
-	}
+	if (!val_is_number(v))
+		return val_refuse(r, "a number's format", v);
 	return add_float(r, t, val_number(v), f);
 }
 
@@ -246,11 +246,12 @@ static int64_t read_count(struct run *r, const char *s, size_t n, size_t *at, st
 		++*at;
 		const struct val a = next_arg(r, p);
 		if (a.type != V_INT)
-			tmpl_error(r, "* wants int");
+			tmpl_error(r, "the width * of a format must be an integer");
 		v = a.type == V_INT ? a.u.i : 0;
+	} else {
+		while (*at < n && s[*at] >= '0' && s[*at] <= '9' && v <= WIDTH_MAX)
+			v = v * 10 + (s[(*at)++] - '0');
 	}
-	while (*at < n && s[*at] >= '0' && s[*at] <= '9' && v <= WIDTH_MAX)
-		v = v * 10 + (s[(*at)++] - '0');
 	if (v > WIDTH_MAX || v < -WIDTH_MAX)
 		tmpl_fail(r, COHORT_E_LIMIT, "a width of more than %d", WIDTH_MAX);
 	return r->failed ? 0 : v;
@@ -279,17 +280,17 @@ struct val format_percent(struct run *r, struct val fmt, struct val args)
 				end++;
 			}
 			if (depth) {
-				tmpl_error(r, "incomplete format key");
+				tmpl_error(r, "the name of a field has no end");
 				break;
 			}
 			if (args.type != V_DICT) {
-				tmpl_error(r, "format requires a mapping");
+				tmpl_error(r, "fields with names need a dict");
 				break;
 			}
 			const struct val key = val_bytes(s + at, end - 1 - at);
 			v = dict_get(r, args.u.dict, key, false);
 			if (v.type == V_MISSING)
-				tmpl_error(r, "KeyError: '%.*s'", (int)(key.n < 60 ? key.n : 60), key.u.s);
+				tmpl_error(r, "no value for the field '%.*s'", (int)(key.n < 60 ? key.n : 60), key.u.s);
 			p.used = true;
 			at = end;
 		}
@@ -312,7 +313,7 @@ struct val format_percent(struct run *r, struct val fmt, struct val args)
 		while (at < n && (s[at] == 'h' || s[at] == 'l' || s[at] == 'L'))
 			at++;
 		if (at >= n) {
-			tmpl_error(r, "incomplete format");
+			tmpl_error(r, "a field without a format");
 			break;
 		}
 		f.type = s[at++];
@@ -321,8 +322,7 @@ struct val format_percent(struct run *r, struct val fmt, struct val args)
 			continue;
 		}
 		if (!f.type || !strchr("diuxXoeEfFgGcrsa", f.type)) {
-			tmpl_error(r, "unsupported format character '%c' (0x%x)",
-					f.type >= ' ' && f.type < 127 ? f.type : '?', (unsigned char)f.type);
+			tmpl_error(r, "no format is called '%c'", f.type >= ' ' && f.type < 127 ? f.type : '?');
 			break;
 		}
 		if (v.type == V_MISSING)
@@ -334,7 +334,7 @@ struct val format_percent(struct run *r, struct val fmt, struct val args)
 				     : !p.used && args.type != V_DICT && args.type != V_LIST && args.type != V_RANGE &&
 					args.type != V_UNDEF && args.type != V_NS;
 	if (!r->failed && rest)
-		tmpl_error(r, "not all arguments converted during string formatting");
+		tmpl_error(r, "more values than fields");
 	return buf_val(r, &t);
 }
 
@@ -375,7 +375,7 @@ static bool read_spec(struct run *r, struct val s, struct spec *f)
 	if (at < s.n && s.u.s[at] == '.') {
 		at++;
 		if (at >= s.n || s.u.s[at] < '0' || s.u.s[at] > '9')
-			return tmpl_error(r, "Format specifier missing precision");
+			return tmpl_error(r, "a format whose precision is missing");
 		f->precision = read_count(r, s.u.s, s.n, &at, &none);
 	}
 	if (at < s.n)
@@ -383,8 +383,8 @@ static bool read_spec(struct run *r, struct val s, struct spec *f)
 	if (f->zero && !f->fill)
 		f->fill = '0';
 	if (f->group && f->type && (strchr("ncs", f->type) || (f->group == ',' && strchr("boxX", f->type))))
-		return tmpl_error(r, "Cannot specify '%c' with '%c'.", f->group, f->type);
-	return at == s.n ? !r->failed : tmpl_error(r, "Invalid format specifier");
+		return tmpl_error(r, "a format cannot have both '%c' and '%c'", f->group, f->type);
+	return at == s.n ? !r->failed : tmpl_error(r, "a malformed format");
 }
 
 static bool add_formatted(struct run *r, struct buf *t, struct val v, struct val spec)
@@ -394,34 +394,30 @@ static bool add_formatted(struct run *r, struct buf *t, struct val v, struct val
 	if (!spec.n)
 		return show_str(r, t, v);
 	if (v.type == V_UNDEF || v.type == V_NONE || v.type > V_STR)
-		return tmpl_error(r, "unsupported format string passed to %s.__format__", val_type_name(v));
+		return val_refuse(r, "a format", v);
 	if (!read_spec(r, spec, &f))
 		return false;
 	if (v.type == V_STR) {
 		if ((f.type && f.type != 's') || f.align == '=' || f.sign || f.group || f.alternate)
-			return tmpl_error(r, "Invalid format specifier for a text");
+			return tmpl_error(r, "a format that is not for texts");
 		const size_t n = f.precision >= 0 ? uni_offset(v.u.s, v.n, (size_t)f.precision) : v.n;
 		return add_padded(r, t, v.u.s, n, &f, '<');
 	}
 	const bool floats = f.type && strchr("eEfFgG%", f.type);
 	if (v.type == V_FLOAT || floats) {
 		if (f.type && !floats && f.type != 'n')
-			return tmpl_error(r, "Unknown format code '%c' for object of type 'float'", f.type);
+			return tmpl_error(r, "the format '%c' is not for floats", f.type);
 		return add_float(r, t, val_number(v), &f);
 	}
 	if (f.type && !strchr("bcdnoxX", f.type))
-		return tmpl_error(r, "Unknown format code '%c' for object of type '%s'", f.type, val_type_name(v));
+		return tmpl_error(r, "the format '%c' is not for integers", f.type);
 	if (f.precision >= 0)
-		return tmpl_error(r, "Precision not allowed in integer format specifier");
-	const int64_t i = v.type == V_INT ? v.u.i : v.u.b;
+		return tmpl_error(r, "a format of integers has no precision");
+	const int64_t i = val_whole(v);
 	if (f.type == 'c') {
-		struct buf s = {0};
 		if (f.sign)
-			return tmpl_error(r, "Sign not allowed with integer format specifier 'c'");
-		buf_char(r, &s, i >= 0 && i < 0x110000 ? (uint32_t)i : 0x110000);
-		add_padded(r, t, s.p ? s.p : "", s.n, &f, '<');
-		buf_release(&s);
-		return !r->failed;
+			return tmpl_error(r, "a format of characters has no sign");
+		return add_char(r, t, i, &f, '<');
 	}
 	return add_int(r, t, i, &f);
 }
@@ -441,31 +437,30 @@ static struct val field_value(struct run *r, struct val f, struct braces *b)
 		at++;
 	struct val v = val_missing, first = val_bytes(f.u.s, at);
 	int64_t i = -1;
-	bool overflow;
+	bool overflow = false;
 	if (!at) {
 		i = (int64_t)b->next++;
 		b->counted = true;
-	} else if (first.u.s[0] >= '0' && first.u.s[0] <= '9' && num_int(first.u.s, first.n, 10, &i, &overflow)) {
-		b->named = true;
+	} else if (first.u.s[0] >= '0' && first.u.s[0] <= '9') {
+		b->named = num_int(first.u.s, first.n, 10, &i, &overflow);
+		i = overflow ? INT64_MAX : i;
 	}
 	if (b->counted && b->named)
-		return tmpl_error(r, "cannot switch from automatic field numbering to manual field specification"),
-		       val_none;
+		return tmpl_error(r, "fields with numbers and fields without"), val_none;
 	if (i >= 0) {
 		if (!b->args || (uint64_t)i >= b->args->n_pos)
-			return tmpl_error(r, "Replacement index %lld out of range for positional args tuple",
-					       (long long)i),
-			       val_none;
+			return tmpl_error(r, "no value for field %lld", (long long)i), val_none;
 		v = b->args->pos[i];
 	} else if (b->map) {
 		v = dict_get(r, b->map, first, false);
 	} else {
-		for (size_t k = 0; k < b->args->n_kw; k++)
+		for (size_t k = 0; k < b->args->n_kw && tmpl_charge(r, k % 16 == 0); k++)
 			if (val_eq(r, b->args->kw[k].name, first))
 				v = b->args->kw[k].value;
 	}
 	if (v.type == V_MISSING)
-		return tmpl_error(r, "KeyError: '%.*s'", (int)(first.n < 60 ? first.n : 60), first.u.s), val_none;
+		return tmpl_error(r, "no value for the field '%.*s'", (int)(first.n < 60 ? first.n : 60), first.u.s),
+		       val_none;
 	while (at < f.n && !r->failed) {
 		const bool attr = f.u.s[at++] == '.';
 		const size_t from = at;
@@ -473,7 +468,7 @@ static struct val field_value(struct run *r, struct val f, struct braces *b)
 			at++;
 		const struct val name = val_bytes(f.u.s + from, at - from);
 		if (!name.n || (!attr && at >= f.n))
-			return tmpl_error(r, "Empty attribute in format string"), val_none;
+			return tmpl_error(r, "a field whose attribute is missing"), val_none;
 		if (attr) {
 			v = op_attr(r, v, name);
 		} else {
@@ -489,7 +484,7 @@ static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct brac
 	const char *s = fmt.u.s;
 
 	if (depth > 2)
-		return tmpl_error(r, "Max string recursion exceeded");
+		return tmpl_error(r, "fields within the formats of fields");
 	for (size_t at = 0; at < fmt.n && !r->failed;) {
 		const char c = s[at++];
 		if (c != '{' && c != '}') {
@@ -502,7 +497,7 @@ static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct brac
 			continue;
 		}
 		if (c == '}')
-			return tmpl_error(r, "Single '}' encountered in format string");
+			return tmpl_error(r, "a '}' that closes no field");
 		const size_t from = at;
 		size_t level = 1, colon = 0, bang = 0;
 		for (; at < fmt.n; at++) {
@@ -516,25 +511,17 @@ static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct brac
 				bang = at;
 		}
 		if (at >= fmt.n)
-			return tmpl_error(r,
-					from >= fmt.n ? "Single '{' encountered in format string"
-						      : "expected '}' before end of string");
+			return tmpl_error(r, "a field without its '}'");
 		const size_t end = at++;
 		const size_t name_end = bang ? bang : colon ? colon : end;
 		struct val v = field_value(r, val_bytes(s + from, name_end - from), b);
 		if (bang && !r->failed) {
 			const char conv = bang + 1 < end ? s[bang + 1] : 0;
 			struct buf shown = {0};
-			if (conv == 's')
-				show_str(r, &shown, v);
-			else if (conv == 'r')
-				show_repr(r, &shown, v);
-			else if (conv == 'a')
-				show_ascii(r, &shown, v);
-			else
-				tmpl_error(r, "Unknown conversion specifier");
+			if (!show_as(r, &shown, v, conv))
+				tmpl_error(r, "a field has !r, !s or !a, or none");
 			if ((colon ? colon : end) != bang + 2)
-				tmpl_error(r, "expected ':' after conversion specifier");
+				tmpl_error(r, "nothing but ':' follows !r, !s or !a");
 			v = buf_val(r, &shown);
 		}
 		struct buf spec = {0};

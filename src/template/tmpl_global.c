@@ -11,13 +11,13 @@ static struct val do_range(struct run *r, struct val self, const struct args *a)
 
 	(void)self;
 	if (a->n_kw || !a->n_pos)
-		return tmpl_error(r, "range() takes 1 to 3 positional arguments"), val_none;
+		return tmpl_error(r, "range() needs one to three numbers"), val_none;
 	if (!args_bind(r, "range", a, "start stop step", 1, w))
 		return val_none;
 	const int64_t start = a->n_pos > 1 ? arg_int(r, w[0], 0) : 0, stop = arg_int(r, a->n_pos > 1 ? w[1] : w[0], 0);
 	const int64_t step = arg_int(r, w[2], 1);
 	if (!step)
-		return tmpl_error(r, "range() arg 3 must not be zero"), val_none;
+		return tmpl_error(r, "range() by steps of 0"), val_none;
 	if (start < -far || start > far || stop < -far || stop > far || step < -far || step > far)
 		tmpl_fail(r, COHORT_E_LIMIT, "range() beyond 2^40");
 	struct range *g = tmpl_alloc(r, 1, sizeof *g);
@@ -47,7 +47,7 @@ static bool add_pairs(struct run *r, struct dict *d, struct val from)
 	while (iter_next(r, &it, &item)) {
 		item = val_items(r, item);
 		if (!r->failed && item.n != 2)
-			tmpl_error(r, "dictionary update sequence element has length %u; 2 is required", item.n);
+			tmpl_error(r, "dict() needs pairs");
 		if (r->failed || !dict_set(r, d, item.u.items[0], item.u.items[1]))
 			return false;
 	}
@@ -59,7 +59,7 @@ static struct val do_dict(struct run *r, struct val self, const struct args *a)
 	struct val d = val_dict(r);
 	(void)self;
 	if (a->n_pos > 1)
-		tmpl_error(r, "dict expected at most 1 argument, got %zu", a->n_pos);
+		tmpl_error(r, "dict() of more than one value");
 	if (r->failed || (a->n_pos && !add_pairs(r, d.u.dict, a->pos[0])))
 		return val_none;
 	for (size_t i = 0; i < a->n_kw && !r->failed; i++)

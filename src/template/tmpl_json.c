@@ -28,15 +28,12 @@ static bool write_str(struct run *r, struct buf *t, struct val v, bool ascii)
 		if (known) {
 			const char two[2] = {'\\', to[known - from]};
 			buf_add(r, t, two, 2);
-		} else if (cp < ' ' || (ascii && cp > 0x7e)) {
+		} else if (cp < ' ' || (ascii && cp > 0x7f)) {
 			if (cp >= 0x10000)
 				snprintf(buf, sizeof buf, "\\u%04x\\u%04x", 0xd7c0 + (cp >> 10), 0xdc00 | (cp & 0x3ff));
 			else
 				snprintf(buf, sizeof buf, "\\u%04x", cp);
-			if (cp == 0x7f)
-				buf_add(r, t, "\x7f", 1);
-			else
-				buf_addz(r, t, buf);
+			buf_addz(r, t, buf);
 		} else {
 			buf_add(r, t, v.u.s + i, k);
 		}
@@ -54,22 +51,6 @@ static bool write_float(struct run *r, struct buf *t, double f)
 	return buf_add(r, t, buf, num_repr(f, buf));
 }
 
-static bool write_key(struct run *r, struct buf *t, struct val k, const struct json_style *style)
-{
-	char buf[NUM_BYTES];
-	switch ((enum val_type)k.type) {
-	case V_STR: return write_str(r, t, k, style->ascii);
-	case V_NONE: return buf_addz(r, t, "\"null\"");
-	case V_BOOL: return buf_addz(r, t, k.u.b ? "\"true\"" : "\"false\"");
-	case V_INT:
-		buf_addz(r, t, "\"");
-		buf_add(r, t, buf, num_dec(k.u.i, buf));
-		return buf_addz(r, t, "\"");
-	case V_FLOAT: return buf_addz(r, t, "\"") && write_float(r, t, k.u.f) && buf_addz(r, t, "\"");
-	default: return tmpl_error(r, "keys must be str, int, float, bool or None, not %s", val_type_name(k));
-	}
-}
-
 static bool new_line(struct run *r, struct buf *t, const struct json_style *style, size_t level)
 {
 	if (!style->pretty)
@@ -82,16 +63,24 @@ static bool new_line(struct run *r, struct buf *t, const struct json_style *styl
 
 static bool write_any(struct run *r, struct buf *t, struct val v, const struct json_style *style, size_t level);
 
+static bool write_key(struct run *r, struct buf *t, struct val k, const struct json_style *style)
+{
+	if (k.type == V_STR)
+		return write_str(r, t, k, style->ascii);
+	if (k.type != V_NONE && !val_is_number(k))
+		return val_refuse(r, "JSON's key", k);
+	return buf_addz(r, t, "\"") && write_any(r, t, k, style, 0) && buf_addz(r, t, "\"");
+}
+
 static bool write_dict(struct run *r, struct buf *t, const struct dict *d, const struct json_style *style, size_t level)
 {
 	const struct pair *pairs = d->pairs;
-	struct pair *sorted = NULL;
 
 	if (!d->n)
 		return buf_addz(r, t, "{}");
 	if (style->sorted) {
 		struct val *keys = tmpl_alloc(r, d->n, sizeof *keys), *values = tmpl_alloc(r, d->n, sizeof *values);
-		sorted = tmpl_alloc(r, d->n, sizeof *sorted);
+		struct pair *sorted = tmpl_alloc(r, d->n, sizeof *sorted);
 		if (!sorted || !keys || !values)
 			return false;
 		for (uint32_t i = 0; i < d->n; i++) {
@@ -144,7 +133,7 @@ static bool write_any(struct run *r, struct buf *t, struct val v, const struct j
 			new_line(r, t, style, level);
 		ok = buf_addz(r, t, "]");
 		break;
-	default: ok = tmpl_error(r, "Object of type %s is not JSON serializable", val_type_name(v)); break;
+	default: ok = val_refuse(r, "JSON", v); break;
 	}
 	tmpl_leave(r);
 	return ok && !r->failed;

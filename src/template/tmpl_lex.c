@@ -160,7 +160,7 @@ static bool lex_comment(struct lex *l, size_t body)
 			return true;
 		}
 	}
-	return fail(l, "a comment without its end (end of comment)");
+	return fail(l, "a comment without '#}'");
 }
 
 /* ---- Inside of tags ---- */
@@ -271,7 +271,7 @@ static bool unescape(struct lex *l, const char *s, size_t n, struct buf *t)
 			uint32_t cp = 0;
 			for (size_t j = 1; j <= k; j++) {
 				if (i + j >= n || digit_of(s[i + j]) > 15)
-					return fail(l, "truncated \\x, \\u or \\U escape");
+					return fail(l, "\\x, \\u or \\U without its digits");
 				cp = cp << 4 | (uint32_t)digit_of(s[i + j]);
 			}
 			i += k;
@@ -300,9 +300,7 @@ static bool lex_string(struct lex *l)
 		end += l->s[end] == '\\' && end + 1 < l->n ? 2 : 1;
 	}
 	if (end >= l->n)
-		return fail(l,
-				quote == '"' ? "unexpected char '\"' (a text that does not end)"
-					     : "unexpected char \"'\" (a text that does not end)");
+		return fail(l, "a text that does not end");
 	const char *s = l->s + l->at + 1;
 	const size_t n = end - l->at - 1;
 	struct val v = val_bytes(s, n);
@@ -366,7 +364,7 @@ static bool lex_operator(struct lex *l)
 			if (!l->n_balance || l->balance[l->n_balance - 1] != c) {
 				l->r->line = l->line;
 				return tmpl_fail(l->r, COHORT_E_FORMAT,
-						l->n_balance ? "unexpected '%c', expected '%c'" : "unexpected '%c'", c,
+						l->n_balance ? "'%c' where '%c' is missing" : "'%c' closes nothing", c,
 						l->n_balance ? l->balance[l->n_balance - 1] : 0);
 			}
 			l->n_balance--;
@@ -376,7 +374,7 @@ static bool lex_operator(struct lex *l)
 		return !l->r->failed;
 	}
 	l->r->line = l->line;
-	return tmpl_fail(l->r, COHORT_E_FORMAT, "unexpected char '%.*s'",
+	return tmpl_fail(l->r, COHORT_E_FORMAT, "'%.*s' has no meaning here",
 			(int)uni_decode(l->s + l->at, l->n - l->at, &(uint32_t){0}), l->s + l->at);
 }
 

@@ -34,7 +34,7 @@ static struct val dict_method_get(struct run *r, struct val self, const struct a
 {
 	struct val v[2];
 	if (a->n_kw)
-		return tmpl_error(r, "dict.get() takes no keyword arguments"), val_none;
+		return tmpl_error(r, "dict.get() takes arguments by position"), val_none;
 	if (!args_bind(r, "dict.get", a, "key default", 1, v))
 		return val_none;
 	const struct val found = dict_get(r, self.u.dict, v[0], true);
@@ -62,7 +62,7 @@ static struct val seq_index(struct run *r, struct val self, const struct args *a
 	from = from < 0 ? (from < -(int64_t)self.n ? 0 : from + self.n) : from;
 	to = to < 0 ? to + self.n : to > self.n ? self.n : to;
 	for (int64_t i = from; i < to && tmpl_charge(r, 1); i++)
-		if (val_same(self.u.items[i], v[0]) || val_eq(r, self.u.items[i], v[0]))
+		if (val_matches(r, self.u.items[i], v[0]))
 			return val_int(i);
 	tmpl_error(r, "the value is not in the list");
 	return val_none;
@@ -75,7 +75,7 @@ static struct val seq_count(struct run *r, struct val self, const struct args *a
 	if (!args_bind(r, "count", a, "value", 1, &v))
 		return val_none;
 	for (uint32_t i = 0; i < self.n && tmpl_charge(r, 1); i++)
-		n += val_same(self.u.items[i], v) || val_eq(r, self.u.items[i], v);
+		n += val_matches(r, self.u.items[i], v);
 	return val_int(n);
 }
 
@@ -125,17 +125,9 @@ static struct val refused(struct run *r, struct val self, struct val name)
 	const char *const *names = self.type == V_DICT ? of_dict : of_list;
 
 	for (; *names; names++)
-		if (val_is_str(name, *names)) {
-			struct buf t = {0};
-			buf_addz(r, &t, "access to attribute '");
-			buf_addz(r, &t, *names);
-			buf_addz(r, &t,
-					self.type == V_DICT ? "' of 'dict' object is unsafe."
-							    : "' of 'list' object is unsafe.");
-			buf_add(r, &t, "", 1);
-			const struct val hint = buf_val(r, &t);
-			return val_undef(r, hint.u.s, self, name);
-		}
+		if (val_is_str(name, *names))
+			return val_undefz(r, "%s() would change a %s, which templates may not", *names,
+					val_type_name(self));
 	return val_missing;
 }
 
@@ -144,12 +136,6 @@ static struct val macro_attr(struct run *r, const struct macro *m, struct val na
 	struct list l = {0};
 	if (val_is_str(name, "name"))
 		return m->name;
-	if (val_is_str(name, "catch_kwargs"))
-		return val_bool(m->node->uses & USES_KWARGS);
-	if (val_is_str(name, "catch_varargs"))
-		return val_bool(m->node->uses & USES_VARARGS);
-	if (val_is_str(name, "caller"))
-		return val_bool(m->node->uses & USES_CALLER);
 	if (!val_is_str(name, "arguments"))
 		return val_missing;
 	for (uint32_t i = 0; i < m->node->n_more; i++)
@@ -172,12 +158,6 @@ struct val other_method(struct run *r, struct val self, struct val name)
 		break;
 	case V_MACRO: return macro_attr(r, self.u.macro, name);
 	case V_RANGE:
-		if (val_is_str(name, "start"))
-			return val_int(self.u.range->start);
-		if (val_is_str(name, "stop"))
-			return val_int(self.u.range->stop);
-		if (val_is_str(name, "step"))
-			return val_int(self.u.range->step);
 		self = val_items(r, self);
 		m = tuple_methods;
 		break;

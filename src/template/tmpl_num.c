@@ -15,10 +15,11 @@ static bool is_digit(char c)
 /* Without the whitespace around. */
 static void trim(const char **s, size_t *n)
 {
-	while (*n && uni_is_space((uint8_t) * *s))
-		++*s, --*n;
-	while (*n && uni_is_space((uint8_t)(*s)[*n - 1]))
-		--*n;
+	uint32_t cp;
+	for (size_t k; *n && (k = uni_decode(*s, *n, &cp)) && uni_is_space(cp); *s += k)
+		*n -= k;
+	for (size_t at; *n && (at = uni_back(*s, *n, &cp), uni_is_space(cp));)
+		*n = at;
 }
 
 static bool word_is(const char *s, size_t n, const char *word)
@@ -123,7 +124,7 @@ bool num_int(const char *s, size_t n, int base, int64_t *out, bool *overflow)
 	return !*overflow;
 }
 
-size_t num_format(double f, char conv, int precision, bool alternate, char out[NUM_BYTES + 64])
+size_t num_format(double f, char conv, int precision, bool alternate, char out[NUM_FORMAT_BYTES])
 {
 	const char fmt[] = {'%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : conv,
 			alternate ? conv : 0, 0};
@@ -131,14 +132,11 @@ size_t num_format(double f, char conv, int precision, bool alternate, char out[N
 
 	if (precision > 300)
 		precision = 300;
-	/* The largest double has 309 digits before the point, and 300 behind it would not fit: cut, they are zeros. */
-	if (conv == 'f' && fabs(f) >= 1e60 && precision > 60)
-		precision = 60;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	int n = snprintf(out, NUM_BYTES + 64, fmt, precision, f);
+	int n = snprintf(out, NUM_FORMAT_BYTES, fmt, precision, f);
 #pragma GCC diagnostic pop
-	if (n < 0 || n >= NUM_BYTES + 64)
+	if (n < 0 || n >= NUM_FORMAT_BYTES)
 		n = 0;
 	char *p = strcmp(point, ".") != 0 ? strstr(out, point) : NULL;
 	if (p) {
@@ -151,7 +149,7 @@ size_t num_format(double f, char conv, int precision, bool alternate, char out[N
 
 size_t num_repr(double f, char out[NUM_BYTES])
 {
-	char buf[NUM_BYTES + 64];
+	char buf[NUM_FORMAT_BYTES];
 	int precision = 0;
 	double back;
 	size_t n;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const op_names[] = {"+", "-", "*", "/", "//", "%", "** or pow()", "==", "!=", "<", "<=", ">", ">="};
+static const char *const op_names[] = {"+", "-", "*", "/", "//", "%", "**"};
 
 static struct val overflow(struct run *r)
 {
@@ -19,8 +19,7 @@ static struct val unsupported(struct run *r, enum op op, struct val a, struct va
 	if (a.type == V_UNDEF || b.type == V_UNDEF)
 		undef_fail(r, a.type == V_UNDEF ? a : b);
 	else
-		tmpl_error(r, "unsupported operand type(s) for %s: '%s' and '%s'", op_names[op], val_type_name(a),
-				val_type_name(b));
+		tmpl_error(r, "%s does not work on '%s' and '%s'", op_names[op], val_type_name(a), val_type_name(b));
 	return val_none;
 }
 
@@ -31,7 +30,7 @@ static struct val int_power(struct run *r, int64_t a, int64_t b)
 	int64_t v = 1;
 	if (b < 0) {
 		if (!a)
-			return tmpl_error(r, "0.0 cannot be raised to a negative power"), val_none;
+			return tmpl_error(r, "division by 0"), val_none;
 		return val_float(pow((double)a, (double)b));
 	}
 	if (a == 0 || a == 1)
@@ -55,13 +54,12 @@ static struct val int_op(struct run *r, enum op op, int64_t a, int64_t b)
 	case OP_MUL: bad = __builtin_mul_overflow(a, b, &v); break;
 	case OP_DIV:
 		if (!b)
-			return tmpl_error(r, "division by zero"), val_none;
+			return tmpl_error(r, "division by 0"), val_none;
 		return val_float((double)a / (double)b);
 	case OP_FLOORDIV:
 	case OP_MOD:
 		if (!b)
-			return tmpl_error(r, "integer %s by zero", op == OP_MOD ? "modulo" : "division or modulo"),
-			       val_none;
+			return tmpl_error(r, "division by 0"), val_none;
 		if (b == -1) { /* the one quotient that may not fit */
 			v = 0;
 			bad = op == OP_FLOORDIV && __builtin_sub_overflow(0, a, &v);
@@ -87,11 +85,7 @@ static double float_mod(double a, double b)
 static struct val float_op(struct run *r, enum op op, double a, double b)
 {
 	if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && b == 0)
-		return tmpl_error(r,
-				       op == OP_DIV                   ? "float division by zero"
-						       : op == OP_MOD ? "float modulo"
-								      : "float floor division by zero"),
-		       val_none;
+		return tmpl_error(r, "division by 0"), val_none;
 	switch (op) {
 	case OP_ADD: return val_float(a + b);
 	case OP_SUB: return val_float(a - b);
@@ -105,12 +99,12 @@ static struct val float_op(struct run *r, enum op op, double a, double b)
 	default: break;
 	}
 	if (a == 0 && b < 0)
-		return tmpl_error(r, "0.0 cannot be raised to a negative power"), val_none;
+		return tmpl_error(r, "division by 0"), val_none;
 	if (a < 0 && b != floor(b) && !isinf(b) && !isnan(b))
 		return tmpl_error(r, "complex numbers are not supported"), val_none;
 	const double p = pow(a, b);
 	if (isinf(p) && !isinf(a) && !isinf(b))
-		return tmpl_error(r, "(34, 'Numerical result out of range')"), val_none;
+		return tmpl_error(r, "a power that no float holds"), val_none;
 	return val_float(p);
 }
 
@@ -192,10 +186,10 @@ struct val op_binary(struct run *r, enum op op, struct val a, struct val b)
 {
 	const bool seq_a = a.type == V_STR || a.type == V_LIST || a.type == V_TUPLE;
 	const bool seq_b = b.type == V_STR || b.type == V_LIST || b.type == V_TUPLE;
-	const bool int_a = a.type == V_INT || a.type == V_BOOL, int_b = b.type == V_INT || b.type == V_BOOL;
+	const bool int_a = val_is_int(a), int_b = val_is_int(b);
 
 	if (int_a && int_b)
-		return int_op(r, op, a.type == V_INT ? a.u.i : a.u.b, b.type == V_INT ? b.u.i : b.u.b);
+		return int_op(r, op, val_whole(a), val_whole(b));
 	if (val_is_number(a) && val_is_number(b))
 		return float_op(r, op, val_number(a), val_number(b));
 	if (op == OP_MOD && a.type == V_STR)
@@ -203,14 +197,9 @@ struct val op_binary(struct run *r, enum op op, struct val a, struct val b)
 	if (op == OP_ADD && seq_a && a.type == b.type)
 		return a.type == V_STR ? str_add(r, a, b) : join_lists(r, a, b);
 	if (op == OP_MUL && seq_a && int_b)
-		return repeat(r, a, b.type == V_INT ? b.u.i : b.u.b);
+		return repeat(r, a, val_whole(b));
 	if (op == OP_MUL && seq_b && int_a)
-		return repeat(r, b, a.type == V_INT ? a.u.i : a.u.b);
-	if (op == OP_ADD && seq_a && b.type != V_UNDEF) {
-		tmpl_error(r, "can only concatenate %s (not \"%s\") to %s", val_type_name(a), val_type_name(b),
-				val_type_name(a));
-		return val_none;
-	}
+		return repeat(r, b, val_whole(a));
 	return unsupported(r, op, a, b);
 }
 
@@ -223,7 +212,7 @@ bool op_compare(struct run *r, enum op op, struct val a, struct val b)
 	case OP_NOTIN: return !val_in(r, a, b);
 	default: break;
 	}
-	const int c = val_cmp(r, a, b, op_names[op]);
+	const int c = val_cmp(r, a, b);
 	if ((a.type == V_FLOAT && isnan(a.u.f)) || (b.type == V_FLOAT && isnan(b.u.f)))
 		return false;
 	return op == OP_LT ? c < 0 : op == OP_LE ? c <= 0 : op == OP_GT ? c > 0 : c >= 0;
@@ -233,14 +222,9 @@ struct val op_negate(struct run *r, struct val v, bool minus)
 {
 	if (v.type == V_FLOAT)
 		return val_float(minus ? -v.u.f : v.u.f);
-	if (v.type == V_INT || v.type == V_BOOL)
-		return minus ? int_op(r, OP_SUB, 0, v.type == V_INT ? v.u.i : v.u.b)
-			     : val_int(v.type == V_INT ? v.u.i : v.u.b);
-	if (v.type == V_UNDEF)
-		undef_fail(r, v);
-	else
-		tmpl_error(r, "bad operand type for unary %s: '%s'", minus ? "-" : "+", val_type_name(v));
-	return val_none;
+	if (val_is_int(v))
+		return minus ? int_op(r, OP_SUB, 0, val_whole(v)) : val_int(val_whole(v));
+	return val_refuse(r, "a sign", v), val_none;
 }
 
 /* ---- Attributes and items ---- */
@@ -265,8 +249,8 @@ struct val op_own_attr(struct run *r, struct val obj, struct val name)
 /* A key or index alone; V_MISSING if there is nothing. */
 static struct val own_item(struct run *r, struct val obj, struct val key)
 {
-	const bool is_int = key.type == V_INT || key.type == V_BOOL;
-	int64_t i = is_int ? (key.type == V_INT ? key.u.i : key.u.b) : 0;
+	const bool is_int = val_is_int(key);
+	int64_t i = is_int ? val_whole(key) : 0;
 
 	if (obj.type == V_DICT)
 		return dict_get(r, obj.u.dict, key, false);
@@ -291,21 +275,11 @@ static struct val own_item(struct run *r, struct val obj, struct val key)
 	return val_missing;
 }
 
-/* The one inner attribute that people try; Python has it, and the sandbox hides it. */
-static struct val hidden(struct run *r, struct val obj, struct val name)
-{
-	struct buf t = {0};
-	buf_addz(r, &t, "access to attribute '__class__' of '");
-	buf_addz(r, &t, val_type_name(obj));
-	buf_addz(r, &t, "' object is unsafe.");
-	buf_add(r, &t, "", 1);
-	return val_undef(r, buf_val(r, &t).u.s, obj, name);
-}
-
 struct val op_attr(struct run *r, struct val obj, struct val name)
 {
+	/* The one inner attribute that people try; Python has it, and the sandbox hides it. */
 	if (val_is_str(name, "__class__"))
-		return hidden(r, obj, name);
+		return val_undefz(r, "__class__ is not for templates");
 	if (obj.type == V_UNDEF) {
 		undef_fail(r, obj);
 		return val_none;
@@ -313,7 +287,7 @@ struct val op_attr(struct run *r, struct val obj, struct val name)
 	struct val v = op_own_attr(r, obj, name);
 	if (v.type == V_MISSING)
 		v = own_item(r, obj, name);
-	return v.type == V_MISSING ? val_undef(r, NULL, obj, name) : v;
+	return v.type == V_MISSING ? val_undef(r, obj, name) : v;
 }
 
 struct val op_item(struct run *r, struct val obj, struct val key)
@@ -325,7 +299,7 @@ struct val op_item(struct run *r, struct val obj, struct val key)
 	struct val v = own_item(r, obj, key);
 	if (v.type == V_MISSING && key.type == V_STR)
 		v = op_own_attr(r, obj, key);
-	return v.type == V_MISSING ? val_undef(r, NULL, obj, key) : v;
+	return v.type == V_MISSING ? val_undef(r, obj, key) : v;
 }
 
 /* ---- Slices ---- */
@@ -336,13 +310,11 @@ static bool bound(struct run *r, struct val v, int64_t fallback, int64_t n, int6
 		*out = fallback;
 		return true;
 	}
-	if (v.type != V_INT && v.type != V_BOOL)
-		return tmpl_error(r, "slice indices must be integers or None or have an __index__ method");
-	int64_t i = v.type == V_INT ? v.u.i : v.u.b;
+	int64_t i = arg_int(r, v, 0);
 	if (i < 0)
 		i = i < -n ? -1 : i + n;
 	*out = i < lo ? lo : i > hi ? hi : i;
-	return true;
+	return !r->failed;
 }
 
 static struct val slice_str(struct run *r, struct val s, int64_t from, int64_t step, int64_t count)
@@ -373,24 +345,13 @@ struct val op_slice(struct run *r, struct val obj, struct val lo, struct val hi,
 {
 	int64_t step = 1, from, to, count = 0;
 
-	if (obj.type == V_UNDEF) {
-		undef_fail(r, obj);
-		return val_none;
-	}
-	if (obj.type != V_STR && obj.type != V_LIST && obj.type != V_TUPLE && obj.type != V_RANGE) {
-		tmpl_error(r, obj.type == V_DICT ? "unhashable type: 'slice'" : "'%s' object is not subscriptable",
-				val_type_name(obj));
-		return val_none;
-	}
+	if (obj.type != V_STR && obj.type != V_LIST && obj.type != V_TUPLE && obj.type != V_RANGE)
+		return val_refuse(r, "a slice", obj), val_none;
 	const int64_t n = val_len(r, obj);
 	if (step_v.type != V_NONE) {
-		if (step_v.type != V_INT && step_v.type != V_BOOL) {
-			tmpl_error(r, "slice indices must be integers or None or have an __index__ method");
-			return val_none;
-		}
-		step = step_v.type == V_INT ? step_v.u.i : step_v.u.b;
+		step = arg_int(r, step_v, 0);
 		if (!step)
-			return tmpl_error(r, "slice step cannot be zero"), val_none;
+			return tmpl_error(r, "a slice by steps of 0"), val_none;
 		if (step < -n - 1 || step > n + 1)
 			step = step < 0 ? -n - 1 : n + 1; /* as far as any step that is longer than all */
 	}
@@ -408,8 +369,14 @@ struct val op_slice(struct run *r, struct val obj, struct val lo, struct val hi,
 		struct range *g = tmpl_alloc(r, 1, sizeof *g);
 		if (!g)
 			return val_none;
-		const int64_t s = obj.u.range->step * step, start = obj.u.range->start + obj.u.range->step * from;
-		*g = (struct range){start, obj.u.range->start + obj.u.range->step * to, s, count};
+		const struct range *of = obj.u.range;
+		g->n = count;
+		if (__builtin_mul_overflow(of->step, step, &g->step) ||
+				__builtin_mul_overflow(of->step, from, &g->start) ||
+				__builtin_mul_overflow(of->step, to, &g->stop) ||
+				__builtin_add_overflow(of->start, g->start, &g->start) ||
+				__builtin_add_overflow(of->start, g->stop, &g->stop))
+			return overflow(r);
 		return (struct val){.type = V_RANGE, .u.range = g};
 	}
 	struct val out = val_list(r, (enum val_type)obj.type, (size_t)count, NULL);

@@ -52,7 +52,7 @@ static struct node *parse_for(struct parse *p, struct node *n)
 	if (!n->a)
 		return NULL;
 	if (!tok_skip_name(p, "in")) {
-		parse_fail(p, "expected token 'in'");
+		parse_fail(p, "'in' is missing");
 		return NULL;
 	}
 	n->b = parse_tuple(p, false, "recursive");
@@ -175,7 +175,7 @@ static struct node *parse_call_block(struct parse *p, struct node *n)
 		return NULL;
 	n->a = parse_expression(p, true);
 	if (n->a && n->a->type != N_CALL)
-		parse_fail(p, "expected call");
+		parse_fail(p, "a call block needs a call");
 	n->v = val_z("caller");
 	return !p->r->failed && parse_function_body(p, n, "endcall") ? node_done(p, n) : NULL;
 }
@@ -251,7 +251,7 @@ static struct node *parse_one(struct parse *p, struct val name, struct node *n)
 	if (val_is_str(name, "break") || val_is_str(name, "continue")) {
 		n->type = val_is_str(name, "break") ? N_BREAK : N_CONTINUE;
 		if (!p->n_loops)
-			parse_fail(p, "'%.*s' outside loop", (int)name.n, name.u.s);
+			parse_fail(p, "'%.*s' in no loop", (int)name.n, name.u.s);
 		return node_done(p, n);
 	}
 	static const char *const refused[] = {"include", "import", "from", "extends", "block", "trans", "debug"};
@@ -301,13 +301,13 @@ static bool parse_until(struct parse *p, struct nodes *out, const char *const *e
 			if (is_end(p, ends))
 				break;
 			if (!tok_is(p, T_NAME))
-				return parse_fail(p, "tag name expected");
+				return parse_fail(p, "a tag without its name");
 			t = tok_next(p);
 			n->line = t->line;
 			nodes_add(p, out, parse_one(p, t->v, n));
 			tok_expect(p, T_BLOCK_END);
 		} else {
-			return parse_fail(p, "unexpected token");
+			return parse_fail(p, "this is not the place for it");
 		}
 	}
 	p->depth--;
@@ -327,26 +327,18 @@ static uint8_t uses_of(const struct node *n)
 				: val_is_str(n->v, "kwargs")  ? USES_KWARGS
 				: val_is_str(n->v, "varargs") ? USES_VARARGS
 							      : 0;
-	uses = uses_of(n->a) | uses_of(n->b) | uses_of(n->c);
-	for (size_t i = 0; i < n->n_list; i++)
-		uses |= uses_of(n->list[i]);
-	for (size_t i = 0; i < n->n_more; i++)
-		uses |= uses_of(n->more[i]);
+	for (size_t i = 0; i < node_n_children(n); i++)
+		uses |= uses_of(node_child(n, i));
 	return uses;
 }
 
 /* Whether a body defines macros, which keep its scope. */
 static bool has_macro(const struct node *n)
 {
-	if (n->type == N_MACRO || n->type == N_CALLBLOCK)
-		return true;
-	for (size_t i = 0; i < n->n_list; i++)
-		if (has_macro(n->list[i]))
-			return true;
-	for (size_t i = 0; i < n->n_more; i++)
-		if (has_macro(n->more[i]))
-			return true;
-	return false;
+	bool has = n && (n->type == N_MACRO || n->type == N_CALLBLOCK);
+	for (size_t i = 0; n && !has && i < node_n_children(n); i++)
+		has = has_macro(node_child(n, i));
+	return has;
 }
 
 static bool names_loop(const struct node *target)
@@ -363,7 +355,7 @@ static bool check_names(struct run *r, const struct node *n, bool in_loop)
 {
 	r->line = n->line;
 	if (in_loop && (n->type == N_FOR || n->type == N_SET || n->type == N_SETBLOCK) && names_loop(n->a))
-		return tmpl_fail(r, COHORT_E_FORMAT, "loop cannot be set within a for");
+		return tmpl_fail(r, COHORT_E_FORMAT, "the name loop is taken within a for");
 	if ((n->type == N_MACRO || n->type == N_CALLBLOCK) && n->uses & USES_CALLER)
 		for (size_t i = 0; i < n->n_more; i++)
 			if (n->more[i]->sym == SYM_CALLER && !n->more[i]->a)
@@ -381,7 +373,7 @@ static bool check(struct run *r, struct node *n, bool soft, bool in_loop)
 	if ((n->type == N_FILTER || n->type == N_TEST) && n->known < 0 && !soft) {
 		r->line = n->line;
 		return tmpl_fail(r, COHORT_E_FORMAT,
-				n->type == N_FILTER ? "No filter named '%.*s'." : "No test named '%.*s'.",
+				n->type == N_FILTER ? "there is no filter '%.*s'" : "there is no test '%.*s'",
 				(int)(n->v.n < 60 ? n->v.n : 60), n->v.u.s);
 	}
 	switch (n->type) {
@@ -400,16 +392,10 @@ static bool check(struct run *r, struct node *n, bool soft, bool in_loop)
 	case N_SCOPE: soft = false; break;
 	default: break;
 	}
-	if (!check_names(r, n, in_loop) || !check(r, n->a, soft, in_loop) || !check(r, n->b, soft, in_loop) ||
-			!check(r, n->c, soft, in_loop))
-		return false;
-	for (size_t i = 0; i < n->n_list; i++)
-		if (!check(r, n->list[i], soft, in_loop))
-			return false;
-	for (size_t i = 0; i < n->n_more; i++)
-		if (!check(r, n->more[i], soft, in_loop))
-			return false;
-	return true;
+	bool ok = check_names(r, n, in_loop);
+	for (size_t i = 0; ok && i < node_n_children(n); i++)
+		ok = check(r, node_child(n, i), soft, in_loop);
+	return ok;
 }
 
 bool parse_template(struct parse *p, struct nodes *out)

@@ -5,32 +5,30 @@
 
 typedef struct val method_fn(struct run *r, struct val self, const struct args *a);
 
-/* ---- Case ---- */
+#define METHOD(name, result) \
+	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
+	{ \
+		return result; \
+	}
+#define PLAIN(name, result) METHOD(name, args_none(r, #name, a) ? result : val_none)
 
-static bool is_cased(uint32_t cp)
-{
-	uint32_t out[3];
-	return uni_is_upper(cp) || uni_is_lower(cp) || (uni_title(cp, out) == 1 && out[0] != cp);
-}
+/* ---- Case ---- */
 
 /* A sigma at the end of a word has a form of its own. */
 static bool is_final_sigma(struct val s, uint32_t at, uint32_t k)
 {
 	uint32_t cp, before = 0;
 	for (uint32_t i = at; i > 0;) {
-		do
-			i--;
-		while (i > 0 && ((uint8_t)s.u.s[i] & 0xc0) == 0x80);
-		uni_decode(s.u.s + i, s.n - i, &before);
+		i = (uint32_t)uni_back(s.u.s, i, &before);
 		if (before != '\'' && before != 0xad)
 			break;
 	}
-	if (!before || !is_cased(before))
+	if (!before || !uni_is_cased(before))
 		return false;
 	if (at + k >= s.n)
 		return true;
 	uni_decode(s.u.s + at + k, s.n - at - k, &cp);
-	return !is_cased(cp);
+	return !uni_is_cased(cp);
 }
 
 struct val str_case(struct run *r, struct val s, char how)
@@ -50,13 +48,14 @@ struct val str_case(struct run *r, struct val s, char how)
 			to = uni_is_upper(cp) ? 'l' : uni_is_lower(cp) ? 'u' : 0;
 		else if (how == 't')
 			to = in_word ? 'l' : 't';
-		in_word = how == 't' && is_cased(cp);
+		in_word = how == 't' && uni_is_cased(cp);
 		if (to == 'l' && cp == 0x3a3 && is_final_sigma(s, i, k)) {
 			buf_char(r, &t, 0x3c2);
 			continue;
 		}
 		const size_t n = to == 'u'  ? uni_upper(cp, out)
 				: to == 'l' ? uni_lower(cp, out)
+				: to == 'f' ? uni_fold(cp, out)
 				: to        ? uni_title(cp, out)
 					    : 0;
 		if (!n || (n == 1 && out[0] == cp))
@@ -68,50 +67,60 @@ struct val str_case(struct run *r, struct val s, char how)
 	return buf_val(r, &t);
 }
 
-#define CASE(name, how) \
-	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
-	{ \
-		return args_none(r, #name, a) ? str_case(r, self, how) : val_none; \
-	}
-CASE(upper, 'u')
-CASE(lower, 'l')
-CASE(casefold, 'l')
-CASE(capitalize, 'c')
-CASE(title, 't')
-CASE(swapcase, 's')
+PLAIN(upper, str_case(r, self, 'u'))
+PLAIN(lower, str_case(r, self, 'l'))
+PLAIN(casefold, str_case(r, self, 'f'))
+PLAIN(capitalize, str_case(r, self, 'c'))
+PLAIN(title, str_case(r, self, 't'))
+PLAIN(swapcase, str_case(r, self, 's'))
 
 /* ---- What a text consists of ---- */
 
-bool str_is_upper(struct val s)
+static bool all_are(struct run *r, struct val s, bool (*is)(uint32_t), bool when_empty)
+{
+	uint32_t cp;
+	if (!tmpl_charge(r, s.n / 16))
+		return false;
+	for (uint32_t i = 0; i < s.n;) {
+		i += uni_decode(s.u.s + i, s.n - i, &cp);
+		if (!is(cp))
+			return false;
+	}
+	return s.n || when_empty;
+}
+
+/* Nothing that is of the other case, and something of this one. */
+static bool is_case(struct run *r, struct val s, bool (*is)(uint32_t), bool (*other)(uint32_t))
 {
 	bool any = false;
 	uint32_t cp;
+	if (!tmpl_charge(r, s.n / 16))
+		return false;
 	for (uint32_t i = 0; i < s.n;) {
 		i += uni_decode(s.u.s + i, s.n - i, &cp);
-		if (uni_is_lower(cp))
+		if (other(cp))
 			return false;
-		any |= uni_is_upper(cp);
+		any |= is(cp);
 	}
 	return any;
 }
 
-bool str_is_lower(struct val s)
+bool str_is_upper(struct run *r, struct val s)
 {
-	bool any = false;
-	uint32_t cp;
-	for (uint32_t i = 0; i < s.n;) {
-		i += uni_decode(s.u.s + i, s.n - i, &cp);
-		if (uni_is_upper(cp))
-			return false;
-		any |= uni_is_lower(cp);
-	}
-	return any;
+	return is_case(r, s, uni_is_upper, uni_is_lower);
 }
 
-static bool is_title(struct val s)
+bool str_is_lower(struct run *r, struct val s)
+{
+	return is_case(r, s, uni_is_lower, uni_is_upper);
+}
+
+static bool is_title(struct run *r, struct val s)
 {
 	bool any = false, in_word = false;
 	uint32_t cp;
+	if (!tmpl_charge(r, s.n / 16))
+		return false;
 	for (uint32_t i = 0; i < s.n;) {
 		i += uni_decode(s.u.s + i, s.n - i, &cp);
 		if (uni_is_upper(cp) ? in_word : uni_is_lower(cp) && !in_word)
@@ -132,34 +141,18 @@ static bool is_ascii(uint32_t cp)
 	return cp < 0x80;
 }
 
-static bool all_are(struct val s, bool (*is)(uint32_t), bool when_empty)
-{
-	uint32_t cp;
-	for (uint32_t i = 0; i < s.n;) {
-		i += uni_decode(s.u.s + i, s.n - i, &cp);
-		if (!is(cp))
-			return false;
-	}
-	return s.n || when_empty;
-}
-
-#define IS(name, expr) \
-	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
-	{ \
-		return args_none(r, #name, a) && tmpl_charge(r, self.n / 16) ? val_bool(expr) : val_none; \
-	}
-IS(isupper, str_is_upper(self))
-IS(islower, str_is_lower(self))
-IS(istitle, is_title(self))
-IS(isalpha, all_are(self, uni_is_alpha, false))
-IS(isdigit, all_are(self, uni_is_digit, false))
-IS(isdecimal, all_are(self, uni_is_decimal, false))
-IS(isnumeric, all_are(self, uni_is_numeric, false))
-IS(isalnum, all_are(self, is_alnum, false))
-IS(isspace, all_are(self, uni_is_space, false))
-IS(isascii, all_are(self, is_ascii, true))
-IS(isprintable, all_are(self, uni_is_printable, true))
-IS(isidentifier, all_are(self, uni_is_word, false) && !(self.u.s[0] >= '0' && self.u.s[0] <= '9'))
+PLAIN(isupper, val_bool(str_is_upper(r, self)))
+PLAIN(islower, val_bool(str_is_lower(r, self)))
+PLAIN(istitle, val_bool(is_title(r, self)))
+PLAIN(isalpha, val_bool(all_are(r, self, uni_is_alpha, false)))
+PLAIN(isdigit, val_bool(all_are(r, self, uni_is_digit, false)))
+PLAIN(isdecimal, val_bool(all_are(r, self, uni_is_decimal, false)))
+PLAIN(isnumeric, val_bool(all_are(r, self, uni_is_numeric, false)))
+PLAIN(isalnum, val_bool(all_are(r, self, is_alnum, false)))
+PLAIN(isspace, val_bool(all_are(r, self, uni_is_space, false)))
+PLAIN(isascii, val_bool(all_are(r, self, is_ascii, true)))
+PLAIN(isprintable, val_bool(all_are(r, self, uni_is_printable, true)))
+PLAIN(isidentifier, val_bool(all_are(r, self, uni_is_word, false) && !(self.u.s[0] >= '0' && self.u.s[0] <= '9')))
 
 /* ---- Ends ---- */
 
@@ -181,7 +174,7 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 	uint32_t from = 0, to = s.n, cp;
 
 	if (chars.type != V_MISSING && chars.type != V_NONE && chars.type != V_STR) {
-		tmpl_error(r, "strip arg must be None or str");
+		tmpl_error(r, "what is stripped must be a text or none");
 		return val_none;
 	}
 	if (!tmpl_charge(r, chars.type == V_STR ? s.n / 16 + chars.n : s.n / 64))
@@ -193,10 +186,7 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 		from += k;
 	}
 	while (sides & 2 && from < to) {
-		uint32_t at = to - 1;
-		while (at > from && ((uint8_t)s.u.s[at] & 0xc0) == 0x80)
-			at--;
-		uni_decode(s.u.s + at, to - at, &cp);
+		const uint32_t at = (uint32_t)uni_back(s.u.s, to, &cp);
 		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
 			break;
 		to = at;
@@ -204,19 +194,19 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 	return val_bytes(s.u.s + from, to - from);
 }
 
-#define STRIP(name, sides) \
-	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
-	{ \
-		struct val chars; \
-		return args_bind(r, #name, a, "chars", 0, &chars) ? str_strip(r, self, chars, sides) : val_none; \
-	}
-STRIP(strip, 3)
-STRIP(lstrip, 1)
-STRIP(rstrip, 2)
-
-static bool begins(struct val s, struct val with, bool at_end)
+static struct val strip(struct run *r, struct val self, const struct args *a, const char *name, int sides)
 {
-	return with.n <= s.n && (!with.n || memcmp(s.u.s + (at_end ? s.n - with.n : 0), with.u.s, with.n) == 0);
+	struct val chars;
+	return args_bind(r, name, a, "chars", 0, &chars) ? str_strip(r, self, chars, sides) : val_none;
+}
+METHOD(strip, strip(r, self, a, "strip", 3))
+METHOD(lstrip, strip(r, self, a, "lstrip", 1))
+METHOD(rstrip, strip(r, self, a, "rstrip", 2))
+
+static bool begins(struct run *r, struct val s, struct val with, bool at_end)
+{
+	return with.n <= s.n && tmpl_charge(r, with.n / 64) &&
+			(!with.n || memcmp(s.u.s + (at_end ? s.n - with.n : 0), with.u.s, with.n) == 0);
 }
 
 /* The part of a text that start and end, in characters, leave; false when start lies behind the end of the text. */
@@ -250,42 +240,28 @@ static struct val with_ends(struct run *r, struct val self, const struct args *a
 	for (uint32_t i = 0; i < n && !yes && tmpl_charge(r, 1); i++) {
 		const struct val one = v[0].type == V_TUPLE ? v[0].u.items[i] : v[0];
 		if (one.type != V_STR)
-			tmpl_error(r, "%s first arg must be str or a tuple of str, not %s", name, val_type_name(one));
+			tmpl_error(r, "%s() of '%s', which is no text", name, val_type_name(one));
 		else
-			yes = inside && begins(self, one, at_end);
+			yes = inside && begins(r, self, one, at_end);
 	}
 	return val_bool(yes);
 }
 
-static struct val do_startswith(struct run *r, struct val self, const struct args *a)
-{
-	return with_ends(r, self, a, "startswith", false);
-}
-
-static struct val do_endswith(struct run *r, struct val self, const struct args *a)
-{
-	return with_ends(r, self, a, "endswith", true);
-}
+METHOD(startswith, with_ends(r, self, a, "startswith", false))
+METHOD(endswith, with_ends(r, self, a, "endswith", true))
 
 static struct val without(struct run *r, struct val self, const struct args *a, const char *name, bool at_end)
 {
 	struct val v;
 	if (!args_bind(r, name, a, "prefix", 1, &v) || !arg_str(r, v, "argument"))
 		return val_none;
-	if (!begins(self, v, at_end))
+	if (!begins(r, self, v, at_end))
 		return self;
 	return val_bytes(self.u.s + (at_end ? 0 : v.n), self.n - v.n);
 }
 
-static struct val do_removeprefix(struct run *r, struct val self, const struct args *a)
-{
-	return without(r, self, a, "removeprefix", false);
-}
-
-static struct val do_removesuffix(struct run *r, struct val self, const struct args *a)
-{
-	return without(r, self, a, "removesuffix", true);
-}
+METHOD(removeprefix, without(r, self, a, "removeprefix", false))
+METHOD(removesuffix, without(r, self, a, "removesuffix", true))
 
 /* ---- Searching ---- */
 
@@ -295,9 +271,9 @@ static const char *last_of(struct run *r, const char *s, size_t n, const char *w
 	if (k > n)
 		return NULL;
 	for (size_t i = n - k + 1; i-- > 0;) {
-		if (i % 1024 == 0 && !tmpl_charge(r, 64 + k * 4))
+		if (i % 1024 == 0 && !tmpl_charge(r, 64))
 			break;
-		if (!k || memcmp(s + i, what, k) == 0)
+		if (!k || (s[i] == what[0] && tmpl_charge(r, k / 64) && memcmp(s + i, what, k) == 0))
 			return s + i;
 	}
 	return NULL;
@@ -311,7 +287,7 @@ static struct val search(struct run *r, struct val self, const struct args *a, c
 	if (!args_bind(r, name, a, "sub start end", 1, v))
 		return val_none;
 	if (v[0].type != V_STR)
-		return tmpl_error(r, "must be str, not %s", val_type_name(v[0])), val_none;
+		return tmpl_error(r, "%s() of '%s', which is no text", name, val_type_name(v[0])), val_none;
 	const char *at = NULL;
 	if (cut(r, &self, v[1], v[2], &skipped) && tmpl_charge(r, self.n / 16))
 		at = last                ? last_of(r, self.u.s, self.n, v[0].u.s, v[0].n)
@@ -320,19 +296,14 @@ static struct val search(struct run *r, struct val self, const struct args *a, c
 	if (at)
 		return val_int((int64_t)(skipped + uni_count(self.u.s, (size_t)(at - self.u.s))));
 	if (must)
-		tmpl_error(r, "substring not found");
+		tmpl_error(r, "%s() finds nothing", name);
 	return val_int(-1);
 }
 
-#define SEARCH(name, last, must) \
-	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
-	{ \
-		return search(r, self, a, #name, last, must); \
-	}
-SEARCH(find, false, false)
-SEARCH(rfind, true, false)
-SEARCH(index, false, true)
-SEARCH(rindex, true, true)
+METHOD(find, search(r, self, a, "find", false, false))
+METHOD(rfind, search(r, self, a, "rfind", true, false))
+METHOD(index, search(r, self, a, "index", false, true))
+METHOD(rindex, search(r, self, a, "rindex", true, true))
 
 static struct val do_count(struct run *r, struct val self, const struct args *a)
 {
@@ -392,53 +363,40 @@ static struct val do_replace(struct run *r, struct val self, const struct args *
 
 /* ---- Splitting and joining ---- */
 
-static struct val reversed(struct list *l, struct run *r)
+static struct val drop(struct val s, uint32_t n, bool from_right)
 {
-	for (uint32_t i = 0; i < l->n / 2; i++) {
-		const struct val t = l->items[i];
-		l->items[i] = l->items[l->n - 1 - i];
-		l->items[l->n - 1 - i] = t;
+	return val_bytes(s.u.s + (from_right ? 0 : n), s.n - n);
+}
+
+/* How many bytes at this end of a text are whitespace, or are not. */
+static uint32_t stretch(struct val s, bool from_right, bool spaces)
+{
+	uint32_t n = 0, cp;
+	while (n < s.n) {
+		const uint32_t k = from_right ? s.n - n - (uint32_t)uni_back(s.u.s, s.n - n, &cp)
+					      : uni_decode(s.u.s + n, s.n - n, &cp);
+		if (uni_is_space(cp) != spaces)
+			break;
+		n += k;
 	}
-	return list_val(r, l, V_LIST);
+	return n;
 }
 
 /* At runs of whitespace. */
 static struct val split_words(struct run *r, struct val s, int64_t max, bool from_right)
 {
 	struct list l = {0};
+
+	tmpl_charge(r, s.n / 16);
 	while (tmpl_charge(r, 1)) {
-		s = str_strip(r, s, val_none, from_right ? 2 : 1);
+		s = drop(s, stretch(s, from_right, true), from_right);
 		if (!s.n)
 			break;
-		if (max >= 0 && (int64_t)l.n >= max) {
-			list_add(r, &l, from_right ? s : str_strip(r, s, val_none, 1));
-			break;
-		}
-		uint32_t at = from_right ? s.n : 0, cp, k = 0;
-		if (from_right) {
-			while (at > 0) {
-				uint32_t p = at - 1;
-				while (p > 0 && ((uint8_t)s.u.s[p] & 0xc0) == 0x80)
-					p--;
-				uni_decode(s.u.s + p, s.n - p, &cp);
-				if (uni_is_space(cp))
-					break;
-				at = p;
-			}
-			list_add(r, &l, val_bytes(s.u.s + at, s.n - at));
-			s.n = at;
-		} else {
-			for (; at < s.n; at += k) {
-				k = uni_decode(s.u.s + at, s.n - at, &cp);
-				if (uni_is_space(cp))
-					break;
-			}
-			list_add(r, &l, val_bytes(s.u.s, at));
-			s = val_bytes(s.u.s + at, s.n - at);
-		}
-		tmpl_charge(r, s.n / 1024);
+		const uint32_t k = max >= 0 && (int64_t)l.n >= max ? s.n : stretch(s, from_right, false);
+		list_add(r, &l, drop(s, s.n - k, !from_right));
+		s = drop(s, k, from_right);
 	}
-	return from_right ? reversed(&l, r) : list_val(r, &l, V_LIST);
+	return list_val(r, from_right ? list_reverse(&l) : &l, V_LIST);
 }
 
 struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, bool from_right)
@@ -451,7 +409,7 @@ struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, b
 	if (!arg_str(r, sep, "sep"))
 		return val_none;
 	if (!sep.n)
-		return tmpl_error(r, "empty separator"), val_none;
+		return tmpl_error(r, "a separator without characters"), val_none;
 	if (!tmpl_charge(r, s.n / 16))
 		return val_none;
 	while (!r->failed && (max < 0 || (int64_t)l.n < max)) {
@@ -469,7 +427,7 @@ struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, b
 		}
 	}
 	list_add(r, &l, s);
-	return from_right ? reversed(&l, r) : list_val(r, &l, V_LIST);
+	return list_val(r, from_right ? list_reverse(&l) : &l, V_LIST);
 }
 
 static struct val split(struct run *r, struct val self, const struct args *a, const char *name, bool from_right)
@@ -479,15 +437,8 @@ static struct val split(struct run *r, struct val self, const struct args *a, co
 							   : val_none;
 }
 
-static struct val do_split(struct run *r, struct val self, const struct args *a)
-{
-	return split(r, self, a, "split", false);
-}
-
-static struct val do_rsplit(struct run *r, struct val self, const struct args *a)
-{
-	return split(r, self, a, "rsplit", true);
-}
+METHOD(split, split(r, self, a, "split", false))
+METHOD(rsplit, split(r, self, a, "rsplit", true))
 
 static struct val partition(struct run *r, struct val self, const struct args *a, const char *name, bool last)
 {
@@ -495,7 +446,7 @@ static struct val partition(struct run *r, struct val self, const struct args *a
 	if (!args_bind(r, name, a, "sep", 1, &v) || !arg_str(r, v, "sep"))
 		return val_none;
 	if (!v.n)
-		return tmpl_error(r, "empty separator"), val_none;
+		return tmpl_error(r, "a separator without characters"), val_none;
 	tmpl_charge(r, self.n / 16);
 	const char *hit = last ? last_of(r, self.u.s, self.n, v.u.s, v.n) : memmem(self.u.s, self.n, v.u.s, v.n);
 	const size_t at = hit ? (size_t)(hit - self.u.s) : 0;
@@ -511,15 +462,8 @@ static struct val partition(struct run *r, struct val self, const struct args *a
 	return val_list(r, V_TUPLE, 3, three);
 }
 
-static struct val do_partition(struct run *r, struct val self, const struct args *a)
-{
-	return partition(r, self, a, "partition", false);
-}
-
-static struct val do_rpartition(struct run *r, struct val self, const struct args *a)
-{
-	return partition(r, self, a, "rpartition", true);
-}
+METHOD(partition, partition(r, self, a, "partition", false))
+METHOD(rpartition, partition(r, self, a, "rpartition", true))
 
 struct val str_lines(struct run *r, struct val s, bool keep)
 {
@@ -559,7 +503,7 @@ struct val str_join(struct run *r, struct val sep, struct val items, bool conver
 			if (n)
 				buf_add(r, &t, sep.u.s, sep.n);
 			if (!convert && v.type != V_STR)
-				tmpl_error(r, "sequence item %zu: expected str instance, %s found", n,
+				tmpl_error(r, "join() of item %zu, of type '%s', which is no text", n,
 						val_type_name(v));
 			else
 				show_str(r, &t, v);
@@ -574,7 +518,7 @@ static struct val do_join(struct run *r, struct val self, const struct args *a)
 	if (!args_bind(r, "join", a, "iterable", 1, &v))
 		return val_none;
 	if (!val_is_iterable(v))
-		return tmpl_error(r, "can only join an iterable"), val_none;
+		return tmpl_error(r, "join() of '%s', which has no items", val_type_name(v)), val_none;
 	return str_join(r, self, v, false);
 }
 
@@ -603,26 +547,15 @@ static struct val pad(struct run *r, struct val self, const struct args *a, cons
 		return val_none;
 	if (v[1].type != V_MISSING) {
 		if (v[1].type != V_STR || uni_count(v[1].u.s, v[1].n) != 1)
-			return tmpl_error(r, "The fill character must be exactly one character long"), val_none;
+			return tmpl_error(r, "fillchar must be one character"), val_none;
 		uni_decode(v[1].u.s, v[1].n, &fill);
 	}
 	return str_pad(r, self, arg_int(r, v[0], 0), fill, how);
 }
 
-static struct val do_center(struct run *r, struct val self, const struct args *a)
-{
-	return pad(r, self, a, "center", 'c');
-}
-
-static struct val do_ljust(struct run *r, struct val self, const struct args *a)
-{
-	return pad(r, self, a, "ljust", 'l');
-}
-
-static struct val do_rjust(struct run *r, struct val self, const struct args *a)
-{
-	return pad(r, self, a, "rjust", 'r');
-}
+METHOD(center, pad(r, self, a, "center", 'c'))
+METHOD(ljust, pad(r, self, a, "ljust", 'l'))
+METHOD(rjust, pad(r, self, a, "rjust", 'r'))
 
 static struct val do_zfill(struct run *r, struct val self, const struct args *a)
 {
@@ -661,10 +594,7 @@ static struct val do_expandtabs(struct run *r, struct val self, const struct arg
 
 /* ---- Formatting ---- */
 
-static struct val do_format(struct run *r, struct val self, const struct args *a)
-{
-	return format_braces(r, self, a, NULL);
-}
+METHOD(format, format_braces(r, self, a, NULL))
 
 static struct val do_format_map(struct run *r, struct val self, const struct args *a)
 {
@@ -685,62 +615,22 @@ static struct val do_encode(struct run *r, struct val self, const struct args *a
 
 /* ---- The table ---- */
 
-#define M(name) \
-	{ \
-#name, do_##name \
-	}
 static const struct {
 	const char *name;
 	method_fn *call;
-} methods[] = {
-		M(capitalize),
-		M(casefold),
-		M(center),
-		M(count),
-		M(encode),
-		M(endswith),
-		M(expandtabs),
-		M(find),
-		M(format),
-		M(format_map),
-		M(index),
-		M(isalnum),
-		M(isalpha),
-		M(isascii),
-		M(isdecimal),
-		M(isdigit),
-		M(isidentifier),
-		M(islower),
-		M(isnumeric),
-		M(isprintable),
-		M(isspace),
-		M(istitle),
-		M(isupper),
-		M(join),
-		M(ljust),
-		M(lower),
-		M(lstrip),
-		M(partition),
-		M(removeprefix),
-		M(removesuffix),
-		M(replace),
-		M(rfind),
-		M(rindex),
-		M(rjust),
-		M(rpartition),
-		M(rsplit),
-		M(rstrip),
-		M(split),
-		M(splitlines),
-		M(startswith),
-		M(strip),
-		M(swapcase),
-		M(title),
-		M(upper),
-		M(zfill),
-		{"maketrans", do_encode},
-		{"translate", do_encode},
-};
+} methods[] = {{"capitalize", do_capitalize}, {"casefold", do_casefold}, {"center", do_center}, {"count", do_count},
+		{"encode", do_encode}, {"endswith", do_endswith}, {"expandtabs", do_expandtabs}, {"find", do_find},
+		{"format", do_format}, {"format_map", do_format_map}, {"index", do_index}, {"isalnum", do_isalnum},
+		{"isalpha", do_isalpha}, {"isascii", do_isascii}, {"isdecimal", do_isdecimal}, {"isdigit", do_isdigit},
+		{"isidentifier", do_isidentifier}, {"islower", do_islower}, {"isnumeric", do_isnumeric},
+		{"isprintable", do_isprintable}, {"isspace", do_isspace}, {"istitle", do_istitle},
+		{"isupper", do_isupper}, {"join", do_join}, {"ljust", do_ljust}, {"lower", do_lower},
+		{"lstrip", do_lstrip}, {"partition", do_partition}, {"removeprefix", do_removeprefix},
+		{"removesuffix", do_removesuffix}, {"replace", do_replace}, {"rfind", do_rfind}, {"rindex", do_rindex},
+		{"rjust", do_rjust}, {"rpartition", do_rpartition}, {"rsplit", do_rsplit}, {"rstrip", do_rstrip},
+		{"split", do_split}, {"splitlines", do_splitlines}, {"startswith", do_startswith}, {"strip", do_strip},
+		{"swapcase", do_swapcase}, {"title", do_title}, {"upper", do_upper}, {"zfill", do_zfill},
+		{"maketrans", do_encode}, {"translate", do_encode}};
 
 struct val str_method(struct run *r, struct val self, struct val name)
 {

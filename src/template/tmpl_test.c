@@ -25,8 +25,8 @@ PLAIN(iterable, val_is_iterable(v))
 PLAIN(sequence, val_is_sized(v) && v.type != V_VIEW && v.type != V_LOOP)
 PLAIN(callable, v.type == V_FUNC || v.type == V_MACRO || v.type == V_JOINER || v.type == V_LOOP || v.type == V_UNDEF)
 PLAIN(escaped, v.type == V_STR && v.flag & F_MARKUP)
-PLAIN(lower, str_is_lower(val_str(r, v)))
-PLAIN(upper, str_is_upper(val_str(r, v)))
+PLAIN(lower, str_is_lower(r, val_str(r, v)))
+PLAIN(upper, str_is_upper(r, val_str(r, v)))
 PLAIN(filter, v.type == V_STR && filter_find(v.u.s, v.n) >= 0)
 PLAIN(test, v.type == V_STR && test_find(v.u.s, v.n) >= 0)
 
@@ -47,7 +47,7 @@ static bool is_divisibleby(struct run *r, struct val v, const struct args *a)
 static bool is_sameas(struct run *r, struct val v, const struct args *a)
 {
 	struct val other;
-	return args_bind(r, "sameas", a, "other", 1, &other) && val_same(v, other);
+	return args_bind(r, "sameas", a, "other", 1, &other) && val_same(r, v, other);
 }
 
 static bool is_in(struct run *r, struct val v, const struct args *a)
@@ -72,47 +72,15 @@ COMPARE(ge, OP_GE)
 static const struct {
 	const char *name;
 	test_fn *call;
-} tests[] = {
-		{"odd", is_odd},
-		{"even", is_even},
-		{"divisibleby", is_divisibleby},
-		{"defined", is_defined},
-		{"undefined", is_undefined},
-		{"filter", is_filter},
-		{"test", is_test},
-		{"none", is_none},
-		{"boolean", is_boolean},
-		{"false", is_false},
-		{"true", is_true},
-		{"integer", is_integer},
-		{"float", is_float},
-		{"lower", is_lower},
-		{"upper", is_upper},
-		{"string", is_string},
-		{"mapping", is_mapping},
-		{"number", is_number},
-		{"sequence", is_sequence},
-		{"iterable", is_iterable},
-		{"callable", is_callable},
-		{"sameas", is_sameas},
-		{"escaped", is_escaped},
-		{"in", is_in},
-		{"==", is_eq},
-		{"eq", is_eq},
-		{"equalto", is_eq},
-		{"!=", is_ne},
-		{"ne", is_ne},
-		{">", is_gt},
-		{"gt", is_gt},
-		{"greaterthan", is_gt},
-		{"ge", is_ge},
-		{">=", is_ge},
-		{"<", is_lt},
-		{"lt", is_lt},
-		{"lessthan", is_lt},
-		{"<=", is_le},
-		{"le", is_le},
-};
+} tests[] = {{"odd", is_odd}, {"even", is_even}, {"divisibleby", is_divisibleby}, {"defined", is_defined},
+		{"undefined", is_undefined}, {"filter", is_filter}, {"test", is_test}, {"none", is_none},
+		{"boolean", is_boolean}, {"false", is_false}, {"true", is_true}, {"integer", is_integer},
+		{"float", is_float}, {"lower", is_lower}, {"upper", is_upper}, {"string", is_string},
+		{"mapping", is_mapping}, {"number", is_number}, {"sequence", is_sequence}, {"iterable", is_iterable},
+		{"callable", is_callable}, {"sameas", is_sameas}, {"escaped", is_escaped}, {"in", is_in}, {"==", is_eq},
+		{"eq", is_eq}, {"equalto", is_eq}, {"!=", is_ne}, {"ne", is_ne}, {">", is_gt}, {"gt", is_gt},
+		{"greaterthan", is_gt}, {"ge", is_ge}, {">=", is_ge}, {"<", is_lt}, {"lt", is_lt}, {"lessthan", is_lt},
+		{"<=", is_le}, {"le", is_le}};
 
 int32_t test_find(const char *s, size_t n)
 {
@@ -125,6 +93,6 @@ int32_t test_find(const char *s, size_t n)
 bool test_call(struct run *r, int32_t test, struct val name, struct val v, const struct args *a)
 {
 	if (test < 0)
-		return tmpl_error(r, "No test named '%.*s'.", (int)(name.n < 60 ? name.n : 60), name.u.s);
+		return tmpl_error(r, "there is no test '%.*s'", (int)(name.n < 60 ? name.n : 60), name.u.s);
 	return tests[test].call(r, v, a) && !r->failed;
 }

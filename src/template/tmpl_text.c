@@ -33,8 +33,6 @@ static bool repr_str(struct run *r, struct buf *t, struct val v, bool ascii)
 	return buf_add(r, t, &quote, 1);
 }
 
-static bool repr(struct run *r, struct buf *t, struct val v, bool ascii);
-
 static bool repr_items(struct run *r, struct buf *t, struct val v, bool ascii)
 {
 	struct iter it;
@@ -47,7 +45,7 @@ static bool repr_items(struct run *r, struct buf *t, struct val v, bool ascii)
 		if (!first)
 			buf_addz(r, t, ", ");
 		first = false;
-		repr(r, t, item, ascii);
+		show_repr(r, t, item, ascii);
 	}
 	return !r->failed;
 }
@@ -58,9 +56,9 @@ static bool repr_dict(struct run *r, struct buf *t, const struct dict *d, bool a
 	for (uint32_t i = 0; i < d->n && tmpl_charge(r, 1); i++) {
 		if (i)
 			buf_addz(r, t, ", ");
-		repr(r, t, d->pairs[i].key, ascii);
+		show_repr(r, t, d->pairs[i].key, ascii);
 		buf_addz(r, t, ": ");
-		repr(r, t, d->pairs[i].value, ascii);
+		show_repr(r, t, d->pairs[i].value, ascii);
 	}
 	return buf_addz(r, t, "}");
 }
@@ -108,23 +106,13 @@ static bool repr_inside(struct run *r, struct buf *t, struct val v, bool ascii)
 	}
 }
 
-static bool repr(struct run *r, struct buf *t, struct val v, bool ascii)
+bool show_repr(struct run *r, struct buf *t, struct val v, bool ascii)
 {
 	if (!tmpl_charge(r, 1) || !tmpl_enter(r))
 		return false;
 	const bool ok = repr_inside(r, t, v, ascii);
 	tmpl_leave(r);
 	return ok && !r->failed;
-}
-
-bool show_repr(struct run *r, struct buf *t, struct val v)
-{
-	return repr(r, t, v, false);
-}
-
-bool show_ascii(struct run *r, struct buf *t, struct val v)
-{
-	return repr(r, t, v, true);
 }
 
 /* ---- str ---- */
@@ -135,7 +123,7 @@ bool show_str(struct run *r, struct buf *t, struct val v)
 		return tmpl_charge(r, v.n / 64) && buf_add(r, t, v.u.s, v.n);
 	if (v.type == V_UNDEF || v.type == V_MISSING)
 		return !r->failed;
-	return repr(r, t, v, false);
+	return show_repr(r, t, v, false);
 }
 
 struct val val_str(struct run *r, struct val v)
@@ -219,7 +207,7 @@ static bool pretty(struct run *r, struct buf *t, struct val v, size_t indent, si
 
 	if (!tmpl_enter(r))
 		return false;
-	repr(r, &line, v, false);
+	show_repr(r, &line, v, false);
 	const bool fits = uni_count(line.p ? line.p : "", line.n) + indent + allowance <= WIDTH;
 	const uint32_t n = v.type == V_DICT ? v.u.dict->n : v.type == V_LIST || v.type == V_TUPLE ? v.n : 0;
 	if (fits || !n || r->failed)
@@ -234,7 +222,7 @@ static bool pretty(struct run *r, struct buf *t, struct val v, size_t indent, si
 				buf_fill(r, t, ' ', in);
 			}
 			if (v.type == V_DICT) {
-				repr(r, &line, v.u.dict->pairs[i].key, false);
+				show_repr(r, &line, v.u.dict->pairs[i].key, false);
 				in += uni_count(line.p ? line.p : "", line.n) + 2;
 				buf_add(r, t, line.p, line.n);
 				buf_release(&line);

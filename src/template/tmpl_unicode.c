@@ -1,12 +1,17 @@
-/* Characters: their classes and cases, as Python 3.11 has them. */
+/* Characters: their classes and cases, as Python's texts have them.
+ *
+ * Invariants
+ *  1. All comes from utf8proc's tables, through functions of it that allocate nothing; the tables here have what
+ *     neither a category nor a mapping of it tells.
+ *  2. Cases that take several characters are made from the full folding: in upper case every character of it, in title
+ *     case the first that has one.
+ *
+ * Refuses to know what a text is: one character at a time. */
 #include "template/tmpl.h"
-#include "template/uni_data.h"
 
 #include "base/utf8.h"
 
-#include <string.h>
-
-#define LEN(a) (sizeof(a) / sizeof *(a))
+#include <utf8proc.h>
 
 uint32_t uni_decode(const char *s, size_t n, uint32_t *cp)
 {
@@ -20,6 +25,16 @@ uint32_t uni_decode(const char *s, size_t n, uint32_t *cp)
 		return (uint32_t)k;
 	*cp = 0xfffd;
 	return 1;
+}
+
+size_t uni_back(const char *s, size_t at, uint32_t *cp)
+{
+	const size_t end = at;
+	do
+		at--;
+	while (at > 0 && ((uint8_t)s[at] & 0xc0) == 0x80);
+	uni_decode(s + at, end - at, cp);
+	return at;
 }
 
 size_t uni_count(const char *s, size_t n)
@@ -42,40 +57,24 @@ size_t uni_offset(const char *s, size_t n, size_t i)
 	return at;
 }
 
-static bool in_spans(const struct span *spans, size_t n, uint32_t cp)
+/* ---- Classes ---- */
+
+struct span {
+	uint32_t first, last;
+};
+
+static bool in_spans(const struct span *spans, uint32_t cp)
 {
-	size_t lo = 0, hi = n;
-	while (lo < hi) {
-		const size_t mid = (lo + hi) / 2;
-		if (spans[mid].last < cp)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < n && spans[lo].first <= cp;
+	for (; spans->first && spans->first <= cp; spans++)
+		if (cp <= spans->last)
+			return true;
+	return false;
 }
 
-static const struct shift *find_shift(const struct shift *shifts, size_t n, uint32_t cp)
+static bool is_category(uint32_t cp, utf8proc_category_t first, utf8proc_category_t last)
 {
-	size_t lo = 0, hi = n;
-	while (lo < hi) {
-		const size_t mid = (lo + hi) / 2;
-		if (shifts[mid].last < cp)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo < n && shifts[lo].first <= cp && (cp - shifts[lo].first) % (uint32_t)shifts[lo].step == 0)
-		return &shifts[lo];
-	return NULL;
-}
-
-static const struct longer *find_longer(const struct longer *l, size_t n, uint32_t cp)
-{
-	for (size_t i = 0; i < n; i++)
-		if (l[i].from == cp)
-			return &l[i];
-	return NULL;
+	const utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
+	return c >= first && c <= last;
 }
 
 bool uni_is_space(uint32_t cp)
@@ -87,37 +86,56 @@ bool uni_is_space(uint32_t cp)
 
 bool uni_is_alpha(uint32_t cp)
 {
-	return in_spans(alpha_spans, LEN(alpha_spans), cp);
+	return is_category(cp, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO);
 }
 
 bool uni_is_decimal(uint32_t cp)
 {
-	return in_spans(decimal_spans, LEN(decimal_spans), cp);
+	return is_category(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND);
 }
 
 bool uni_is_digit(uint32_t cp)
 {
-	return uni_is_decimal(cp) || in_spans(digit_spans, LEN(digit_spans), cp);
+	/* Single digits in another shape: raised, lowered, in circles. */
+	static const struct span shapes[] = {{0xb2, 0xb3}, {0xb9, 0xb9}, {0x1369, 0x1371}, {0x19da, 0x19da},
+			{0x2070, 0x2070}, {0x2074, 0x2079}, {0x2080, 0x2089}, {0x2460, 0x2468}, {0x2474, 0x247c},
+			{0x2488, 0x2490}, {0x24ea, 0x24ea}, {0x24f5, 0x24fd}, {0x24ff, 0x24ff}, {0x2776, 0x277e},
+			{0x2780, 0x2788}, {0x278a, 0x2792}, {0x10a40, 0x10a43}, {0x10e60, 0x10e68}, {0x11052, 0x1105a},
+			{0x1f100, 0x1f10a}, {0, 0}};
+	return uni_is_decimal(cp) || in_spans(shapes, cp);
 }
 
 bool uni_is_numeric(uint32_t cp)
 {
-	return uni_is_digit(cp) || in_spans(numeric_spans, LEN(numeric_spans), cp);
+	return is_category(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
 }
 
 bool uni_is_printable(uint32_t cp)
 {
-	return in_spans(printable_spans, LEN(printable_spans), cp);
+	return cp == ' ' || is_category(cp, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_SO);
 }
 
 bool uni_is_upper(uint32_t cp)
 {
-	return find_shift(is_upper_shifts, LEN(is_upper_shifts), cp) != NULL;
+	static const struct span others[] = {{0x2160, 0x216f}, {0x24b6, 0x24cf}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169},
+			{0x1f170, 0x1f189}, {0, 0}}; /* numerals, letters in circles */
+	return is_category(cp, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LU) || in_spans(others, cp);
 }
 
 bool uni_is_lower(uint32_t cp)
 {
-	return find_shift(is_lower_shifts, LEN(is_lower_shifts), cp) != NULL;
+	static const struct span others[] = {{0xaa, 0xaa}, {0xba, 0xba}, {0x2b0, 0x2b8}, {0x2c0, 0x2c1}, {0x2e0, 0x2e4},
+			{0x345, 0x345}, {0x37a, 0x37a}, {0x1d2c, 0x1d6a}, {0x1d78, 0x1d78}, {0x1d9b, 0x1dbf},
+			{0x2071, 0x2071}, {0x207f, 0x207f}, {0x2090, 0x209c}, {0x2170, 0x217f}, {0x24d0, 0x24e9},
+			{0x2c7c, 0x2c7d}, {0xa69c, 0xa69d}, {0xa770, 0xa770}, {0xa7f8, 0xa7f9}, {0xab5c, 0xab5f},
+			{0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107ba},
+			{0, 0}}; /* numerals, raised letters */
+	return is_category(cp, UTF8PROC_CATEGORY_LL, UTF8PROC_CATEGORY_LL) || in_spans(others, cp);
+}
+
+bool uni_is_cased(uint32_t cp)
+{
+	return uni_is_upper(cp) || uni_is_lower(cp) || is_category(cp, UTF8PROC_CATEGORY_LT, UTF8PROC_CATEGORY_LT);
 }
 
 bool uni_is_word(uint32_t cp)
@@ -125,36 +143,60 @@ bool uni_is_word(uint32_t cp)
 	return cp == '_' || uni_is_alpha(cp) || uni_is_numeric(cp);
 }
 
-static size_t map(const struct longer *l, size_t n_l, const struct shift *s, size_t n_s, uint32_t cp, uint32_t out[3])
+/* ---- Cases ---- */
+
+static uint32_t upper(uint32_t cp)
 {
-	const struct longer *special = cp < 0x80 ? NULL : find_longer(l, n_l, cp);
-	size_t n = 0;
-	if (special) {
-		while (n < 3 && special->to[n]) {
-			out[n] = special->to[n];
-			n++;
-		}
-		return n;
-	}
-	const struct shift *shift = find_shift(s, n_s, cp);
-	out[0] = shift ? cp + (uint32_t)shift->delta : cp;
-	return 1;
+	return (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp);
+}
+
+size_t uni_fold(uint32_t cp, uint32_t out[3])
+{
+	utf8proc_int32_t folded[4];
+	int boundary = 0;
+	const utf8proc_ssize_t n =
+			utf8proc_decompose_char((utf8proc_int32_t)cp, folded, 4, UTF8PROC_CASEFOLD, &boundary);
+
+	if (n < 1 || n > 3)
+		return out[0] = cp, 1;
+	for (utf8proc_ssize_t i = 0; i < n; i++)
+		out[i] = (uint32_t)folded[i];
+	return (size_t)n;
 }
 
 size_t uni_upper(uint32_t cp, uint32_t out[3])
 {
-	return map(upper_longer, LEN(upper_longer), upper_shifts, LEN(upper_shifts), cp, out);
+	const size_t n = uni_is_upper(cp) ? 1 : uni_fold(cp, out);
+	if (n == 1)
+		return out[0] = upper(cp), 1;
+	for (size_t i = 0; i < n; i++)
+		out[i] = upper(out[i]);
+	return n;
 }
 
 size_t uni_lower(uint32_t cp, uint32_t out[3])
 {
-	return map(lower_longer, LEN(lower_longer), lower_shifts, LEN(lower_shifts), cp, out);
+	if (cp == 0x130) /* I with a dot, which stays */
+		return uni_fold(cp, out);
+	return out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), 1;
 }
 
 size_t uni_title(uint32_t cp, uint32_t out[3])
 {
-	const struct longer *special = cp < 0x80 ? NULL : find_longer(title_longer, LEN(title_longer), cp);
-	if (!special)
-		return uni_upper(cp, out);
-	return map(title_longer, LEN(title_longer), NULL, 0, cp, out);
+	const uint32_t simple = (uint32_t)utf8proc_totitle((utf8proc_int32_t)cp);
+	/* utf8proc has a capital sharp s where Unicode's full mapping has two letters. */
+	const size_t n = (simple != cp && cp != 0xdf) || !uni_is_lower(cp) ? 1 : uni_fold(cp, out);
+
+	if (n == 1)
+		return out[0] = simple, 1;
+	bool done = false;
+	for (size_t i = 0; i < n; i++) {
+		const uint32_t up = upper(out[i]);
+		if (!done)
+			out[i] = up;
+		else if (out[i] == 0x3b9) /* the Greek iota that is written below */
+			out[i] = 0x345;
+		done |= uni_is_cased(up);
+	}
+	return n;
 }

@@ -9,6 +9,8 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 const struct val val_none = {.type = V_NONE}, val_missing = {.type = V_MISSING};
@@ -97,13 +99,26 @@ struct val val_dict(struct run *r)
 	return (struct val){.type = V_DICT, .u.dict = d};
 }
 
-struct val val_undef(struct run *r, const char *hint, struct val obj, struct val name)
+struct val val_undef(struct run *r, struct val obj, struct val name)
 {
 	struct undef *u = tmpl_alloc(r, 1, sizeof *u);
 	if (!u)
 		return val_none;
-	*u = (struct undef){hint, obj, name};
+	*u = (struct undef){NULL, obj, name};
 	return (struct val){.type = V_UNDEF, .u.undef = u};
+}
+
+struct val val_undefz(struct run *r, const char *fmt, ...)
+{
+	char hint[300];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(hint, sizeof hint, fmt, ap);
+	va_end(ap);
+	const struct val v = val_undef(r, val_missing, val_none);
+	if (!r->failed)
+		v.u.undef->hint = val_copy(r, hint, strlen(hint) + 1).u.s;
+	return v;
 }
 
 bool undef_fail(struct run *r, struct val v)
@@ -113,20 +128,20 @@ bool undef_fail(struct run *r, struct val v)
 
 	if (u->hint)
 		return tmpl_error(r, "%s", u->hint);
-	show_repr(r, &t, u->name);
+	show_repr(r, &t, u->name, false);
 	const int n = (int)(t.n < 100 ? t.n : 100);
 	if (u->obj.type == V_MISSING)
-		tmpl_error(r, "%.*s is undefined", n, t.p ? t.p : "");
-	else if (u->obj.type == V_NONE)
-		tmpl_error(r, u->name.type == V_STR ? "'None' has no attribute %.*s" : "None has no element %.*s", n,
-				t.p);
+		tmpl_error(r, "%.*s is not defined", n, t.p ? t.p : "");
 	else
-		tmpl_error(r,
-				u->name.type == V_STR ? "'%s object' has no attribute %.*s"
-						      : "%s object has no element %.*s",
-				val_type_name(u->obj), n, t.p ? t.p : "");
+		tmpl_error(r, "a value of type '%s' has no %.*s", val_type_name(u->obj), n, t.p ? t.p : "");
 	buf_release(&t);
 	return false;
+}
+
+bool val_refuse(struct run *r, const char *what, struct val v)
+{
+	return v.type == V_UNDEF ? undef_fail(r, v)
+				 : tmpl_error(r, "%s does not work on a value of type '%s'", what, val_type_name(v));
 }
 
 /* ---- Looking ---- */
@@ -138,15 +153,20 @@ bool val_is_str(struct val v, const char *s)
 
 bool val_is_number(struct val v)
 {
-	return v.type == V_BOOL || v.type == V_INT || v.type == V_FLOAT;
+	return val_is_int(v) || v.type == V_FLOAT;
 }
 
 double val_number(struct val v)
 {
-	return v.type == V_FLOAT ? v.u.f : v.type == V_INT ? (double)v.u.i : (double)v.u.b;
+	return v.type == V_FLOAT ? v.u.f : (double)val_whole(v);
 }
 
-static int64_t as_int(struct val v)
+bool val_is_int(struct val v)
+{
+	return v.type == V_BOOL || v.type == V_INT;
+}
+
+int64_t val_whole(struct val v)
 {
 	return v.type == V_INT ? v.u.i : v.u.b;
 }
@@ -188,7 +208,7 @@ int64_t val_len(struct run *r, struct val v)
 	case V_RANGE: return v.u.range->n;
 	case V_VIEW: return v.u.view->dict->n;
 	case V_LOOP: return loop_length(r, v.u.loop);
-	default: tmpl_error(r, "object of type '%s' has no len()", val_type_name(v)); return 0;
+	default: val_refuse(r, "length", v); return 0;
 	}
 }
 
@@ -219,7 +239,7 @@ const char *val_type_name(struct val v)
 
 /* ---- Comparing ---- */
 
-bool val_same(struct val a, struct val b)
+bool val_same(struct run *r, struct val a, struct val b)
 {
 	if (a.type != b.type)
 		return false;
@@ -228,7 +248,7 @@ bool val_same(struct val a, struct val b)
 	case V_BOOL: return a.u.b == b.u.b;
 	case V_INT: return a.u.i == b.u.i;
 	case V_FLOAT: return a.u.f == b.u.f;
-	case V_STR: return a.n == b.n && (a.u.s == b.u.s || memcmp(a.u.s, b.u.s, a.n) == 0);
+	case V_STR: return val_eq(r, a, b);
 	case V_TUPLE: return a.n == b.n && (a.n == 0 || a.u.items == b.u.items);
 	case V_LIST: return a.n == b.n && a.u.items == b.u.items;
 	default: return a.u.p == b.u.p;
@@ -239,12 +259,14 @@ bool val_same(struct val a, struct val b)
 static int cmp_numbers(struct val a, struct val b)
 {
 	if (a.type != V_FLOAT && b.type != V_FLOAT)
-		return (as_int(a) > as_int(b)) - (as_int(a) < as_int(b));
+		return (val_whole(a) > val_whole(b)) - (val_whole(a) < val_whole(b));
 	if (a.type == V_FLOAT && b.type == V_FLOAT)
 		return (a.u.f > b.u.f) - (a.u.f < b.u.f);
 	const double f = a.type == V_FLOAT ? a.u.f : b.u.f;
-	const int64_t i = as_int(a.type == V_FLOAT ? b : a);
+	const int64_t i = val_whole(a.type == V_FLOAT ? b : a);
 	int c; /* of i against f */
+	if (isnan(f))
+		return 0;
 	if (f >= 9223372036854775808.0)
 		c = -1;
 	else if (f < -9223372036854775808.0)
@@ -261,13 +283,13 @@ static bool is_nan(struct val v)
 	return v.type == V_FLOAT && isnan(v.u.f);
 }
 
-static bool eq_dicts(struct run *r, const struct dict *a, const struct dict *b)
+static bool eq_dicts(struct run *r, const struct dict *a, const struct dict *b, bool values)
 {
 	if (a->n != b->n)
 		return false;
 	for (uint32_t i = 0; i < a->n; i++) {
-		const struct val v = dict_get(r, b, a->pairs[i].key, false);
-		if (v.type == V_MISSING || !val_eq(r, a->pairs[i].value, v))
+		const struct val v = tmpl_charge(r, 1) ? dict_get(r, b, a->pairs[i].key, false) : val_missing;
+		if (v.type == V_MISSING || (values && !val_eq(r, a->pairs[i].value, v)))
 			return false;
 	}
 	return true;
@@ -281,10 +303,10 @@ static bool eq_inside(struct run *r, struct val a, struct val b)
 		if (a.n != b.n)
 			return false;
 		for (uint32_t i = 0; i < a.n; i++)
-			if (!val_eq(r, a.u.items[i], b.u.items[i]))
+			if (!tmpl_charge(r, 1) || !val_eq(r, a.u.items[i], b.u.items[i]))
 				return false;
 		return true;
-	case V_DICT: return eq_dicts(r, a.u.dict, b.u.dict);
+	case V_DICT: return eq_dicts(r, a.u.dict, b.u.dict, true);
 	case V_RANGE: {
 		const struct range *x = a.u.range, *y = b.u.range;
 		return x->n == y->n && (x->n == 0 || (x->start == y->start && (x->n == 1 || x->step == y->step)));
@@ -292,15 +314,7 @@ static bool eq_inside(struct run *r, struct val a, struct val b)
 	case V_VIEW:
 		if (a.u.view->kind == VIEW_VALUES || a.u.view->kind != b.u.view->kind)
 			return a.u.p == b.u.p;
-		if (a.u.view->dict->n != b.u.view->dict->n)
-			return false;
-		for (uint32_t i = 0; i < a.u.view->dict->n; i++) {
-			const struct val v = dict_get(r, b.u.view->dict, a.u.view->dict->pairs[i].key, false);
-			if (v.type == V_MISSING ||
-					(a.u.view->kind == VIEW_ITEMS && !val_eq(r, a.u.view->dict->pairs[i].value, v)))
-				return false;
-		}
-		return true;
+		return eq_dicts(r, a.u.view->dict, b.u.view->dict, a.u.view->kind == VIEW_ITEMS);
 	default: return a.u.p == b.u.p;
 	}
 }
@@ -329,7 +343,7 @@ static int cmp_bytes(struct val a, struct val b)
 	return c ? (c > 0) - (c < 0) : (a.n > b.n) - (a.n < b.n);
 }
 
-int val_cmp(struct run *r, struct val a, struct val b, const char *op)
+int val_cmp(struct run *r, struct val a, struct val b)
 {
 	int c = 0;
 	if (a.type == V_UNDEF || b.type == V_UNDEF) {
@@ -343,15 +357,19 @@ int val_cmp(struct run *r, struct val a, struct val b, const char *op)
 		if (!tmpl_charge(r, 1) || !tmpl_enter(r))
 			return 0;
 		uint32_t i = 0;
-		while (i < a.n && i < b.n && val_eq(r, a.u.items[i], b.u.items[i]))
+		while (i < a.n && i < b.n && tmpl_charge(r, 1) && val_eq(r, a.u.items[i], b.u.items[i]))
 			i++;
-		c = i < a.n && i < b.n ? val_cmp(r, a.u.items[i], b.u.items[i], op) : (a.n > b.n) - (a.n < b.n);
+		c = i < a.n && i < b.n ? val_cmp(r, a.u.items[i], b.u.items[i]) : (a.n > b.n) - (a.n < b.n);
 		tmpl_leave(r);
 	} else {
-		tmpl_error(r, "'%s' not supported between instances of '%s' and '%s'", op, val_type_name(a),
-				val_type_name(b));
+		tmpl_error(r, "'%s' and '%s' have no order", val_type_name(a), val_type_name(b));
 	}
 	return r->failed ? 0 : c;
+}
+
+bool val_matches(struct run *r, struct val a, struct val b)
+{
+	return val_same(r, a, b) || val_eq(r, a, b);
 }
 
 bool val_in(struct run *r, struct val item, struct val in)
@@ -360,18 +378,15 @@ bool val_in(struct run *r, struct val item, struct val in)
 	struct val v;
 
 	if (in.type == V_STR) {
-		if (item.type == V_UNDEF || item.type != V_STR)
-			return tmpl_error(r, "'in <string>' requires string as left operand, not %s",
-					val_type_name(item));
+		if (item.type != V_STR)
+			return tmpl_error(r, "no text holds a value of type '%s'", val_type_name(item));
 		return tmpl_charge(r, in.n / 64) && (item.n == 0 || memmem(in.u.s, in.n, item.u.s, item.n));
 	}
 	if (in.type == V_DICT || (in.type == V_VIEW && in.u.view->kind == VIEW_KEYS))
 		return dict_get(r, in.type == V_DICT ? in.u.dict : in.u.view->dict, item, true).type != V_MISSING;
-	if (!val_is_iterable(in))
-		return tmpl_error(r, "argument of type '%s' is not iterable", val_type_name(in));
 	iter_init(r, &it, in);
 	while (iter_next(r, &it, &v))
-		if (val_same(item, v) || val_eq(r, item, v))
+		if (val_matches(r, item, v))
 			return true;
 	return false;
 }
@@ -484,7 +499,7 @@ static uint32_t key_hash(struct run *r, const struct dict *d, struct val key, bo
 	uint64_t h = 0;
 	*ok = hash_of(r, (uintptr_t)d, key, &h);
 	if (!*ok && strict)
-		tmpl_error(r, "unhashable type: '%s'", val_type_name(key));
+		tmpl_error(r, "a value of type '%s' cannot be a key", val_type_name(key));
 	return (uint32_t)(h ^ h >> 32);
 }
 
@@ -524,11 +539,6 @@ struct val dict_get(struct run *r, const struct dict *d, struct val key, bool st
 	return p ? p->value : val_missing;
 }
 
-struct val dict_getz(struct run *r, const struct dict *d, const char *key)
-{
-	return dict_get(r, d, val_z(key), false);
-}
-
 /* ---- Walking ---- */
 
 bool val_is_iterable(struct val v)
@@ -540,7 +550,7 @@ bool iter_init(struct run *r, struct iter *it, struct val v)
 {
 	*it = (struct iter){.of = v};
 	if (!val_is_iterable(v) || v.type == V_LOOP)
-		return tmpl_error(r, "'%s' object is not iterable", val_type_name(v));
+		return tmpl_error(r, "a value of type '%s' has no items to go over", val_type_name(v));
 	return true;
 }
 
@@ -608,6 +618,16 @@ bool list_add(struct run *r, struct list *l, struct val v)
 	return true;
 }
 
+struct list *list_reverse(struct list *l)
+{
+	for (uint32_t i = 0; i < l->n / 2; i++) {
+		const struct val t = l->items[i];
+		l->items[i] = l->items[l->n - 1 - i];
+		l->items[l->n - 1 - i] = t;
+	}
+	return l;
+}
+
 struct val list_val(struct run *r, const struct list *l, enum val_type type)
 {
 	if (!l->items)
@@ -638,7 +658,7 @@ static void merge(struct run *r, const uint32_t *from, uint32_t *to, size_t lo, 
 	for (size_t i = lo; i < hi; i++) {
 		bool take_b = a >= mid;
 		if (a < mid && b < hi && tmpl_charge(r, 1)) {
-			const int c = val_cmp(r, keys[from[b]], keys[from[a]], "<");
+			const int c = val_cmp(r, keys[from[b]], keys[from[a]]);
 			take_b = reverse ? c > 0 : c < 0;
 		}
 		to[i] = take_b ? from[b++] : from[a++];

@@ -1,6 +1,7 @@
 /* Templates through their interface: what a template sees, what it says when it cannot go on, and where.
  *
- * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0. */
+ * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0; sums
+ * and products that wrap around (edges). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,6 +93,8 @@ static void json_values(void **state)
 	fails("x", "{\"i\": \"\\ud800\"}", COHORT_E_FORMAT, -1, "surrogate");
 	fails("x", "{\"i\": 1} x", COHORT_E_FORMAT, -1, "follows at byte 9");
 	fails("x", "{\"i\": \"\xff\"}", COHORT_E_FORMAT, -1, "UTF-8");
+	fails("x", "{\"i\": \"\\ud800\\u0041\"}", COHORT_E_FORMAT, -1, "surrogate");
+	gives("{{ d }}", "{\"d\": [NaN, Infinity, -Infinity]}", "[nan, inf, -inf]");
 	fails("x", "[1]", COHORT_E_ARG, -1, "extra must be a JSON object");
 	static const char *const bad[] = {"", "{", "{\"a\"", "{\"a\":1", "{\"a\":1,}", "{\"a\":[1,]}", "{\"a\":01}",
 			"{\"a\":1.}", "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"", "{\"a\":tru}", "{'a':1}",
@@ -103,20 +106,24 @@ static void json_values(void **state)
 static void errors(void **state)
 {
 	(void)state;
-	fails("a\n{{ x", NULL, COHORT_E_FORMAT, 2, "end of print statement");
-	fails("a\n\n{% if %}", NULL, COHORT_E_FORMAT, 3, "Expected an expression");
+	fails("a\n{{ x", NULL, COHORT_E_FORMAT, 2, "}} is missing");
+	fails("a\n\n{% if %}", NULL, COHORT_E_FORMAT, 3, "where a value is missing");
 	fails("{% if x %}\na", NULL, COHORT_E_FORMAT, 2, "endif");
-	fails("\n{# a\n", NULL, COHORT_E_FORMAT, 2, "end of comment");
-	fails("\n{{ 'a }}", NULL, COHORT_E_FORMAT, 2, "unexpected char");
-	fails("\r\n\r{{ (1] }}", NULL, COHORT_E_FORMAT, 3, "expected ')'");
-	fails("{{ 1|nosuch }}", NULL, COHORT_E_FORMAT, 1, "No filter named 'nosuch'");
+	fails("\n{# a\n", NULL, COHORT_E_FORMAT, 2, "comment");
+	fails("\n{{ 'a }}", NULL, COHORT_E_FORMAT, 2, "does not end");
+	fails("\r\n\r{{ (1] }}", NULL, COHORT_E_FORMAT, 3, "where ')' is missing");
+	fails("{{ 1|nosuch }}", NULL, COHORT_E_FORMAT, 1, "no filter 'nosuch'");
 	fails("{% include 'x' %}", NULL, COHORT_E_UNSUPPORTED, 1, "include");
 	fails("{% extends 'x' %}", NULL, COHORT_E_UNSUPPORTED, 1, "extends");
 	fails("{% import 'x' as y %}", NULL, COHORT_E_UNSUPPORTED, 1, "import");
 	fails("{{ [1]|random }}", NULL, COHORT_E_UNSUPPORTED, 1, "random");
+	fails("{{ lipsum() }}", NULL, COHORT_E_UNSUPPORTED, 1, "lipsum");
+	fails("{{ 'a'.encode() }}", NULL, COHORT_E_UNSUPPORTED, 1, "bytes");
+	fails("{% autoescape true %}{% endautoescape %}", NULL, COHORT_E_UNSUPPORTED, 1, "escaping");
+	fails("{{ '\\N{BULLET}' }}", NULL, COHORT_E_FORMAT, 1, "not supported");
+	fails("{{ '\\ud800' }}", NULL, COHORT_E_FORMAT, 1, "no character");
 	fails("a\n{{ raise_exception('no\nway') }}", NULL, COHORT_E_ARG, 2, "no way");
-	fails("a\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}", NULL, COHORT_E_ARG, 3,
-			"'int object' has no attribute 'y'");
+	fails("a\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}", NULL, COHORT_E_ARG, 3, "of type 'int' has no 'y'");
 	fails("\n{{ 9223372036854775807 + 1 }}", NULL, COHORT_E_ARG, 2, "64 bits");
 	fails("{{ -(-9223372036854775807 - 1) }}", NULL, COHORT_E_ARG, 1, "64 bits");
 	fails("{{ (-9223372036854775807 - 1) // -1 }}", NULL, COHORT_E_ARG, 1, "64 bits");
@@ -124,6 +131,28 @@ static void errors(void **state)
 	fails("{{ 9223372036854775808 }}", NULL, COHORT_E_FORMAT, 1, "64 bits");
 	gives("{{ (-9223372036854775807 - 1) % -1 }}", NULL, "0");
 	fails("\xff", NULL, COHORT_E_FORMAT, -1, "UTF-8");
+}
+
+/* Numbers at the edge of 64 bits. */
+static void edges(void **state)
+{
+	(void)state;
+	gives("{{ 'ab cd ef'|truncate(9223372036854775807) }}", NULL, "ab cd ef");
+	fails("{{ (-9223372036854775807 - 1)|round(-1) }}", NULL, COHORT_E_ARG, 1, "64 bits");
+	gives("{{ 9223372036854775807|round(-19) }}", NULL, "0");
+	fails("{{ '%*5d' % (-9223372036854775807 - 1, 1) }}", NULL, COHORT_E_LIMIT, 1, "width");
+	fails("{{ '%*5d' % (1, 1) }}", NULL, COHORT_E_ARG, 1, "format");
+	fails("{{ '{99999999999999999999}'.format('x') }}", NULL, COHORT_E_ARG, 1, "");
+	fails("{% set n = namespace(r=range(9)) %}{% for i in range(70) %}{% set n.r = n.r[::2] %}{% endfor %}", NULL,
+			COHORT_E_ARG, 1, "64 bits");
+	gives("{{ 'a'[9223372036854775807:] }}{{ 'abc'[::-9223372036854775807] }}{{ [1][-9223372036854775807:] }}",
+			NULL, "c[1]");
+	gives("{% set nan = 'nan'|float %}{{ nan < 1 }}{{ [1, nan]|max }}", NULL, "False1");
+	gives("{{ '\\u3000\\u00a042\\u00a0'|int }}{{ ' 1.5\\u2003'|float }}{{ '4\\u00e0'|int(7) }}", NULL, "421.57");
+	gives("{{ 'a&#xd800;&#xe9;'|striptags }}", NULL, "a\xef\xbf\xbdé");
+	/* All parts have their value before the first becomes text. */
+	gives("{% set ns = namespace(x=1) %}{% macro m() %}{% set ns.x = 2 %}{% endmacro %}{{ ns ~ m() }}", NULL,
+			"<Namespace {'x': 2}>");
 }
 
 static void arguments(void **state)
@@ -154,6 +183,15 @@ static void arguments(void **state)
 		p.now = times[i];
 		assert_int_equal(cohort_template_render(t, &p, &out, &n, &err), COHORT_E_ARG);
 	}
+	cohort_template_free(t);
+	/* The largest source that is read, and one byte more. */
+	const size_t most = (size_t)1 << 22;
+	char *blanks = malloc(most + 1);
+	assert_non_null(blanks);
+	memset(blanks, ' ', most + 1);
+	assert_int_equal(cohort_template_open(blanks, most + 1, &t, &err), COHORT_E_LIMIT);
+	assert_int_equal(cohort_template_open(blanks, most, &t, &err), COHORT_OK);
+	free(blanks);
 	cohort_template_free(t);
 	cohort_template_free(NULL);
 	cohort_template_text_free(NULL);
@@ -234,6 +272,7 @@ int main(void)
 			cmocka_unit_test(variables),
 			cmocka_unit_test(json_values),
 			cmocka_unit_test(errors),
+			cmocka_unit_test(edges),
 			cmocka_unit_test(arguments),
 			cmocka_unit_test(any_bytes),
 			cmocka_unit_test(dates),

@@ -4,7 +4,8 @@
  *
  * Shown red by planted faults: iter_next that charges nothing; out_add, take(), tmpl_enter, node_done, enter() of
  * tmpl_expr.c and parse_until without their bounds; a scratch text that is not released when its copy fails; a failed
- * allocation with another status. */
+ * allocation with another status. long_values, many_names: each case by leaving out the charge that it is about;
+ * long_and_well: by a charge for all that is left with every word. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -119,6 +120,98 @@ static void hostile(void **state)
 		"endmacro %}{{ k() }}",
 			"levels");
 	limited("{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}", "levels");
+}
+
+/* Work on long values counts for their length: 30 turns reach the limit, where a step each would be nothing. */
+static void long_values(void **state)
+{
+	static const char *const cases[][2] = {
+			{"{% set a = [0] * 40000 %}{% set b = [0] * 40000 %}", "a == b"},
+			{"{% set a = [0] * 40000 %}{% set b = [0] * 40000 %}", "a < b"},
+			{"{% set a = dict(range(20000)|batch(2)) %}{% set b = a.copy() %}", "a == b"},
+			{"{% set d = dict(range(20000)|batch(2)) %}{% set a = d.keys() %}{% set b = d.keys() %}",
+					"a == b"},
+			{"{% set a = 'x' * 2000000 %}", "a.removeprefix(a)"},
+			{"{% set a = 'x' * 2000000 %}{% set b = 'x' * 2000000 %}", "a is sameas b"},
+			{"{% set a = 'x' * 2000000 %}{% set b = 'x' * 2000000 %}", "[a].index(b)"},
+			{"{% set a = 'x' * 2000000 %}", "a is lower"},
+			{"{% set a = '0' * 2000000 %}", "a|int"},
+			{"{% set a = ' ' * 2000000 %}", "a|float"},
+			{"{% set a = ' ' * 2000000 %}", "a.split()"},
+	};
+	char source[500];
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		snprintf(source, sizeof source, "%s{%% for i in range(30) %%}{%% set x = %s %%}{%% endfor %%}",
+				cases[i][0], cases[i][1]);
+		limited(source, "steps");
+	}
+	limited("{% set a = 'x' * 2000000 %}{% set b = 'x' * 1999999 + 'y' %}{{ a.startswith((b,) * 30) }}", "steps");
+	/* Found at 1: each place before that differs late. */
+	limited("{% set a = 'a' * 1000000 + 'b' + 'a' * 400 %}{{ a.rfind('a' * 999999 + 'b') }}", "steps");
+}
+
+/* Many names count, too, wherever they are looked for one by one. */
+static void many_names(void **state)
+{
+	enum { N = 1000 };
+	static const char *const cases[] = {
+			"{% for i in range(2000) %}{{ v999 }}{% endfor %}",
+			"{{ m(**d) }}",
+			"{% set x = ('{k999}' * 2000).format(**d) %}",
+	};
+	char *source = malloc(100 * N), *at = source;
+	(void)state;
+	assert_non_null(source);
+	for (int i = 0; i < N; i++)
+		at += sprintf(at, "{%% set v%03d = 1 %%}", i);
+	at += sprintf(at, "{%% macro m(k000=0");
+	for (int i = 1; i < N; i++)
+		at += sprintf(at, ",k%03d=0", i);
+	at += sprintf(at, ") %%}{%% endmacro %%}{%% set d = {");
+	for (int i = 0; i < N; i++)
+		at += sprintf(at, "'k%03d': 1,", i);
+	at += sprintf(at, "} %%}");
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct job j = {.source = source};
+		strcpy(at, cases[i]);
+		j.n = strlen(source);
+		cohort_template_params_init(&j.p);
+		j.p.n_steps_max = 130000; /* a step for each turn would do with a part of it */
+		run_small(&j);
+		if (j.out || j.err.status != COHORT_E_LIMIT || !strstr(j.err.text, "steps"))
+			fail_msg("%s: %s", cases[i], j.out ? j.out : j.err.text);
+		cohort_template_text_free(j.out);
+	}
+	/* Setting the same name again and again. */
+	for (int i = 0; i < 2000; i++)
+		at += sprintf(at, "{%% set v999 = 2 %%}");
+	struct job j = {.source = source, .n = strlen(source)};
+	cohort_template_params_init(&j.p);
+	j.p.n_steps_max = 130000;
+	run_small(&j);
+	assert_null(j.out);
+	assert_int_equal(j.err.status, COHORT_E_LIMIT);
+	free(source);
+}
+
+/* What is long but harmless stays well within the default limits. */
+static void long_and_well(void **state)
+{
+	static const char *const cases[][2] = {
+			{"{{ ('ab ' * 100000).split()|length }}", "100000"},
+			{"{{ ('ab ' * 100000).rsplit(none, 5)|length }}", "6"},
+			{"{{ ('word ' * 200000)|wordwrap|length }}", "999999"},
+	};
+	struct cohort_err err;
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char *got = render(cases[i][0], NULL, &err);
+		if (!got)
+			fail_msg("%s: %s", cases[i][0], err.text);
+		assert_string_equal(got, cases[i][1]);
+		cohort_template_text_free(got);
+	}
 }
 
 /* n times a, then b, then n times c. */
@@ -284,6 +377,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(hostile),
+			cmocka_unit_test(long_values),
+			cmocka_unit_test(many_names),
+			cmocka_unit_test(long_and_well),
 			cmocka_unit_test(piles),
 			cmocka_unit_test(allocation_failures),
 			cmocka_unit_test(small_limits),
