@@ -4,8 +4,8 @@
  *
  * Shown red by planted faults: iter_next that charges nothing; out_add, take(), tmpl_enter, node_done, enter() of
  * tmpl_expr.c and parse_until without their bounds; a scratch text that is not released when its copy fails; a failed
- * allocation with another status. long_values, many_names: each case by leaving out the charge that it is about;
- * long_and_well: by a charge for all that is left with every word. */
+ * allocation with another status. long_values, many_names: each case but a.split() by leaving out the
+ * charge that it is about; long_and_well: by a charge for all that is left with every word. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
