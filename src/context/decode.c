@@ -452,6 +452,11 @@ enum cohort_status cohort_warm_up(
 	if (n_seqs > n_most)
 		return err_rule(err, COHORT_E_LIMIT, "n-seqs", -1, -1, n_most, n_seqs,
 				"a warm-up of %d sequences; at most %d", n_seqs, n_most);
+	/* Positions may be rows of a tensor, which has no more of them. */
+	if (n_seq_tokens > context_pos_limit(c->model))
+		return err_rule(err, COHORT_E_LIMIT, "pos-limit", -1, -1, context_pos_limit(c->model), n_seq_tokens,
+				"a warm-up of sequences of %d rows; the model has %d positions", n_seq_tokens,
+				context_pos_limit(c->model));
 	if (n > c->p.n_ubatch)
 		return err_rule(err, COHORT_E_LIMIT, "n-ubatch", -1, -1, c->p.n_ubatch, n,
 				"a warm-up of %d sequences of %d rows; at most %d rows (n_ubatch)", n_seqs,
