@@ -66,6 +66,12 @@ cohort_pos context_pos_limit(const struct cohort_model *m)
 	return (cohort_pos)(n < most ? n : most);
 }
 
+size_t context_pos_span(const struct cohort_context *c)
+{
+	const cohort_pos limit = context_pos_limit(c->model);
+	return (size_t)(limit < c->p.n_ctx ? limit : c->p.n_ctx);
+}
+
 /* Sorts layers into groups by their windows; returns the number of groups, or more than there may be. */
 static size_t group_layers(const struct model *m, uint8_t *group_of, size_t window[BE_GROUPS_MAX])
 {
@@ -145,7 +151,7 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 		return err_set(err, COHORT_E_UNSUPPORTED, "the model has layers of more than %d different windows",
 				BE_GROUPS_MAX);
 	lim.group_of = c->group_of;
-	lim.n_pos_max = (size_t)(context_pos_limit(c->model) < p->n_ctx ? context_pos_limit(c->model) : p->n_ctx);
+	lim.n_pos_max = context_pos_span(c);
 	/* A decode gives every sequence it touches a new state beside the one it had. */
 	if (model_is_recurrent(m))
 		c->n_states = (2 + (size_t)p->n_checkpoints) * (size_t)p->n_seq_max;

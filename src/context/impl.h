@@ -20,6 +20,7 @@ struct cohort_model {
 	char *name;
 	char *arch;
 	char note[512];             /* warnings worth showing, or "" */
+	uint64_t weights_sum;       /* of a file that was copied, as pages of the copy are given back; 0: to be taken */
 	struct model_adapter *adapters; /* [n_adapters]: of all rows */
 	struct be_lora *base;           /* [n_adapters]: the same, with their scales */
 	size_t n_adapters;
@@ -91,6 +92,8 @@ struct cohort_context {
 
 /* Positions a sequence of the model can have. */
 cohort_pos context_pos_limit(const struct cohort_model *m);
+/* Positions that the context has room for in one sequence: by these angles are chosen. */
+size_t context_pos_span(const struct cohort_context *c);
 
 /* ---- adapter_api.c ---- */
 
