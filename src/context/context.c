@@ -155,7 +155,7 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 	/* A decode gives every sequence it touches a new state beside the one it had. */
 	if (model_is_recurrent(m))
 		c->n_states = (2 + (size_t)p->n_checkpoints) * (size_t)p->n_seq_max;
-	lim.n_states = c->n_states + CONTEXT_WHOLE_MAX;
+	lim.n_states = c->n_states + context_whole_max(c);
 	lim.base = c->model->base;
 	lim.n_base = c->model->n_adapters;
 	struct memory_limits ml = {.n_blocks = c->n_blocks,
@@ -172,6 +172,11 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 	for (size_t g = 0; g < c->n_groups; g++)
 		lim.n_blocks[g] = c->n_blocks + c->n_scratch_blocks;
 	struct be *be = be_cpu.open(c->model->weights, m, &lim);
+	if (!be && model_is_recurrent(m))
+		return err_set(err, COHORT_E_MEMORY,
+				"out of memory or threads for a context of %zu states (n_seq_max is %d, n_checkpoints "
+				"%d) and %d threads",
+				lim.n_states, p->n_seq_max, p->n_checkpoints, p->n_threads);
 	if (!be)
 		return err_set(err, COHORT_E_MEMORY,
 				"out of memory or threads for a context of %d tokens and %d threads", p->n_ctx,
