@@ -556,7 +556,8 @@ struct cohort_usage {
 	uint64_t used_bytes;  /* of all blocks in use */
 	int32_t n_seqs;       /* sequences that hold cells */
 };
-/* With a NULL context: block_size only. With sliding windows the numbers of blocks are sums over several pools. */
+/* With a NULL context: block_size only. With sliding windows the numbers of blocks are sums over several pools. Models
+ * with states (mamba) have a state in the place of a block, whatever its positions. */
 COHORT_API void cohort_usage_get(const struct cohort_context *ctx, struct cohort_usage *usage);
 
 /* Saved state: the cells of one sequence, or of all with their sharing (seq = COHORT_SEQ_ALL). The bytes carry a

@@ -283,6 +283,12 @@ void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage
 		kv_usage_get(c->memory.kv[g], &u);
 		usage->used_bytes += u.n_used * be_cpu.block_bytes(c->forward.be, g);
 	}
+	if (c->memory.recur) {
+		const size_t bytes = be_cpu.state_bytes(c->forward.be);
+		recur_usage_get(c->memory.recur, &u);
+		usage->used_bytes += u.n_used * bytes;
+		usage->block_bytes = c->n_groups ? usage->block_bytes : bytes;
+	}
 }
 
 void cohort_counters_get(const struct cohort_context *c, struct cohort_counters *counters)

@@ -4,7 +4,7 @@
  * Shown red by planted faults, which are what the library did before: a warm-up that looks at its n_ubatch only
  * (positions_end), a fingerprint taken of pages that were given back (weights_count) or of a model's angles instead of
  * a context's (angles_count), a window that may be missing (windows), a negative base taken for none (bases), a scale
- * of 0 that multiplies (scales). */
+ * of 0 that multiplies (scales), states of no bytes (states_have_a_size). */
 #include "arch_case.h"
 
 #include <setjmp.h>
@@ -267,6 +267,29 @@ static void scales(void **state)
 	}
 }
 
+/* What a recurrent model's sequences take is counted, a state in the place of a block. */
+static void states_have_a_size(void **state)
+{
+	char path[200];
+	struct cohort_usage u;
+	struct cohort_err err;
+	(void)state;
+
+	struct cohort_model *m = open_model(arch_path(path, sizeof path, "mamba", "gguf"), false);
+	struct cohort_context *c = open_context(m, 64);
+	const uint64_t one = 2 * 96 * (3 + 12) * sizeof(float); /* layers, channels, of which conv and scan */
+	cohort_usage_get(c, &u);
+	assert_true(u.n_used == 0 && u.used_bytes == 0 && u.block_bytes == one);
+	decode(c);
+	cohort_usage_get(c, &u);
+	assert_true(u.n_used == 1 && u.used_bytes == one);
+	assert_int_equal(cohort_seq_cp(c, 0, 1, 0, -1, &err), COHORT_OK);
+	cohort_usage_get(c, &u);
+	assert_true(u.n_used == 1 && u.n_shared == 1 && u.used_bytes == one);
+	cohort_context_free(c);
+	cohort_model_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -276,6 +299,7 @@ int main(void)
 			cmocka_unit_test(windows),
 			cmocka_unit_test(bases),
 			cmocka_unit_test(scales),
+			cmocka_unit_test(states_have_a_size),
 	};
 	return cmocka_run_group_tests_name("odd files", tests, arch_make_models, arch_remove_models);
 }
