@@ -489,7 +489,7 @@ COHORT_API enum cohort_status cohort_decode_scatter(struct cohort_context *ctx,
 /* Runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each through the model and forgets it: faults weights
  * and the whole cache in and wakes threads before the first user comes. (Without it the cache takes memory from the
  * system as it fills.) Changes no sequence and no output. E_LIMIT above n_ubatch rows (rule n-ubatch), 64 sequences or
- * n_seq_max (rule n-seqs). */
+ * n_seq_max (rule n-seqs), and sequences longer than the model takes (rule pos-limit). */
 COHORT_API enum cohort_status cohort_warm_up(struct cohort_context *ctx, int32_t n_seq_tokens, int32_t n_seqs,
 		struct cohort_err *err);
 
@@ -556,7 +556,8 @@ struct cohort_usage {
 	uint64_t used_bytes;  /* of all blocks in use */
 	int32_t n_seqs;       /* sequences that hold cells */
 };
-/* With a NULL context: block_size only. With sliding windows the numbers of blocks are sums over several pools. */
+/* With a NULL context: block_size only. With sliding windows the numbers of blocks are sums over several pools. Models
+ * with states (mamba) have a state in the place of a block, whatever its positions. */
 COHORT_API void cohort_usage_get(const struct cohort_context *ctx, struct cohort_usage *usage);
 
 /* Saved state: the cells of one sequence, or of all with their sharing (seq = COHORT_SEQ_ALL). The bytes carry a

@@ -51,10 +51,8 @@ static size_t scratch_bytes(const struct be_weights *w, const struct model *m, s
 /* Long contexts may have angles of their own. */
 static void choose_angles(struct be *be, size_t n_pos_max)
 {
-	for (int i = 0; i < MODEL_ROPES; i++) {
-		const struct model_rope *r = &be->m->rope[i];
-		be->freqs[i] = r->freqs_long && n_pos_max > r->n_orig ? r->freqs_long : r->freqs;
-	}
+	for (int i = 0; i < MODEL_ROPES; i++)
+		be->freqs[i] = model_rope_freqs(&be->m->rope[i], n_pos_max);
 }
 
 static struct be *cpu_open(const struct be_weights *w, const struct model *m, const struct be_limits *lim)

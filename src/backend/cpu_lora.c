@@ -78,9 +78,11 @@ void cpu_lora_begin(struct be *be, const int32_t *map, size_t n)
 	}
 }
 
-static void product(struct be *be, const struct model_weight *w, const float *x, size_t ld, size_t n, float *out)
+/* The product of a matrix of an adapter with n rows from x on. */
+static struct cpu_mm product(
+		const struct be *be, const struct model_weight *w, const float *x, size_t ld, size_t n, float *out)
 {
-	const struct cpu_mm mm = {
+	return (struct cpu_mm){
 			.mm = {.w = w->data,
 					.n_rows = w->n_rows,
 					.k = w->k,
@@ -92,22 +94,69 @@ static void product(struct be *be, const struct model_weight *w, const float *x,
 			.mat = &be->kern->file[w->type],
 			.row_bytes = w->row_bytes,
 	};
-	cpu_mm_run(be, &mm, 1);
 }
 
 /* n rows from x on with one adapter; the result of row i goes to out + to[i] * out_ld (i when to is NULL). */
-static void add_part(struct be *be, const struct model_lora *w, const float *x, size_t ld, size_t n,
-		const struct be_lora *const *uses, float scale, float *out, size_t out_ld, const int32_t *to)
-{
-	struct cpu_lora *l = &be->lora;
-	const size_t rank = w->a->n_rows, width = w->b.n_rows;
+struct part {
+	struct be *be;
+	const struct model_lora *w;
+	const float *x;
+	size_t ld, n;
+	const struct be_lora *const *uses; /* or NULL: all rows have */
+	float scale;
+	float *out;
+	size_t out_ld;
+	const int32_t *to;
+};
 
-	product(be, w->a, x, ld, n, l->t);
-	for (size_t i = 0; i < n; i++)
-		be->kern->scale(l->t + i * rank, w->scale * (uses ? uses[i]->scale : scale), rank);
-	product(be, &w->b, l->t, rank, n, l->y);
-	for (size_t i = 0; i < n; i++)
-		be->kern->add(out + (to ? (size_t)to[i] : i) * out_ld, l->y + i * width, width);
+static void scale_rows(const struct part *p, size_t from, size_t to)
+{
+	const size_t rank = p->w->a->n_rows;
+	for (size_t i = from; i < to; i++)
+		p->be->kern->scale(p->be->lora.t + i * rank, p->w->scale * (p->uses ? p->uses[i]->scale : p->scale),
+				rank);
+}
+
+static void add_rows(const struct part *p, size_t from, size_t to)
+{
+	const size_t width = p->w->b.n_rows;
+	for (size_t i = from; i < to; i++)
+		p->be->kern->add(p->out + (p->to ? (size_t)p->to[i] : i) * p->out_ld, p->be->lora.y + i * width,
+				width);
+}
+
+static void part_share(void *arg, size_t from, size_t to, size_t thread)
+{
+	const struct part *p = arg;
+	const struct cpu_lora *l = &p->be->lora;
+	const size_t n = to - from, rank = p->w->a->n_rows, width = p->w->b.n_rows;
+	void *scratch = p->be->scratch + thread * p->be->scratch_bytes;
+	struct cpu_mm a = product(p->be, p->w->a, p->x + from * p->ld, p->ld, n, l->t + from * rank);
+	struct cpu_mm b = product(p->be, &p->w->b, l->t + from * rank, rank, n, l->y + from * width);
+
+	a.mm.scratch = b.mm.scratch = scratch;
+	a.mat->mm(&a.mm, 0, rank);
+	scale_rows(p, from, to);
+	b.mat->mm(&b.mm, 0, width);
+	add_rows(p, from, to);
+}
+
+/* A narrow matrix has too few rows to share out, so threads take rows of the input where there are some. */
+static void add_part(const struct part *p)
+{
+	struct be *be = p->be;
+	const size_t rank = p->w->a->n_rows;
+
+	if (p->n >= 2 * pool_size(be->pool)) {
+		pool_run(be->pool, p->n, 1, part_share, (void *)p);
+		return;
+	}
+	const struct cpu_mm a = product(be, p->w->a, p->x, p->ld, p->n, be->lora.t);
+	const struct cpu_mm b = product(be, &p->w->b, be->lora.t, rank, p->n, be->lora.y);
+	cpu_mm_run(be, &a, 1);
+	scale_rows(p, 0, p->n);
+	cpu_mm_run(be, &b, 1);
+	add_rows(p, 0, p->n);
 }
 
 void cpu_lora_add(struct be *be, const struct model_weight *w, const struct be_buf *x, size_t n, float *out,
@@ -118,7 +167,8 @@ void cpu_lora_add(struct be *be, const struct model_weight *w, const struct be_b
 	for (size_t i = 0; i < l->n_base; i++) {
 		const struct model_lora *pair = &l->base[i].adapter->loras[w->index];
 		if (pair->a)
-			add_part(be, pair, x->f, x->n_cols, n, NULL, l->base[i].scale, out, out_ld, NULL);
+			add_part(&(struct part){be, pair, x->f, x->n_cols, n, NULL, l->base[i].scale, out, out_ld,
+					NULL});
 	}
 	for (size_t from = 0, to; from < l->n_rows; from = to) {
 		const struct model_adapter *a = l->uses[from]->adapter;
@@ -128,6 +178,7 @@ void cpu_lora_add(struct be *be, const struct model_weight *w, const struct be_b
 				memcpy(l->x + (to - from) * w->k, x->f + (size_t)l->rows[to] * x->n_cols,
 						w->k * sizeof *l->x);
 		if (pair->a)
-			add_part(be, pair, l->x, w->k, to - from, l->uses + from, 0.0f, out, out_ld, l->rows + from);
+			add_part(&(struct part){be, pair, l->x, w->k, to - from, l->uses + from, 0.0f, out, out_ld,
+					l->rows + from});
 	}
 }

@@ -29,7 +29,9 @@ static void choose(const struct be *be, const struct model_experts *x, float *p,
 {
 	const struct model_hparams *h = &be->m->hp;
 	float w[4096], sum = 0.0f;
+	bool taken[4096];
 
+	memset(taken, 0, h->n_expert);
 	if (x->router_b)
 		be->kern->add(p, x->router_b->data, h->n_expert);
 	if (h->gating == MODEL_GATE_SOFTMAX)
@@ -38,13 +40,10 @@ static void choose(const struct be *be, const struct model_experts *x, float *p,
 		p[i] = 1.0f / (1.0f + kern_exp(-p[i]));
 	for (size_t u = 0; u < h->n_expert_used; u++) {
 		size_t best = SIZE_MAX;
-		for (size_t e = 0; e < h->n_expert; e++) {
-			bool taken = false;
-			for (size_t i = 0; i < u; i++)
-				taken |= out[i].expert == (int32_t)e;
-			if (!taken && (best == SIZE_MAX || p[e] > p[best]))
+		for (size_t e = 0; e < h->n_expert; e++)
+			if (!taken[e] && (best == SIZE_MAX || p[e] > p[best]))
 				best = e;
-		}
+		taken[best] = true;
 		out[u] = (struct cpu_route){.row = row, .expert = (int32_t)best};
 		w[u] = p[best];
 	}
@@ -200,19 +199,39 @@ void cpu_experts(struct be *be, struct be_buf *out, const struct be_buf *x, stru
 	pool_run(be->pool, n, 1, sum_share, &s);
 }
 
+struct shared {
+	struct be *be;
+	struct be_buf *out;
+	const struct be_buf *b, *x;
+	const struct model_weight *w;
+};
+
+static void shared_share(void *arg, size_t from, size_t to, size_t thread)
+{
+	const struct shared *s = arg;
+
+	(void)thread;
+	for (size_t r = from; r < to; r++) {
+		float *o = s->out->f + r * s->out->n_cols, *row = s->b->f + r * s->b->n_cols;
+		if (s->w) {
+			float lane[8] = {0};
+			const float *v = s->x->f + r * s->x->n_cols, *by = s->w->data;
+			for (size_t i = 0; i < s->x->n_cols; i++)
+				lane[i % 8] = fmaf(by[i], v[i], lane[i % 8]);
+			s->be->kern->scale(row, 1.0f / (1.0f + kern_exp(-kern_tree8(lane))), s->b->n_cols);
+		}
+		s->be->kern->add(o, row, s->out->n_cols);
+	}
+}
+
 void cpu_add_shared(struct be *be, struct be_buf *out, const struct be_buf *b, const struct be_buf *x,
 		const struct model_weight *w, size_t n)
 {
+	struct shared s = {be, out, b, x, w};
+
 	be->rounded = be->rounded == out ? NULL : be->rounded;
-	for (size_t r = 0; r < n; r++) {
-		float *o = out->f + r * out->n_cols, *row = b->f + r * b->n_cols;
-		if (w) {
-			float lane[8] = {0};
-			const float *v = x->f + r * x->n_cols, *by = w->data;
-			for (size_t i = 0; i < x->n_cols; i++)
-				lane[i % 8] = fmaf(by[i], v[i], lane[i % 8]);
-			be->kern->scale(row, 1.0f / (1.0f + kern_exp(-kern_tree8(lane))), b->n_cols);
-		}
-		be->kern->add(o, row, out->n_cols);
-	}
+	if (n * out->n_cols <= CPU_SERIAL_MAX)
+		shared_share(&s, 0, n, 0);
+	else
+		pool_run(be->pool, n, 1, shared_share, &s);
 }

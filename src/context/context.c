@@ -66,6 +66,12 @@ cohort_pos context_pos_limit(const struct cohort_model *m)
 	return (cohort_pos)(n < most ? n : most);
 }
 
+size_t context_pos_span(const struct cohort_context *c)
+{
+	const cohort_pos limit = context_pos_limit(c->model);
+	return (size_t)(limit < c->p.n_ctx ? limit : c->p.n_ctx);
+}
+
 /* Sorts layers into groups by their windows; returns the number of groups, or more than there may be. */
 static size_t group_layers(const struct model *m, uint8_t *group_of, size_t window[BE_GROUPS_MAX])
 {
@@ -145,11 +151,11 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 		return err_set(err, COHORT_E_UNSUPPORTED, "the model has layers of more than %d different windows",
 				BE_GROUPS_MAX);
 	lim.group_of = c->group_of;
-	lim.n_pos_max = (size_t)(context_pos_limit(c->model) < p->n_ctx ? context_pos_limit(c->model) : p->n_ctx);
+	lim.n_pos_max = context_pos_span(c);
 	/* A decode gives every sequence it touches a new state beside the one it had. */
 	if (model_is_recurrent(m))
 		c->n_states = (2 + (size_t)p->n_checkpoints) * (size_t)p->n_seq_max;
-	lim.n_states = c->n_states + CONTEXT_WHOLE_MAX;
+	lim.n_states = c->n_states + context_whole_max(c);
 	lim.base = c->model->base;
 	lim.n_base = c->model->n_adapters;
 	struct memory_limits ml = {.n_blocks = c->n_blocks,
@@ -166,6 +172,11 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 	for (size_t g = 0; g < c->n_groups; g++)
 		lim.n_blocks[g] = c->n_blocks + c->n_scratch_blocks;
 	struct be *be = be_cpu.open(c->model->weights, m, &lim);
+	if (!be && model_is_recurrent(m))
+		return err_set(err, COHORT_E_MEMORY,
+				"out of memory or threads for a context of %zu states (n_seq_max is %d, n_checkpoints "
+				"%d) and %d threads",
+				lim.n_states, p->n_seq_max, p->n_checkpoints, p->n_threads);
 	if (!be)
 		return err_set(err, COHORT_E_MEMORY,
 				"out of memory or threads for a context of %d tokens and %d threads", p->n_ctx,
@@ -271,6 +282,12 @@ void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage
 	for (size_t g = 0; g < c->n_groups; g++) {
 		kv_usage_get(c->memory.kv[g], &u);
 		usage->used_bytes += u.n_used * be_cpu.block_bytes(c->forward.be, g);
+	}
+	if (c->memory.recur) {
+		const size_t bytes = be_cpu.state_bytes(c->forward.be);
+		recur_usage_get(c->memory.recur, &u);
+		usage->used_bytes += u.n_used * bytes;
+		usage->block_bytes = c->n_groups ? usage->block_bytes : bytes;
 	}
 }
 

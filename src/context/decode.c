@@ -332,7 +332,7 @@ static void whole_add(struct cohort_context *c, struct whole *w, const struct ub
 		c->enc_pos[at] = u->pos[i];
 		c->enc_tokens[at] = u->tokens ? u->tokens[i] : 0;
 		c->end[at] = u->n_seq_tokens;
-		c->state_to[at] = (int32_t)(c->n_states + (w->n_seqs + i / len) % CONTEXT_WHOLE_MAX);
+		c->state_to[at] = (int32_t)(c->n_states + (w->n_seqs + i / len) % context_whole_max(c));
 		c->state_from[at] = i % len ? c->state_to[at] : -1;
 		c->row_lora[at] = c->lora[u->seq[i][0]];
 		for (size_t g = 0; g < c->n_groups; g++) {
@@ -385,7 +385,7 @@ static enum cohort_status encode_all(struct cohort_context *c, struct cohort_err
 			return whole_flush(c, &w, err);
 		const size_t n_blocks = ((size_t)u.n_tokens + be_kv_block() - 1) / be_kv_block();
 		if (w.n + (size_t)u.n_tokens > (size_t)c->p.n_ubatch || w.n_blocks + n_blocks > c->n_scratch_blocks ||
-				w.n_seqs == CONTEXT_WHOLE_MAX)
+				w.n_seqs == context_whole_max(c))
 			st = whole_flush(c, &w, err);
 		if (st)
 			return st;
@@ -448,10 +448,15 @@ enum cohort_status cohort_warm_up(
 	if (n_seq_tokens < 1 || n_seqs < 1)
 		return err_set(err, COHORT_E_ARG, "a warm-up of %d sequences of %d rows", n_seqs, n_seq_tokens);
 	const int64_t n = (int64_t)n_seq_tokens * n_seqs;
-	const int32_t n_most = c->p.n_seq_max < CONTEXT_WHOLE_MAX ? c->p.n_seq_max : CONTEXT_WHOLE_MAX;
+	const int32_t n_most = (int32_t)context_whole_max(c);
 	if (n_seqs > n_most)
 		return err_rule(err, COHORT_E_LIMIT, "n-seqs", -1, -1, n_most, n_seqs,
 				"a warm-up of %d sequences; at most %d", n_seqs, n_most);
+	/* Positions may be rows of a tensor, which has no more of them. */
+	if (n_seq_tokens > context_pos_limit(c->model))
+		return err_rule(err, COHORT_E_LIMIT, "pos-limit", -1, -1, context_pos_limit(c->model), n_seq_tokens,
+				"a warm-up of sequences of %d rows; the model has %d positions", n_seq_tokens,
+				context_pos_limit(c->model));
 	if (n > c->p.n_ubatch)
 		return err_rule(err, COHORT_E_LIMIT, "n-ubatch", -1, -1, c->p.n_ubatch, n,
 				"a warm-up of %d sequences of %d rows; at most %d rows (n_ubatch)", n_seqs,

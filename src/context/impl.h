@@ -20,6 +20,7 @@ struct cohort_model {
 	char *name;
 	char *arch;
 	char note[512];             /* warnings worth showing, or "" */
+	uint64_t weights_sum;       /* of a file that was copied, as pages of the copy are given back; 0: to be taken */
 	struct model_adapter *adapters; /* [n_adapters]: of all rows */
 	struct be_lora *base;           /* [n_adapters]: the same, with their scales */
 	size_t n_adapters;
@@ -72,7 +73,7 @@ struct cohort_context {
 	/* Calls without memory use blocks behind the pool. */
 	size_t n_scratch_blocks;
 	int32_t *scratch_ids; /* [n_scratch_blocks]: their ids; a sequence's table is a slice of it */
-	size_t n_states;      /* of the pool; those behind it are for calls without memory, CONTEXT_WHOLE_MAX of them */
+	size_t n_states;      /* of the pool; those behind it are for calls without memory, context_whole_max of them */
 	cohort_token *enc_tokens; /* [n_ubatch] */
 	cohort_pos *enc_pos;
 	int32_t *enc_rows;
@@ -89,8 +90,16 @@ struct cohort_context {
 	struct cohort_counters counters;
 };
 
+/* Sequences of this context that go through the model together without memory: there are no more ids than n_seq_max. */
+static inline size_t context_whole_max(const struct cohort_context *c)
+{
+	return c->p.n_seq_max < CONTEXT_WHOLE_MAX ? (size_t)c->p.n_seq_max : CONTEXT_WHOLE_MAX;
+}
+
 /* Positions a sequence of the model can have. */
 cohort_pos context_pos_limit(const struct cohort_model *m);
+/* Positions that the context has room for in one sequence: by these angles are chosen. */
+size_t context_pos_span(const struct cohort_context *c);
 
 /* ---- adapter_api.c ---- */
 

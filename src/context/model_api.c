@@ -1,5 +1,5 @@
 /* cohort.h's models and tokens: opening in the order file, vocabulary, weights, and taking apart in reverse. */
-#include "context/impl.h"
+#include "context/state.h"
 
 #include "base/mem.h"
 #include "quant/quant.h"
@@ -131,6 +131,8 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 				       : "has no weights");
 	if (!st && !p->vocab_only)
 		st = model_init(&m->model, &m->gguf, m->tok ? (uint32_t)tok_n_vocab(m->tok) : 0, err);
+	if (!st && !p->vocab_only && p->no_mmap) /* a mapped file can be asked whenever it is needed */
+		m->weights_sum = state_sum_weights(m);
 	if (!st && !p->vocab_only && !model_is_checked(&m->model))
 		add_note(m, "architecture %s is unchecked: no independent implementation has confirmed its numbers",
 				m->arch);

@@ -107,15 +107,28 @@ static uint64_t sum_hparams(uint64_t h, const struct model_hparams *p)
 	return h;
 }
 
-static uint64_t sum_rope(uint64_t h, const struct model_rope *r, size_t n)
+/* The angles that a context of n_pos positions uses: keys turned by others are of no use to it. */
+static uint64_t sum_rope(uint64_t h, const struct model_rope *r, size_t n_pos, size_t n)
 {
-	if (r->freqs)
-		h = sum_float(sum_bytes(h, r->freqs, n * sizeof *r->freqs), r->scale);
-	return r->freqs_long ? sum_bytes(h, r->freqs_long, n * sizeof *r->freqs_long) : h;
+	const double *freqs = model_rope_freqs(r, n_pos);
+	return freqs ? sum_float(sum_bytes(h, freqs, n * sizeof *freqs), r->scale) : h;
 }
 
-uint64_t state_fingerprint(const struct cohort_model *m)
+uint64_t state_sum_weights(const struct cohort_model *m)
 {
+	/* Slices of a tensor follow each other. */
+	const struct gguf_tensor *last = NULL;
+	uint64_t h = 0;
+
+	for (size_t i = 0; i < m->model.n_weights; last = m->model.weights[i++].tensor)
+		if (m->model.weights[i].tensor != last)
+			h = sum_tensor(h, m->model.weights[i].tensor);
+	return h;
+}
+
+uint64_t state_fingerprint(const struct cohort_context *c)
+{
+	const struct cohort_model *m = c->model;
 	uint64_t h = sum_bytes(0, m->arch, strlen(m->arch));
 
 	for (size_t i = 0; i < m->n_adapters; i++) {
@@ -129,13 +142,8 @@ uint64_t state_fingerprint(const struct cohort_model *m)
 		h = sum_lane(sum_lane(sum_lane(h, l->window), (uint64_t)(l->rope + 1)), l->parallel);
 	}
 	for (size_t i = 0; i < MODEL_ROPES; i++)
-		h = sum_rope(h, &m->model.rope[i], m->model.hp.n_rot / 2);
-	/* Slices of a tensor follow each other. */
-	const struct gguf_tensor *last = NULL;
-	for (size_t i = 0; i < m->model.n_weights; last = m->model.weights[i++].tensor)
-		if (m->model.weights[i].tensor != last)
-			h = sum_tensor(h, m->model.weights[i].tensor);
-	return h;
+		h = sum_rope(h, &m->model.rope[i], context_pos_span(c), m->model.hp.n_rot / 2);
+	return sum_lane(h, m->weights_sum ? m->weights_sum : state_sum_weights(m));
 }
 
 /* ---- Saving ---- */
@@ -312,7 +320,7 @@ static void write_head(struct writer *w, const struct cohort_context *c, const s
 	put_u32(w, STATE_VERSION);
 	put_u32(w, (im->all ? STATE_ALL : 0) | (c->memory.recur ? STATE_RECUR : 0));
 	put_u64(w, n_bytes);
-	put_u64(w, w->out ? state_fingerprint(c->model) : 0);
+	put_u64(w, w->out ? state_fingerprint(c) : 0);
 	put_u32(w, (uint32_t)c->p.kv_type);
 	put_u32(w, (uint32_t)be_kv_block());
 	put_u32(w, (uint32_t)c->n_groups);

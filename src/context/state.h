@@ -92,8 +92,11 @@ struct saved {
 
 /* The 64-bit sum of n bytes. */
 uint64_t state_sum(const void *bytes, size_t n);
-/* A number that differs for models that could have computed different cells. */
-uint64_t state_fingerprint(const struct cohort_model *m);
+/* Of all tensors of a model, while they are there: of a copied file before they are repacked. */
+uint64_t state_sum_weights(const struct cohort_model *m);
+/* A number that differs for models that could have computed different cells, and for contexts of one model whose keys
+ * are turned by different angles. */
+uint64_t state_fingerprint(const struct cohort_context *c);
 enum cohort_status state_no_memory(struct cohort_err *err);
 
 /* Whether this is a state of the version that is known here. n may be less than the whole, but not less than

@@ -107,8 +107,9 @@ static enum cohort_status check_geometry(const struct cohort_context *c, const u
 	const uint32_t type = load_u32(bytes + AT_TYPE), block = load_u32(bytes + AT_BLOCK);
 	const uint32_t n_groups = load_u32(bytes + AT_GROUPS);
 
-	if (load_u64(bytes + AT_MODEL) != state_fingerprint(c->model))
-		return err_set(err, COHORT_E_UNSUPPORTED, "the state was saved with another model");
+	if (load_u64(bytes + AT_MODEL) != state_fingerprint(c))
+		return err_set(err, COHORT_E_UNSUPPORTED, "the state was saved with another model%s",
+				c->model->model.rope[0].freqs_long ? ", or for contexts of another length" : "");
 	if (type != (uint32_t)c->p.kv_type)
 		return err_set(err, COHORT_E_UNSUPPORTED,
 				"the state was saved from a cache of type %s (%u), the context's is %s",

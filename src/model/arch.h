@@ -26,6 +26,8 @@ enum { ARCH_MAY = 0, ARCH_NEED = 1 };
 
 enum cohort_status arch_u32(const struct model *m, const char *key, bool need, uint32_t *out, struct cohort_err *err);
 enum cohort_status arch_f32(const struct model *m, const char *key, bool need, float *out, struct cohort_err *err);
+/* A scale, which stays as it is when the file has none; 0 stands for `none`. */
+enum cohort_status arch_scale(const struct model *m, const char *key, float none, float *out, struct cohort_err *err);
 enum cohort_status arch_bool(const struct model *m, const char *key, bool *out, struct cohort_err *err);
 enum cohort_status arch_str(const struct model *m, const char *key, struct gguf_str *out, struct cohort_err *err);
 enum cohort_status arch_range(
@@ -38,8 +40,9 @@ enum cohort_status arch_range(
 enum cohort_status arch_load_sizes(struct model *m, struct cohort_err *err);
 /* expert_count and its kin; all stay 0 in a file without experts. */
 enum cohort_status arch_load_experts(struct model *m, struct cohort_err *err);
-/* attention.sliding_window: layers get it but each `period`-th, or but those the file's pattern names; a window of the
- * file's own choice only when fallback is 0. */
+/* attention.sliding_window: layers get it but each `period`-th, or but those the file's pattern names. What a file gets
+ * that has none: fallback, 0 for no windows, or a refusal with ARCH_WINDOW_NEED. */
+#define ARCH_WINDOW_NEED UINT32_MAX
 enum cohort_status arch_load_windows(struct model *m, uint32_t fallback, uint32_t period, struct cohort_err *err);
 /* Angles of rope `which` by the file's scaling rules, or, with plain, by the base alone. base 0: the file's. Rope 0 is
  * loaded for everybody who has rotated elements. */

@@ -4,7 +4,7 @@
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
 	enum cohort_status st = arch_f32(m, "logit_scale", ARCH_NEED, &m->hp.logit_scale, err);
-	return st ? st : arch_load_windows(m, 0, 4, err);
+	return st ? st : arch_load_windows(m, ARCH_WINDOW_NEED, 4, err);
 }
 
 static void layer(struct arch_bind *b)

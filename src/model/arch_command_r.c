@@ -3,10 +3,7 @@
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
-	enum cohort_status st = arch_f32(m, "logit_scale", ARCH_MAY, &m->hp.logit_scale, err);
-	if (m->hp.logit_scale == 0.0f) /* stands for none */
-		m->hp.logit_scale = 1.0f;
-	return st;
+	return arch_scale(m, "logit_scale", 1.0f, &m->hp.logit_scale, err);
 }
 
 static void layer(struct arch_bind *b)

@@ -9,7 +9,7 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 	m->hp.gating = MODEL_GATE_SOFTMAX_CHOSEN;
 	m->hp.expert_norm = false;
 	enum cohort_status st = arch_load_experts(m, err);
-	return st ? st : arch_load_windows(m, 0, 2, err);
+	return st ? st : arch_load_windows(m, ARCH_WINDOW_NEED, 2, err);
 }
 
 static void layer(struct arch_bind *b)

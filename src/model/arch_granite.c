@@ -11,11 +11,11 @@ static enum cohort_status scales(struct model *m, float logit_scale, bool need, 
 	if (!st)
 		st = arch_f32(m, "logit_scale", need, &logit_scale, err);
 	if (!st)
-		st = arch_f32(m, "residual_scale", ARCH_MAY, &m->hp.residual_scale, err);
+		st = arch_scale(m, "residual_scale", 1.0f, &m->hp.residual_scale, err);
 	if (!st)
-		st = arch_f32(m, "embedding_scale", ARCH_MAY, &m->hp.embd_scale, err);
+		st = arch_scale(m, "embedding_scale", 1.0f, &m->hp.embd_scale, err);
 	if (!st)
-		st = arch_f32(m, "attention.scale", ARCH_MAY, &m->hp.attn_scale, err);
+		st = arch_scale(m, "attention.scale", m->hp.attn_scale, &m->hp.attn_scale, err);
 	if (!st && !(logit_scale > 0.0f && logit_scale < 1e6f))
 		st = err_set(err, COHORT_E_FORMAT, "%s.logit_scale is %g", m->arch->name, (double)logit_scale);
 	m->hp.logit_scale = 1.0f / logit_scale; /* the file's divides */

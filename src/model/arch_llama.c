@@ -5,7 +5,7 @@
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
 	enum cohort_status st = arch_load_experts(m, err);
-	return st ? st : arch_f32(m, "attention.scale", ARCH_MAY, &m->hp.attn_scale, err);
+	return st ? st : arch_scale(m, "attention.scale", m->hp.attn_scale, &m->hp.attn_scale, err);
 }
 
 static void layer(struct arch_bind *b)

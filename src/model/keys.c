@@ -32,6 +32,14 @@ enum cohort_status arch_f32(const struct model *m, const char *key, bool need, f
 	return st ? st : gguf_get_f32(m->gguf, name, need, out, err);
 }
 
+enum cohort_status arch_scale(const struct model *m, const char *key, float none, float *out, struct cohort_err *err)
+{
+	enum cohort_status st = arch_f32(m, key, ARCH_MAY, out, err);
+	if (!st && *out == 0.0f)
+		*out = none;
+	return st;
+}
+
 enum cohort_status arch_bool(const struct model *m, const char *key, bool *out, struct cohort_err *err)
 {
 	char name[96];
@@ -195,12 +203,13 @@ static enum cohort_status load_pattern(
 
 enum cohort_status arch_load_windows(struct model *m, uint32_t fallback, uint32_t period, struct cohort_err *err)
 {
-	uint32_t window = fallback;
+	const bool need = fallback == ARCH_WINDOW_NEED;
+	uint32_t window = need ? 0 : fallback;
 	struct gguf_array flags = {0};
-	enum cohort_status st = arch_u32(m, "attention.sliding_window", ARCH_MAY, &window, err);
+	enum cohort_status st = arch_u32(m, "attention.sliding_window", need, &window, err);
 
 	if (!st)
-		st = arch_range(m, "attention.sliding_window", window, 0, 1 << 30, err);
+		st = arch_range(m, "attention.sliding_window", window, need, 1 << 30, err);
 	if (!st)
 		st = load_pattern(m, &period, &flags, err);
 	for (uint32_t l = 0; !st && l < m->hp.n_layer; l++) {

@@ -105,6 +105,12 @@ struct model_rope {
 	float scale; /* of both cos and sin */
 };
 
+/* The angles of contexts with n_pos positions; NULL: not in use. */
+static inline const double *model_rope_freqs(const struct model_rope *r, size_t n_pos)
+{
+	return r->freqs_long && n_pos > r->n_orig ? r->freqs_long : r->freqs;
+}
+
 struct model {
 	const struct gguf *gguf;
 	const struct model_arch *arch;

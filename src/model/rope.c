@@ -135,7 +135,7 @@ enum cohort_status arch_load_rope(struct model *m, int which, float base, bool p
 		st = arch_f32(m, "rope.freq_base", ARCH_MAY, &file_base, err);
 	if (!st)
 		st = arch_u32(m, "rope.scaling.original_context_length", ARCH_MAY, &r->n_orig, err);
-	base = base > 0.0f ? base : file_base;
+	base = base == 0.0f ? file_base : base;
 	if (!st)
 		st = in_bounds(m, "rope.freq_base", base, 1.0f, 1e30f, err);
 	if (!st)

@@ -1,0 +1,305 @@
+/* Files and calls that are out of the ordinary for an architecture: each is refused with the reason, or means what it
+ * says. Models are those of tests/golden/make_models.py; variants are made by writing over a key's value or name.
+ *
+ * Shown red by planted faults, which are what the library did before: a warm-up that looks at its n_ubatch only
+ * (positions_end), a fingerprint taken of pages that were given back (weights_count) or of a model's angles instead of
+ * a context's (angles_count), a window that may be missing (windows), a negative base taken for none (bases), a scale
+ * of 0 that multiplies (scales), states of no bytes (states_have_a_size). */
+#include "arch_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+enum { N = 10 };
+
+static struct cohort_model *open_model(const char *path, bool no_mmap)
+{
+	struct cohort_model_params mp;
+	struct cohort_model *m;
+	struct cohort_err err;
+
+	cohort_model_params_init(&mp);
+	mp.n_threads = 1;
+	mp.no_mmap = no_mmap;
+	if (cohort_model_open(path, &mp, &m, &err))
+		fail_msg("%s", err.text);
+	return m;
+}
+
+static struct cohort_context *open_context(const struct cohort_model *m, int32_t n_ctx)
+{
+	struct cohort_model_info info = {.struct_size = sizeof info};
+	struct cohort_context_params cp;
+	struct cohort_context *c;
+	struct cohort_err err;
+
+	cohort_model_info_get(m, &info);
+	cohort_context_params_init(&cp);
+	cp.n_ctx = n_ctx;
+	cp.n_threads = 1;
+	cp.n_seq_max = 2;
+	cp.outputs = info.encoder ? COHORT_OUTPUT_EMBEDDINGS : COHORT_OUTPUT_LOGITS;
+	if (cohort_context_open(m, &cp, &c, &err))
+		fail_msg("%s", err.text);
+	return c;
+}
+
+/* Decodes N tokens as sequence 0; the logits of the last. */
+static const float *decode(struct cohort_context *c)
+{
+	struct cohort_batch b;
+	struct cohort_err err;
+	const cohort_seq zero = 0;
+
+	assert_int_equal(cohort_batch_init(&b, N, 0, 1, &err), COHORT_OK);
+	for (int32_t i = 0; i < N; i++)
+		assert_int_equal(cohort_batch_add(&b, 3 * i + 7, i, &zero, 1, i + 1 == N, &err), COHORT_OK);
+	if (cohort_decode(c, &b, &err))
+		fail_msg("%s", err.text);
+	cohort_batch_release(&b);
+	return cohort_logits_get(c, -1, &err);
+}
+
+static uint8_t *read_model(const char *name, size_t *n)
+{
+	char path[200];
+	FILE *f = fopen(arch_path(path, sizeof path, name, "gguf"), "rb");
+
+	assert_non_null(f);
+	assert_int_equal(fseek(f, 0, SEEK_END), 0);
+	*n = (size_t)ftell(f);
+	rewind(f);
+	uint8_t *bytes = malloc(*n);
+	assert_non_null(bytes);
+	assert_int_equal(fread(bytes, 1, *n, f), *n);
+	fclose(f);
+	return bytes;
+}
+
+/* A model with another value of a key that is 4 bytes wide; value NULL: with the key named otherwise, so that nobody
+ * finds it. */
+static const char *variant(char path[200], const char *name, const char *key, const void *value)
+{
+	size_t n, at = 0;
+	uint8_t *bytes = read_model(name, &n);
+	const size_t n_key = strlen(key);
+
+	/* The key's length stands before its name, so that no longer key is taken for it. */
+	while (at + 8 + n_key < n && !(bytes[at] == n_key && bytes[at + 1] == 0 && !memcmp(bytes + at + 8, key, n_key)))
+		at++;
+	assert_true(at + 8 + n_key + 8 < n);
+	if (value)
+		memcpy(bytes + at + 8 + n_key + 4, value, 4);
+	else
+		bytes[at + 8 + n_key - 1] = '_';
+	FILE *f = fopen(arch_path(path, 200, "variant", "gguf"), "wb");
+	assert_non_null(f);
+	assert_int_equal(fwrite(bytes, 1, n, f), n);
+	fclose(f);
+	free(bytes);
+	return path;
+}
+
+static void refused(const char *path, const char *word)
+{
+	struct cohort_model *m = NULL;
+	struct cohort_err err;
+	assert_int_equal(cohort_model_open(path, NULL, &m, &err), COHORT_E_FORMAT);
+	if (!strstr(err.text, word))
+		fail_msg("'%s' does not say '%s'", err.text, word);
+}
+
+/* Positions are rows of a tensor in some models: a warm-up must not go beyond them either. */
+static void positions_end(void **state)
+{
+	char path[200];
+	(void)state;
+
+	struct cohort_model *m = open_model(arch_path(path, sizeof path, "bert", "gguf"), true);
+	struct cohort_model_info info = {.struct_size = sizeof info};
+	struct cohort_context *c = open_context(m, 512);
+	struct cohort_err err;
+	cohort_model_info_get(m, &info);
+	assert_true(info.n_ctx_train < 128); /* n_ubatch */
+	assert_int_equal(cohort_warm_up(c, info.n_ctx_train, 1, &err), COHORT_OK);
+	assert_int_equal(cohort_warm_up(c, info.n_ctx_train + 1, 1, &err), COHORT_E_LIMIT);
+	assert_string_equal(err.rule, "pos-limit");
+	assert_int_equal(err.expected, info.n_ctx_train);
+	assert_int_equal(err.got, info.n_ctx_train + 1);
+	cohort_context_free(c);
+	cohort_model_free(m);
+}
+
+/* Saves sequence 0 of a, and restores it into b. */
+static enum cohort_status hand_over(struct cohort_context *a, struct cohort_context *b, struct cohort_err *err)
+{
+	size_t n = cohort_state_size(a, 0);
+	void *bytes = malloc(n);
+
+	assert_true(n > 0 && bytes);
+	assert_int_equal(cohort_state_save(a, 0, bytes, n, &n, err), COHORT_OK);
+	enum cohort_status st = cohort_state_restore(b, 0, bytes, n, err);
+	free(bytes);
+	return st;
+}
+
+/* A copied file gives pages back once they are repacked; its model is still the same one, and another still another. */
+static void weights_count(void **state)
+{
+	char path[200], other[200];
+	struct cohort_err err;
+	size_t n;
+	(void)state;
+
+	/* A file that differs in a number in the middle of its last matrix, the output's. */
+	uint8_t *bytes = read_model("llama-base", &n);
+	bytes[n - 288 * 64 * sizeof(float) / 2] ^= 0x40;
+	FILE *f = fopen(arch_path(other, sizeof other, "variant", "gguf"), "wb");
+	assert_true(f && fwrite(bytes, 1, n, f) == n);
+	fclose(f);
+	free(bytes);
+	arch_path(path, sizeof path, "llama-base", "gguf");
+	struct cohort_model *m[] = {open_model(path, false), open_model(path, true), open_model(other, true)};
+	struct cohort_context *c[3];
+	for (size_t i = 0; i < 3; i++)
+		c[i] = open_context(m[i], 64);
+	decode(c[0]);
+	if (hand_over(c[0], c[1], &err))
+		fail_msg("%s", err.text);
+	if (hand_over(c[1], c[0], &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(hand_over(c[1], c[2], &err), COHORT_E_UNSUPPORTED);
+	assert_int_equal(cohort_seq_pos_max(c[2], 0), -1);
+	for (size_t i = 0; i < 3; i++) {
+		cohort_context_free(c[i]);
+		cohort_model_free(m[i]);
+	}
+}
+
+/* Contexts of different lengths may turn keys by different angles: then their states are not each other's. */
+static void angles_count(void **state)
+{
+	char path[200];
+	struct cohort_err err;
+	(void)state;
+
+	struct cohort_model *m = open_model(arch_path(path, sizeof path, "phi3-long", "gguf"), false);
+	struct cohort_context *brief = open_context(m, 32), *brief_too = open_context(m, 64),
+			      *lengthy = open_context(m, 65), *lengthy_too = open_context(m, 200);
+	decode(brief);
+	decode(lengthy);
+	assert_int_equal(hand_over(brief, brief_too, &err), COHORT_OK);
+	assert_int_equal(hand_over(lengthy, lengthy_too, &err), COHORT_OK);
+	assert_int_equal(hand_over(brief, lengthy, &err), COHORT_E_UNSUPPORTED);
+	assert_non_null(strstr(err.text, "another length"));
+	assert_int_equal(hand_over(lengthy_too, brief_too, &err), COHORT_E_UNSUPPORTED);
+	cohort_context_free(brief);
+	cohort_context_free(brief_too);
+	cohort_context_free(lengthy);
+	cohort_context_free(lengthy_too);
+	cohort_model_free(m);
+}
+
+/* Where layers are told apart by their windows, a file without one would be computed as something else. */
+static void windows(void **state)
+{
+	static const char *const models[][2] = {{"cohere2", "cohere2.attention.sliding_window"},
+			{"gpt-oss-f32", "gpt-oss.attention.sliding_window"}};
+	const uint32_t none = 0, one = 1;
+	char path[200];
+	(void)state;
+
+	for (size_t i = 0; i < 2; i++) {
+		refused(variant(path, models[i][0], models[i][1], NULL), models[i][1]);
+		refused(variant(path, models[i][0], models[i][1], &none), models[i][1]);
+		cohort_model_free(open_model(variant(path, models[i][0], models[i][1], &one), false));
+	}
+	cohort_model_free(open_model(variant(path, "gemma3", "gemma3.attention.sliding_window", NULL), false));
+}
+
+static void bases(void **state)
+{
+	const float bad[] = {-300.0f, 0.5f, NAN, INFINITY};
+	char path[200];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		refused(variant(path, "gemma3", "gemma3.rope.freq_base_swa", &bad[i]), "freq_base");
+}
+
+static void logits_of(const char *path, float out[288])
+{
+	struct cohort_model *m = open_model(path, false);
+	struct cohort_context *c = open_context(m, 64);
+	memcpy(out, decode(c), 288 * sizeof *out);
+	cohort_context_free(c);
+	cohort_model_free(m);
+}
+
+/* 0 stands for no scale, as elsewhere. */
+static void scales(void **state)
+{
+	static const struct {
+		const char *name, *key;
+		float same;
+	} all[] = {
+			{"granite", "granite.embedding_scale", 1.0f},
+			{"granite", "granite.residual_scale", 1.0f},
+			{"granite", "granite.attention.scale", 0.25f}, /* 1 / sqrt(16) */
+			{"minicpm", "minicpm.residual_scale", 1.0f},
+			{"command-r", "command-r.logit_scale", 1.0f},
+	};
+	const float zero = 0.0f;
+	char path[200];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		float with[288], without[288];
+		logits_of(variant(path, all[i].name, all[i].key, &all[i].same), with);
+		logits_of(variant(path, all[i].name, all[i].key, &zero), without);
+		if (memcmp(with, without, sizeof with) != 0)
+			fail_msg("%s: 0 does not stand for none", all[i].key);
+		logits_of(arch_path(path, sizeof path, all[i].name, "gguf"), without);
+		assert_memory_not_equal(with, without, sizeof with); /* the key is read */
+	}
+}
+
+/* What a recurrent model's sequences take is counted, a state in the place of a block. */
+static void states_have_a_size(void **state)
+{
+	char path[200];
+	struct cohort_usage u;
+	struct cohort_err err;
+	(void)state;
+
+	struct cohort_model *m = open_model(arch_path(path, sizeof path, "mamba", "gguf"), false);
+	struct cohort_context *c = open_context(m, 64);
+	const uint64_t one = 2 * 96 * (3 + 12) * sizeof(float); /* layers, channels, of which conv and scan */
+	cohort_usage_get(c, &u);
+	assert_true(u.n_used == 0 && u.used_bytes == 0 && u.block_bytes == one);
+	decode(c);
+	cohort_usage_get(c, &u);
+	assert_true(u.n_used == 1 && u.used_bytes == one);
+	assert_int_equal(cohort_seq_cp(c, 0, 1, 0, -1, &err), COHORT_OK);
+	cohort_usage_get(c, &u);
+	assert_true(u.n_used == 1 && u.n_shared == 1 && u.used_bytes == one);
+	cohort_context_free(c);
+	cohort_model_free(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test(positions_end),
+			cmocka_unit_test(weights_count),
+			cmocka_unit_test(angles_count),
+			cmocka_unit_test(windows),
+			cmocka_unit_test(bases),
+			cmocka_unit_test(scales),
+			cmocka_unit_test(states_have_a_size),
+	};
+	return cmocka_run_group_tests_name("odd files", tests, arch_make_models, arch_remove_models);
+}
