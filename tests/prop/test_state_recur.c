@@ -23,13 +23,13 @@ struct rig {
 	struct cohort_batch b;
 };
 
-static void rig_open(struct rig *r, int32_t n_seq_max, int32_t n_checkpoints)
+static void rig_open_model(struct rig *r, const char *name, int32_t n_seq_max, int32_t n_checkpoints)
 {
 	struct cohort_context_params cp;
 	struct cohort_err err;
 	char path[128];
 
-	if (cohort_model_open(arch_path(path, sizeof path, "mamba", "gguf"), NULL, &r->m, &err))
+	if (cohort_model_open(arch_path(path, sizeof path, name, "gguf"), NULL, &r->m, &err))
 		fail_msg("%s", err.text);
 	cohort_context_params_init(&cp);
 	cp.n_seq_max = n_seq_max;
@@ -37,6 +37,11 @@ static void rig_open(struct rig *r, int32_t n_seq_max, int32_t n_checkpoints)
 	cp.n_threads = 1;
 	if (cohort_context_open(r->m, &cp, &r->c, &err) || cohort_batch_init(&r->b, 64, 0, 4, &err))
 		fail_msg("%s", err.text);
+}
+
+static void rig_open(struct rig *r, int32_t n_seq_max, int32_t n_checkpoints)
+{
+	rig_open_model(r, "mamba", n_seq_max, n_checkpoints);
 }
 
 static void rig_close(struct rig *r)
@@ -141,13 +146,14 @@ static void round_trip(void **state)
 /* Any change is refused, with a right checksum too, or gives sound books. */
 static void damage(void **state)
 {
-	struct rig a;
+	struct rig a, b;
 	struct cohort_err err;
 	size_t n;
 	uint64_t hash;
 	(void)state;
 
 	rig_open(&a, N_SEQ, 2);
+	rig_open(&b, N_SEQ, 2);
 	fill(&a);
 	uint8_t *bytes = save(&a, COHORT_SEQ_ALL, &n);
 	hash = recur_hash(a.c->memory.recur);
@@ -157,7 +163,6 @@ static void damage(void **state)
 	const size_t books = n - SUM_BYTES - 6 * state_bytes(a.c) + 64; /* all but the content of states */
 	for (size_t i = 0; i < (books < n - SUM_BYTES ? books : n - SUM_BYTES); i++)
 		for (int bit = 0; bit < 8; bit += 7) {
-			struct rig b;
 			bytes[i] ^= (uint8_t)(1 << bit);
 			assert_true(cohort_state_restore(a.c, COHORT_SEQ_ALL, bytes, n, &err) < 0); /* the checksum */
 			const uint64_t sum = state_sum(bytes, n - SUM_BYTES);
@@ -165,24 +170,22 @@ static void damage(void **state)
 			memcpy(old, bytes + n - SUM_BYTES, SUM_BYTES);
 			for (size_t k = 0; k < SUM_BYTES; k++)
 				bytes[n - SUM_BYTES + k] = (uint8_t)(sum >> 8 * k);
-			if (i % 11 == 0) { /* each in a new context: what is taken changes it */
-				rig_open(&b, N_SEQ, 2);
-				cohort_state_restore(b.c, COHORT_SEQ_ALL, bytes, n, &err);
-				assert_true(recur_consistent(b.c->memory.recur));
-				rig_close(&b);
-			}
+			cohort_state_restore(b.c, COHORT_SEQ_ALL, bytes, n, &err);
+			assert_true(recur_consistent(b.c->memory.recur));
 			memcpy(bytes + n - SUM_BYTES, old, SUM_BYTES);
 			bytes[i] ^= (uint8_t)(1 << bit);
 		}
 	assert_int_equal(recur_hash(a.c->memory.recur), hash);
 	free(bytes);
 	rig_close(&a);
+	rig_close(&b);
 }
 
 /* An image as the books see it: what is not sound is refused. */
 static void images(void **state)
 {
-	const struct recur_check good = {3, 1}, late = {9, 1}, nobody = {3, 2};
+	const struct recur_check good = {3, 1}, late = {9, 1}, nobody = {3, 2}, early = {0, 1}, none = {3, -1};
+	const struct recur_check twice[] = {{3, 1}, {3, 1}}, rising[] = {{2, 1}, {3, 1}};
 	const struct {
 		struct recur_image_seq q;
 		size_t n_states;
@@ -201,6 +204,13 @@ static void images(void **state)
 			{{0, 0, -1, 0, NULL, 0}, 1, COHORT_E_FORMAT},
 			{{9, 0, 5, 0, NULL, 0}, 1, COHORT_E_ARG},
 			{{0, 0, 5, 0, &good, 1}, 7, COHORT_E_FORMAT},
+			{{0, 1, 5, 0, &early, 1}, 2, COHORT_E_FORMAT},
+			{{0, 0, 5, 0, &none, 1}, 1, COHORT_E_FORMAT},
+			{{0, 0, 5, 0, twice, 2}, 2, COHORT_E_FORMAT},
+			{{0, 0, 5, 0, rising, 2}, 2, COHORT_E_UNSUPPORTED},
+			{{0, -1, -2, -1, NULL, 0}, 0, COHORT_E_FORMAT},
+			{{0, -1, -1, 0, NULL, 0}, 1, COHORT_E_FORMAT},
+			{{0, -1, -1, -1, &good, 1}, 2, COHORT_E_FORMAT},
 	};
 	int32_t ids[8];
 	(void)state;
@@ -220,6 +230,29 @@ static void images(void **state)
 		}
 		recur_free(r);
 	}
+}
+
+/* Sequences out of order; a transaction that is open; a model without states, to which a checkpoint is nothing. */
+static void others(void **state)
+{
+	struct recur *r = recur_open(
+			&(struct recur_limits){.n_states = 3, .n_seq_max = 4, .n_rows_max = 4, .n_checkpoints = 1});
+	const struct recur_image_seq backwards[] = {{1, 0, 1, 0, NULL, 0}, {0, 0, 1, 1, NULL, 0}};
+	const struct recur_image image = {backwards, 2, 2, true}, nothing = {.all = true};
+	struct cohort_err err;
+	struct rig a;
+	int32_t ids[2];
+	(void)state;
+
+	assert_int_equal(recur_import(r, &image, true, ids, &err), COHORT_E_FORMAT);
+	recur_begin(r);
+	assert_int_equal(recur_import(r, &nothing, true, ids, &err), COHORT_E_BUG);
+	recur_rollback(r);
+	assert_int_equal(recur_import(r, &nothing, true, ids, &err), COHORT_OK);
+	recur_free(r);
+	rig_open_model(&a, "llama-base", 2, 1);
+	assert_int_equal(cohort_seq_checkpoint(a.c, 0, &err), COHORT_OK);
+	rig_close(&a);
 }
 
 /* States of sequences that are replaced count as room; what does not fit changes nothing. */
@@ -299,6 +332,7 @@ static void out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(damage),
-			cmocka_unit_test(images), cmocka_unit_test(room), cmocka_unit_test(out_of_memory)};
+			cmocka_unit_test(images), cmocka_unit_test(others), cmocka_unit_test(room),
+			cmocka_unit_test(out_of_memory)};
 	return cmocka_run_group_tests(tests, arch_make_models, arch_remove_models);
 }
