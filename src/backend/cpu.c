@@ -69,7 +69,8 @@ static struct be *cpu_open(const struct be_weights *w, const struct model *m, co
 	be->kern = w->kern;
 	be->n_rows_max = lim->n_rows_max;
 	for (size_t i = 0; i < m->n_weights; i++)
-		k_max = max_size(k_max, m->weights[i].k);
+		if (m->weights[i].product || &m->weights[i] == m->output)
+			k_max = max_size(k_max, m->weights[i].k);
 	be->act_bytes = k_max * sizeof(float); /* the widest kind */
 	be->scratch_bytes = scratch_bytes(w, m, k_max);
 	if ((h->n_expert && !size_mul(n_act, h->n_expert_used, &n_act)) ||
