@@ -161,7 +161,7 @@ static void damage(void **state)
 		assert_true(cohort_state_restore(a.c, COHORT_SEQ_ALL, bytes, cut, &err) < 0);
 	assert_int_equal(recur_hash(a.c->memory.recur), hash);
 	const size_t books = n - SUM_BYTES - 6 * state_bytes(a.c) + 64; /* all but the content of states */
-	for (size_t i = 0; i < (books < n - SUM_BYTES ? books : n - SUM_BYTES); i++)
+	for (size_t i = 0; i < (books < n - SUM_BYTES ? books : n - SUM_BYTES); i += i < 128 ? 1 : 5)
 		for (int bit = 0; bit < 8; bit += 7) {
 			bytes[i] ^= (uint8_t)(1 << bit);
 			assert_true(cohort_state_restore(a.c, COHORT_SEQ_ALL, bytes, n, &err) < 0); /* the checksum */
