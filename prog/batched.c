@@ -389,11 +389,7 @@ int main(int argc, char **argv)
 			{"ignore-eos", NULL, OPT_FLAG, &r.c.ignore_eos, 0, 0, NULL,
 					"go on after the model ends its text", NULL},
 			{"isa", NULL, OPT_STR, &r.c.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
-			{OPT_FILE_LAYOUT(&r.c.load)},
-			{OPT_NO_MMAP(&r.c.load)},
-			{OPT_MLOCK(&r.c.load)},
-			{OPT_LORA(&r.c.load)},
-			{OPT_LORA_SCALED(&r.c.load)},
+			OPTS_LOAD(&r.c.load),
 			{"verbose", "v", OPT_FLAG, &r.c.verbose, 0, 0, NULL, "details on stderr", NULL},
 			{"version", NULL, OPT_FLAG, &r.c.version, 0, 0, NULL, "print the version", NULL},
 	};

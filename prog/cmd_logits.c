@@ -179,11 +179,7 @@ int cmd_logits(int argc, char **argv)
 					NULL},
 			{"isa", NULL, OPT_STR, &isa, 0, 0, "LEVEL",
 					ISA_HELP, NULL},
-			{OPT_FILE_LAYOUT(&load)},
-			{OPT_NO_MMAP(&load)},
-			{OPT_MLOCK(&load)},
-			{OPT_LORA(&load)},
-			{OPT_LORA_SCALED(&load)},
+			OPTS_LOAD(&load),
 	};
 	const struct opt_prog p = {
 			prog,

@@ -460,11 +460,7 @@ int cmd_run(int argc, char **argv)
 			{"ignore-eos", NULL, OPT_FLAG, &r.ignore_eos, 0, 0, NULL, "go on after the model ends its text",
 					NULL},
 			{"isa", NULL, OPT_STR, &r.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
-			{OPT_FILE_LAYOUT(&r.load)},
-			{OPT_NO_MMAP(&r.load)},
-			{OPT_MLOCK(&r.load)},
-			{OPT_LORA(&r.load)},
-			{OPT_LORA_SCALED(&r.load)},
+			OPTS_LOAD(&r.load),
 			{"verbose", "v", OPT_FLAG, &r.verbose, 0, 0, NULL, "speed and values on stderr", NULL},
 	};
 	enum { N_OWN = sizeof own / sizeof *own };

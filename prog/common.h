@@ -39,6 +39,8 @@ struct load_opts {
 	"lora", NULL, OPT_LIST, &(l)->lora, 0, 0, "FILE", "a LoRA adapter (GGUF); may be given again", NULL
 #define OPT_LORA_SCALED(l) \
 	"lora-scaled", NULL, OPT_LIST, &(l)->lora_scaled, 0, 0, "FILE:X", "the same, applied X times", NULL
+/* All of them. */
+#define OPTS_LOAD(l) {OPT_FILE_LAYOUT(l)}, {OPT_NO_MMAP(l)}, {OPT_MLOCK(l)}, {OPT_LORA(l)}, {OPT_LORA_SCALED(l)}
 /* Returns 0, or EXIT_USAGE after saying why. l must outlive params. */
 int load_opts_apply(const char *prog, struct load_opts *l, struct cohort_model_params *params);
 

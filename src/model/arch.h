@@ -12,12 +12,13 @@ struct arch_bind;
 struct model_arch {
 	const char *name; /* general.architecture, and the prefix of its keys */
 	bool layer_norm;  /* norms subtract the mean */
+	bool rope_halves; /* pairs (i, i + n/2) are rotated, not (2i, 2i+1) */
 	bool recurrent;   /* layers have states instead of attention */
 	bool unchecked;   /* no independent implementation has confirmed its numbers */
 	/* Sizes are there: what differs from a llama. NULL: nothing. */
 	enum cohort_status (*keys)(struct model *m, struct cohort_err *err);
 	void (*top)(struct arch_bind *b);   /* tensors outside the layers that arch_ends does not bind; or NULL */
-	void (*layer)(struct arch_bind *b); /* tensors of one layer */
+	void (*layer)(struct arch_bind *b); /* tensors of one layer; NULL: arch_block, gated */
 };
 
 /* ---- Keys: `<arch>.<key>` (keys.c) ---- */
@@ -86,6 +87,12 @@ void arch_qk_norm(struct arch_bind *b, bool need);
 void arch_ffn(struct arch_bind *b, bool gated);
 /* ffn_gate_inp and the experts; the shared one when the file has it. */
 void arch_experts(struct arch_bind *b);
+
+/* A llama's layer and its halves: attn_norm and attention; ffn_norm and the experts, or the network in a file without
+ * any. */
+void arch_attention_block(struct arch_bind *b);
+void arch_network_block(struct arch_bind *b, bool gated);
+void arch_block(struct arch_bind *b, bool gated);
 
 /* In the order in which messages name them. */
 extern const struct model_arch *const arch_all[];

@@ -13,10 +13,7 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 static void layer(struct arch_bind *b)
 {
 	b->layer->rope = b->m->hp.n_rot ? 0 : -1;
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
-	arch_norm(b, "ffn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
-	arch_ffn(b, true);
+	arch_block(b, true);
 }
 
 const struct model_arch model_arch_baichuan = {.name = "baichuan", .keys = keys, .layer = layer};

@@ -11,8 +11,7 @@ static void layer(struct arch_bind *b)
 {
 	b->layer->parallel = true;
 	b->layer->rope = b->layer->window ? 0 : -1;
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
+	arch_attention_block(b);
 	arch_ffn(b, true);
 }
 

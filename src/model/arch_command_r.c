@@ -9,8 +9,7 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 static void layer(struct arch_bind *b)
 {
 	b->layer->parallel = true;
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
+	arch_attention_block(b);
 	arch_qk_norm(b, ARCH_MAY);
 	arch_ffn(b, true);
 }

@@ -3,7 +3,6 @@
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
-	m->hp.rope_halves = true;
 	m->hp.act = MODEL_GELU;
 	(void)err;
 	return COHORT_OK;
@@ -20,4 +19,5 @@ static void layer(struct arch_bind *b)
 	arch_ffn(b, false);
 }
 
-const struct model_arch model_arch_falcon = {.name = "falcon", .layer_norm = true, .keys = keys, .layer = layer};
+const struct model_arch model_arch_falcon = {
+		.name = "falcon", .rope_halves = true, .layer_norm = true, .keys = keys, .layer = layer};

@@ -5,7 +5,6 @@
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
-	m->hp.rope_halves = true;
 	m->hp.act = MODEL_GELU;
 	m->hp.embd_scale = sqrtf((float)m->hp.n_embd);
 	m->hp.attn_cap = 50.0f;
@@ -21,12 +20,10 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 
 static void layer(struct arch_bind *b)
 {
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
+	arch_attention_block(b);
 	arch_norm(b, "post_attention_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_post);
-	arch_norm(b, "ffn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
-	arch_ffn(b, true);
+	arch_network_block(b, true);
 	arch_norm(b, "post_ffw_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_post);
 }
 
-const struct model_arch model_arch_gemma2 = {.name = "gemma2", .keys = keys, .layer = layer};
+const struct model_arch model_arch_gemma2 = {.name = "gemma2", .rope_halves = true, .keys = keys, .layer = layer};

@@ -8,7 +8,6 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
 	float base = 10000.0f;
 
-	m->hp.rope_halves = true;
 	m->hp.act = MODEL_GELU;
 	m->hp.embd_scale = sqrtf((float)m->hp.n_embd);
 	if (m->hp.n_layer == 62) /* the 27 B model, as in gemma2 */
@@ -24,13 +23,11 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 static void layer(struct arch_bind *b)
 {
 	b->layer->rope = b->layer->window ? 1 : 0;
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
+	arch_attention_block(b);
 	arch_qk_norm(b, ARCH_NEED);
 	arch_norm(b, "post_attention_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_post);
-	arch_norm(b, "ffn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
-	arch_ffn(b, true);
+	arch_network_block(b, true);
 	arch_norm(b, "post_ffw_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_post);
 }
 
-const struct model_arch model_arch_gemma3 = {.name = "gemma3", .keys = keys, .layer = layer};
+const struct model_arch model_arch_gemma3 = {.name = "gemma3", .rope_halves = true, .keys = keys, .layer = layer};

@@ -1,4 +1,5 @@
-/* gpt2: learned positions, layer norms, biases everywhere, GELU without a gate. */
+/* gpt2: learned positions, layer norms, biases everywhere, GELU without a gate. starcoder: the same with one head of
+ * keys and values for all. */
 #include "model/arch.h"
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
@@ -18,11 +19,10 @@ static void top(struct arch_bind *b)
 static void layer(struct arch_bind *b)
 {
 	b->layer->rope = -1;
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
-	arch_norm(b, "ffn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
-	arch_ffn(b, false);
+	arch_block(b, false);
 }
 
 const struct model_arch model_arch_gpt2 = {
 		.name = "gpt2", .layer_norm = true, .keys = keys, .top = top, .layer = layer};
+const struct model_arch model_arch_starcoder = {
+		.name = "starcoder", .layer_norm = true, .keys = keys, .top = top, .layer = layer};

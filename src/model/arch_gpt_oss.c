@@ -4,7 +4,6 @@
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
-	m->hp.rope_halves = true;
 	m->hp.act = MODEL_SWIGLU_OAI;
 	m->hp.gating = MODEL_GATE_SOFTMAX_CHOSEN;
 	m->hp.expert_norm = false;
@@ -14,11 +13,10 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 
 static void layer(struct arch_bind *b)
 {
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
+	arch_attention_block(b);
 	b->layer->sinks = arch_vector(b, "attn_sinks.weight", ARCH_NEED, b->m->hp.n_head);
 	arch_norm(b, "post_attention_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
 	arch_experts(b);
 }
 
-const struct model_arch model_arch_gpt_oss = {.name = "gpt-oss", .keys = keys, .layer = layer};
+const struct model_arch model_arch_gpt_oss = {.name = "gpt-oss", .rope_halves = true, .keys = keys, .layer = layer};

@@ -4,7 +4,6 @@
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
-	m->hp.rope_halves = true;
 	m->hp.act = MODEL_GELU;
 	(void)err;
 	return COHORT_OK;
@@ -15,11 +14,9 @@ static void layer(struct arch_bind *b)
 	bool parallel = true;
 	if (!b->st)
 		b->st = arch_bool(b->m, "use_parallel_residual", &parallel, b->err);
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
-	arch_norm(b, "ffn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
-	arch_ffn(b, false);
+	arch_block(b, false);
 	b->layer->parallel = parallel;
 }
 
-const struct model_arch model_arch_gptneox = {.name = "gptneox", .layer_norm = true, .keys = keys, .layer = layer};
+const struct model_arch model_arch_gptneox = {
+		.name = "gptneox", .rope_halves = true, .layer_norm = true, .keys = keys, .layer = layer};

@@ -34,17 +34,6 @@ static enum cohort_status keys_minicpm(struct model *m, struct cohort_err *err)
 	return scales(m, 256.0f / (float)m->hp.n_embd, ARCH_MAY, err);
 }
 
-static void layer(struct arch_bind *b)
-{
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
-	arch_norm(b, "ffn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
-	if (b->m->hp.n_expert)
-		arch_experts(b);
-	else
-		arch_ffn(b, true);
-}
-
-const struct model_arch model_arch_granite = {.name = "granite", .keys = keys, .layer = layer};
-const struct model_arch model_arch_granitemoe = {.name = "granitemoe", .keys = keys, .layer = layer};
-const struct model_arch model_arch_minicpm = {.name = "minicpm", .keys = keys_minicpm, .layer = layer};
+const struct model_arch model_arch_granite = {.name = "granite", .keys = keys};
+const struct model_arch model_arch_granitemoe = {.name = "granitemoe", .keys = keys};
+const struct model_arch model_arch_minicpm = {.name = "minicpm", .keys = keys_minicpm};

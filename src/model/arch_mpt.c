@@ -21,10 +21,7 @@ static void top(struct arch_bind *b)
 static void layer(struct arch_bind *b)
 {
 	b->layer->rope = -1;
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
-	arch_norm(b, "ffn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
-	arch_ffn(b, false);
+	arch_block(b, false);
 }
 
 const struct model_arch model_arch_mpt = {.name = "mpt", .layer_norm = true, .keys = keys, .top = top, .layer = layer};

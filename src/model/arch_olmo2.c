@@ -4,7 +4,6 @@
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
-	m->hp.rope_halves = true;
 	enum cohort_status st = arch_load_windows(m, 0, 4, err);
 	return st ? st : arch_load_rope(m, 1, 0.0f, true, err);
 }
@@ -19,4 +18,4 @@ static void layer(struct arch_bind *b)
 	arch_norm(b, "post_ffw_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_post);
 }
 
-const struct model_arch model_arch_olmo2 = {.name = "olmo2", .keys = keys, .layer = layer};
+const struct model_arch model_arch_olmo2 = {.name = "olmo2", .rope_halves = true, .keys = keys, .layer = layer};

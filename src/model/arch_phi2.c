@@ -3,7 +3,6 @@
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
-	m->hp.rope_halves = true;
 	m->hp.act = MODEL_GELU;
 	(void)err;
 	return COHORT_OK;
@@ -17,10 +16,9 @@ static void top(struct arch_bind *b)
 static void layer(struct arch_bind *b)
 {
 	b->layer->parallel = true;
-	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
-	arch_attention(b);
+	arch_attention_block(b);
 	arch_ffn(b, false);
 }
 
 const struct model_arch model_arch_phi2 = {
-		.name = "phi2", .layer_norm = true, .keys = keys, .top = top, .layer = layer};
+		.name = "phi2", .rope_halves = true, .layer_norm = true, .keys = keys, .top = top, .layer = layer};

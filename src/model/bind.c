@@ -306,3 +306,24 @@ void arch_experts(struct arch_bind *b)
 	x->shared.down = arch_matrix(b, "ffn_down_shexp.weight", ARCH_NEED, shared, h->n_embd);
 	x->shared_gate = arch_vector(b, "ffn_gate_inp_shexp.weight", ARCH_MAY, h->n_embd);
 }
+
+void arch_attention_block(struct arch_bind *b)
+{
+	arch_norm(b, "attn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_norm);
+	arch_attention(b);
+}
+
+void arch_network_block(struct arch_bind *b, bool gated)
+{
+	arch_norm(b, "ffn_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_norm);
+	if (b->m->hp.n_expert)
+		arch_experts(b);
+	else
+		arch_ffn(b, gated);
+}
+
+void arch_block(struct arch_bind *b, bool gated)
+{
+	arch_attention_block(b);
+	arch_network_block(b, gated);
+}

@@ -79,6 +79,7 @@ static enum cohort_status load_widths(struct model *m, struct cohort_err *err)
 	if (!st)
 		st = size(m, "context_length", ARCH_NEED, &h->n_ctx_train, 1 << 30, err);
 	h->layer_norm = m->arch->layer_norm;
+	h->rope_halves = m->arch->rope_halves;
 	const char *eps = h->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
 	if (!st)
 		st = arch_f32(m, eps, ARCH_NEED, &h->norm_eps, err);

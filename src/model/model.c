@@ -107,7 +107,10 @@ static enum cohort_status load(struct model *m, struct cohort_err *err)
 	st = top.st;
 	for (uint32_t l = 0; !st && l < m->hp.n_layer; l++) {
 		struct arch_bind b = arch_bind_layer(m, l, err);
-		a->layer(&b);
+		if (a->layer)
+			a->layer(&b);
+		else
+			arch_block(&b, true);
 		st = b.st;
 	}
 	return st;

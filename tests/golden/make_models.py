@@ -105,6 +105,29 @@ def norm(m, s, i, which, bias=False):
         m.vec("blk.%d.%s.bias" % (i, which), s.embd)
 
 
+def qk_norm(m, s, i):
+    """Norms of heads, the same for all heads."""
+    m.norm("blk.%d.attn_q_norm.weight" % i, s.head)
+    m.norm("blk.%d.attn_k_norm.weight" % i, s.head)
+
+
+def up_to_ffn(m, s, i, qk=False, **how):
+    """The part of a llama layer before its network."""
+    norm(m, s, i, "attn_norm")
+    attention(m, s, i, **how)
+    if qk:
+        qk_norm(m, s, i)
+    norm(m, s, i, "ffn_norm")
+
+
+def biased_block(m, s, i, **how):
+    """A layer with biases everywhere and a network without a gate."""
+    norm(m, s, i, "attn_norm", bias=True)
+    attention(m, s, i, **how)
+    norm(m, s, i, "ffn_norm", bias=True)
+    ffn(m, s, i, gate=False, bias=True)
+
+
 def ffn(m, s, i, gate=True, bias=False, gain=1.3):
     b = "blk.%d." % i
     for part in ("gate", "up") if gate else ("up",):
@@ -114,6 +137,12 @@ def ffn(m, s, i, gate=True, bias=False, gain=1.3):
     m.mat(b + "ffn_down.weight", s.ff, s.embd, gain)
     if bias:
         m.vec(b + "ffn_down.bias", s.embd)
+
+
+def fused_ffn(m, s, i):
+    """Gate and up in one matrix."""
+    m.mat("blk.%d.ffn_up.weight" % i, s.embd, 2 * s.ff, 1.3)
+    m.mat("blk.%d.ffn_down.weight" % i, s.ff, s.embd, 1.3)
 
 
 def experts(m, s, i, n_expert, n_ff):
@@ -215,9 +244,7 @@ def granite(name, n_expert=0, shared=False):
     vocab_spm(m)
     embed(m, s, sigma=TIED)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm")
-        attention(m, s, i, gain=2.0)
-        norm(m, s, i, "ffn_norm")
+        up_to_ffn(m, s, i, gain=2.0)
         if n_expert:
             experts(m, s, i, n_expert, s.ff)
             if shared:
@@ -271,10 +298,7 @@ def starcoder2(name, tied):
     vocab_spm(m)
     embed(m, s, sigma=TIED if tied else 1.0)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm", bias=True)
-        attention(m, s, i, bias=True, out_bias=True)
-        norm(m, s, i, "ffn_norm", bias=True)
-        ffn(m, s, i, gate=False, bias=True)
+        biased_block(m, s, i, bias=True, out_bias=True)
     head(m, s, norm_bias=True, tied=tied)
     return m
 
@@ -285,9 +309,7 @@ def smollm3(name):
     vocab_spm(m)
     embed(m, s, sigma=TIED)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm")
-        attention(m, s, i)
-        norm(m, s, i, "ffn_norm")
+        up_to_ffn(m, s, i)
         ffn(m, s, i)
     head(m, s, tied=True)
     return m
@@ -447,8 +469,7 @@ def modern_bert(name):
             norm(m, s, i, "attn_norm")
         attention(m, s, i, fused=True)
         norm(m, s, i, "ffn_norm")
-        m.mat("blk.%d.ffn_up.weight" % i, s.embd, 2 * s.ff, 1.3)
-        m.mat("blk.%d.ffn_down.weight" % i, s.ff, s.embd, 1.3)
+        fused_ffn(m, s, i)
     m.norm("output_norm.weight", s.embd)
     return m
 
@@ -462,9 +483,7 @@ def llama(name, keys=None, bias=False, ffn_bias=False, tied=False, arch="llama",
     vocab_spm(m)
     embed(m, s, sigma=TIED if tied else 1.0)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm")
-        attention(m, s, i, bias=bias, out_bias=bias and arch == "llama")
-        norm(m, s, i, "ffn_norm")
+        up_to_ffn(m, s, i, bias=bias, out_bias=bias and arch == "llama")
         ffn(m, s, i, bias=ffn_bias)
     head(m, s, tied=tied)
     return m
@@ -490,11 +509,7 @@ def qwen3_yarn(name):
     vocab_spm(m)
     embed(m, s)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm")
-        attention(m, s, i)
-        m.norm("blk.%d.attn_q_norm.weight" % i, s.head)
-        m.norm("blk.%d.attn_k_norm.weight" % i, s.head)
-        norm(m, s, i, "ffn_norm")
+        up_to_ffn(m, s, i, qk=True)
         ffn(m, s, i)
     head(m, s)
     return m
@@ -510,9 +525,7 @@ def qwen2moe(name):
     vocab_spm(m)
     embed(m, s)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm")
-        attention(m, s, i, bias=True)
-        norm(m, s, i, "ffn_norm")
+        up_to_ffn(m, s, i, bias=True)
         experts(m, s, i, 6, 16)
         m.vec("blk.%d.ffn_gate_inp_shexp.weight" % i, s.embd, sigma=0.2)
         shared_expert(m, s, i, 40)
@@ -533,11 +546,8 @@ def phi3_longrope(name, original, window=0):
     m.vec("rope_factors_long.weight", s.rot // 2, low=1.5, high=8.0)
     m.vec("rope_factors_short.weight", s.rot // 2, low=1.0, high=1.5)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm")
-        attention(m, s, i, fused=True)
-        norm(m, s, i, "ffn_norm")
-        m.mat("blk.%d.ffn_up.weight" % i, s.embd, 2 * s.ff, 1.3)
-        m.mat("blk.%d.ffn_down.weight" % i, s.ff, s.embd, 1.3)
+        up_to_ffn(m, s, i, fused=True)
+        fused_ffn(m, s, i)
     head(m, s)
     return m
 
@@ -550,9 +560,7 @@ def mixtral(name):
     vocab_spm(m)
     embed(m, s)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm")
-        attention(m, s, i)
-        norm(m, s, i, "ffn_norm")
+        up_to_ffn(m, s, i)
         experts(m, s, i, 4, s.ff)
     head(m, s)
     return m
@@ -567,11 +575,7 @@ def qwen3moe(name):
     vocab_spm(m)
     embed(m, s)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm")
-        attention(m, s, i)
-        m.norm("blk.%d.attn_q_norm.weight" % i, s.head)
-        m.norm("blk.%d.attn_k_norm.weight" % i, s.head)
-        norm(m, s, i, "ffn_norm")
+        up_to_ffn(m, s, i, qk=True)
         experts(m, s, i, 5, 40)
     head(m, s)
     return m
@@ -595,8 +599,7 @@ def gemma(name, version):
         norm(m, s, i, "attn_norm")
         attention(m, s, i)
         if version == 3:
-            m.norm("blk.%d.attn_q_norm.weight" % i, s.head)
-            m.norm("blk.%d.attn_k_norm.weight" % i, s.head)
+            qk_norm(m, s, i)
         if version > 1:
             norm(m, s, i, "post_attention_norm")
         norm(m, s, i, "ffn_norm")
@@ -614,10 +617,7 @@ def gpt2(name):
     embed(m, s)
     m.vec("position_embd.weight", s.embd, s.ctx, sigma=1.0)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm", bias=True)
-        attention(m, s, i, bias=True, out_bias=True, fused=True)
-        norm(m, s, i, "ffn_norm", bias=True)
-        ffn(m, s, i, gate=False, bias=True)
+        biased_block(m, s, i, bias=True, out_bias=True, fused=True)
     head(m, s, norm_bias=True)
     return m
 
@@ -693,10 +693,7 @@ def gptneox(name, parallel):
     vocab_spm(m)
     embed(m, s)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm", bias=True)
-        attention(m, s, i, bias=True, out_bias=True, fused=True)
-        norm(m, s, i, "ffn_norm", bias=True)
-        ffn(m, s, i, gate=False, bias=True)
+        biased_block(m, s, i, bias=True, out_bias=True, fused=True)
     head(m, s, norm_bias=True)
     return m
 
@@ -709,10 +706,7 @@ def bloom(name):
     m.norm("token_embd_norm.weight", s.embd)
     m.vec("token_embd_norm.bias", s.embd)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm", bias=True)
-        attention(m, s, i, bias=True, out_bias=True, fused=True)
-        norm(m, s, i, "ffn_norm", bias=True)
-        ffn(m, s, i, gate=False, bias=True)
+        biased_block(m, s, i, bias=True, out_bias=True, fused=True)
     head(m, s, norm_bias=True, tied=True)
     return m
 
@@ -725,9 +719,7 @@ def mpt(name):
     vocab_spm(m)
     embed(m, s, sigma=TIED)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm")
-        attention(m, s, i, fused=True)
-        norm(m, s, i, "ffn_norm")
+        up_to_ffn(m, s, i, fused=True)
         ffn(m, s, i, gate=False)
     head(m, s, tied=True)
     return m
@@ -746,10 +738,7 @@ def starcoder(name):
     embed(m, s)
     m.vec("position_embd.weight", s.embd, s.ctx, sigma=0.7)
     for i in range(s.layers):
-        norm(m, s, i, "attn_norm", bias=True)
-        attention(m, s, i, bias=True, out_bias=True, fused=True)
-        norm(m, s, i, "ffn_norm", bias=True)
-        ffn(m, s, i, gate=False, bias=True)
+        biased_block(m, s, i, bias=True, out_bias=True, fused=True)
     head(m, s, norm_bias=True)
     return m
 
@@ -863,8 +852,7 @@ def glm4(name):
         attention(m, s, i, bias=True)
         norm(m, s, i, "post_attention_norm")
         norm(m, s, i, "ffn_norm")
-        m.mat("blk.%d.ffn_up.weight" % i, s.embd, 2 * s.ff, 1.3)
-        m.mat("blk.%d.ffn_down.weight" % i, s.ff, s.embd, 1.3)
+        fused_ffn(m, s, i)
         norm(m, s, i, "post_ffw_norm")
     head(m, s)
     return m
