@@ -1,0 +1,379 @@
+/* cohort's engine: continuous batching for many users of one model.
+ *
+ * Requests come from any thread; one thread owns the context and ticks. A tick finishes what is done, admits from the
+ * queue, lets a strategy build the batch under a budget of rows, decodes, samples and delivers. What a request is
+ * answered does not depend on who else is there: the same bytes as alone, under any strategy.
+ *
+ * Conventions are those of cohort.h. docs/engine.md tells the whole story.
+ */
+#ifndef COHORT_ENGINE_H
+#define COHORT_ENGINE_H
+
+#include "cohort.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cohort_engine;  /* opaque; its functions may be called by any thread */
+struct cohort_request; /* opaque; a handle of a submitted request, for one thread at a time (cancel: any) */
+
+/* ---- Strategies ---------------------------------------------------------------------------------------------------- */
+
+/* A slot is a place for one sequence. */
+enum cohort_slot_state {
+	COHORT_SLOT_IDLE = 0,
+	COHORT_SLOT_PREFILLING, /* tokens of its prompt are not yet in the cache */
+	COHORT_SLOT_GENERATING, /* it has a token that was sampled and is not yet in the cache */
+	COHORT_SLOT_PARKED      /* its cells had to make room; it goes on when there is some again */
+};
+
+/* What a strategy sees of a slot, and updates as it plans. */
+struct cohort_slot {
+	cohort_seq id;              /* the sequence of its rows */
+	enum cohort_slot_state state;
+	const cohort_token *prompt; /* [n_prompt]; of one that was parked: all its tokens so far */
+	int32_t n_prompt;
+	int32_t n_prefilled;        /* tokens of the prompt that are in the cache, or planned */
+	cohort_token pending;       /* generating: the token to decode; -1: none, or planned */
+	cohort_pos pos;             /* of the next row */
+	int32_t batch_index;        /* the entry whose logits will be sampled; -1: none yet */
+	int32_t n_planned;          /* rows it has in this plan */
+	int32_t priority;
+	uint64_t client;
+	double age_s;               /* since its request came */
+	int32_t n_generated;        /* tokens sampled so far */
+	int32_t n_left;             /* tokens it may yet sample at most */
+};
+
+/* A row to be decoded. */
+struct cohort_entry {
+	cohort_token token;
+	cohort_pos pos;
+	cohort_seq seq;
+	bool logits; /* a token will be sampled here: a generating slot's row, the last one of a prompt */
+};
+
+/* The batch that a strategy builds. */
+struct cohort_plan {
+	struct cohort_slot *slots;    /* [n_slots]: those that have work, by rising id; prefilling or generating */
+	int32_t n_slots;
+	int32_t budget;               /* entries at most */
+	int32_t chunk_size;           /* prefill rows of one slot at most */
+	int32_t queue_depth;          /* requests that wait for a slot */
+	uint64_t tick;                /* number of the tick */
+	const struct cohort_model *model; /* NULL in a simulation */
+	struct cohort_entry *entries; /* [budget], n_entries of them used: 0 at first */
+	int32_t n_entries;
+};
+
+/* Plans the next rows of a slot: of a prompt up to n_max (and no more than the chunk size), of a generating slot its
+ * one. Returns how many there was room for. Inline, so that a strategy in a file of its own needs no library. */
+static inline int32_t cohort_plan_add(struct cohort_plan *plan, struct cohort_slot *slot, int32_t n_max)
+{
+	int32_t n = 0;
+	while (n < n_max && plan->n_entries < plan->budget) {
+		struct cohort_entry *e = &plan->entries[plan->n_entries];
+		if (slot->state == COHORT_SLOT_GENERATING) {
+			if (slot->pending < 0)
+				break;
+			e->token = slot->pending;
+			e->logits = true;
+			slot->pending = -1;
+		} else {
+			if (slot->state != COHORT_SLOT_PREFILLING || slot->n_prefilled >= slot->n_prompt ||
+					slot->n_planned >= plan->chunk_size)
+				break;
+			e->token = slot->prompt[slot->n_prefilled++];
+			e->logits = slot->n_prefilled == slot->n_prompt;
+		}
+		e->pos = slot->pos++;
+		e->seq = slot->id;
+		if (e->logits)
+			slot->batch_index = plan->n_entries;
+		slot->n_planned++;
+		plan->n_entries++;
+		n++;
+	}
+	return n;
+}
+
+/* Decides which rows go into a tick. To write one: fill in the struct and build_batch, which calls cohort_plan_add for
+ * the slots it wants, in the order it wants (examples/strategy_shortest_first.c). Entries may be written by hand as
+ * well. The engine checks all of it before anything is decoded:
+ *   status        build_batch returned OK
+ *   empty         there is an entry: slots are only shown when they have work
+ *   budget        no more than `budget` entries
+ *   slot          every entry's seq is a slot of the plan
+ *   order         positions of a slot rise by one from where it is (no gaps, no row twice)
+ *   token         tokens are the prompt's, or the pending one
+ *   chunk         no more than chunk_size prefill rows of a slot
+ *   logits        asked for exactly where a token will be sampled
+ *   progress      the slots' n_prefilled, pending, pos and batch_index say the same as the entries
+ * One that breaks a rule is not used: the default strategy plans that tick, and the failure is counted. */
+struct cohort_strategy {
+	size_t struct_size;
+	const char *name;   /* lower case, with dashes */
+	const char *about;  /* one line */
+	size_t state_bytes; /* memory that each engine keeps for the strategy: zeroed at first */
+	void *user;         /* the strategy's own */
+	enum cohort_status (*build_batch)(const struct cohort_strategy *self, void *state, struct cohort_plan *plan);
+};
+
+/* Built in: "decode-maximal" (the default: generating slots first, prompts take what is left), "prefill-priority" (the
+ * reverse), "balanced" (half each; what one side does not need goes to the other). In all of them a side that waits gets
+ * at least max(1, budget / 16) rows of a tick (with a budget of 1 they take turns), and slots take turns to go first. */
+COHORT_API size_t cohort_strategy_count(void);
+COHORT_API const struct cohort_strategy *cohort_strategy_get(size_t i); /* NULL past the end; 0 is the default */
+COHORT_API const struct cohort_strategy *cohort_strategy_find(const char *name); /* NULL: no such name */
+
+/* Strategies from a shared object, which exports a function of this type and name. It returns strategy i, or NULL past
+ * the last; abi is COHORT_STRATEGY_ABI of the program that asks: for another than its own it returns NULL. */
+#define COHORT_STRATEGY_ABI 1
+typedef const struct cohort_strategy *cohort_strategy_export_fn(uint32_t abi, size_t i);
+#define COHORT_STRATEGY_EXPORT "cohort_strategy_export"
+struct cohort_strategy_file; /* opaque */
+/* Loads the object and finds the strategy called `name` in it (NULL: its first). Both stay until the file is freed,
+ * which no engine may outlast. Loading runs the object's code. E_IO: it cannot be loaded; E_FORMAT: it exports no
+ * strategies; E_UNSUPPORTED: it was built for another abi; E_ARG: none has that name. */
+COHORT_API enum cohort_status cohort_strategy_open(const char *path, const char *name,
+		struct cohort_strategy_file **file, const struct cohort_strategy **out, struct cohort_err *err);
+COHORT_API void cohort_strategy_file_free(struct cohort_strategy_file *file);
+
+/* ---- Requests --------------------------------------------------------------------------------------------------------- */
+
+enum cohort_task {
+	COHORT_TASK_GENERATE = 0,
+	COHORT_TASK_EMBED /* the prompt's embedding */
+};
+
+/* Why an output ended. */
+enum cohort_finish {
+	COHORT_FINISH_NONE = 0,  /* it has not */
+	COHORT_FINISH_EOG,       /* the model ended it */
+	COHORT_FINISH_STOP,      /* a stop string, or a stop token */
+	COHORT_FINISH_LENGTH,    /* max_tokens */
+	COHORT_FINISH_EMBEDDED,  /* an embedding is there */
+	COHORT_FINISH_CANCELLED, /* by cohort_request_cancel or _free */
+	COHORT_FINISH_TIMEOUT,   /* one of its limits in time; the error says which */
+	COHORT_FINISH_ERROR,     /* the error says why */
+	COHORT_FINISH_SHUTDOWN   /* the engine stopped */
+};
+/* "stop", "length", ... */
+COHORT_API const char *cohort_finish_name(enum cohort_finish finish);
+
+enum cohort_event_kind {
+	COHORT_EVENT_NONE = 0,  /* waiting took as long as it was allowed to, or all was told already */
+	COHORT_EVENT_PROMPT,    /* log-probabilities of the prompt's tokens */
+	COHORT_EVENT_TOKEN,     /* a token was sampled; text may come with it */
+	COHORT_EVENT_EMBEDDING,
+	COHORT_EVENT_END,       /* of one output, with the last of its text */
+	COHORT_EVENT_DONE       /* of the request: nothing follows */
+};
+
+/* Pointers are good until the next event is asked for, or until the callback returns. */
+struct cohort_event {
+	enum cohort_event_kind kind;
+	int32_t output;              /* TOKEN, END: which of the request's outputs */
+	int32_t index;               /* TOKEN: its place among the tokens of the output */
+	cohort_token token;          /* TOKEN; the token that ended the output is one, too */
+	const char *text;            /* TOKEN, END: bytes that can be shown now: whole characters, and nothing that may yet */
+	size_t n_bytes;              /*   become a stop string. What an END brings may end within a character. */
+	float logprob;               /* TOKEN, with n_logprobs >= 0: of the model, before the sampler's chain */
+	const struct cohort_logprob *top; /* TOKEN: [n_top] likeliest tokens in its place, best first */
+	int32_t n_top;
+	const float *prompt_logprobs; /* PROMPT: [n_prompt]; of the first token 0 */
+	const struct cohort_logprob *prompt_top; /* PROMPT: [n_prompt, n_top]; of the first token {-1, -INFINITY} */
+	int32_t n_prompt;            /* PROMPT */
+	const float *embedding;      /* EMBEDDING: [n_embd] */
+	int32_t n_embd;
+	enum cohort_finish finish;   /* END */
+	const struct cohort_err *error; /* END with ERROR or TIMEOUT; otherwise NULL */
+};
+
+#define COHORT_OUTPUTS_MAX 256     /* of a request */
+#define COHORT_STOPS_MAX 64        /* stop strings of a request, and as many stop tokens */
+#define COHORT_STOP_BYTES_MAX 1024 /* of a stop string */
+#define COHORT_TOP_MAX 64          /* n_logprobs */
+
+struct cohort_request_params {
+	size_t struct_size;
+	enum cohort_task task;
+	const cohort_token *prompt;  /* [n_prompt], copied; at least one token */
+	int32_t n_prompt;
+	int32_t n_outputs;           /* continuations of the prompt, which share it: 1 to COHORT_OUTPUTS_MAX */
+	int32_t max_tokens;          /* of each; -1: until the context is full */
+	struct cohort_sampler_params sampler; /* output i has stream + i. Grammars and lexicons must outlive the request */
+	bool ignore_eos;             /* end-of-generation tokens neither end it nor appear in the text */
+	const cohort_token *stop_tokens; /* [n_stop_tokens], copied */
+	int32_t n_stop_tokens;
+	const char *const *stops;    /* [n_stops], copied: texts that end it and are not part of it */
+	int32_t n_stops;
+	bool special;                /* control tokens are part of the text */
+	bool text_start;             /* the outputs begin a text (see cohort_detok_init) */
+	int32_t n_logprobs;          /* -1: none; 0: of each token; n: and of the n likeliest */
+	bool prompt_logprobs;        /* the same for the prompt; what it begins with is then not reused */
+	enum cohort_pooling pooling; /* EMBED: mean, first or last row; not none */
+	int32_t priority;            /* higher ones are admitted first */
+	uint64_t client;             /* whose it is: clients share alike */
+	uint64_t session;            /* 0: none. Its last request's tokens are kept to the last one, not only whole blocks */
+	uint64_t salt;               /* only requests of the same salt share cached prompts */
+	bool no_reuse;               /* computes all of its prompt, and leaves nothing for others */
+	const struct cohort_adapter *adapter; /* or NULL; must outlive the engine */
+	float adapter_scale;
+	/* Limits in seconds, 0: none: in the queue, from there to the first token, from there to the end, altogether. */
+	double queue_limit_s, prefill_limit_s, decode_limit_s, total_limit_s;
+	/* NULL: events are asked for (cohort_request_next). Otherwise called for each, on the engine's thread, which must
+	 * not wait: it may submit and cancel, and free this request when it is DONE. */
+	void (*on_event)(struct cohort_request *request, const struct cohort_event *event, void *user);
+	void *user;
+};
+/* One output, max_tokens -1, the sampler's defaults, n_logprobs -1, pooling last, adapter_scale 1; all else 0. */
+COHORT_API void cohort_request_params_init(struct cohort_request_params *params);
+
+/* Queues a request. E_LIMIT with a rule at once when it cannot be: queue-requests and queue-tokens (expected: the most
+ * there may be; got: how many there would be), context (expected: tokens that fit; got: tokens it could come to), slots
+ * (n_outputs are more than there are slots), closed (the engine drains or stopped). E_ARG: its params. */
+COHORT_API enum cohort_status cohort_engine_submit(struct cohort_engine *engine,
+		const struct cohort_request_params *params, struct cohort_request **out, struct cohort_err *err);
+/* Ends it, within one ubatch; what was sampled before stays. Of no effect on one that has ended. Any thread. */
+COHORT_API void cohort_request_cancel(struct cohort_request *request);
+/* Gives the handle back; cancels what has not ended. */
+COHORT_API void cohort_request_free(struct cohort_request *request);
+
+/* The next event; waits for up to timeout_s (below 0: as long as it takes; 0: not at all), then gives kind NONE. Outputs
+ * take turns; of each the order is kept. Not for requests with on_event, nor on a manual engine with a wait. */
+COHORT_API enum cohort_status cohort_request_next(struct cohort_request *request, double timeout_s,
+		struct cohort_event *event, struct cohort_err *err);
+/* Waits until the request has ended, as above; *done tells. Events may still be asked for. */
+COHORT_API enum cohort_status cohort_request_wait(struct cohort_request *request, double timeout_s, bool *done,
+		struct cohort_err *err);
+
+/* An output that has ended, as a whole (E_ARG before). Good until the request is freed. */
+struct cohort_output {
+	const cohort_token *tokens; /* [n_tokens], with the one that ended it */
+	int32_t n_tokens;
+	const char *text;           /* [n_bytes], with a NUL behind */
+	size_t n_bytes;
+	const float *logprobs;      /* [n_tokens], or NULL */
+	enum cohort_finish finish;
+	const struct cohort_err *error; /* or NULL */
+};
+COHORT_API enum cohort_status cohort_request_output_get(struct cohort_request *request, int32_t i,
+		struct cohort_output *output, struct cohort_err *err);
+
+/* What a request went through. Times in seconds since it came; -1: not yet. */
+struct cohort_request_stats {
+	uint64_t id;           /* number of the request, from 1 */
+	double queued_s;       /* it waited so long to be admitted */
+	double first_token_s;  /* ... and had its first token here */
+	double end_s;
+	int32_t n_prompt;
+	int32_t n_cached;      /* tokens of the prompt that were reused */
+	int32_t n_generated;   /* of all outputs */
+	int32_t n_parked;      /* times that an output was parked */
+	double tokens_per_s;   /* of all outputs together, after the first; 0 when there are too few */
+	enum cohort_finish finish; /* of the output that ended last; NONE: under way */
+};
+COHORT_API void cohort_request_stats_get(struct cohort_request *request, struct cohort_request_stats *stats);
+
+/* ---- The engine ---------------------------------------------------------------------------------------------------------- */
+
+/* How cache room is given out: all that a request may come to need when it is admitted, or as it grows. When it then
+ * runs out, the youngest slot is parked. What its rows gave is the same as if it had not been. */
+enum cohort_room { COHORT_ROOM_RESERVE = 0, COHORT_ROOM_OVERCOMMIT };
+
+/* A tick, for the callback and the snapshot. */
+struct cohort_tick {
+	uint64_t tick;                /* number, from 1 */
+	int32_t n_decode_rows, n_prefill_rows; /* rows of generating slots, and of prompts (embeddings included) */
+	int32_t n_sampled;            /* tokens */
+	int32_t n_idle, n_prefilling, n_generating, n_parked; /* slots, after it */
+	int32_t n_queued;             /* requests */
+	int64_t n_queued_tokens;      /* of their prompts */
+	int32_t n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free; /* used by slots; kept for prompts to come; free */
+	double at_s;                  /* when it began, since the engine was opened */
+	double total_s, decode_s, sample_s; /* what it took; of that decoding, and sampling */
+	const char *fallback;         /* the rule that the strategy's plan broke; NULL: none */
+};
+
+/* Everything since the engine was opened. */
+struct cohort_engine_stats {
+	struct cohort_tick last;      /* the last tick */
+	uint64_t n_ticks;
+	uint64_t n_submitted, n_refused, n_admitted;
+	uint64_t n_ended[COHORT_FINISH_SHUTDOWN + 1]; /* requests, by cohort_finish */
+	uint64_t n_decode_rows, n_prefill_rows, n_sampled;
+	uint64_t n_prompt_tokens, n_cached_tokens; /* of admitted requests; of those reused */
+	uint64_t n_lookups, n_hits;   /* prompts looked for in the cache; those of which something was there */
+	uint64_t n_evicted;           /* blocks that left the cache to make room */
+	uint64_t n_parked, n_resumed, n_swapped;
+	uint64_t n_fallbacks;         /* ticks planned by the default strategy because another's plan was bad */
+	uint64_t n_retries;           /* decodes that failed and were tried again in parts */
+	double total_s, decode_s, sample_s;
+	const char *strategy;         /* name; borrowed */
+	struct cohort_err fallback;   /* of the last fallback: rule, row, seq, expected, got, text */
+};
+
+struct cohort_engine_params {
+	size_t struct_size;
+	int32_t n_slots;              /* sequences at once */
+	/* The context. n_seq_max, abort, split, pooling and output_all are the engine's own; outputs must have LOGITS
+	 * (EMBEDDINGS with an encoder), and EMBEDDINGS for COHORT_TASK_EMBED. */
+	struct cohort_context_params context;
+	int32_t budget;               /* rows of a tick; 0: n_batch, which it may not exceed */
+	int32_t chunk_size;           /* rows of one prompt in a tick */
+	const struct cohort_strategy *strategy; /* NULL: the default; must outlive the engine */
+	int32_t queue_requests_max;   /* requests that wait */
+	int64_t queue_tokens_max;     /* tokens of their prompts together */
+	double wait_max_s;            /* who has waited longer goes before everybody else, the oldest first */
+	enum cohort_room room;
+	size_t swap_bytes;            /* OVERCOMMIT: memory for the cells of parked slots; what does not fit is computed again */
+	bool no_reuse;                /* nothing of a prompt is kept for others */
+	bool manual;                  /* no thread: the caller calls cohort_engine_tick */
+	/* Called after every tick, on the engine's thread; it must not wait. */
+	void (*on_tick)(const struct cohort_tick *tick, void *user);
+	void *on_tick_user;
+};
+/* 8 slots, the context's defaults, chunk_size 512, 1024 requests of 2^20 tokens in the queue, wait_max_s 30, RESERVE. */
+COHORT_API void cohort_engine_params_init(struct cohort_engine_params *params);
+
+/* Opens a context of its own on the model, which must outlive the engine. */
+COHORT_API enum cohort_status cohort_engine_open(const struct cohort_model *model,
+		const struct cohort_engine_params *params, struct cohort_engine **out, struct cohort_err *err);
+/* Takes no more requests and waits until all have ended, or timeout_s have passed (below 0: as long as it takes); those
+ * that are left end with SHUTDOWN. *clean tells that there were none. May be called again, and from several threads.
+ * Not on a manual engine: tick until it is idle. */
+COHORT_API enum cohort_status cohort_engine_drain(struct cohort_engine *engine, double timeout_s, bool *clean,
+		struct cohort_err *err);
+/* Stops at once: what has not ended ends with SHUTDOWN. Handles of requests stay good and are to be freed; no other call
+ * may be under way on the engine. */
+COHORT_API void cohort_engine_free(struct cohort_engine *engine);
+/* One tick of a manual engine, by one thread at a time. *idle tells that there is nothing left to do. */
+COHORT_API enum cohort_status cohort_engine_tick(struct cohort_engine *engine, bool *idle, struct cohort_err *err);
+/* Another strategy, from the next tick on (NULL: the default). */
+COHORT_API enum cohort_status cohort_engine_strategy_set(struct cohort_engine *engine,
+		const struct cohort_strategy *strategy, struct cohort_err *err);
+/* Forgets cached prompts and sessions that nobody uses at the moment. */
+COHORT_API void cohort_engine_cache_clear(struct cohort_engine *engine);
+
+COHORT_API void cohort_engine_stats_get(struct cohort_engine *engine, struct cohort_engine_stats *stats);
+/* A slot, for looking. */
+struct cohort_slot_info {
+	cohort_seq id;
+	enum cohort_slot_state state;
+	uint64_t request;      /* its number; 0: idle */
+	int32_t output;        /* which of its outputs */
+	int32_t n_prompt, n_cached, n_generated; /* tokens; n_cached: in the cache */
+	int32_t n_blocks;      /* that it holds, shared ones included */
+	int32_t priority;
+	uint64_t client, session;
+	double age_s;
+};
+/* The slots after the last tick into slots[0 .. n_max); returns how many there are. */
+COHORT_API size_t cohort_engine_slots_get(struct cohort_engine *engine, struct cohort_slot_info *slots, size_t n_max);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
