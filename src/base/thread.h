@@ -1,0 +1,17 @@
+/* A thread that runs one function. */
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct thread {
+	pthread_t id;
+};
+
+/* False when out of memory or the system refuses; then there is nothing to join. */
+bool thread_start(struct thread *t, void (*fn)(void *arg), void *arg);
+/* Waits until fn has returned. Once for each thread that was started. */
+void thread_join(struct thread *t);
+
+#endif
