@@ -1,0 +1,278 @@
+/* The engine without its thread: requests, their streams, slots and ticks, over a machine that computes.
+ *
+ * The machine is a context, or a simulation with a clock of its own: the same code admits, plans and parks in both.
+ * Everything here belongs to the thread that ticks, but for what a comment says is under the hub's lock. */
+#ifndef ENGINE_CORE_H
+#define ENGINE_CORE_H
+
+#include "cohort_engine.h"
+
+#include "base/err.h"
+#include "base/lock.h"
+#include "engine/prefix.h"
+#include "engine/queue.h"
+#include "engine/text.h"
+
+#include <stdatomic.h>
+
+struct core;
+
+/* ---- The machine ---- */
+
+struct machine {
+	void *self;
+	double (*now)(void *self); /* seconds */
+	/* Rows of one ubatch at most, all or nothing. Outputs are good until the next call. */
+	enum cohort_status (*decode)(void *self, const struct cohort_batch_raw *rows, struct cohort_err *err);
+	/* Whole sequences without a cache. */
+	enum cohort_status (*encode)(void *self, const struct cohort_batch_raw *rows, struct cohort_err *err);
+	const float *(*logits)(void *self, int32_t row);    /* NULL in a simulation: token 0 is sampled */
+	const float *(*embedding)(void *self, int32_t row);
+	enum cohort_status (*seq_cp)(void *self, cohort_seq src, cohort_seq dst, cohort_pos p0, cohort_pos p1,
+			struct cohort_err *err);
+	enum cohort_status (*seq_rm)(void *self, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err);
+	enum cohort_status (*adapter_set)(void *self, cohort_seq seq, const struct cohort_adapter *adapter, float scale,
+			struct cohort_err *err);
+	size_t (*state_size)(void *self, cohort_seq seq); /* 0: cannot be saved */
+	enum cohort_status (*state_save)(void *self, cohort_seq seq, void *out, size_t n_max, struct cohort_err *err);
+	enum cohort_status (*state_restore)(void *self, cohort_seq seq, const void *bytes, size_t n,
+			struct cohort_err *err);
+};
+
+struct core_limits {
+	const struct cohort_model *model; /* NULL in a simulation */
+	int32_t n_vocab, n_embd;
+	int32_t n_slots, n_ubatch, budget, chunk_size;
+	int32_t block_size, n_blocks; /* of the cache; n_blocks 0: it is never full (states, encoders) */
+	int32_t n_pos_max;            /* tokens that a sequence can have */
+	int32_t n_ids;                /* sequence ids n_slots .. n_slots + n_ids - 1 are for cached prompts; 0: none */
+	int32_t n_window;             /* rows of one sequence that may be computed at once and still be shared; 0: any */
+	bool recurrent;               /* a cached prompt is the state at its end */
+	bool encoder;
+	bool logits, embeddings;      /* what rows can give */
+	bool overcommit;
+	size_t swap_bytes;
+	int32_t queue_requests_max;
+	int64_t queue_tokens_max;
+	double wait_max_s;
+};
+
+/* ---- Requests ---- */
+
+/* The lock, and what outlives the engine as long as there are handles. */
+struct hub {
+	struct lock lock;
+	atomic_int n_refs;
+};
+
+enum stream_phase {
+	STREAM_QUEUED = 0,
+	STREAM_WAITS,     /* has a slot; the request's first stream computes the prompt for all */
+	STREAM_PREFILLS,
+	STREAM_GENERATES,
+	STREAM_PARKED,
+	STREAM_ENDED
+};
+
+/* One output of a request. */
+struct stream {
+	struct cohort_request *request;
+	int32_t index;
+	enum stream_phase phase;
+	cohort_seq slot;          /* -1: none */
+	uint64_t turn;            /* when it was admitted: the highest number is the youngest */
+	/* The prompt and what was sampled. Rows n_cached .. n_known - 1 are to be computed; the last one's logits give the
+	 * next token. A generating stream has one such row: its pending token. */
+	cohort_token *known;      /* [n_prompt + n_max] */
+	int32_t n_known, n_cached;
+	/* Blocks: n_chain of the first ones belong to cached prompts, down to `node`; the rest is private. */
+	int32_t node, n_chain;
+	uint64_t hash;            /* of the chain */
+	bool chain_over;          /* the next block could not be shared */
+	bool shares;              /* the whole blocks of the prompt are counted in the request */
+	int32_t n_private, n_reserved;
+	void *swap;               /* saved cells of a parked one, or NULL */
+	size_t n_swap;
+
+	struct cohort_sampler *sampler; /* NULL: token 0 */
+	struct text text;
+	float *logprobs;            /* [n_max], or NULL */
+	struct cohort_logprob *top; /* [n_max, n_top], or NULL */
+	uint32_t *shown;            /* [n_max]: bytes of text that may be shown after each token */
+	bool fresh;                 /* a token was sampled in this tick */
+	bool changed;
+	struct stream *next_changed;
+	enum cohort_finish ending;  /* how it ended, once phase is ENDED */
+	struct cohort_err ending_err;
+
+	/* Under the lock: what readers see. */
+	int32_t n_told;             /* tokens */
+	enum cohort_finish finish;
+	size_t n_shown;             /* bytes of text, once it has ended */
+	/* The reader's own. */
+	struct cohort_detok detok;
+	int32_t n_read;
+	size_t n_given;             /* bytes */
+	char *read_text;            /* [n_read_text] */
+	size_t n_read_text, read_text_max;
+	bool end_read;
+};
+
+struct cohort_request {
+	struct queue_item item; /* under the lock, as the queue is */
+	struct hub *hub;
+	const struct cohort_model *model; /* NULL in a simulation */
+	atomic_int n_refs;      /* the user's and the engine's */
+	atomic_bool cancelled;
+	uint64_t id;
+	struct cohort_request_params p; /* arrays are copies, or NULL where streams have them */
+	int32_t n_max;          /* tokens of an output at most */
+	int32_t n_top;          /* of each token */
+	cohort_token *stop_tokens;
+	struct stops *stops;
+	struct prefix_root root;
+	uint64_t *hashes;       /* [n_prompt / block_size] of the prompt's blocks */
+	struct stream *streams; /* [p.n_outputs] */
+	int32_t n_live;         /* that have not ended */
+	int32_t n_sharing;      /* streams that hold the prompt's whole blocks */
+	int32_t n_private, n_reserved; /* of the prompt's whole blocks, when streams share them */
+	float *prompt_logprobs;
+	struct cohort_logprob *prompt_top;
+	float *embedding;       /* [n_embd] */
+	bool prompt_changed;    /* prompt_logprobs or embedding are there */
+	double at_came, at_admitted, at_first, at_end; /* -1: not yet */
+	int32_t n_cached_prompt, n_generated, n_parks;
+
+	/* Under the lock. */
+	struct cond told;
+	struct cohort_request_stats stats;
+	bool prompt_told, done;
+	/* The reader's own. */
+	bool prompt_read, done_read;
+	int32_t i_reader;       /* whose turn it is */
+};
+
+/* Checks and copies. The handle has two references: the user's and the engine's. */
+enum cohort_status request_open(const struct core *c, const struct cohort_request_params *params,
+		struct cohort_request **out, struct cohort_err *err);
+void request_unref(struct cohort_request *r);
+/* Whether a token adds nothing to the text: it ends things. */
+bool request_is_silent(const struct cohort_request *r, cohort_token token);
+/* Tokens of an output so far. */
+static inline int32_t stream_n_generated(const struct stream *s)
+{
+	return s->n_known - s->request->p.n_prompt;
+}
+
+/* ---- The core ---- */
+
+/* A ubatch's worth of rows, and whose they are. [n_ubatch] each. */
+struct piece {
+	cohort_token *tokens;
+	cohort_pos *pos;
+	cohort_seq *seq;
+	uint8_t *output;
+	struct stream **of;
+	int32_t n;
+};
+
+struct core {
+	struct core_limits lim;
+	struct machine m;
+	size_t piece_max;               /* bytes of the longest token */
+	struct hub *hub;
+	struct queue *queue;            /* under the lock */
+	struct prefix *prefix;          /* NULL: nothing is reused */
+	uint64_t n_requests;            /* under the lock: numbers */
+
+	const struct cohort_strategy *strategy;
+	void *state;                    /* of the strategy */
+	void *default_state;
+	const struct cohort_strategy *next_strategy; /* under the lock; with its state: takes over at the next tick */
+	void *next_state;
+	bool clear_cache;               /* under the lock: asked for */
+
+	struct stream **slots;          /* [n_slots]; NULL: idle */
+	cohort_seq *idle;               /* [n_idle]: a stack */
+	int32_t n_idle;
+	uint64_t n_turns;
+	int32_t n_parked;
+	size_t swap_used;
+
+	/* Blocks. n_private: held by slots and not part of cached prompts; n_reserved: promised to them (at least what they
+	 * hold). Together with what the prefix index holds and has pinned they never exceed n_blocks. */
+	int32_t n_private, n_reserved;
+
+	/* Of a tick. */
+	struct cohort_slot *views;      /* [n_slots] */
+	int32_t n_views;
+	int32_t *view_of;               /* [n_slots]: a slot's place among views; -1: none */
+	int32_t *taken;                 /* [n_slots]: rows that a view's slot has in the plan */
+	struct cohort_entry *entries;   /* [budget] */
+	int32_t n_entries;
+	struct piece piece, spare;
+	int32_t *path;                  /* [n_pos_max / block_size + 1]: nodes of a chain */
+	struct stream *changed, **last_changed;
+	struct cohort_tick tick;
+	atomic_bool stop;               /* asks the machine to give up */
+	struct cohort_engine_stats live;
+
+	/* Under the lock. */
+	struct cohort_engine_stats stats;
+	struct cohort_slot_info *infos; /* [n_slots] */
+	void (*on_tick)(const struct cohort_tick *tick, void *user);
+	void *on_tick_user;
+};
+
+enum cohort_status core_init(struct core *c, const struct core_limits *lim, const struct machine *m,
+		const struct cohort_strategy *strategy, struct cohort_err *err);
+void core_release(struct core *c);
+/* Queues a request that request_open made, or refuses it. Takes the lock. */
+enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct cohort_err *err);
+/* One tick. False: there was nothing to do. Takes the lock now and then. */
+bool core_tick(struct core *c);
+/* Whether there are requests that have not ended. Under the lock. */
+bool core_is_idle(const struct core *c);
+/* Ends everything with SHUTDOWN. */
+void core_shut(struct core *c);
+/* Another strategy from the next tick on. Takes the lock. */
+enum cohort_status core_strategy_set(struct core *c, const struct cohort_strategy *strategy, struct cohort_err *err);
+
+/* ---- answer.c: what a strategy said ---- */
+
+/* Fills c->taken. */
+enum cohort_status answer_check(struct core *c, const struct cohort_plan *plan, enum cohort_status said,
+		struct cohort_err *err);
+
+/* ---- room.c: who gets a slot and blocks ---- */
+
+/* Resumes parked streams and admits requests as there is room. Under the lock. */
+void room_admit(struct core *c);
+/* Makes room for the rows that c->taken plans; parks streams if it must (their rows are not to be computed). */
+void room_make(struct core *c);
+/* Rows of the stream were computed: its whole blocks are kept for others, and counted. */
+void room_grow(struct core *c, struct stream *s);
+/* The other streams of a request begin where its first one is. */
+void room_fork(struct core *c, struct stream *first);
+void room_park(struct core *c, struct stream *s);
+/* Gives slot and blocks back. */
+void room_leave(struct core *c, struct stream *s);
+/* Empties the cache of all that nobody uses. */
+void room_clear(struct core *c);
+
+/* ---- run.c: the planned rows through the machine ---- */
+
+void run_entries(struct core *c);
+
+/* ---- stream.c: what a stream says, and how it ends ---- */
+
+/* Samples the next token from the stream's last row. */
+void stream_sample(struct core *c, struct stream *s, const float *logits);
+void stream_end(struct core *c, struct stream *s, enum cohort_finish finish, const struct cohort_err *err);
+/* All streams of the request that have not ended. Whatever is in the queue must be taken out by the caller. */
+void request_end(struct core *c, struct cohort_request *r, enum cohort_finish finish, const struct cohort_err *err);
+void stream_mark(struct core *c, struct stream *s);
+/* Tells readers of all that changed, and calls back. Takes the lock. */
+void core_deliver(struct core *c);
+
+#endif
