@@ -1,32 +1,60 @@
 /* The only place that knows of dlopen.
  *
- * Invariant: an object is closed by whoever opened it; nothing is kept open beyond dso_free. */
+ * Invariants
+ *  1. A path never reaches dlopen without a slash, so that no other directory than the one that was meant is looked in.
+ *  2. An object is closed by whoever opened it; nothing is kept open beyond dso_free. */
 #include "base/dso.h"
 
 #include "base/mem.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
+#include <string.h>
 
 struct dso {
 	void *handle;
 };
 
-struct dso *dso_open(const char *path, char *text, size_t n_max)
+static void *load(const char *path)
 {
-	struct dso *d = mem_alloc(1, sizeof *d);
-	if (!d) {
-		snprintf(text, n_max, "out of memory");
-		return NULL;
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* False when out of memory. */
+static bool load_here(const char *name, void **handle)
+{
+	const size_t n = strlen(name) + 1;
+	size_t n_bytes;
+	char *path = size_add(n, 2, &n_bytes) ? mem_alloc(n_bytes, 1) : NULL;
+
+	if (!path)
+		return false;
+	memcpy(path, "./", 2);
+	memcpy(path + 2, name, n);
+	*handle = load(path);
+	mem_free(path);
+	return true;
+}
+
+enum cohort_status dso_open(const char *path, struct dso **out, struct cohort_err *err)
+{
+	struct dso *d = mem_zalloc(1, sizeof *d);
+
+	if (d && strchr(path, '/')) {
+		d->handle = load(path);
+	} else if (!d || !load_here(path, &d->handle)) {
+		mem_free(d);
+		return err_set(err, COHORT_E_MEMORY, "out of memory loading %s", path);
 	}
-	d->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!d->handle) {
 		const char *why = dlerror();
-		snprintf(text, n_max, "%s", why ? why : "cannot be opened");
 		mem_free(d);
-		return NULL;
+		/* Most of the system's texts begin with the path. */
+		if (why && strstr(why, path))
+			return err_set(err, COHORT_E_IO, "%s", why);
+		return err_set(err, COHORT_E_IO, "%s: %s", path, why ? why : "cannot be loaded");
 	}
-	return d;
+	*out = d;
+	return COHORT_OK;
 }
 
 void dso_free(struct dso *d)
@@ -37,7 +65,13 @@ void dso_free(struct dso *d)
 	mem_free(d);
 }
 
-const void *dso_find(const struct dso *d, const char *name)
+/* POSIX has a function's address in a pointer to data; C has no cast for it. */
+dso_fn *dso_find(const struct dso *d, const char *name)
 {
-	return dlsym(d->handle, name);
+	void *at = dlsym(d->handle, name);
+	dso_fn *fn;
+
+	_Static_assert(sizeof fn == sizeof at, "an address is an address");
+	memcpy(&fn, &at, sizeof fn);
+	return fn;
 }

@@ -1,16 +1,18 @@
-/* Shared objects: open one, find a name in it. */
+/* Shared objects: open one, find a function in it. */
 #ifndef BASE_DSO_H
 #define BASE_DSO_H
 
-#include <stddef.h>
+#include "base/err.h"
 
 struct dso;
+typedef void dso_fn(void); /* of any type: to be cast to its own before it is called */
 
-/* NULL on failure, why in text[0 .. n_max), cut to fit. All its symbols are resolved here; none of them is given to
- * others. A path without a slash is looked for where the system looks for libraries. */
-struct dso *dso_open(const char *path, char *text, size_t n_max);
-void dso_free(struct dso *d);
-/* The address of a data symbol, or NULL. Good until the object is freed. */
-const void *dso_find(const struct dso *d, const char *name);
+/* Loads the object at a path, which is always a path: without a slash it is a file of the working directory. Runs the
+ * object's constructors. All that it needs from others is resolved here, and nothing of it is given to others. E_IO
+ * with the system's words, E_MEMORY. */
+enum cohort_status dso_open(const char *path, struct dso **out, struct cohort_err *err);
+void dso_free(struct dso *d); /* accepts NULL */
+/* The function of that name, or NULL. Good until the object is freed. */
+dso_fn *dso_find(const struct dso *d, const char *name);
 
 #endif
