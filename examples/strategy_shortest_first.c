@@ -20,18 +20,17 @@ static void generating(struct cohort_plan *plan, int32_t n_rows)
 	}
 }
 
-static bool before(const struct cohort_slot *a, const struct cohort_slot *b)
+/* The lowest goes first. */
+static double rank(const struct cohort_slot *s)
 {
-	if (a->age_s > PATIENCE_S || b->age_s > PATIENCE_S)
-		return a->age_s > b->age_s;
-	return a->n_prompt - a->n_prefilled < b->n_prompt - b->n_prefilled;
+	return s->age_s > PATIENCE_S ? -s->age_s : s->n_prompt - s->n_prefilled;
 }
 
 static struct cohort_slot *next_prompt(const struct cohort_plan *plan)
 {
 	struct cohort_slot *best = NULL;
 	for (struct cohort_slot *s = plan->slots; s < plan->slots + plan->n_slots; s++)
-		if (s->state == COHORT_SLOT_PREFILLING && s->n_planned == 0 && (!best || before(s, best)))
+		if (s->state == COHORT_SLOT_PREFILLING && s->n_planned == 0 && (!best || rank(s) < rank(best)))
 			best = s;
 	return best;
 }
@@ -46,8 +45,8 @@ static enum cohort_status build_batch(const struct cohort_strategy *self, void *
 	if (n_kept == plan->budget) /* a budget of 1: the sides take turns */
 		n_kept = (int32_t)(plan->tick % 2);
 	generating(plan, plan->budget - n_kept);
-	for (; s && plan->n_entries < plan->budget; s = next_prompt(plan))
-		cohort_plan_add(plan, s, plan->chunk_size);
+	while (s && cohort_plan_add(plan, s, plan->chunk_size) > 0)
+		s = next_prompt(plan);
 	generating(plan, plan->budget); /* what the prompts left over */
 	return COHORT_OK;
 }

@@ -27,3 +27,11 @@ for e in each_and_scatter fork_and_rewind; do
 	[ "$rc" = 1 ] && has err README.md
 	verdict "$e: not a model"
 done
+
+if command -v nm >/dev/null; then
+	run nm -D "$COHORT_BUILD/strategy_shortest_first.so"
+	[ "$rc" = 0 ] && [ "$(grep cohort_ "$tmp/out" | sed 's/.* \([A-Za-z]\) /\1 /')" = 'T cohort_strategy_export' ]
+	verdict 'strategy_shortest_first: exports its strategies and needs nothing of the library'
+else
+	skip 'strategy_shortest_first' 'nm is not there'
+fi
