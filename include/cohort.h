@@ -149,6 +149,7 @@ struct cohort_model_info {
 	bool encoder;             /* for embeddings: rows see both ways, cohort_encode only, no logits */
 	bool recurrent;           /* sequences are states: a tail is removed by going back to a checkpoint */
 	enum cohort_pooling pooling; /* what an encoder was trained for */
+	int32_t n_window;         /* the narrowest sliding window of a layer; 0: all layers see all positions */
 };
 COHORT_API void cohort_model_info_get(const struct cohort_model *model, struct cohort_model_info *info);
 

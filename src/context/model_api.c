@@ -206,6 +206,16 @@ void cohort_model_free(struct cohort_model *m)
 	}
 }
 
+/* Layers that see all positions have window 0. */
+static int32_t narrowest_window(const struct model *m)
+{
+	size_t least = 0;
+	for (uint32_t l = 0; m->layers && l < m->hp.n_layer; l++)
+		if (m->layers[l].window && (!least || m->layers[l].window < least))
+			least = m->layers[l].window;
+	return least < INT32_MAX ? (int32_t)least : INT32_MAX;
+}
+
 void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_info *info)
 {
 	if (!info)
@@ -240,6 +250,7 @@ void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_inf
 		.encoder = h->encoder,
 		.recurrent = model_is_recurrent(&m->model),
 		.pooling = h->pooling,
+		.n_window = narrowest_window(&m->model),
 	};
 }
 

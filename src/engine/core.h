@@ -63,7 +63,10 @@ struct core_limits {
 struct hub {
 	struct lock lock;
 	atomic_int n_refs;
+	atomic_uint n_cancels; /* requests cancelled so far: who waits in the queue is looked at when it changes */
 };
+struct hub *hub_open(void); /* NULL when out of memory; one reference */
+void hub_unref(struct hub *h);
 
 enum stream_phase {
 	STREAM_QUEUED = 0,
@@ -100,6 +103,8 @@ struct stream {
 	struct cohort_logprob *top; /* [n_max, n_top], or NULL */
 	uint32_t *shown;            /* [n_max]: bytes of text that may be shown after each token */
 	bool fresh;                 /* a token was sampled in this tick */
+	bool in_front;              /* run.c's: while a piece is halved */
+	bool by_text;               /* a stop string ended it */
 	bool changed;
 	struct stream *next_changed;
 	enum cohort_finish ending;  /* how it ended, once phase is ENDED */
@@ -108,13 +113,15 @@ struct stream {
 	/* Under the lock: what readers see. */
 	int32_t n_told;             /* tokens */
 	enum cohort_finish finish;
-	size_t n_shown;             /* bytes of text, once it has ended */
+	size_t n_shown;             /* bytes of its text, once it has ended; SIZE_MAX: all there are */
 	/* The reader's own. */
 	struct cohort_detok detok;
-	int32_t n_read;
-	size_t n_given;             /* bytes */
-	char *read_text;            /* [n_read_text] */
+	char *read_text;            /* [n_read_text]: of n_made tokens */
 	size_t n_read_text, read_text_max;
+	int32_t n_made;
+	bool end_made;
+	int32_t n_read;             /* tokens, and bytes of text, that events were given for */
+	size_t n_given;
 	bool end_read;
 };
 
@@ -134,11 +141,15 @@ struct cohort_request {
 	uint64_t *hashes;       /* [n_prompt / block_size] of the prompt's blocks */
 	struct stream *streams; /* [p.n_outputs] */
 	int32_t n_live;         /* that have not ended */
+	int32_t n_ends_told;
+	int32_t n_untold;       /* whose end was not called back with */
+	bool forked;            /* its streams have begun */
 	int32_t n_sharing;      /* streams that hold the prompt's whole blocks */
 	int32_t n_private, n_reserved; /* of the prompt's whole blocks, when streams share them */
 	float *prompt_logprobs;
 	struct cohort_logprob *prompt_top;
 	float *embedding;       /* [n_embd] */
+	int32_t n_embd;
 	bool prompt_changed;    /* prompt_logprobs or embedding are there */
 	double at_came, at_admitted, at_first, at_end; /* -1: not yet */
 	int32_t n_cached_prompt, n_generated, n_parks;
@@ -184,6 +195,7 @@ struct core {
 	struct queue *queue;            /* under the lock */
 	struct prefix *prefix;          /* NULL: nothing is reused */
 	uint64_t n_requests;            /* under the lock: numbers */
+	uint64_t n_open;                /* under the lock: requests whose end was not told */
 
 	const struct cohort_strategy *strategy;
 	void *state;                    /* of the strategy */
@@ -191,6 +203,11 @@ struct core {
 	const struct cohort_strategy *next_strategy; /* under the lock; with its state: takes over at the next tick */
 	void *next_state;
 	bool clear_cache;               /* under the lock: asked for */
+	bool closed;                    /* under the lock: no more requests */
+	uint64_t n_submitted, n_refused; /* under the lock */
+	double next_expiry;             /* under the lock: nobody in the queue is too late before */
+	unsigned n_cancels_seen;
+	double opened_s;
 
 	struct stream **slots;          /* [n_slots]; NULL: idle */
 	cohort_seq *idle;               /* [n_idle]: a stack */
@@ -227,7 +244,9 @@ struct core {
 enum cohort_status core_init(struct core *c, const struct core_limits *lim, const struct machine *m,
 		const struct cohort_strategy *strategy, struct cohort_err *err);
 void core_release(struct core *c);
-/* Queues a request that request_open made, or refuses it. Takes the lock. */
+/* Whether the queue takes another prompt of n tokens. Takes the lock; a refusal is counted. */
+enum cohort_status core_may_submit(struct core *c, int32_t n_tokens, struct cohort_err *err);
+/* Queues a request that request_open made, or refuses it (the request is then the caller's alone). Takes the lock. */
 enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct cohort_err *err);
 /* One tick. False: there was nothing to do. Takes the lock now and then. */
 bool core_tick(struct core *c);
@@ -257,8 +276,10 @@ void room_fork(struct core *c, struct stream *first);
 void room_park(struct core *c, struct stream *s);
 /* Gives slot and blocks back. */
 void room_leave(struct core *c, struct stream *s);
-/* Empties the cache of all that nobody uses. */
-void room_clear(struct core *c);
+/* Streams that have begun may be more than there is room for: the youngest are parked. */
+void room_settle(struct core *c);
+/* Empties the cache of all that nobody uses; false: there was nothing. */
+bool room_clear(struct core *c);
 
 /* ---- run.c: the planned rows through the machine ---- */
 
@@ -274,5 +295,7 @@ void request_end(struct core *c, struct cohort_request *r, enum cohort_finish fi
 void stream_mark(struct core *c, struct stream *s);
 /* Tells readers of all that changed, and calls back. Takes the lock. */
 void core_deliver(struct core *c);
+/* The tick's numbers, and those of all so far. Under the lock. */
+void core_sum_up(struct core *c);
 
 #endif

@@ -1,0 +1,456 @@
+/* The tick: what is late or cancelled ends, who is next is admitted, the strategy plans, rows are computed, all is told.
+ *
+ * Invariants
+ *  1. The strategy sees copies; what it returns is checked (answer.c) before it is used. A bad answer costs the strategy
+ *     its tick: the default plans it.
+ *  2. The queue is touched under the lock only, streams and slots by the ticking thread only.
+ *  3. A tick allocates nothing, unless it parks streams to memory. */
+#include "engine/core.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+struct hub *hub_open(void)
+{
+	struct hub *h = mem_zalloc(1, sizeof *h);
+	if (h && !lock_init(&h->lock)) {
+		mem_free(h);
+		return NULL;
+	}
+	if (h)
+		atomic_init(&h->n_refs, 1);
+	return h;
+}
+
+void hub_unref(struct hub *h)
+{
+	if (h && atomic_fetch_sub(&h->n_refs, 1) == 1) {
+		lock_release(&h->lock);
+		mem_free(h);
+	}
+}
+
+/* ---- Opening ---- */
+
+static bool piece_init(struct piece *p, size_t n)
+{
+	p->tokens = mem_zalloc(n, sizeof *p->tokens);
+	p->pos = mem_zalloc(n, sizeof *p->pos);
+	p->seq = mem_zalloc(n, sizeof *p->seq);
+	p->output = mem_zalloc(n, sizeof *p->output);
+	p->of = mem_zalloc(n, sizeof *p->of);
+	return p->tokens && p->pos && p->seq && p->output && p->of;
+}
+
+static void piece_release(struct piece *p)
+{
+	mem_free(p->tokens);
+	mem_free(p->pos);
+	mem_free(p->seq);
+	mem_free(p->output);
+	mem_free(p->of);
+}
+
+static size_t longest_token(const struct core_limits *lim)
+{
+	size_t most = 0;
+	for (cohort_token t = 0; lim->model && t < lim->n_vocab; t++) {
+		size_t n = 0;
+		cohort_token_bytes(lim->model, t, true, &n);
+		most = n > most ? n : most;
+	}
+	return most + 4;
+}
+
+static bool open_parts(struct core *c)
+{
+	const struct core_limits *lim = &c->lim;
+	const size_t n = (size_t)lim->n_slots, n_ubatch = (size_t)lim->n_ubatch;
+	const size_t n_path = (size_t)lim->n_pos_max / (size_t)lim->block_size + 1;
+
+	c->hub = hub_open();
+	c->queue = queue_open(lim->wait_max_s);
+	c->slots = mem_zalloc(n, sizeof(struct stream *));
+	c->idle = mem_zalloc(n, sizeof *c->idle);
+	c->views = mem_zalloc(n, sizeof *c->views);
+	c->view_of = mem_zalloc(n, sizeof *c->view_of);
+	c->taken = mem_zalloc(n, sizeof *c->taken);
+	c->entries = mem_zalloc((size_t)lim->budget, sizeof *c->entries);
+	c->path = mem_zalloc(n_path, sizeof *c->path);
+	c->infos = mem_zalloc(n, sizeof *c->infos);
+	c->default_state = mem_zalloc(1, cohort_strategy_get(0)->state_bytes);
+	c->state = mem_zalloc(1, c->strategy->state_bytes);
+	bool ok = piece_init(&c->piece, n_ubatch);
+	ok = piece_init(&c->spare, n_ubatch) && ok;
+	if (lim->n_ids)
+		c->prefix = prefix_open(&(struct prefix_limits){
+				.block_size = lim->block_size,
+				.first_id = lim->n_slots,
+				.n_ids = lim->n_ids,
+				/* States lie far apart: nodes between them are there for their tokens. */
+				.n_nodes_max = lim->recurrent ? 16 * lim->n_ids + (int32_t)n_path : lim->n_ids,
+		});
+	return ok && c->hub && c->queue && c->slots && c->idle && c->views && c->view_of && c->taken && c->entries &&
+			c->path && c->infos && c->default_state && c->state && (c->prefix || !lim->n_ids);
+}
+
+enum cohort_status core_init(struct core *c, const struct core_limits *lim, const struct machine *m,
+		const struct cohort_strategy *strategy, struct cohort_err *err)
+{
+	*c = (struct core){.lim = *lim, .m = *m, .next_expiry = INFINITY};
+	c->strategy = strategy ? strategy : cohort_strategy_get(0);
+	c->last_changed = &c->changed;
+	if (!open_parts(c)) {
+		core_release(c);
+		return err_set(err, COHORT_E_MEMORY, "out of memory for an engine of %d slots", lim->n_slots);
+	}
+	c->piece_max = longest_token(lim);
+	c->n_idle = lim->n_slots;
+	for (int32_t i = 0; i < lim->n_slots; i++) {
+		c->idle[i] = lim->n_slots - 1 - i;
+		c->infos[i].id = i;
+	}
+	c->stats.strategy = c->live.strategy = c->strategy->name;
+	c->opened_s = m->now(m->self);
+	return COHORT_OK;
+}
+
+void core_release(struct core *c)
+{
+	piece_release(&c->piece);
+	piece_release(&c->spare);
+	prefix_free(c->prefix);
+	queue_free(c->queue);
+	void *const arrays[] = {c->slots, c->idle, c->views, c->view_of, c->taken, c->entries, c->path, c->infos,
+			c->default_state, c->state, c->next_state};
+	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+		mem_free(arrays[i]);
+	hub_unref(c->hub);
+	*c = (struct core){.n_idle = 0};
+}
+
+enum cohort_status core_strategy_set(struct core *c, const struct cohort_strategy *strategy, struct cohort_err *err)
+{
+	const struct cohort_strategy *next = strategy ? strategy : cohort_strategy_get(0);
+
+	if (next->struct_size < sizeof *next || !next->name || !next->build_batch)
+		return err_set(err, COHORT_E_ARG, "a strategy without a name, a build_batch or its struct_size");
+	void *state = mem_zalloc(1, next->state_bytes), *unused;
+	if (!state)
+		return err_set(err, COHORT_E_MEMORY, "out of memory for the state of strategy %s", next->name);
+	lock_take(&c->hub->lock);
+	unused = c->next_state;
+	c->next_strategy = next;
+	c->next_state = state;
+	lock_give(&c->hub->lock);
+	mem_free(unused);
+	return COHORT_OK;
+}
+
+/* ---- Submitting ---- */
+
+/* Under the lock. */
+static enum cohort_status check_queue(struct core *c, int32_t n_tokens, struct cohort_err *err)
+{
+	const int64_t depth = (int64_t)queue_depth(c->queue), tokens = queue_tokens(c->queue);
+
+	if (c->closed)
+		return err_rule(err, COHORT_E_LIMIT, "closed", -1, -1, 0, 1, "the engine takes no more requests");
+	if (depth + 1 > c->lim.queue_requests_max)
+		return err_rule(err, COHORT_E_LIMIT, "queue-requests", -1, -1, c->lim.queue_requests_max, depth + 1,
+				"the queue is full: %lld requests wait, and %d may", (long long)depth,
+				c->lim.queue_requests_max);
+	if (tokens + n_tokens > c->lim.queue_tokens_max)
+		return err_rule(err, COHORT_E_LIMIT, "queue-tokens", -1, -1, c->lim.queue_tokens_max,
+				tokens + n_tokens,
+				"the queue is full: %lld requests with %lld tokens wait; with %d more they exceed %lld",
+				(long long)depth, (long long)tokens, n_tokens, (long long)c->lim.queue_tokens_max);
+	return COHORT_OK;
+}
+
+enum cohort_status core_may_submit(struct core *c, int32_t n_tokens, struct cohort_err *err)
+{
+	lock_take(&c->hub->lock);
+	enum cohort_status st = check_queue(c, n_tokens, err);
+	c->n_refused += st != COHORT_OK;
+	lock_give(&c->hub->lock);
+	return st;
+}
+
+/* When a request that waits is too late; the limit that says so in *which. */
+static double queue_expiry(const struct cohort_request *r, const char **which)
+{
+	const double a = r->p.queue_limit_s > 0 ? r->p.queue_limit_s : INFINITY;
+	const double b = r->p.total_limit_s > 0 ? r->p.total_limit_s : INFINITY;
+
+	*which = a <= b ? "queue-limit" : "total-limit";
+	return r->at_came + (a < b ? a : b);
+}
+
+enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct cohort_err *err)
+{
+	const char *which;
+
+	lock_take(&c->hub->lock);
+	enum cohort_status st = check_queue(c, r->p.n_prompt, err);
+	if (!st) {
+		r->at_came = r->item.arrived_s = c->m.now(c->m.self);
+		r->item.number = r->id = c->n_requests + 1;
+		if (!queue_push(c->queue, &r->item))
+			st = err_set(err, COHORT_E_MEMORY, "out of memory for a request in the queue");
+	}
+	if (!st) {
+		c->n_requests++;
+		c->n_open++;
+		c->n_submitted++;
+		r->stats = (struct cohort_request_stats){.id = r->id, .queued_s = -1, .first_token_s = -1, .end_s = -1,
+				.n_prompt = r->p.n_prompt};
+		c->next_expiry = fmin(c->next_expiry, queue_expiry(r, &which));
+	}
+	c->n_refused += st != COHORT_OK;
+	lock_give(&c->hub->lock);
+	return st;
+}
+
+/* ---- Limits in time ---- */
+
+static void time_out(struct core *c, struct cohort_request *r, const char *which, double limit_s)
+{
+	struct cohort_err err;
+	err_rule(&err, COHORT_E_LIMIT, which, -1, -1, 0, 0, "%s: more than the %g seconds it may take", which, limit_s);
+	request_end(c, r, COHORT_FINISH_TIMEOUT, &err);
+}
+
+/* Under the lock: who waits in the queue and is too late, or cancelled. */
+static void expire_queue(struct core *c, double now)
+{
+	const unsigned n_cancels = atomic_load(&c->hub->n_cancels);
+	double next = INFINITY;
+
+	if (n_cancels == c->n_cancels_seen && now < c->next_expiry)
+		return;
+	c->n_cancels_seen = n_cancels;
+	for (struct queue_item *i = queue_oldest(c->queue), *newer; i; i = newer) {
+		struct cohort_request *r = (struct cohort_request *)i;
+		const char *which;
+		const double expiry = queue_expiry(r, &which);
+		const bool cancelled = atomic_load(&r->cancelled);
+		newer = i->newer;
+		if (!cancelled && now < expiry) {
+			next = fmin(next, expiry);
+			continue;
+		}
+		queue_remove(c->queue, i);
+		if (cancelled)
+			request_end(c, r, COHORT_FINISH_CANCELLED, NULL);
+		else
+			time_out(c, r, which, expiry - r->at_came);
+	}
+	c->next_expiry = next;
+}
+
+static void expire_slots(struct core *c, double now)
+{
+	for (int32_t i = 0; i < c->lim.n_slots; i++) {
+		if (!c->slots[i])
+			continue;
+		struct cohort_request *r = c->slots[i]->request;
+		const struct cohort_request_params *p = &r->p;
+		if (atomic_load_explicit(&r->cancelled, memory_order_relaxed))
+			request_end(c, r, COHORT_FINISH_CANCELLED, NULL);
+		else if (p->total_limit_s > 0 && now - r->at_came >= p->total_limit_s)
+			time_out(c, r, "total-limit", p->total_limit_s);
+		else if (p->prefill_limit_s > 0 && r->at_first < 0 && now - r->at_admitted >= p->prefill_limit_s)
+			time_out(c, r, "prefill-limit", p->prefill_limit_s);
+		else if (p->decode_limit_s > 0 && r->at_first >= 0 && now - r->at_first >= p->decode_limit_s)
+			time_out(c, r, "decode-limit", p->decode_limit_s);
+	}
+}
+
+/* ---- Planning ---- */
+
+static void build_views(struct core *c, double now)
+{
+	c->n_views = 0;
+	for (int32_t i = 0; i < c->lim.n_slots; i++) {
+		const struct stream *s = c->slots[i];
+		c->view_of[i] = -1;
+		if (!s || (s->phase != STREAM_PREFILLS && s->phase != STREAM_GENERATES))
+			continue;
+		const struct cohort_request *r = s->request;
+		const bool generates = s->phase == STREAM_GENERATES;
+		c->view_of[i] = c->n_views;
+		c->views[c->n_views++] = (struct cohort_slot){
+				.id = i,
+				.state = generates ? COHORT_SLOT_GENERATING : COHORT_SLOT_PREFILLING,
+				.prompt = s->known,
+				.n_prompt = generates ? r->p.n_prompt : s->n_known,
+				.n_prefilled = generates ? r->p.n_prompt : s->n_cached,
+				.pending = generates ? s->known[s->n_cached] : -1,
+				.pos = s->n_cached,
+				.batch_index = -1,
+				.priority = r->p.priority,
+				.client = r->p.client,
+				.age_s = now - r->at_came,
+				.n_generated = stream_n_generated(s),
+				.n_left = r->n_max - stream_n_generated(s),
+		};
+	}
+}
+
+static enum cohort_status ask(
+		struct core *c, const struct cohort_strategy *strategy, void *state, struct cohort_err *err)
+{
+	struct cohort_plan plan = {
+			.slots = c->views,
+			.n_slots = c->n_views,
+			.budget = c->lim.budget,
+			.chunk_size = c->lim.chunk_size,
+			.queue_depth = c->tick.n_queued,
+			.tick = c->tick.tick,
+			.model = c->lim.model,
+			.entries = c->entries,
+	};
+	const enum cohort_status said = strategy->build_batch(strategy, state, &plan);
+	enum cohort_status st = answer_check(c, &plan, said, err);
+	c->n_entries = st ? 0 : plan.n_entries;
+	return st;
+}
+
+static void plan_tick(struct core *c, double now)
+{
+	struct cohort_err err;
+
+	if (!ask(c, c->strategy, c->state, &err))
+		return;
+	c->live.n_fallbacks++;
+	c->live.fallback = err;
+	c->tick.fallback = err.rule;
+	build_views(c, now); /* the strategy had its hands on them */
+	ask(c, cohort_strategy_get(0), c->default_state, &err);
+}
+
+/* ---- The tick ---- */
+
+/* Under the lock. */
+static void begin(struct core *c, double now)
+{
+	if (c->next_strategy) {
+		mem_free(c->state);
+		c->strategy = c->next_strategy;
+		c->state = c->next_state;
+		c->next_strategy = NULL;
+		c->next_state = NULL;
+		c->live.strategy = c->strategy->name;
+	}
+	expire_queue(c, now);
+}
+
+static void fill_info(struct core *c, int32_t i, double now)
+{
+	const struct stream *s = c->slots[i];
+	struct cohort_slot_info *info = &c->infos[i];
+
+	if (!s) {
+		*info = (struct cohort_slot_info){.id = i};
+		c->tick.n_idle++;
+		return;
+	}
+	const struct cohort_request *r = s->request;
+	const enum cohort_slot_state state = s->phase == STREAM_PARKED ? COHORT_SLOT_PARKED
+			: s->phase == STREAM_GENERATES                 ? COHORT_SLOT_GENERATING
+								       : COHORT_SLOT_PREFILLING;
+	c->tick.n_parked += state == COHORT_SLOT_PARKED;
+	c->tick.n_generating += state == COHORT_SLOT_GENERATING;
+	c->tick.n_prefilling += state == COHORT_SLOT_PREFILLING;
+	*info = (struct cohort_slot_info){
+			.id = i,
+			.state = state,
+			.request = r->id,
+			.output = s->index,
+			.n_prompt = r->p.n_prompt,
+			.n_cached = s->phase == STREAM_PARKED ? 0 : s->n_cached,
+			.n_generated = stream_n_generated(s),
+			.n_blocks = s->n_private + s->n_chain,
+			.priority = r->p.priority,
+			.client = r->p.client,
+			.session = r->p.session,
+			.age_s = now - r->at_came,
+	};
+}
+
+void core_sum_up(struct core *c)
+{
+	struct cohort_tick *t = &c->tick;
+	struct cohort_engine_stats *live = &c->live;
+	const int32_t held = c->prefix ? prefix_n_held(c->prefix) : 0, pinned = c->prefix ? prefix_n_pinned(c->prefix) : 0;
+
+	t->n_queued = (int32_t)queue_depth(c->queue);
+	t->n_queued_tokens = queue_tokens(c->queue);
+	const double now = c->m.now(c->m.self);
+	for (int32_t i = 0; i < c->lim.n_slots; i++)
+		fill_info(c, i, now);
+	t->n_blocks = c->lim.n_blocks;
+	t->n_blocks_used = c->n_private + pinned;
+	t->n_blocks_cached = held - pinned;
+	t->n_blocks_free = c->lim.n_blocks ? c->lim.n_blocks - c->n_private - held : 0;
+	t->total_s = now - c->opened_s - t->at_s;
+	live->last = *t;
+	live->n_ticks++;
+	live->n_submitted = c->n_submitted;
+	live->n_refused = c->n_refused;
+	live->n_decode_rows += (uint64_t)t->n_decode_rows;
+	live->n_prefill_rows += (uint64_t)t->n_prefill_rows;
+	live->n_sampled += (uint64_t)t->n_sampled;
+	live->total_s += t->total_s;
+	live->decode_s += t->decode_s;
+	live->sample_s += t->sample_s;
+	c->stats = *live;
+}
+
+bool core_is_idle(const struct core *c)
+{
+	return c->n_open == 0;
+}
+
+bool core_tick(struct core *c)
+{
+	const double start = c->m.now(c->m.self);
+
+	c->tick = (struct cohort_tick){.tick = c->live.n_ticks + 1, .at_s = start - c->opened_s};
+	expire_slots(c, start);
+	lock_take(&c->hub->lock);
+	begin(c, start);
+	room_admit(c);
+	c->tick.n_queued = (int32_t)queue_depth(c->queue);
+	lock_give(&c->hub->lock);
+	build_views(c, start);
+	if (c->n_views == 0 && !c->changed)
+		return false;
+	if (c->n_views > 0) {
+		plan_tick(c, start);
+		room_make(c);
+		run_entries(c);
+	}
+	core_deliver(c);
+	if (c->on_tick)
+		c->on_tick(&c->tick, c->on_tick_user);
+	return true;
+}
+
+void core_shut(struct core *c)
+{
+	lock_take(&c->hub->lock);
+	c->closed = true;
+	for (struct queue_item *i; (i = queue_oldest(c->queue));) {
+		queue_remove(c->queue, i);
+		request_end(c, (struct cohort_request *)i, COHORT_FINISH_SHUTDOWN, NULL);
+	}
+	lock_give(&c->hub->lock);
+	for (int32_t i = 0; i < c->lim.n_slots; i++)
+		if (c->slots[i])
+			request_end(c, c->slots[i]->request, COHORT_FINISH_SHUTDOWN, NULL);
+	core_deliver(c);
+}

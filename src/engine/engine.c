@@ -1,0 +1,382 @@
+/* The engine: a core, a context for it, and the thread that ticks.
+ *
+ * Invariants
+ *  1. The context and everything of the core that is not under the lock belong to one thread: the engine's own, or with
+ *     `manual` the caller's.
+ *  2. The thread ends only when it is told to: whatever goes wrong in a tick is a request's end, or a status.
+ *  3. Handles outlive the engine: they share only the hub with it. */
+#include "engine/core.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/thread.h"
+#include "engine/machine.h"
+
+#include <math.h>
+
+struct cohort_engine {
+	struct core core;
+	struct cohort_context *ctx;
+	struct thread thread;
+	bool manual, has_conds, has_thread;
+	struct cond work;    /* the thread waits for it */
+	struct cond idle;    /* who drains waits for it */
+	/* Under the lock: */
+	bool shut;           /* everything is to end */
+	bool exit;
+};
+
+void cohort_engine_params_init(struct cohort_engine_params *params)
+{
+	if (!params)
+		return;
+	*params = (struct cohort_engine_params){
+			.struct_size = sizeof *params,
+			.n_slots = 8,
+			.chunk_size = 512,
+			.queue_requests_max = 1024,
+			.queue_tokens_max = 1 << 20,
+			.wait_max_s = 30,
+	};
+	cohort_context_params_init(&params->context);
+}
+
+/* ---- The thread ---- */
+
+static bool has_errands(const struct core *c)
+{
+	return c->next_strategy || c->clear_cache;
+}
+
+static void loop(void *arg)
+{
+	struct cohort_engine *e = arg;
+	struct core *c = &e->core;
+	struct lock *lock = &c->hub->lock;
+
+	lock_take(lock);
+	while (!e->exit) {
+		if (e->shut) {
+			e->shut = false;
+			lock_give(lock);
+			core_shut(c);
+			lock_take(lock);
+		}
+		if (core_is_idle(c) && !has_errands(c)) {
+			cond_all(&e->idle);
+			cond_wait(&e->work, lock);
+			continue;
+		}
+		lock_give(lock);
+		core_tick(c);
+		lock_take(lock);
+	}
+	lock_give(lock);
+	core_shut(c);
+	lock_take(lock);
+	cond_all(&e->idle);
+	lock_give(lock);
+}
+
+static bool asked_to_stop(void *user)
+{
+	return atomic_load(&((struct core *)user)->stop);
+}
+
+/* ---- Opening ---- */
+
+static enum cohort_status check_params(const struct cohort_engine_params *p, struct cohort_err *err)
+{
+	const struct {
+		const char *name;
+		int64_t value, min, max;
+	} ranges[] = {
+			{"n_slots", p->n_slots, 1, 65536},
+			{"budget", p->budget, 0, p->context.n_batch},
+			{"chunk_size", p->chunk_size, 1, INT32_MAX},
+			{"queue_requests_max", p->queue_requests_max, 1, INT32_MAX},
+			{"queue_tokens_max", p->queue_tokens_max, 1, INT64_MAX},
+			{"room", p->room, COHORT_ROOM_RESERVE, COHORT_ROOM_OVERCOMMIT},
+	};
+	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+		if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
+			return err_set(err, COHORT_E_ARG, "%s is %lld, expected %lld to %lld", ranges[i].name,
+					(long long)ranges[i].value, (long long)ranges[i].min, (long long)ranges[i].max);
+	if (!(p->wait_max_s >= 0))
+		return err_set(err, COHORT_E_ARG, "wait_max_s is %g, expected 0 or more", p->wait_max_s);
+	const struct cohort_strategy *s = p->strategy;
+	if (s && (s->struct_size < sizeof *s || !s->name || !s->build_batch))
+		return err_set(err, COHORT_E_ARG, "a strategy without a name, a build_batch or its struct_size");
+	return COHORT_OK;
+}
+
+/* Sequence ids for cached prompts: one for every block. A table of all of them has entries for all positions, so that
+ * very long contexts get fewer: 2^27 entries are a gigabyte of address space. */
+static int32_t count_ids(const struct cohort_engine_params *p, const struct cohort_model_info *info)
+{
+	const int64_t size = cohort_kv_block_size(), n_blocks = (p->context.n_ctx + size - 1) / size;
+	const int64_t n_index = info->n_ctx_train / size + 1, most = ((int64_t)1 << 27) / n_index;
+
+	if (p->no_reuse || info->encoder)
+		return 0;
+	if (info->recurrent)
+		return 4 * p->n_slots;
+	return (int32_t)(n_blocks < most ? n_blocks : most > 64 ? most : 64);
+}
+
+static struct core_limits limits_of(const struct cohort_engine_params *p, const struct cohort_model *model,
+		const struct cohort_model_info *info, int32_t n_ids)
+{
+	const int32_t size = cohort_kv_block_size();
+	const int64_t n_blocks = ((int64_t)p->context.n_ctx + size - 1) / size;
+	const bool paged = !info->recurrent && !info->encoder;
+	const int32_t n_ctx = paged && n_blocks * size < info->n_ctx_train ? (int32_t)(n_blocks * size) : info->n_ctx_train;
+	const int32_t n_window = info->n_window > 2 * size ? info->n_window - size : size;
+
+	return (struct core_limits){
+			.model = model,
+			.n_vocab = info->n_vocab,
+			.n_embd = info->n_embd,
+			.n_slots = p->n_slots,
+			.n_ubatch = p->context.n_ubatch,
+			.budget = p->budget ? p->budget : p->context.n_batch,
+			.chunk_size = p->chunk_size,
+			.block_size = size,
+			.n_blocks = paged ? (int32_t)n_blocks : 0,
+			.n_pos_max = n_ctx,
+			.n_ids = n_ids,
+			.n_window = info->n_window && n_ids ? n_window : 0,
+			.recurrent = info->recurrent,
+			.encoder = info->encoder,
+			.logits = (p->context.outputs & COHORT_OUTPUT_LOGITS) != 0,
+			.embeddings = (p->context.outputs & COHORT_OUTPUT_EMBEDDINGS) != 0,
+			.overcommit = p->room == COHORT_ROOM_OVERCOMMIT,
+			.swap_bytes = p->swap_bytes,
+			.queue_requests_max = p->queue_requests_max,
+			.queue_tokens_max = p->queue_tokens_max,
+			.wait_max_s = p->wait_max_s,
+	};
+}
+
+static enum cohort_status open_all(struct cohort_engine *e, const struct cohort_model *model,
+		struct cohort_engine_params *p, struct cohort_err *err)
+{
+	struct cohort_model_info info = {.struct_size = sizeof info};
+	struct cohort_context_params *cp = &p->context;
+
+	cohort_model_info_get(model, &info);
+	const int32_t n_ids = count_ids(p, &info);
+	if (!info.encoder && !(cp->outputs & COHORT_OUTPUT_LOGITS))
+		return err_set(err, COHORT_E_ARG, "an engine needs logits among its context's outputs");
+	if (cp->n_ubatch > cp->n_batch)
+		cp->n_ubatch = cp->n_batch;
+	cp->n_seq_max = p->n_slots + n_ids;
+	cp->abort = asked_to_stop;
+	cp->abort_user = &e->core;
+	cp->split = COHORT_SPLIT_SIMPLE;
+	cp->pooling = COHORT_POOL_NONE;
+	cp->output_all = false;
+	cp->n_checkpoints = 0;
+	enum cohort_status st = cohort_context_open(model, cp, &e->ctx, err);
+	if (st)
+		return st;
+	const struct core_limits lim = limits_of(p, model, &info, n_ids);
+	const struct machine m = machine_of_context(e->ctx);
+	st = core_init(&e->core, &lim, &m, p->strategy, err);
+	if (st)
+		return st;
+	e->core.on_tick = p->on_tick;
+	e->core.on_tick_user = p->on_tick_user;
+	e->manual = p->manual;
+	if (!cond_init(&e->work))
+		return err_set(err, COHORT_E_MEMORY, "out of memory for an engine");
+	if (!cond_init(&e->idle)) {
+		cond_release(&e->work);
+		return err_set(err, COHORT_E_MEMORY, "out of memory for an engine");
+	}
+	e->has_conds = true;
+	if (!e->manual && !thread_start(&e->thread, loop, e))
+		return err_set(err, COHORT_E_MEMORY, "no thread for the engine");
+	e->has_thread = !e->manual;
+	return COHORT_OK;
+}
+
+enum cohort_status cohort_engine_open(const struct cohort_model *model, const struct cohort_engine_params *params,
+		struct cohort_engine **out, struct cohort_err *err)
+{
+	struct cohort_engine_params p;
+
+	if (!model || !out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", model ? "out" : "model");
+	cohort_engine_params_init(&p);
+	if (params) {
+		if (params->struct_size != sizeof p)
+			return err_set(err, COHORT_E_ARG,
+					"engine parameters were not initialised by cohort_engine_params_init");
+		p = *params;
+	}
+	enum cohort_status st = check_params(&p, err);
+	if (st)
+		return st;
+	struct cohort_engine *e = mem_zalloc(1, sizeof *e);
+	if (!e)
+		return err_set(err, COHORT_E_MEMORY, "out of memory for an engine");
+	st = open_all(e, model, &p, err);
+	if (st) {
+		cohort_engine_free(e);
+		return st;
+	}
+	*out = e;
+	return COHORT_OK;
+}
+
+void cohort_engine_free(struct cohort_engine *e)
+{
+	if (!e)
+		return;
+	atomic_store(&e->core.stop, true);
+	if (e->has_thread) {
+		lock_take(&e->core.hub->lock);
+		e->exit = true;
+		cond_all(&e->work);
+		lock_give(&e->core.hub->lock);
+		thread_join(&e->thread);
+	} else if (e->core.hub) {
+		core_shut(&e->core);
+	}
+	core_release(&e->core);
+	if (e->has_conds) {
+		cond_release(&e->work);
+		cond_release(&e->idle);
+	}
+	cohort_context_free(e->ctx);
+	mem_free(e);
+}
+
+/* ---- Requests ---- */
+
+enum cohort_status cohort_engine_submit(struct cohort_engine *e, const struct cohort_request_params *params,
+		struct cohort_request **out, struct cohort_err *err)
+{
+	struct cohort_request *r;
+
+	if (!e || !params || !out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !e ? "engine" : !params ? "params" : "out");
+	/* A full queue refuses before anything is allocated. */
+	enum cohort_status st = core_may_submit(&e->core, params->n_prompt > 0 ? params->n_prompt : 0, err);
+	if (!st)
+		st = request_open(&e->core, params, &r, err);
+	if (st)
+		return st;
+	*out = r; /* before it can be called back with */
+	st = core_submit(&e->core, r, err);
+	if (st) {
+		*out = NULL;
+		request_unref(r);
+		request_unref(r);
+		return st;
+	}
+	lock_take(&e->core.hub->lock);
+	cond_signal(&e->work);
+	lock_give(&e->core.hub->lock);
+	return COHORT_OK;
+}
+
+/* ---- Driving it ---- */
+
+enum cohort_status cohort_engine_tick(struct cohort_engine *e, bool *idle, struct cohort_err *err)
+{
+	if (!e)
+		return err_set(err, COHORT_E_ARG, "engine is NULL");
+	if (!e->manual)
+		return err_set(err, COHORT_E_ARG, "the engine has a thread of its own that ticks");
+	core_tick(&e->core);
+	lock_take(&e->core.hub->lock);
+	if (idle)
+		*idle = core_is_idle(&e->core);
+	lock_give(&e->core.hub->lock);
+	return COHORT_OK;
+}
+
+enum cohort_status cohort_engine_drain(struct cohort_engine *e, double timeout_s, bool *clean, struct cohort_err *err)
+{
+	bool in_time = true;
+
+	if (!e || isnan(timeout_s))
+		return err_set(err, COHORT_E_ARG, !e ? "engine is NULL" : "timeout_s is not a number");
+	if (e->manual)
+		return err_set(err, COHORT_E_ARG, "a manual engine is drained by its ticks");
+	const double until = clock_now() + timeout_s;
+	struct lock *lock = &e->core.hub->lock;
+	lock_take(lock);
+	e->core.closed = true;
+	while (in_time && !core_is_idle(&e->core)) {
+		if (timeout_s < 0)
+			cond_wait(&e->idle, lock);
+		else
+			in_time = cond_wait_until(&e->idle, lock, until);
+	}
+	const bool was_idle = core_is_idle(&e->core);
+	if (!was_idle) {
+		e->shut = true;
+		atomic_store(&e->core.stop, true);
+		cond_all(&e->work);
+		while (!core_is_idle(&e->core))
+			cond_wait(&e->idle, lock);
+	}
+	if (clean)
+		*clean = was_idle;
+	lock_give(lock);
+	return COHORT_OK;
+}
+
+enum cohort_status cohort_engine_strategy_set(
+		struct cohort_engine *e, const struct cohort_strategy *strategy, struct cohort_err *err)
+{
+	if (!e)
+		return err_set(err, COHORT_E_ARG, "engine is NULL");
+	enum cohort_status st = core_strategy_set(&e->core, strategy, err);
+	if (st)
+		return st;
+	lock_take(&e->core.hub->lock);
+	cond_signal(&e->work);
+	lock_give(&e->core.hub->lock);
+	return COHORT_OK;
+}
+
+void cohort_engine_cache_clear(struct cohort_engine *e)
+{
+	if (!e)
+		return;
+	lock_take(&e->core.hub->lock);
+	e->core.clear_cache = true;
+	cond_signal(&e->work);
+	lock_give(&e->core.hub->lock);
+}
+
+/* ---- Looking ---- */
+
+void cohort_engine_stats_get(struct cohort_engine *e, struct cohort_engine_stats *stats)
+{
+	if (!e || !stats)
+		return;
+	lock_take(&e->core.hub->lock);
+	*stats = e->core.stats;
+	stats->n_submitted = e->core.n_submitted;
+	stats->n_refused = e->core.n_refused;
+	stats->last.n_queued = (int32_t)queue_depth(e->core.queue);
+	stats->last.n_queued_tokens = queue_tokens(e->core.queue);
+	lock_give(&e->core.hub->lock);
+}
+
+size_t cohort_engine_slots_get(struct cohort_engine *e, struct cohort_slot_info *slots, size_t n_max)
+{
+	if (!e)
+		return 0;
+	const size_t n = (size_t)e->core.lim.n_slots;
+	lock_take(&e->core.hub->lock);
+	for (size_t i = 0; slots && i < n && i < n_max; i++)
+		slots[i] = e->core.infos[i];
+	lock_give(&e->core.hub->lock);
+	return n;
+}

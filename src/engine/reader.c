@@ -1,0 +1,260 @@
+/* The user's side of a request: events asked for, waiting, whole outputs.
+ *
+ * Text is not handed over: a reader makes it again from the tokens, as far as the engine says that it may be shown. So
+ * the engine's thread writes no text and needs no memory for it.
+ *
+ * Invariants
+ *  1. The lock is held only to learn how much was told; what was told does not change any more. */
+#include "engine/core.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+
+#include <math.h>
+
+/* ---- Text ---- */
+
+/* Appends what the detokeniser gives for one token. */
+static enum cohort_status append_token(struct stream *s, cohort_token token, struct cohort_err *err)
+{
+	for (;;) {
+		size_t n = 0;
+		const size_t room = s->read_text_max - s->n_read_text;
+		enum cohort_status st = cohort_detok_push(
+				&s->detok, token, s->read_text ? s->read_text + s->n_read_text : NULL, room, &n, err);
+		if (st != COHORT_E_LIMIT) {
+			s->n_read_text += st ? 0 : n;
+			return st;
+		}
+		if (!mem_grow((void **)&s->read_text, &s->read_text_max, s->n_read_text + n + 8, 1))
+			return err_set(err, COHORT_E_MEMORY, "out of memory for the text of an output");
+	}
+}
+
+/* Makes the text of the first n tokens. */
+static enum cohort_status make_text(struct stream *s, int32_t n, struct cohort_err *err)
+{
+	const struct cohort_request *r = s->request;
+	enum cohort_status st = COHORT_OK;
+
+	while (!st && s->n_made < n) {
+		const cohort_token token = s->known[r->p.n_prompt + s->n_made];
+		if (r->model && !request_is_silent(r, token))
+			st = append_token(s, token, err);
+		s->n_made += !st;
+	}
+	return st;
+}
+
+/* The text has ended: what was held back follows, as far as it may. */
+static enum cohort_status make_end(struct stream *s, struct cohort_err *err)
+{
+	char rest[4];
+
+	if (s->end_made)
+		return COHORT_OK;
+	if (!mem_grow((void **)&s->read_text, &s->read_text_max, s->n_read_text + sizeof rest + 1, 1))
+		return err_set(err, COHORT_E_MEMORY, "out of memory for the text of an output");
+	const size_t n = cohort_detok_flush(&s->detok, rest);
+	for (size_t i = 0; i < n; i++)
+		s->read_text[s->n_read_text++] = rest[i];
+	if (s->n_shown < s->n_read_text)
+		s->n_read_text = s->n_shown;
+	s->read_text[s->n_read_text] = 0;
+	s->end_made = true;
+	return COHORT_OK;
+}
+
+/* ---- Events ---- */
+
+static void give_text(struct stream *s, size_t upto, struct cohort_event *e)
+{
+	upto = upto < s->n_read_text ? upto : s->n_read_text;
+	e->text = s->read_text ? s->read_text + s->n_given : "";
+	e->n_bytes = upto > s->n_given ? upto - s->n_given : 0;
+	s->n_given += e->n_bytes;
+}
+
+static enum cohort_status token_event(struct stream *s, struct cohort_event *e, struct cohort_err *err)
+{
+	const struct cohort_request *r = s->request;
+	const int32_t i = s->n_read;
+	enum cohort_status st = make_text(s, i + 1, err);
+
+	if (st)
+		return st;
+	s->n_read++;
+	*e = (struct cohort_event){
+			.kind = COHORT_EVENT_TOKEN,
+			.output = s->index,
+			.index = i,
+			.token = s->known[r->p.n_prompt + i],
+			.logprob = s->logprobs ? s->logprobs[i] : 0,
+			.top = r->n_top ? s->top + (size_t)i * (size_t)r->n_top : NULL,
+			.n_top = s->logprobs ? r->n_top : 0,
+	};
+	give_text(s, s->shown[i], e);
+	return COHORT_OK;
+}
+
+static enum cohort_status end_event(struct stream *s, struct cohort_event *e, struct cohort_err *err)
+{
+	enum cohort_status st = make_end(s, err);
+
+	if (st)
+		return st;
+	s->end_read = true;
+	*e = (struct cohort_event){
+			.kind = COHORT_EVENT_END,
+			.output = s->index,
+			.finish = s->finish,
+			.error = s->ending_err.status ? &s->ending_err : NULL,
+	};
+	give_text(s, SIZE_MAX, e);
+	return COHORT_OK;
+}
+
+static void prompt_event(struct cohort_request *r, struct cohort_event *e)
+{
+	r->prompt_read = true;
+	*e = (struct cohort_event){.kind = COHORT_EVENT_PROMPT, .prompt_logprobs = r->prompt_logprobs,
+			.prompt_top = r->prompt_top, .n_prompt = r->p.n_prompt, .n_top = r->n_top};
+	if (r->embedding)
+		*e = (struct cohort_event){.kind = COHORT_EVENT_EMBEDDING, .embedding = r->embedding,
+				.n_embd = r->n_embd};
+}
+
+/* Under the lock: whether there is something to read, and of which stream (-1: of the request). */
+static bool find_news(struct cohort_request *r, int32_t *which)
+{
+	*which = -1;
+	if (r->prompt_told && !r->prompt_read)
+		return true;
+	for (int32_t k = 0; k < r->p.n_outputs; k++) {
+		const int32_t i = (r->i_reader + k) % r->p.n_outputs;
+		const struct stream *s = &r->streams[i];
+		if (s->n_read < s->n_told || (s->finish != COHORT_FINISH_NONE && !s->end_read)) {
+			*which = i;
+			r->i_reader = i + 1;
+			return true;
+		}
+	}
+	return r->done && !r->done_read;
+}
+
+/* Waits for the next thing to be true; with the lock. */
+static bool wait_more(struct cohort_request *r, double timeout_s, double until)
+{
+	if (timeout_s == 0)
+		return false;
+	if (timeout_s > 0)
+		return cond_wait_until(&r->told, &r->hub->lock, until);
+	cond_wait(&r->told, &r->hub->lock);
+	return true;
+}
+
+enum cohort_status cohort_request_next(
+		struct cohort_request *r, double timeout_s, struct cohort_event *event, struct cohort_err *err)
+{
+	int32_t which;
+
+	if (!r || !event)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", r ? "event" : "request");
+	if (r->p.on_event)
+		return err_set(err, COHORT_E_ARG, "the request has a callback for its events");
+	if (isnan(timeout_s))
+		return err_set(err, COHORT_E_ARG, "timeout_s is not a number");
+	const double until = clock_now() + timeout_s;
+	*event = (struct cohort_event){.kind = COHORT_EVENT_NONE};
+	lock_take(&r->hub->lock);
+	bool news = find_news(r, &which);
+	while (!news && !r->done_read && wait_more(r, timeout_s, until))
+		news = find_news(r, &which);
+	const bool token = news && which >= 0 && r->streams[which].n_read < r->streams[which].n_told;
+	lock_give(&r->hub->lock);
+	if (!news)
+		return COHORT_OK;
+	if (token)
+		return token_event(&r->streams[which], event, err);
+	if (which >= 0)
+		return end_event(&r->streams[which], event, err);
+	if (!r->prompt_read && (r->prompt_logprobs || r->embedding) && r->prompt_told) {
+		prompt_event(r, event);
+		return COHORT_OK;
+	}
+	r->done_read = true;
+	event->kind = COHORT_EVENT_DONE;
+	return COHORT_OK;
+}
+
+enum cohort_status cohort_request_wait(
+		struct cohort_request *r, double timeout_s, bool *done, struct cohort_err *err)
+{
+	if (!r || isnan(timeout_s))
+		return err_set(err, COHORT_E_ARG, !r ? "request is NULL" : "timeout_s is not a number");
+	const double until = clock_now() + timeout_s;
+	lock_take(&r->hub->lock);
+	while (!r->done && wait_more(r, timeout_s, until))
+		;
+	if (done)
+		*done = r->done;
+	lock_give(&r->hub->lock);
+	return COHORT_OK;
+}
+
+/* ---- Whole outputs ---- */
+
+enum cohort_status cohort_request_output_get(
+		struct cohort_request *r, int32_t i, struct cohort_output *output, struct cohort_err *err)
+{
+	if (!r || !output)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", r ? "output" : "request");
+	if (i < 0 || i >= r->p.n_outputs)
+		return err_set(err, COHORT_E_ARG, "output %d of a request with %d", i, r->p.n_outputs);
+	struct stream *s = &r->streams[i];
+	lock_take(&r->hub->lock);
+	const enum cohort_finish finish = s->finish;
+	const int32_t n = s->n_told;
+	lock_give(&r->hub->lock);
+	if (finish == COHORT_FINISH_NONE)
+		return err_set(err, COHORT_E_ARG, "output %d has not ended", i);
+	enum cohort_status st = make_text(s, n, err);
+	if (!st)
+		st = make_end(s, err);
+	if (st)
+		return st;
+	*output = (struct cohort_output){
+			.tokens = s->known + r->p.n_prompt,
+			.n_tokens = n,
+			.text = s->read_text,
+			.n_bytes = s->n_read_text,
+			.logprobs = s->logprobs,
+			.finish = finish,
+			.error = s->ending_err.status ? &s->ending_err : NULL,
+	};
+	return COHORT_OK;
+}
+
+void cohort_request_stats_get(struct cohort_request *r, struct cohort_request_stats *stats)
+{
+	if (!r || !stats)
+		return;
+	lock_take(&r->hub->lock);
+	*stats = r->stats;
+	lock_give(&r->hub->lock);
+}
+
+void cohort_request_cancel(struct cohort_request *r)
+{
+	if (!r || atomic_exchange(&r->cancelled, true))
+		return;
+	atomic_fetch_add(&r->hub->n_cancels, 1);
+}
+
+void cohort_request_free(struct cohort_request *r)
+{
+	if (!r)
+		return;
+	cohort_request_cancel(r);
+	request_unref(r);
+}

@@ -1,0 +1,327 @@
+/* A request: its values checked and copied, memory for all it may come to say, and its end.
+ *
+ * Invariants
+ *  1. Everything a request needs until it ends is allocated here, so that a tick allocates nothing.
+ *  2. A handle is freed when both its holders, the user and the engine, have given it back. */
+#include "engine/core.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+void cohort_request_params_init(struct cohort_request_params *params)
+{
+	if (!params)
+		return;
+	*params = (struct cohort_request_params){
+			.struct_size = sizeof *params,
+			.n_outputs = 1,
+			.max_tokens = -1,
+			.n_logprobs = -1,
+			.pooling = COHORT_POOL_LAST,
+			.adapter_scale = 1.0f,
+	};
+	cohort_sampler_params_init(&params->sampler);
+}
+
+const char *cohort_finish_name(enum cohort_finish finish)
+{
+	static const char *const names[] = {"none", "eog", "stop", "length", "embedded", "cancelled", "timeout", "error",
+			"shutdown"};
+	return (size_t)finish < sizeof names / sizeof *names ? names[finish] : "unknown";
+}
+
+/* ---- Checking ---- */
+
+static enum cohort_status check_numbers(const struct cohort_request_params *p, struct cohort_err *err)
+{
+	const double limits[] = {p->queue_limit_s, p->prefill_limit_s, p->decode_limit_s, p->total_limit_s};
+
+	if (p->task != COHORT_TASK_GENERATE && p->task != COHORT_TASK_EMBED)
+		return err_set(err, COHORT_E_ARG, "task is %d, which is none", (int)p->task);
+	if (!p->prompt || p->n_prompt < 1)
+		return err_set(err, COHORT_E_ARG, "the prompt has no tokens");
+	if (p->n_outputs < 1 || p->n_outputs > COHORT_OUTPUTS_MAX)
+		return err_set(err, COHORT_E_ARG, "n_outputs is %d, expected 1 to %d", p->n_outputs,
+				COHORT_OUTPUTS_MAX);
+	if (p->max_tokens < -1)
+		return err_set(err, COHORT_E_ARG, "max_tokens is %d, expected -1 or more", p->max_tokens);
+	if (p->n_logprobs < -1 || p->n_logprobs > COHORT_TOP_MAX)
+		return err_set(err, COHORT_E_ARG, "n_logprobs is %d, expected -1 to %d", p->n_logprobs, COHORT_TOP_MAX);
+	if (p->n_stop_tokens < 0 || p->n_stop_tokens > COHORT_STOPS_MAX || (p->n_stop_tokens && !p->stop_tokens))
+		return err_set(err, COHORT_E_ARG, "n_stop_tokens is %d, expected 0 to %d, and the tokens",
+				p->n_stop_tokens, COHORT_STOPS_MAX);
+	if (p->adapter && !isfinite(p->adapter_scale))
+		return err_set(err, COHORT_E_ARG, "adapter_scale is not a finite number");
+	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+		if (!(limits[i] >= 0))
+			return err_set(err, COHORT_E_ARG, "a limit of %g seconds; expected 0 or more", limits[i]);
+	return COHORT_OK;
+}
+
+static enum cohort_status check_task(
+		const struct core *c, const struct cohort_request_params *p, struct cohort_err *err)
+{
+	if (p->task == COHORT_TASK_EMBED) {
+		if (!c->lim.embeddings)
+			return err_set(err, COHORT_E_ARG, "the engine was opened without embeddings among its outputs");
+		if (p->pooling != COHORT_POOL_MEAN && p->pooling != COHORT_POOL_CLS && p->pooling != COHORT_POOL_LAST)
+			return err_set(err, COHORT_E_ARG, "pooling is %d, expected mean, cls or last", (int)p->pooling);
+		if (p->n_outputs != 1 || p->prompt_logprobs)
+			return err_set(err, COHORT_E_ARG, "an embedding has one output and no log-probabilities");
+		return COHORT_OK;
+	}
+	if (!c->lim.logits)
+		return err_set(err, COHORT_E_ARG, "the model is an encoder: it has embeddings, and generates nothing");
+	return COHORT_OK;
+}
+
+static enum cohort_status check_tokens(
+		const struct core *c, const cohort_token *tokens, int32_t n, const char *what, struct cohort_err *err)
+{
+	for (int32_t i = 0; i < n; i++)
+		if (tokens[i] < 0 || tokens[i] >= c->lim.n_vocab)
+			return err_rule(err, COHORT_E_ARG, "token", i, -1, c->lim.n_vocab, tokens[i],
+					"token %d of the %s is %d, outside the vocabulary of %d", i, what, tokens[i],
+					c->lim.n_vocab);
+	return COHORT_OK;
+}
+
+/* Whole blocks that all its outputs together take when they are as long as they may be. */
+static int64_t blocks_most(const struct core *c, int64_t n_prompt, int64_t n_max, int64_t n_outputs)
+{
+	const int64_t size = c->lim.block_size, whole = n_prompt / size;
+	const int64_t cells = n_prompt + (n_max > 1 ? n_max - 1 : 0);
+	return whole + n_outputs * ((cells + size - 1) / size - whole);
+}
+
+/* How many tokens an output may have: as asked, or what is left. The last token sampled needs no cell. */
+static enum cohort_status check_length(
+		const struct core *c, struct cohort_request_params *p, int32_t *n_max, struct cohort_err *err)
+{
+	const int32_t most = c->lim.n_pos_max;
+	int64_t n = p->task == COHORT_TASK_EMBED ? 0 : p->max_tokens;
+
+	if (p->n_outputs > c->lim.n_slots)
+		return err_rule(err, COHORT_E_LIMIT, "slots", -1, -1, c->lim.n_slots, p->n_outputs,
+				"%d outputs of one request; the engine has %d slots", p->n_outputs, c->lim.n_slots);
+	if (n < 0)
+		n = most - p->n_prompt;
+	if (p->n_prompt > most || p->n_prompt + n > most || (p->max_tokens < 0 && n < 1 && p->task != COHORT_TASK_EMBED))
+		return err_rule(err, COHORT_E_LIMIT, "context", -1, -1, most,
+				(int64_t)p->n_prompt + (p->max_tokens < 0 ? 1 : n),
+				"a prompt of %d tokens and %d to generate come to %lld; there is room for %d",
+				p->n_prompt, p->max_tokens < 0 ? 1 : (int)n,
+				(long long)p->n_prompt + (p->max_tokens < 0 ? 1 : n), most);
+	/* What is reserved at once must fit at once; an open end is then as long as it can be. */
+	const int64_t n_at_once = c->lim.overcommit ? 1 : p->n_outputs;
+	while (c->lim.n_blocks && p->max_tokens < 0 && n > 1 &&
+			blocks_most(c, p->n_prompt, n, n_at_once) > c->lim.n_blocks)
+		n -= n > c->lim.block_size ? c->lim.block_size : 1;
+	if (c->lim.n_blocks && blocks_most(c, p->n_prompt, n, n_at_once) > c->lim.n_blocks)
+		return err_rule(err, COHORT_E_LIMIT, "context", -1, -1, (int64_t)c->lim.n_blocks * c->lim.block_size,
+				blocks_most(c, p->n_prompt, n, n_at_once) * c->lim.block_size,
+				"%lld outputs of %lld tokens after a prompt of %d need room for %lld; there is room for "
+				"%lld",
+				(long long)n_at_once, (long long)n, p->n_prompt,
+				(long long)blocks_most(c, p->n_prompt, n, n_at_once) * c->lim.block_size,
+				(long long)c->lim.n_blocks * c->lim.block_size);
+	if (c->lim.encoder && p->n_prompt > c->lim.n_ubatch)
+		return err_rule(err, COHORT_E_LIMIT, "context", -1, -1, c->lim.n_ubatch, p->n_prompt,
+				"a text of %d tokens; the encoder takes at most %d (n_ubatch)", p->n_prompt,
+				c->lim.n_ubatch);
+	*n_max = (int32_t)n;
+	return COHORT_OK;
+}
+
+static enum cohort_status check(
+		const struct core *c, struct cohort_request_params *p, int32_t *n_max, struct cohort_err *err)
+{
+	enum cohort_status st = check_numbers(p, err);
+	if (!st)
+		st = check_task(c, p, err);
+	if (!st)
+		st = check_length(c, p, n_max, err);
+	if (!st)
+		st = check_tokens(c, p->prompt, p->n_prompt, "prompt", err);
+	if (!st)
+		st = check_tokens(c, p->stop_tokens, p->n_stop_tokens, "stop tokens", err);
+	return st;
+}
+
+/* ---- Building ---- */
+
+static enum cohort_status no_memory(struct cohort_err *err)
+{
+	return err_set(err, COHORT_E_MEMORY, "out of memory for a request");
+}
+
+static enum cohort_status open_sampler(
+		const struct core *c, struct stream *s, const struct cohort_request_params *p, struct cohort_err *err)
+{
+	struct cohort_sampler_params sp = p->sampler;
+
+	sp.stream += (uint64_t)s->index;
+	enum cohort_status st = cohort_sampler_open(&sp, c->lim.n_vocab, &s->sampler, err);
+	return st ? st : cohort_sampler_prompt(s->sampler, p->prompt, (size_t)p->n_prompt, err);
+}
+
+static enum cohort_status open_stream(const struct core *c, struct cohort_request *r, struct stream *s,
+		const struct cohort_request_params *p, struct cohort_err *err)
+{
+	const size_t n = (size_t)r->n_max, n_prompt = (size_t)p->n_prompt;
+
+	s->known = mem_alloc(n_prompt + n, sizeof *s->known);
+	s->shown = mem_alloc(n, sizeof *s->shown);
+	if (!s->known || !s->shown)
+		return no_memory(err);
+	memcpy(s->known, p->prompt, n_prompt * sizeof *s->known);
+	s->n_known = p->n_prompt;
+	if (p->n_logprobs >= 0 && p->task == COHORT_TASK_GENERATE) {
+		s->logprobs = mem_alloc(n, sizeof *s->logprobs);
+		s->top = mem_alloc(n * (size_t)r->n_top, sizeof *s->top);
+		if (!s->logprobs || !s->top)
+			return no_memory(err);
+	}
+	if (!c->lim.model || p->task != COHORT_TASK_GENERATE)
+		return COHORT_OK;
+	cohort_detok_init(&s->detok, c->lim.model, p->special, p->text_start);
+	if (!text_init(&s->text, c->lim.model, p->special, p->text_start, r->stops, c->piece_max))
+		return no_memory(err);
+	return open_sampler(c, s, p, err);
+}
+
+static enum cohort_status open_prompt(
+		const struct core *c, struct cohort_request *r, const struct cohort_request_params *p, struct cohort_err *err)
+{
+	const size_t size = (size_t)c->lim.block_size, n_whole = (size_t)p->n_prompt / size;
+
+	r->hashes = mem_alloc(n_whole, sizeof *r->hashes);
+	if (!r->hashes)
+		return no_memory(err);
+	r->root = (struct prefix_root){p->salt, p->adapter, p->adapter ? p->adapter_scale : 0};
+	uint64_t h = prefix_hash_root(&r->root);
+	for (size_t i = 0; c->prefix && !p->no_reuse && i < n_whole; i++)
+		r->hashes[i] = h = prefix_hash(h, p->prompt + i * size, (int32_t)size);
+	if (p->prompt_logprobs) {
+		const size_t n = (size_t)p->n_prompt, n_top = (size_t)r->n_top;
+		r->prompt_logprobs = mem_zalloc(n, sizeof *r->prompt_logprobs);
+		r->prompt_top = mem_alloc(n * n_top, sizeof *r->prompt_top);
+		if (!r->prompt_logprobs || !r->prompt_top)
+			return no_memory(err);
+		for (size_t i = 0; i < n_top; i++)
+			r->prompt_top[i] = (struct cohort_logprob){-1, -INFINITY};
+	}
+	if (p->task == COHORT_TASK_EMBED) {
+		r->embedding = mem_zalloc((size_t)c->lim.n_embd, sizeof *r->embedding);
+		if (!r->embedding)
+			return no_memory(err);
+	}
+	return COHORT_OK;
+}
+
+static enum cohort_status build(
+		const struct core *c, struct cohort_request *r, const struct cohort_request_params *p, struct cohort_err *err)
+{
+	enum cohort_status st = stops_open(p->stops, p->n_stops, &r->stops, err);
+
+	if (st)
+		return st;
+	r->stop_tokens = mem_dup(p->stop_tokens ? p->stop_tokens : &(cohort_token){0},
+			(size_t)p->n_stop_tokens * sizeof *r->stop_tokens);
+	r->streams = mem_zalloc((size_t)p->n_outputs, sizeof *r->streams);
+	if (!r->stop_tokens || !r->streams)
+		return no_memory(err);
+	for (int32_t i = 0; i < p->n_outputs; i++) {
+		r->streams[i].request = r;
+		r->streams[i].index = i;
+		r->streams[i].slot = r->streams[i].node = -1;
+	}
+	st = open_prompt(c, r, p, err);
+	for (int32_t i = 0; !st && i < p->n_outputs; i++)
+		st = open_stream(c, r, &r->streams[i], p, err);
+	return st;
+}
+
+/* Copies live elsewhere; what is left must not dangle. */
+static void forget_borrowed(struct cohort_request_params *p)
+{
+	p->prompt = p->stop_tokens = NULL;
+	p->stops = NULL;
+	p->sampler = (struct cohort_sampler_params){.struct_size = 0};
+}
+
+enum cohort_status request_open(const struct core *c, const struct cohort_request_params *params,
+		struct cohort_request **out, struct cohort_err *err)
+{
+	struct cohort_request_params p;
+	int32_t n_max;
+
+	if (params->struct_size != sizeof p)
+		return err_set(err, COHORT_E_ARG,
+				"request parameters were not initialised by cohort_request_params_init");
+	p = *params;
+	enum cohort_status st = check(c, &p, &n_max, err);
+	if (st)
+		return st;
+	struct cohort_request *r = mem_zalloc(1, sizeof *r);
+	if (!r)
+		return no_memory(err);
+	if (!cond_init(&r->told)) {
+		mem_free(r);
+		return no_memory(err);
+	}
+	r->model = c->lim.model;
+	r->n_embd = c->lim.n_embd;
+	r->hub = c->hub;
+	atomic_fetch_add(&r->hub->n_refs, 1);
+	atomic_init(&r->n_refs, 1);
+	r->p = p;
+	r->n_max = n_max;
+	r->n_top = p.n_logprobs > 0 ? p.n_logprobs : 0;
+	r->at_admitted = r->at_first = r->at_end = -1;
+	r->n_live = r->n_untold = p.n_outputs;
+	r->item = (struct queue_item){.client = p.client, .priority = p.priority, .n_tokens = p.n_prompt};
+	st = build(c, r, &p, err);
+	forget_borrowed(&r->p);
+	if (st) {
+		request_unref(r);
+		return st;
+	}
+	atomic_store(&r->n_refs, 2);
+	*out = r;
+	return COHORT_OK;
+}
+
+static void release_stream(struct stream *s)
+{
+	cohort_sampler_free(s->sampler);
+	text_release(&s->text);
+	void *const arrays[] = {s->known, s->shown, s->logprobs, s->top, s->read_text, s->swap};
+	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+		mem_free(arrays[i]);
+}
+
+void request_unref(struct cohort_request *r)
+{
+	if (atomic_fetch_sub(&r->n_refs, 1) != 1)
+		return;
+	for (int32_t i = 0; r->streams && i < r->p.n_outputs; i++)
+		release_stream(&r->streams[i]);
+	stops_free(r->stops);
+	void *const arrays[] = {r->streams, r->stop_tokens, r->hashes, r->prompt_logprobs, r->prompt_top, r->embedding};
+	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+		mem_free(arrays[i]);
+	cond_release(&r->told);
+	hub_unref(r->hub);
+	mem_free(r);
+}
+
+bool request_is_silent(const struct cohort_request *r, cohort_token token)
+{
+	for (int32_t i = 0; i < r->p.n_stop_tokens; i++)
+		if (r->stop_tokens[i] == token)
+			return true;
+	return cohort_token_is_eog(r->model, token);
+}

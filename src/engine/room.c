@@ -1,0 +1,680 @@
+/* Slots and blocks: who is admitted, what is reused, who is parked when blocks run out.
+ *
+ * Invariants
+ *  1. Blocks are counted, never guessed: held by cached prompts (prefix), private to slots (n_private), promised
+ *     (n_reserved, at least what is private). Pinned and promised blocks together fit the cache; cached ones that are
+ *     not pinned are evicted as room is needed. What is counted is never less than what is held.
+ *  2. With reservation nothing that was admitted is ever parked. Without, the youngest is, until the rest fits; the
+ *     oldest never, so that there is always progress. Nobody is admitted while somebody is parked.
+ *  3. At least the last token of what a stream knows is computed, so that there are logits to go on from.
+ *  4. A block that two streams computed is held once: the later one takes over the cached one. */
+#include "engine/core.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+/* ---- Counting ---- */
+
+static int32_t ceil_blocks(const struct core *c, int64_t n)
+{
+	return (int32_t)((n + c->lim.block_size - 1) / c->lim.block_size);
+}
+
+static int32_t larger(int32_t a, int32_t b)
+{
+	return a > b ? a : b;
+}
+
+static int32_t smaller(int32_t a, int32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Cells that a stream needs at most: the last token sampled needs none. */
+static int64_t cells_most(const struct cohort_request *r)
+{
+	return (int64_t)r->p.n_prompt + (r->n_max > 1 ? r->n_max - 1 : 0);
+}
+
+static bool has_slot(const struct stream *s)
+{
+	return s->slot >= 0;
+}
+
+/* Counts a stream, and its request's prompt if it is shared, as they are now. */
+static void recount(struct core *c, struct stream *s)
+{
+	struct cohort_request *r = s->request;
+	const int32_t whole = r->p.n_prompt / c->lim.block_size;
+	const int32_t shared = s->shares ? smaller(whole, s->n_cached / c->lim.block_size) : 0;
+
+	if (c->lim.n_blocks == 0)
+		return;
+	c->n_private -= s->n_private;
+	c->n_reserved -= s->n_reserved;
+	s->n_private = s->n_reserved = 0;
+	if (has_slot(s)) {
+		s->n_private = ceil_blocks(c, s->n_cached) - larger(shared, s->n_chain);
+		s->n_reserved = s->n_private;
+		if (!c->lim.overcommit)
+			s->n_reserved = ceil_blocks(c, cells_most(r)) - larger(s->shares ? whole : 0, s->n_chain);
+	}
+	c->n_private += s->n_private;
+	c->n_reserved += s->n_reserved;
+	if (r->p.n_outputs == 1 || (r->n_sharing > 0 && !s->shares))
+		return;
+	c->n_private -= r->n_private;
+	c->n_reserved -= r->n_reserved;
+	r->n_private = r->n_reserved = 0;
+	if (r->n_sharing > 0) {
+		r->n_private = shared - smaller(shared, s->n_chain);
+		r->n_reserved = c->lim.overcommit ? r->n_private : whole - smaller(whole, s->n_chain);
+	}
+	c->n_private += r->n_private;
+	c->n_reserved += r->n_reserved;
+}
+
+static int32_t n_held(const struct core *c)
+{
+	return c->prefix ? prefix_n_held(c->prefix) : 0;
+}
+
+static int32_t n_pinned(const struct core *c)
+{
+	return c->prefix ? prefix_n_pinned(c->prefix) : 0;
+}
+
+/* Blocks that are neither promised nor pinned. */
+static int32_t n_spare(const struct core *c)
+{
+	return c->lim.n_blocks - c->n_reserved - n_pinned(c);
+}
+
+/* Blocks that streams under way are still going to need for the tokens they know. */
+static int32_t n_outstanding(const struct core *c)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; c->lim.overcommit && i < c->lim.n_slots; i++) {
+		const struct stream *s = c->slots[i];
+		if (s && (s->phase == STREAM_PREFILLS || s->phase == STREAM_GENERATES))
+			n += ceil_blocks(c, s->n_known) - ceil_blocks(c, s->n_cached);
+	}
+	return n;
+}
+
+static bool evict_one(struct core *c)
+{
+	cohort_seq seq;
+	if (!c->prefix || !prefix_evict(c->prefix, &seq))
+		return false;
+	c->m.seq_rm(c->m.self, seq, 0, -1, NULL);
+	c->live.n_evicted++;
+	return true;
+}
+
+bool room_clear(struct core *c)
+{
+	bool any = false;
+	while (evict_one(c))
+		any = true;
+	return any;
+}
+
+/* ---- Reuse ---- */
+
+/* What of a stream's tokens is in the cache. */
+struct match {
+	int32_t n_chain; /* blocks, c->path[0 .. n_chain) */
+	int32_t n_tail;  /* and tokens of the session's tail behind them */
+	int32_t tail;
+	int32_t from;    /* recurrent models: the node whose state it is; -1: none */
+};
+
+static uint64_t block_hash(const struct core *c, const struct stream *s, int32_t i, uint64_t before)
+{
+	const struct cohort_request *r = s->request;
+	if (i < r->p.n_prompt / c->lim.block_size)
+		return r->hashes[i];
+	return prefix_hash(before, s->known + (size_t)i * (size_t)c->lim.block_size, c->lim.block_size);
+}
+
+/* Follows the stream's tokens as far as there are nodes; returns how many. */
+static int32_t follow(const struct core *c, const struct stream *s)
+{
+	const struct cohort_request *r = s->request;
+	const int32_t most = (s->n_known - 1) / c->lim.block_size;
+	uint64_t h = prefix_hash_root(&r->root);
+	int32_t node = -1, i = 0;
+
+	for (; i < most; i++) {
+		h = block_hash(c, s, i, h);
+		node = prefix_find(c->prefix, &r->root, node, h, s->known + (size_t)i * (size_t)c->lim.block_size);
+		if (node < 0)
+			break;
+		c->path[i] = node;
+	}
+	return i;
+}
+
+/* How many tokens of the session's tail go on from the first n_path blocks. */
+static int32_t follow_tail(const struct core *c, const struct stream *s, int32_t n_path, struct match *m)
+{
+	const struct cohort_request *r = s->request;
+	const int32_t tail = r->p.session ? prefix_tail_get(c->prefix, &r->root, r->p.session) : -1;
+
+	if (tail < 0)
+		return -1;
+	const struct prefix_node *t = prefix_node_get(c->prefix, tail);
+	const int32_t k = t->n_before / c->lim.block_size;
+	if (k > n_path || t->parent != (k ? c->path[k - 1] : -1))
+		return -1;
+	int32_t n = 0;
+	while (n < t->n_tokens && t->n_before + n < s->n_known - 1 && t->tokens[n] == s->known[t->n_before + n])
+		n++;
+	m->n_tail = n;
+	m->tail = tail;
+	return k;
+}
+
+static struct match look_up(struct core *c, const struct stream *s)
+{
+	const struct cohort_request *r = s->request;
+	struct match m = {.tail = -1, .from = -1};
+
+	/* Who wants something of every row computes every row. */
+	if (!c->prefix || r->p.no_reuse || r->p.prompt_logprobs ||
+			(r->embedding && r->p.pooling != COHORT_POOL_LAST))
+		return m;
+	const int32_t n_path = follow(c, s);
+	const int32_t k = follow_tail(c, s, n_path, &m);
+	const bool whole_tail = k >= 0 && m.n_tail == prefix_node_get(c->prefix, m.tail)->n_tokens;
+	m.n_chain = n_path;
+	if (!c->lim.recurrent) {
+		if (k != n_path || m.n_tail == 0)
+			m.n_tail = 0, m.tail = -1;
+		return m;
+	}
+	/* A state is of use at its own end only. */
+	while (m.n_chain > 0 && prefix_node_get(c->prefix, c->path[m.n_chain - 1])->seq < 0)
+		m.n_chain--;
+	if (whole_tail && k >= m.n_chain) {
+		m.n_chain = k;
+		m.from = m.tail;
+		return m;
+	}
+	m.n_tail = 0;
+	m.tail = -1;
+	m.from = m.n_chain ? c->path[m.n_chain - 1] : -1;
+	return m;
+}
+
+static enum cohort_status copy_node(
+		struct core *c, const struct stream *s, int32_t node, int32_t p0, int32_t p1, struct cohort_err *err)
+{
+	return c->m.seq_cp(c->m.self, prefix_node_get(c->prefix, node)->seq, s->slot, p0, p1, err);
+}
+
+static enum cohort_status copy_match(struct core *c, struct stream *s, const struct match *m, struct cohort_err *err)
+{
+	const int32_t size = c->lim.block_size, end = m->n_chain * size + m->n_tail;
+	enum cohort_status st = COHORT_OK;
+
+	if (c->lim.recurrent)
+		return m->from < 0 ? COHORT_OK : copy_node(c, s, m->from, 0, end, err);
+	for (int32_t i = 0; !st && i < m->n_chain; i++)
+		st = copy_node(c, s, c->path[i], i * size, (i + 1) * size, err);
+	if (!st && m->tail >= 0)
+		st = copy_node(c, s, m->tail, m->n_chain * size, end, err);
+	return st;
+}
+
+static uint64_t chain_hash(const struct core *c, const struct stream *s, int32_t n)
+{
+	uint64_t h = prefix_hash_root(&s->request->root);
+	for (int32_t i = 0; i < n; i++)
+		h = block_hash(c, s, i, h);
+	return h;
+}
+
+/* Gives an empty slot what the cache has of its stream's tokens. */
+static void attach(struct core *c, struct stream *s, const struct match *m)
+{
+	struct cohort_err err;
+
+	s->node = -1;
+	s->n_cached = s->n_chain = 0;
+	s->chain_over = false;
+	if (m->n_chain > 0)
+		prefix_pin(c->prefix, c->path[m->n_chain - 1]);
+	if (m->tail >= 0)
+		prefix_pin(c->prefix, m->tail);
+	if (copy_match(c, s, m, &err)) { /* the cells of a window, say, are gone: as if nothing had been found */
+		c->m.seq_rm(c->m.self, s->slot, 0, -1, NULL);
+		if (m->n_chain > 0)
+			prefix_unpin(c->prefix, c->path[m->n_chain - 1]);
+	} else if (m->n_chain > 0 || m->tail >= 0) {
+		s->n_chain = m->n_chain;
+		s->node = m->n_chain ? c->path[m->n_chain - 1] : -1;
+		s->n_cached = m->n_chain * c->lim.block_size + m->n_tail;
+	}
+	if (m->tail >= 0)
+		prefix_unpin(c->prefix, m->tail);
+	s->hash = chain_hash(c, s, s->n_chain);
+}
+
+/* The stream's next whole block is at `node`, whoever computed it. */
+static void step_chain(struct core *c, struct stream *s, int32_t node, uint64_t hash)
+{
+	prefix_pin(c->prefix, node);
+	if (s->node >= 0)
+		prefix_unpin(c->prefix, s->node);
+	s->node = node;
+	s->n_chain++;
+	s->hash = hash;
+}
+
+static int32_t add_node(struct core *c, struct stream *s, uint64_t hash, const cohort_token *tokens, bool with_id)
+{
+	const struct prefix_root *root = &s->request->root;
+	int32_t node = prefix_add(c->prefix, root, s->node, hash, tokens, with_id);
+	if (node < 0 && evict_one(c))
+		node = prefix_add(c->prefix, root, s->node, hash, tokens, with_id);
+	return node;
+}
+
+/* The next block of the chain, which is whole; false: it cannot be shared. */
+static bool share_block(struct core *c, struct stream *s)
+{
+	const int32_t size = c->lim.block_size, p0 = s->n_chain * size, p1 = p0 + size;
+	const cohort_token *tokens = s->known + p0;
+	const uint64_t hash = block_hash(c, s, s->n_chain, s->hash);
+	int32_t node = prefix_find(c->prefix, &s->request->root, s->node, hash, tokens);
+	/* A state can be kept only while the sequence is there. */
+	const bool here = !c->lim.recurrent || s->n_cached == p1;
+	const int32_t from = c->lim.recurrent ? 0 : p0;
+	struct cohort_err err;
+
+	if (node >= 0 && !c->lim.recurrent) { /* somebody else was faster: one of the two blocks is enough */
+		if (c->m.seq_rm(c->m.self, s->slot, p0, p1, &err))
+			return false;
+		if (copy_node(c, s, node, p0, p1, &err)) { /* cannot happen: there was such a block a moment ago */
+			s->n_cached = smaller(s->n_cached, p0);
+			c->m.seq_rm(c->m.self, s->slot, p0, -1, NULL);
+			return false;
+		}
+		step_chain(c, s, node, hash);
+		return true;
+	}
+	bool fill = here;
+	if (node < 0) {
+		node = add_node(c, s, hash, tokens, here);
+	} else if (prefix_node_get(c->prefix, node)->seq >= 0) {
+		fill = false;
+	} else if (here) {
+		fill = prefix_give_id(c->prefix, node) || (evict_one(c) && prefix_give_id(c->prefix, node));
+	}
+	if (node < 0)
+		return false;
+	if (fill && c->m.seq_cp(c->m.self, s->slot, prefix_node_get(c->prefix, node)->seq, from, p1, &err)) {
+		prefix_drop(c->prefix, node);
+		return false;
+	}
+	step_chain(c, s, node, hash);
+	return true;
+}
+
+static bool may_share(const struct core *c, const struct stream *s)
+{
+	const struct cohort_request *r = s->request;
+	return c->prefix && !r->p.no_reuse && !s->chain_over && r->p.task == COHORT_TASK_GENERATE;
+}
+
+void room_grow(struct core *c, struct stream *s)
+{
+	while (may_share(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached)
+		s->chain_over = !share_block(c, s);
+	recount(c, s);
+}
+
+/* Keeps the tokens behind the last whole block for the session's next request. */
+static void keep_tail(struct core *c, struct stream *s)
+{
+	const struct cohort_request *r = s->request;
+	const int32_t p0 = s->n_chain * c->lim.block_size, n = s->n_cached - p0;
+	cohort_seq old = -1;
+
+	if (!r->p.session || !may_share(c, s) || n <= 0 || n >= c->lim.block_size)
+		return;
+	for (int tries = 0; tries < 2; tries++) {
+		const int32_t tail =
+				prefix_tail_set(c->prefix, &r->root, r->p.session, s->node, s->known + p0, n, &old);
+		if (old >= 0)
+			c->m.seq_rm(c->m.self, old, 0, -1, NULL);
+		if (tail >= 0) {
+			const cohort_seq seq = prefix_node_get(c->prefix, tail)->seq;
+			if (c->m.seq_cp(c->m.self, s->slot, seq, c->lim.recurrent ? 0 : p0, s->n_cached, NULL))
+				prefix_drop(c->prefix, tail);
+			return;
+		}
+		if (!evict_one(c))
+			return;
+	}
+}
+
+/* ---- Slots ---- */
+
+static void take_slot(struct core *c, struct stream *s)
+{
+	const struct cohort_request *r = s->request;
+
+	s->slot = c->idle[--c->n_idle];
+	c->slots[s->slot] = s;
+	s->turn = ++c->n_turns;
+	c->m.adapter_set(c->m.self, s->slot, r->p.adapter, r->p.adapter ? r->p.adapter_scale : 1.0f, NULL);
+}
+
+static void drop_swap(struct core *c, struct stream *s)
+{
+	c->swap_used -= s->n_swap;
+	mem_free(s->swap);
+	s->swap = NULL;
+	s->n_swap = 0;
+}
+
+/* Lets go of all cells. */
+static void let_go(struct core *c, struct stream *s)
+{
+	struct cohort_request *r = s->request;
+
+	c->m.seq_rm(c->m.self, s->slot, 0, -1, NULL);
+	if (s->node >= 0)
+		prefix_unpin(c->prefix, s->node);
+	s->node = -1;
+	s->n_cached = s->n_chain = 0;
+	if (s->shares) {
+		s->shares = false;
+		r->n_sharing--;
+	}
+}
+
+void room_leave(struct core *c, struct stream *s)
+{
+	if (!has_slot(s))
+		return;
+	if (s->phase == STREAM_PARKED)
+		c->n_parked--;
+	else
+		keep_tail(c, s);
+	let_go(c, s);
+	drop_swap(c, s);
+	c->slots[s->slot] = NULL;
+	c->idle[c->n_idle++] = s->slot;
+	s->slot = -1;
+	recount(c, s);
+}
+
+void room_fork(struct core *c, struct stream *first)
+{
+	struct cohort_request *r = first->request;
+	struct cohort_err err;
+
+	r->forked = true;
+	for (int32_t i = 1; i < r->p.n_outputs; i++) {
+		struct stream *s = &r->streams[i];
+		if (s->phase != STREAM_WAITS)
+			continue;
+		s->phase = STREAM_PREFILLS;
+		s->chain_over = first->chain_over;
+		s->hash = chain_hash(c, s, 0);
+		if (!c->m.seq_cp(c->m.self, first->slot, s->slot, 0, r->p.n_prompt, &err)) {
+			s->n_cached = r->p.n_prompt;
+			s->node = first->node;
+			s->n_chain = first->n_chain;
+			s->hash = first->hash;
+			s->shares = first->shares;
+			r->n_sharing += s->shares;
+			if (s->node >= 0)
+				prefix_pin(c->prefix, s->node);
+		}
+		recount(c, s);
+	}
+}
+
+/* ---- Admission ---- */
+
+/* Blocks that a request takes from those to spare. */
+static int64_t n_needed(const struct core *c, const struct cohort_request *r, const struct match *m)
+{
+	const int64_t n_outputs = r->p.n_outputs, whole = r->p.n_prompt / c->lim.block_size;
+	int64_t n = whole + n_outputs * (ceil_blocks(c, cells_most(r)) - whole);
+
+	if (c->lim.overcommit)
+		n = ceil_blocks(c, (int64_t)r->p.n_prompt + 1) + (n_outputs - 1);
+	if (m->n_chain > 0)
+		n += prefix_n_unpinned(c->prefix, c->path[m->n_chain - 1]) - m->n_chain;
+	return n;
+}
+
+static bool has_room(const struct core *c, int64_t n)
+{
+	return c->lim.n_blocks == 0 || n <= n_spare(c) - n_outstanding(c);
+}
+
+static void count_reuse(struct core *c, struct cohort_request *r, int32_t n_cached)
+{
+	r->n_cached_prompt = n_cached;
+	c->live.n_prompt_tokens += (uint64_t)r->p.n_prompt;
+	c->live.n_cached_tokens += (uint64_t)n_cached;
+	c->live.n_lookups += c->prefix && !r->p.no_reuse;
+	c->live.n_hits += n_cached > 0;
+}
+
+static bool admit(struct core *c, struct cohort_request *r, double now)
+{
+	struct stream *first = &r->streams[0];
+
+	if (r->p.n_outputs > c->n_idle)
+		return false;
+	const struct match m = look_up(c, first);
+	if (!has_room(c, n_needed(c, r, &m)))
+		return false;
+	queue_admit(c->queue, &r->item);
+	c->live.n_admitted++;
+	r->at_admitted = now;
+	for (int32_t i = 0; i < r->p.n_outputs; i++) {
+		take_slot(c, &r->streams[i]);
+		r->streams[i].phase = i ? STREAM_WAITS : STREAM_PREFILLS;
+	}
+	attach(c, first, &m);
+	if (r->p.n_outputs > 1) {
+		first->shares = true;
+		r->n_sharing = 1;
+		/* Those that wait are promised what lies behind the prompt only. */
+		for (int32_t i = 1; i < r->p.n_outputs && !c->lim.overcommit; i++) {
+			r->streams[i].shares = true;
+			recount(c, &r->streams[i]);
+			r->streams[i].shares = false;
+		}
+	}
+	recount(c, first);
+	count_reuse(c, r, first->n_cached);
+	queue_serve(c->queue, &r->item, r->p.n_prompt - first->n_cached);
+	stream_mark(c, first);
+	return true;
+}
+
+/* ---- Parking ---- */
+
+static bool save(struct core *c, struct stream *s)
+{
+	const size_t n = s->request->p.adapter ? 0 : c->m.state_size(c->m.self, s->slot);
+
+	if (n == 0 || n > c->lim.swap_bytes - c->swap_used)
+		return false;
+	s->swap = mem_alloc(n, 1);
+	if (!s->swap)
+		return false;
+	s->n_swap = n;
+	c->swap_used += n;
+	if (c->m.state_save(c->m.self, s->slot, s->swap, n, NULL)) {
+		drop_swap(c, s);
+		return false;
+	}
+	c->live.n_swapped++;
+	return true;
+}
+
+void room_park(struct core *c, struct stream *s)
+{
+	struct cohort_request *r = s->request;
+	const int32_t n_cached = s->n_cached;
+
+	const bool saved = c->lim.swap_bytes && n_cached > 0 && save(c, s);
+	let_go(c, s);
+	s->phase = STREAM_PARKED;
+	s->n_cached = saved ? n_cached : 0;
+	recount(c, s);
+	if (r->embedding && !saved) /* its rows come again */
+		memset(r->embedding, 0, (size_t)c->lim.n_embd * sizeof *r->embedding);
+	c->n_parked++;
+	c->live.n_parked++;
+	r->n_parks++;
+	stream_mark(c, s);
+}
+
+/* Of the parked streams the oldest, of the others the youngest that has cells or is to get some. */
+static struct stream *find_stream(const struct core *c, bool parked)
+{
+	struct stream *best = NULL;
+	for (int32_t i = 0; i < c->lim.n_slots; i++) {
+		struct stream *s = c->slots[i];
+		if (!s || (parked ? s->phase != STREAM_PARKED
+				  : s->phase != STREAM_PREFILLS && s->phase != STREAM_GENERATES))
+			continue;
+		if (!best || (parked ? s->turn < best->turn : s->turn > best->turn))
+			best = s;
+	}
+	return best;
+}
+
+static bool restore(struct core *c, struct stream *s)
+{
+	const bool ok = s->swap && !c->m.state_restore(c->m.self, s->slot, s->swap, s->n_swap, NULL);
+	const int32_t n_cached = s->n_cached;
+
+	drop_swap(c, s);
+	s->n_cached = s->n_chain = 0;
+	s->node = -1;
+	s->chain_over = false;
+	s->hash = chain_hash(c, s, 0);
+	if (ok)
+		s->n_cached = n_cached;
+	return ok;
+}
+
+/* The oldest parked stream goes on if there is room for it, and for the next block of everybody else. */
+static bool resume(struct core *c)
+{
+	struct stream *s = find_stream(c, true);
+	const bool alone = !find_stream(c, false);
+	const int32_t n_others = c->lim.n_slots - c->n_idle - c->n_parked;
+
+	if (!s)
+		return false;
+	struct match m = {.tail = -1, .from = -1};
+	if (!s->swap)
+		m = look_up(c, s);
+	int64_t need = ceil_blocks(c, (int64_t)s->n_known + 1) - m.n_chain;
+	if (m.n_chain > 0)
+		need += prefix_n_unpinned(c->prefix, c->path[m.n_chain - 1]);
+	if (!alone && !has_room(c, need + n_others))
+		return false;
+	while (s->swap && c->n_private + n_held(c) + need > c->lim.n_blocks && evict_one(c))
+		;
+	c->n_parked--;
+	if (!s->swap || !restore(c, s))
+		attach(c, s, &m);
+	s->phase = stream_n_generated(s) > 0 && s->n_known - s->n_cached == 1 ? STREAM_GENERATES : STREAM_PREFILLS;
+	if (s->request->p.n_outputs > 1 && !s->request->forked) {
+		s->shares = true;
+		s->request->n_sharing++;
+	}
+	room_grow(c, s);
+	c->live.n_resumed++;
+	return true;
+}
+
+void room_admit(struct core *c)
+{
+	const double now = c->m.now(c->m.self);
+	struct queue_item *item;
+
+	if (c->clear_cache) {
+		c->clear_cache = false;
+		room_clear(c);
+	}
+	while (c->n_parked && resume(c))
+		;
+	while (!c->n_parked && (item = queue_first(c->queue, now)) && admit(c, (struct cohort_request *)item, now))
+		;
+}
+
+/* ---- Room for a tick ---- */
+
+static int32_t n_waiting(const struct cohort_request *r)
+{
+	int32_t n = 0;
+	for (int32_t i = 1; i < r->p.n_outputs; i++)
+		n += r->streams[i].phase == STREAM_WAITS;
+	return n;
+}
+
+/* Blocks that the planned rows of all slots take. */
+static int32_t n_growth(const struct core *c)
+{
+	int32_t n = 0;
+	for (int32_t v = 0; v < c->n_views; v++) {
+		const struct stream *s = c->slots[c->views[v].id];
+		const int32_t end = s->n_cached + c->taken[v], n_prompt = s->request->p.n_prompt;
+		if (c->taken[v] == 0)
+			continue;
+		n += ceil_blocks(c, end) - ceil_blocks(c, s->n_cached);
+		if (s->request->p.n_outputs > 1 && end == n_prompt && n_prompt % c->lim.block_size)
+			n += n_waiting(s->request); /* each gets a last block of its own */
+	}
+	return n;
+}
+
+/* Parks the youngest stream, unless it is the only one that is under way. */
+static bool park_one(struct core *c)
+{
+	struct stream *s = find_stream(c, false);
+	int32_t n = 0;
+
+	for (int32_t i = 0; i < c->lim.n_slots; i++)
+		n += c->slots[i] && (c->slots[i]->phase == STREAM_PREFILLS || c->slots[i]->phase == STREAM_GENERATES);
+	if (n < 2)
+		return false;
+	if (c->view_of[s->slot] >= 0)
+		c->taken[c->view_of[s->slot]] = 0;
+	room_park(c, s);
+	return true;
+}
+
+void room_settle(struct core *c)
+{
+	while (c->lim.overcommit && c->lim.n_blocks && n_spare(c) < 0 && park_one(c))
+		;
+}
+
+void room_make(struct core *c)
+{
+	if (c->lim.n_blocks == 0)
+		return;
+	int32_t n = n_growth(c);
+	while (c->lim.overcommit && n > n_spare(c) && park_one(c))
+		n = n_growth(c);
+	while (c->n_private + n_held(c) + n > c->lim.n_blocks && evict_one(c))
+		;
+}

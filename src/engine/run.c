@@ -1,0 +1,362 @@
+/* A tick's rows through the machine, a ubatch at a time, and what comes of them.
+ *
+ * Invariants
+ *  1. Rows are computed in pieces of one ubatch at most, each all or nothing; a request that was cancelled has no rows in
+ *     a piece that begins afterwards.
+ *  2. A piece that fails is tried again without the stream that the machine names, or in halves, until the streams that
+ *     cannot be computed are alone: those end, the others never notice.
+ *  3. A stream's n_cached is what the machine holds of it. */
+#include "engine/core.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Pieces ---- */
+
+static bool is_active(const struct stream *s)
+{
+	return s && (s->phase == STREAM_PREFILLS || s->phase == STREAM_GENERATES);
+}
+
+/* Whether something is wanted of the row at `pos`. */
+static bool wants(const struct stream *s, int32_t pos)
+{
+	const struct cohort_request *r = s->request;
+	const bool last = pos == s->n_known - 1;
+
+	if (r->embedding)
+		return r->p.pooling == COHORT_POOL_MEAN || (r->p.pooling == COHORT_POOL_CLS ? pos == 0 : last);
+	if (r->prompt_logprobs && pos < r->p.n_prompt - 1 && !r->prompt_changed)
+		return true;
+	return last && stream_n_generated(s) < r->n_max;
+}
+
+static void add_row(struct piece *p, struct stream *s, int32_t pos)
+{
+	p->tokens[p->n] = s->known[pos];
+	p->pos[p->n] = pos;
+	p->seq[p->n] = s->slot;
+	p->output[p->n] = wants(s, pos);
+	p->of[p->n++] = s;
+}
+
+static void copy_row(const struct piece *from, int32_t i, struct piece *to, int32_t j)
+{
+	to->tokens[j] = from->tokens[i];
+	to->pos[j] = from->pos[i];
+	to->seq[j] = from->seq[i];
+	to->output[j] = from->output[i];
+	to->of[j] = from->of[i];
+}
+
+/* Ends a stream that nobody waits for any more; true if it may go on. */
+static bool still_wanted(struct core *c, struct stream *s)
+{
+	if (!is_active(s))
+		return false;
+	if (!atomic_load(&s->request->cancelled))
+		return true;
+	request_end(c, s->request, COHORT_FINISH_CANCELLED, NULL);
+	return false;
+}
+
+/* The next rows of the plan from entry i on; returns the entry behind them. */
+static int32_t gather(struct core *c, int32_t i)
+{
+	struct piece *p = &c->piece;
+
+	p->n = 0;
+	for (; i < c->n_entries && p->n < c->lim.n_ubatch; i++) {
+		const struct cohort_entry *e = &c->entries[i];
+		struct stream *s = c->slots[e->seq];
+		/* Rows of a slot that lost its cells or its stream since the plan was made are not computed. */
+		if (!still_wanted(c, s) || c->taken[c->view_of[e->seq]] == 0)
+			continue;
+		if (c->lim.n_window && p->n > 0 && e->pos - s->n_cached >= c->lim.n_window)
+			break;
+		add_row(p, s, e->pos);
+	}
+	return i;
+}
+
+/* ---- What rows give ---- */
+
+static void fail(struct core *c, struct stream *s, const struct cohort_err *err)
+{
+	struct cohort_request *r = s->request;
+	bool awaited = false;
+
+	for (int32_t i = 1; i < r->p.n_outputs; i++)
+		awaited = awaited || r->streams[i].phase == STREAM_WAITS;
+	if (awaited)
+		request_end(c, r, COHORT_FINISH_ERROR, err);
+	else
+		stream_end(c, s, COHORT_FINISH_ERROR, err);
+}
+
+static void note_prompt(struct core *c, struct stream *s, int32_t pos, const float *logits)
+{
+	struct cohort_request *r = s->request;
+	const size_t i = (size_t)pos + 1, n_top = (size_t)r->n_top;
+	struct cohort_err err;
+
+	if (!logits)
+		return;
+	if (cohort_logprobs_get(logits, c->lim.n_vocab, s->known[i], &r->prompt_logprobs[i],
+			    n_top ? r->prompt_top + i * n_top : NULL, r->n_top, NULL, &err))
+		fail(c, s, &err);
+}
+
+/* Rows come in order, so that a mean is the same sum however they were chunked. */
+static void note_embedding(struct core *c, struct stream *s, int32_t pos, const float *row)
+{
+	struct cohort_request *r = s->request;
+	const int32_t n = c->lim.n_embd;
+	const bool last = pos == s->n_known - 1;
+
+	if (row && r->p.pooling != COHORT_POOL_MEAN)
+		memcpy(r->embedding, row, (size_t)n * sizeof *row);
+	for (int32_t i = 0; row && r->p.pooling == COHORT_POOL_MEAN && i < n; i++) {
+		r->embedding[i] = pos == 0 ? row[i] : r->embedding[i] + row[i];
+		if (last)
+			r->embedding[i] /= (float)s->n_known;
+	}
+}
+
+/* All rows of the prompt were looked at, but for the last one's logits, which say what follows it. */
+static void prompt_done(struct core *c, struct stream *s)
+{
+	struct cohort_request *r = s->request;
+
+	if ((r->prompt_logprobs || r->embedding) && !r->prompt_changed) {
+		r->prompt_changed = true;
+		stream_mark(c, s);
+	}
+}
+
+static void sample_all(struct core *c, struct stream *first, const float *logits)
+{
+	struct cohort_request *r = first->request;
+
+	/* The others begin before the first goes on, or ends. */
+	room_fork(c, first);
+	for (int32_t i = 1; i < r->p.n_outputs; i++) {
+		struct stream *s = &r->streams[i];
+		if (s->phase == STREAM_PREFILLS && s->n_cached == s->n_known)
+			stream_sample(c, s, logits);
+	}
+	stream_sample(c, first, logits);
+	room_settle(c);
+}
+
+/* Row i of the piece, the machine's row number `row`. */
+static void take_output(struct core *c, int32_t i, int32_t row)
+{
+	struct stream *s = c->piece.of[i];
+	struct cohort_request *r = s->request;
+	const int32_t pos = c->piece.pos[i];
+
+	if (!still_wanted(c, s))
+		return;
+	if (pos == r->p.n_prompt - 1)
+		prompt_done(c, s);
+	if (r->embedding) {
+		note_embedding(c, s, pos, c->m.embedding(c->m.self, row));
+		return;
+	}
+	const float *logits = c->m.logits(c->m.self, row);
+	if (!logits && c->lim.model) {
+		struct cohort_err err;
+		err_set(&err, COHORT_E_BUG, "row %d has no logits", row);
+		fail(c, s, &err);
+		return;
+	}
+	if (r->prompt_logprobs && pos < r->p.n_prompt - 1 && !r->prompt_changed)
+		note_prompt(c, s, pos, logits);
+	else if (s->index == 0 && r->p.n_outputs > 1 && !r->forked)
+		sample_all(c, s, logits);
+	else
+		stream_sample(c, s, logits);
+}
+
+/* Nothing more was wanted than the prompt. */
+static void finish_prompt(struct core *c, struct stream *s)
+{
+	const struct cohort_request *r = s->request;
+
+	if (!is_active(s))
+		return;
+	prompt_done(c, s);
+	if (r->embedding)
+		stream_end(c, s, COHORT_FINISH_EMBEDDED, NULL);
+	else if (r->n_max == 0)
+		request_end(c, s->request, COHORT_FINISH_LENGTH, NULL);
+}
+
+static void collect(struct core *c, int32_t lo, int32_t hi)
+{
+	struct piece *p = &c->piece;
+
+	for (int32_t i = lo; i < hi; i++) {
+		struct stream *s = p->of[i];
+		s->n_cached = p->pos[i] + 1;
+		if (s->phase == STREAM_GENERATES)
+			c->tick.n_decode_rows++;
+		else
+			c->tick.n_prefill_rows++;
+	}
+	for (int32_t i = lo; i < hi && !c->lim.encoder; i++)
+		if (p->pos[i] + 1 == p->of[i]->n_cached)
+			room_grow(c, p->of[i]);
+	const double start = c->m.now(c->m.self);
+	for (int32_t i = lo; i < hi; i++)
+		if (p->output[i])
+			take_output(c, i, i - lo);
+	c->tick.sample_s += c->m.now(c->m.self) - start;
+	for (int32_t i = lo; i < hi; i++)
+		if (p->pos[i] == p->of[i]->request->p.n_prompt - 1)
+			finish_prompt(c, p->of[i]);
+}
+
+/* ---- Computing ---- */
+
+static enum cohort_status compute(struct core *c, int32_t lo, int32_t hi, struct cohort_err *err)
+{
+	const struct piece *p = &c->piece;
+	const struct cohort_batch_raw rows = {
+			.n_tokens = hi - lo,
+			.n_seq_row_max = 1,
+			.n_pos_row = 1,
+			.tokens = p->tokens + lo,
+			.pos = p->pos + lo,
+			.seq = p->seq + lo,
+			.output = p->output + lo,
+	};
+	const double start = c->m.now(c->m.self);
+	enum cohort_status st = c->lim.encoder ? c->m.encode(c->m.self, &rows, err) : c->m.decode(c->m.self, &rows, err);
+	c->tick.decode_s += c->m.now(c->m.self) - start;
+	return st;
+}
+
+/* Takes the rows of a stream out of [lo, hi); returns the new end. */
+static int32_t without(struct piece *p, const struct stream *s, int32_t lo, int32_t hi)
+{
+	int32_t end = lo;
+	for (int32_t i = lo; i < hi; i++)
+		if (p->of[i] != s)
+			copy_row(p, i, p, end++);
+	return end;
+}
+
+/* Whom the machine means, or the only one there is; NULL: unknown. */
+static struct stream *find_guilty(const struct core *c, int32_t lo, int32_t hi, const struct cohort_err *err)
+{
+	const struct piece *p = &c->piece;
+	bool several = false;
+
+	for (int32_t i = lo; i < hi; i++) {
+		if (err->rule && err->seq == p->seq[i])
+			return p->of[i];
+		several = several || p->of[i] != p->of[lo];
+	}
+	return several ? NULL : p->of[lo];
+}
+
+/* Puts the rows of the first half of the streams in front; returns where the others begin. Streams keep their order. */
+static int32_t halve(struct core *c, int32_t lo, int32_t hi)
+{
+	struct piece *p = &c->piece, *spare = &c->spare;
+	int32_t n_streams = 0, n_front = 0, n_back = 0;
+
+	/* A stream's first row is at n_cached: rows of a stream are never computed out of order. */
+	for (int32_t i = lo; i < hi; i++)
+		n_streams += p->pos[i] == p->of[i]->n_cached;
+	const int32_t half = n_streams / 2;
+	int32_t n_seen = 0;
+	for (int32_t i = lo; i < hi; i++) {
+		struct stream *s = p->of[i];
+		if (p->pos[i] == s->n_cached)
+			s->in_front = n_seen++ < half;
+		if (s->in_front)
+			copy_row(p, i, p, lo + n_front++);
+		else
+			copy_row(p, i, spare, n_back++);
+	}
+	for (int32_t i = 0; i < n_back; i++)
+		copy_row(spare, i, p, lo + n_front + i);
+	return lo + n_front;
+}
+
+/* The stream cannot be computed now. Without room it waits, unless it is the only one. */
+static void give_up(struct core *c, struct stream *s, const struct cohort_err *err)
+{
+	bool others = false;
+	for (int32_t i = 0; i < c->lim.n_slots; i++)
+		others = others || (c->slots[i] != s && is_active(c->slots[i]));
+	if (err->status == COHORT_NO_ROOM && others)
+		room_park(c, s);
+	else
+		fail(c, s, err);
+}
+
+/* Each level has half the streams of the one before: no deeper than 31. */
+static void run_rows(struct core *c, int32_t lo, int32_t hi)
+{
+	struct cohort_err err;
+
+	while (lo < hi && !atomic_load(&c->stop)) {
+		enum cohort_status st = compute(c, lo, hi, &err);
+		if (!st)
+			collect(c, lo, hi);
+		if (!st || st == COHORT_ABORTED)
+			return;
+		c->live.n_retries++;
+		if (st == COHORT_NO_ROOM && room_clear(c))
+			continue;
+		struct stream *s = find_guilty(c, lo, hi, &err);
+		if (!s) {
+			const int32_t mid = halve(c, lo, hi);
+			run_rows(c, lo, mid);
+			lo = mid;
+			continue;
+		}
+		hi = without(&c->piece, s, lo, hi);
+		give_up(c, s, &err);
+	}
+}
+
+/* An encoder sees a text as a whole: it is computed once all its rows were planned. */
+static void run_texts(struct core *c)
+{
+	struct piece *p = &c->piece;
+
+	p->n = 0;
+	for (int32_t v = 0; v < c->n_views; v++) {
+		struct stream *s = c->slots[c->views[v].id];
+		if (!still_wanted(c, s))
+			continue;
+		s->n_cached += c->taken[v];
+		if (s->n_cached < s->n_known)
+			continue;
+		if (p->n + s->n_known > c->lim.n_ubatch) {
+			run_rows(c, 0, p->n);
+			p->n = 0;
+		}
+		s->n_cached = 0;
+		for (int32_t i = 0; i < s->n_known; i++)
+			add_row(p, s, i);
+	}
+	run_rows(c, 0, p->n);
+}
+
+void run_entries(struct core *c)
+{
+	if (c->lim.encoder) {
+		run_texts(c);
+		return;
+	}
+	for (int32_t i = 0; i < c->n_entries && !atomic_load(&c->stop);) {
+		i = gather(c, i);
+		run_rows(c, 0, c->piece.n);
+	}
+}

@@ -1,0 +1,259 @@
+/* What a stream says: the token after its last row, whether that ends it, and telling those who wait.
+ *
+ * Invariants
+ *  1. A stream ends exactly once, and a request when its last stream does; both are told.
+ *  2. Tokens, log-probabilities and shown bytes that were told (n_told) are never written again, so that readers need
+ *     the lock only to learn how many there are.
+ *  3. Callbacks run without the lock, after everything of the tick was told. */
+#include "engine/core.h"
+
+#include <math.h>
+
+void stream_mark(struct core *c, struct stream *s)
+{
+	if (s->changed)
+		return;
+	s->changed = true;
+	s->next_changed = NULL;
+	*c->last_changed = s;
+	c->last_changed = &s->next_changed;
+}
+
+/* ---- Sampling ---- */
+
+static enum cohort_status note_logprobs(
+		const struct core *c, struct stream *s, const float *logits, int32_t i, struct cohort_err *err)
+{
+	const int32_t n_top = s->request->n_top;
+
+	if (!s->logprobs)
+		return COHORT_OK;
+	if (!logits) {
+		s->logprobs[i] = 0;
+		return COHORT_OK;
+	}
+	return cohort_logprobs_get(logits, c->lim.n_vocab, s->known[s->n_known - 1], &s->logprobs[i],
+			n_top ? s->top + (size_t)i * (size_t)n_top : NULL, n_top, NULL, err);
+}
+
+static bool is_stop_token(const struct cohort_request *r, cohort_token token)
+{
+	for (int32_t i = 0; i < r->p.n_stop_tokens; i++)
+		if (r->stop_tokens[i] == token)
+			return true;
+	return false;
+}
+
+/* Adds the token to the text; says how that ended the stream, if it did. */
+static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_t i)
+{
+	const struct cohort_request *r = s->request;
+	enum cohort_finish finish = COHORT_FINISH_NONE;
+
+	s->text.n_out = 0;
+	if (is_stop_token(r, token))
+		finish = COHORT_FINISH_STOP;
+	else if (r->model && cohort_token_is_eog(r->model, token))
+		finish = r->p.ignore_eos ? COHORT_FINISH_NONE : COHORT_FINISH_EOG;
+	else if (r->model && text_push(&s->text, token)) {
+		s->by_text = true;
+		finish = COHORT_FINISH_STOP;
+	}
+	s->shown[i] = (uint32_t)s->text.n_shown;
+	if (finish == COHORT_FINISH_NONE && i + 1 == r->n_max)
+		finish = COHORT_FINISH_LENGTH;
+	return finish;
+}
+
+void stream_sample(struct core *c, struct stream *s, const float *logits)
+{
+	struct cohort_request *r = s->request;
+	const int32_t i = stream_n_generated(s);
+	cohort_token token = 0;
+	struct cohort_err err;
+	enum cohort_status st = COHORT_OK;
+
+	if (i == r->n_max) { /* only the prompt was wanted */
+		stream_end(c, s, COHORT_FINISH_LENGTH, NULL);
+		return;
+	}
+	if (s->sampler)
+		st = cohort_sampler_sample(s->sampler, logits, &token, &err);
+	if (!st) {
+		s->known[s->n_known++] = token;
+		st = note_logprobs(c, s, logits, i, &err);
+		s->n_known -= st != COHORT_OK;
+	}
+	if (st) {
+		err_prefix(&err, "token %d of output %d", i, s->index);
+		stream_end(c, s, COHORT_FINISH_ERROR, &err);
+		return;
+	}
+	s->phase = STREAM_GENERATES;
+	s->fresh = true;
+	r->n_generated++;
+	c->tick.n_sampled++;
+	if (r->at_first < 0)
+		r->at_first = c->m.now(c->m.self);
+	stream_mark(c, s);
+	const enum cohort_finish finish = add_token(s, token, i);
+	if (finish != COHORT_FINISH_NONE)
+		stream_end(c, s, finish, NULL);
+}
+
+/* ---- Ending ---- */
+
+void stream_end(struct core *c, struct stream *s, enum cohort_finish finish, const struct cohort_err *err)
+{
+	struct cohort_request *r = s->request;
+
+	if (s->phase == STREAM_ENDED)
+		return;
+	room_leave(c, s);
+	s->phase = STREAM_ENDED;
+	s->ending = finish;
+	if (err)
+		s->ending_err = *err;
+	if (--r->n_live == 0)
+		r->at_end = c->m.now(c->m.self);
+	stream_mark(c, s);
+}
+
+void request_end(struct core *c, struct cohort_request *r, enum cohort_finish finish, const struct cohort_err *err)
+{
+	for (int32_t i = 0; i < r->p.n_outputs; i++)
+		stream_end(c, &r->streams[i], finish, err);
+}
+
+/* ---- Telling ---- */
+
+static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
+{
+	const double came = r->at_came, took = (r->at_end < 0 ? 0 : r->at_end - r->at_first);
+
+	r->stats = (struct cohort_request_stats){
+			.id = r->id,
+			.queued_s = r->at_admitted < 0 ? -1 : r->at_admitted - came,
+			.first_token_s = r->at_first < 0 ? -1 : r->at_first - came,
+			.end_s = r->at_end < 0 ? -1 : r->at_end - came,
+			.n_prompt = r->p.n_prompt,
+			.n_cached = r->n_cached_prompt,
+			.n_generated = r->n_generated,
+			.n_parked = r->n_parks,
+			.tokens_per_s = r->at_first >= 0 && took > 0 && r->n_generated > 1 ? (r->n_generated - 1) / took : 0,
+			.finish = r->n_live ? COHORT_FINISH_NONE : finish,
+	};
+}
+
+/* Under the lock. */
+static void tell(struct core *c, struct stream *s)
+{
+	struct cohort_request *r = s->request;
+
+	if (r->at_admitted >= 0)
+		queue_serve(c->queue, &r->item, stream_n_generated(s) - s->n_told);
+	s->n_told = stream_n_generated(s);
+	if (s->phase == STREAM_ENDED) {
+		s->n_shown = s->by_text ? s->text.n_shown : SIZE_MAX;
+		s->finish = s->ending;
+	}
+	r->prompt_told = r->prompt_changed;
+	tell_stats(r, s->ending);
+	if (s->phase == STREAM_ENDED && ++r->n_ends_told == r->p.n_outputs) {
+		r->done = true;
+		c->n_open--;
+		c->live.n_ended[s->ending]++;
+		if (r->at_admitted >= 0)
+			queue_done(c->queue, &r->item);
+	}
+	cond_all(&r->told);
+}
+
+static void call(struct cohort_request *r, const struct cohort_event *e)
+{
+	r->p.on_event(r, e, r->p.user);
+}
+
+static void call_prompt(const struct core *c, struct cohort_request *r)
+{
+	if (!r->prompt_told || r->prompt_read)
+		return;
+	r->prompt_read = true;
+	if (r->embedding)
+		call(r, &(struct cohort_event){.kind = COHORT_EVENT_EMBEDDING,
+				.embedding = r->embedding, .n_embd = c->lim.n_embd});
+	else
+		call(r, &(struct cohort_event){.kind = COHORT_EVENT_PROMPT, .prompt_logprobs = r->prompt_logprobs,
+				.prompt_top = r->prompt_top, .n_prompt = r->p.n_prompt, .n_top = r->n_top});
+}
+
+static void call_token(struct stream *s)
+{
+	const struct cohort_request *r = s->request;
+	const int32_t i = stream_n_generated(s) - 1;
+
+	call(s->request, &(struct cohort_event){
+			.kind = COHORT_EVENT_TOKEN,
+			.output = s->index,
+			.index = i,
+			.token = s->known[s->n_known - 1],
+			.text = s->text.out,
+			.n_bytes = s->text.n_out,
+			.logprob = s->logprobs ? s->logprobs[i] : 0,
+			.top = r->n_top ? s->top + (size_t)i * (size_t)r->n_top : NULL,
+			.n_top = s->logprobs ? r->n_top : 0,
+	});
+}
+
+static void call_end(struct stream *s)
+{
+	if (s->text.out && !s->by_text)
+		text_end(&s->text);
+	else
+		s->text.n_out = 0;
+	call(s->request, &(struct cohort_event){
+			.kind = COHORT_EVENT_END,
+			.output = s->index,
+			.text = s->text.out,
+			.n_bytes = s->text.n_out,
+			.finish = s->ending,
+			.error = s->ending_err.status ? &s->ending_err : NULL,
+	});
+}
+
+/* The request may be freed by the callback that tells its end: the engine's reference goes last. */
+static void call_back(struct core *c, struct stream *s)
+{
+	struct cohort_request *r = s->request;
+	const bool ended = s->phase == STREAM_ENDED;
+
+	if (r->p.on_event) {
+		call_prompt(c, r);
+		if (s->fresh)
+			call_token(s);
+		if (ended)
+			call_end(s);
+	}
+	s->fresh = false;
+	if (!ended || --r->n_untold > 0)
+		return;
+	if (r->p.on_event)
+		call(r, &(struct cohort_event){.kind = COHORT_EVENT_DONE});
+	request_unref(r);
+}
+
+void core_deliver(struct core *c)
+{
+	lock_take(&c->hub->lock);
+	for (struct stream *s = c->changed; s; s = s->next_changed)
+		tell(c, s);
+	core_sum_up(c);
+	lock_give(&c->hub->lock);
+	for (struct stream *s = c->changed, *next; s; s = next) {
+		next = s->next_changed;
+		s->changed = false;
+		call_back(c, s);
+	}
+	c->changed = NULL;
+	c->last_changed = &c->changed;
+}
