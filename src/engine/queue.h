@@ -1,8 +1,9 @@
 /* Requests that wait: who is next. No threads, no clock of its own.
  *
  * Who has waited longer than wait_max_s goes first, the oldest before the others. Then the highest priority; within it
- * the client that was served least; of one client the oldest. What a client was served is a virtual counter of tokens:
- * a client that comes (back) starts no lower than the least of those that are there, so that nobody saves up turns. */
+ * the client that was served least, of equals the one with fewer requests admitted; of one client the oldest. What a
+ * client was served is a virtual counter of tokens: a client that comes (back) starts no lower than the least of those
+ * that are there, so that nobody saves up turns. */
 #ifndef ENGINE_QUEUE_H
 #define ENGINE_QUEUE_H
 
