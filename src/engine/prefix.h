@@ -32,20 +32,22 @@ struct prefix_node {
 	cohort_seq seq;             /* who holds its cells; -1: nobody, it is there for its children */
 };
 
-/* NULL when out of memory. All memory is taken here. */
+/* NULL when out of memory, or when n_nodes_max * block_size does not fit an int32_t. All memory is taken here. */
 struct prefix *prefix_open(const struct prefix_limits *lim);
 void prefix_free(struct prefix *p);
 
-/* Hashes: of a root, and of n tokens behind something that has a hash. */
+/* Hashes: of a root, of a session of it, and of n tokens behind something that has a hash. */
 uint64_t prefix_hash_root(const struct prefix_root *root);
+uint64_t prefix_hash_session(const struct prefix_root *root, uint64_t session);
 uint64_t prefix_hash(uint64_t before, const cohort_token *tokens, int32_t n);
 
-/* The child of parent (-1: of the root) that has exactly these block_size tokens, or -1. `hash` is what prefix_hash says
- * of them; tokens are compared as well, so that a hash that meets another does no harm. */
+/* The child of parent (-1: of the root) that has exactly these block_size tokens, or -1. `hash` is what prefix_hash
+ * says of them; tokens are compared as well, so that a hash that meets another does no harm. */
 int32_t prefix_find(const struct prefix *p, const struct prefix_root *root, int32_t parent, uint64_t hash,
 		const cohort_token *tokens);
-/* A new child, which must not be there yet; with_id: it gets a sequence id, into which the caller copies the cells. -1
- * when there is no node or id left: prefix_evict makes room. */
+/* A new child, which must not be there yet, of a whole block; with_id: it gets a sequence id, into which the caller
+ * copies the cells. It and those above it are the most recently used. -1 when there is no node or id left: prefix_evict
+ * makes room. */
 int32_t prefix_add(struct prefix *p, const struct prefix_root *root, int32_t parent, uint64_t hash,
 		const cohort_token *tokens, bool with_id);
 /* Gives a node without an id one; false when there is none left. */
@@ -60,7 +62,8 @@ void prefix_pin(struct prefix *p, int32_t node);
 void prefix_unpin(struct prefix *p, int32_t node);
 
 /* Evicts the least recently used end of a chain that is not pinned. Nodes without an id that get in the way go, too.
- * *seq is the id to be emptied. False: everything left is pinned. */
+ * *seq is the id to be emptied. False: everything left is pinned, and *seq is -1; nodes without an id may have gone
+ * even then, so that there can be a node left though no id. */
 bool prefix_evict(struct prefix *p, cohort_seq *seq);
 
 /* Nodes with an id, and those of them that are pinned. */
@@ -72,7 +75,8 @@ int32_t prefix_n_unpinned(const struct prefix *p, int32_t node);
 /* Tails of sessions: the last 1 to block_size - 1 tokens that a session's request left, behind a parent. Setting one
  * takes the place of what the session had of this root: *old is then the id to be emptied (-1: none; also when the old
  * one is pinned: it stays until it is unpinned and evicted, but is not the session's any more). Returns the node, or -1
- * when there is no node or id left (the old one is gone then, all the same). Tails are evicted like other nodes. */
+ * when there is no node or id left (the old one is gone then, all the same). The new one may get the very id that *old
+ * names: empty it before cells are copied into it. Tails are evicted like other nodes. */
 int32_t prefix_tail_set(struct prefix *p, const struct prefix_root *root, uint64_t session, int32_t parent,
 		const cohort_token *tokens, int32_t n_tokens, cohort_seq *old);
 int32_t prefix_tail_get(const struct prefix *p, const struct prefix_root *root, uint64_t session);

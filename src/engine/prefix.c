@@ -1,0 +1,507 @@
+/* Cached prompts as a forest of blocks: finding them, pinning them, letting the least recently used go.
+ *
+ * Invariants
+ *  1. A node is free (n_tokens 0, on the free list once) or live. A live node's parent is live and a whole block, so
+ *     that chains end at a root: n_before falls by block_size with every step up.
+ *  2. n_children counts the live nodes that name this one as parent. n_pins counts its own pins and its pinned
+ * children; pinned is who has n_pins > 0. So a change goes up only where a count leaves or reaches 0.
+ *  3. The heap holds exactly the live nodes that have neither children nor pins, the least recently used on top.
+ *  4. A node was last used at the latest stamp of itself and of all that was ever below it. A node that goes hands its
+ *     stamp to its parent, so that nobody walks up a chain to stamp it: while a node has children its stamp is not
+ *     asked for. Stamps are given once and handed on by who goes, so no two nodes in the heap have the same, and a
+ *     stamp never changes while its node is in the heap.
+ *  5. The table chains every live node under its hash, but for tails that are no session's any more. Blocks and tails
+ *     share it; a block is never taken for a tail, as that has fewer tokens.
+ *  6. Every id is either on the free stack or some live node's, once.
+ * Refuses to know: cells, contexts, requests; what becomes of an id that it gives back. */
+#include "engine/prefix.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct node {
+	struct prefix_node shown;
+	struct prefix_root root; /* compared where there is no parent, and of tails */
+	uint64_t session;        /* of a tail */
+	uint64_t hash;
+	uint64_t stamp;
+	int32_t next;            /* in the table's chain or on the free list; -1: the last */
+	int32_t at;              /* in the heap; -1: not there */
+	int32_t n_children;
+	int32_t n_pins;
+	int32_t n_pins_own;
+	bool chained;
+};
+
+struct prefix {
+	struct prefix_limits lim;
+	struct node *nodes;   /* [n_nodes_max] */
+	cohort_token *tokens; /* [n_nodes_max, block_size] */
+	int32_t *table;       /* [mask + 1]: the first node of each chain, or -1 */
+	uint64_t mask;
+	int32_t *heap;        /* [n_nodes_max], n_heap of them used */
+	int32_t n_heap;
+	cohort_seq *ids;      /* [n_ids]: the free ones, n_free_ids of them */
+	int32_t n_free_ids;
+	int32_t first_free;   /* node */
+	int32_t n_pinned;
+	uint64_t stamp;       /* the last one given */
+};
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+/* Every position fits an int32_t, however deep a chain. */
+static bool sane(const struct prefix_limits *lim)
+{
+	return lim->block_size > 0 && lim->n_ids >= 0 && lim->n_nodes_max >= lim->n_ids && lim->first_id >= 0 &&
+			lim->first_id <= INT32_MAX - lim->n_ids &&
+			(int64_t)lim->n_nodes_max * lim->block_size <= INT32_MAX;
+}
+
+struct prefix *prefix_open(const struct prefix_limits *lim)
+{
+	struct prefix *p = sane(lim) ? mem_zalloc(1, sizeof *p) : NULL;
+	size_t n_table = 1;
+
+	if (!p)
+		return NULL;
+	const size_t n_nodes = (size_t)lim->n_nodes_max, n_tokens = n_nodes * (size_t)lim->block_size;
+	while (n_table < n_nodes)
+		n_table *= 2;
+	p->lim = *lim;
+	p->mask = n_table - 1;
+	p->nodes = mem_zalloc(n_nodes, sizeof *p->nodes);
+	p->tokens = mem_alloc(n_tokens, sizeof *p->tokens);
+	p->table = mem_alloc(n_table, sizeof *p->table);
+	p->heap = mem_alloc(n_nodes, sizeof *p->heap);
+	p->ids = mem_alloc((size_t)lim->n_ids, sizeof *p->ids);
+	if (!p->nodes || !p->tokens || !p->table || !p->heap || !p->ids) {
+		prefix_free(p);
+		return NULL;
+	}
+	memset(p->table, 0xff, n_table * sizeof *p->table);
+	p->first_free = -1;
+	for (int32_t i = lim->n_nodes_max - 1; i >= 0; i--) {
+		p->nodes[i].next = p->first_free;
+		p->first_free = i;
+	}
+	for (int32_t i = lim->n_ids - 1; i >= 0; i--)
+		p->ids[p->n_free_ids++] = lim->first_id + i;
+	return p;
+}
+
+void prefix_free(struct prefix *p)
+{
+	if (!p)
+		return;
+	mem_free(p->nodes);
+	mem_free(p->tokens);
+	mem_free(p->table);
+	mem_free(p->heap);
+	mem_free(p->ids);
+	mem_free(p);
+}
+
+/* ---- Hashes ------------------------------------------------------------------------------------------------------ */
+
+/* Both halves of the product, so that every bit of the input reaches the low bits, which choose the chain. */
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	__extension__ typedef unsigned __int128 u128;
+	u128 p = (u128)a * b;
+	return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
+static uint32_t float_bits(float x)
+{
+	uint32_t bits;
+	memcpy(&bits, &x, sizeof bits);
+	return bits;
+}
+
+uint64_t prefix_hash_root(const struct prefix_root *root)
+{
+	uint64_t h = mix(root->salt ^ 0x8f1bbcdcbfa53e0bu, 0x9e3779b97f4a7c15u);
+	if (root->adapter)
+		h = mix(h ^ (uintptr_t)root->adapter, 0xd1342543de82ef95u) + float_bits(root->scale);
+	return mix(h ^ 0x2545f4914f6cdd1du, 0x9e3779b97f4a7c15u);
+}
+
+uint64_t prefix_hash(uint64_t before, const cohort_token *tokens, int32_t n)
+{
+	uint64_t h = mix(before ^ 0xa0761d6478bd642fu, 0xd1342543de82ef95u) + (uint64_t)n;
+	int32_t i = 0;
+
+	for (; i + 2 <= n; i += 2)
+		h = mix(h ^ ((uint64_t)(uint32_t)tokens[i] << 32 | (uint32_t)tokens[i + 1]), 0x9e3779b97f4a7c15u);
+	if (i < n)
+		h = mix(h ^ (uint32_t)tokens[i], 0x9e3779b97f4a7c15u);
+	return mix(h ^ 0x8f1bbcdcbfa53e0bu, 0xd1342543de82ef95u);
+}
+
+uint64_t prefix_hash_session(const struct prefix_root *root, uint64_t session)
+{
+	return mix(prefix_hash_root(root) ^ session, 0xe7037ed1a0b428dbu);
+}
+
+static bool same_root(const struct prefix_root *a, const struct prefix_root *b)
+{
+	return a->salt == b->salt && a->adapter == b->adapter &&
+			(!a->adapter || float_bits(a->scale) == float_bits(b->scale));
+}
+
+/* ---- Table ------------------------------------------------------------------------------------------------------- */
+
+static void chain(struct prefix *p, int32_t i)
+{
+	int32_t *first = &p->table[p->nodes[i].hash & p->mask];
+	p->nodes[i].next = *first;
+	p->nodes[i].chained = true;
+	*first = i;
+}
+
+static void unchain(struct prefix *p, int32_t i)
+{
+	int32_t *link = &p->table[p->nodes[i].hash & p->mask];
+	while (*link != i)
+		link = &p->nodes[*link].next;
+	*link = p->nodes[i].next;
+	p->nodes[i].chained = false;
+}
+
+static bool is_tail(const struct prefix *p, const struct node *n)
+{
+	return n->shown.n_tokens < p->lim.block_size;
+}
+
+int32_t prefix_find(const struct prefix *p, const struct prefix_root *root, int32_t parent, uint64_t hash,
+		const cohort_token *tokens)
+{
+	const size_t n_bytes = (size_t)p->lim.block_size * sizeof *tokens;
+
+	for (int32_t i = p->table[hash & p->mask]; i >= 0; i = p->nodes[i].next) {
+		const struct node *n = &p->nodes[i];
+		if (n->hash == hash && n->shown.parent == parent && !is_tail(p, n) &&
+				(parent >= 0 || same_root(&n->root, root)) &&
+				memcmp(n->shown.tokens, tokens, n_bytes) == 0)
+			return i;
+	}
+	return -1;
+}
+
+int32_t prefix_tail_get(const struct prefix *p, const struct prefix_root *root, uint64_t session)
+{
+	const uint64_t hash = prefix_hash_session(root, session);
+
+	for (int32_t i = p->table[hash & p->mask]; i >= 0; i = p->nodes[i].next) {
+		const struct node *n = &p->nodes[i];
+		if (n->hash == hash && is_tail(p, n) && n->session == session && same_root(&n->root, root))
+			return i;
+	}
+	return -1;
+}
+
+/* ---- Heap of those that can go ----------------------------------------------------------------------------------- */
+
+static void heap_put(struct prefix *p, int32_t at, int32_t i)
+{
+	p->heap[at] = i;
+	p->nodes[i].at = at;
+}
+
+/* Finds the place of node i, from `at` towards the top. */
+static void heap_rise(struct prefix *p, int32_t at, int32_t i)
+{
+	while (at > 0) {
+		int32_t above = (at - 1) / 2;
+		if (p->nodes[p->heap[above]].stamp < p->nodes[i].stamp)
+			break;
+		heap_put(p, at, p->heap[above]);
+		at = above;
+	}
+	heap_put(p, at, i);
+}
+
+/* The same away from the top. */
+static void heap_sink(struct prefix *p, int32_t at, int32_t i)
+{
+	while (at < p->n_heap / 2) {
+		int32_t below = 2 * at + 1;
+		if (below + 1 < p->n_heap && p->nodes[p->heap[below + 1]].stamp < p->nodes[p->heap[below]].stamp)
+			below++;
+		if (p->nodes[i].stamp < p->nodes[p->heap[below]].stamp)
+			break;
+		heap_put(p, at, p->heap[below]);
+		at = below;
+	}
+	heap_put(p, at, i);
+}
+
+static void heap_remove(struct prefix *p, int32_t i)
+{
+	const int32_t at = p->nodes[i].at, last = p->heap[--p->n_heap];
+
+	p->nodes[i].at = -1;
+	if (last == i)
+		return;
+	if (at > 0 && p->nodes[last].stamp < p->nodes[p->heap[(at - 1) / 2]].stamp)
+		heap_rise(p, at, last);
+	else
+		heap_sink(p, at, last);
+}
+
+static bool can_go(const struct node *n)
+{
+	return n->n_children == 0 && n->n_pins == 0;
+}
+
+/* Puts a node into the heap or takes it out, after its counts changed. */
+static void heap_update(struct prefix *p, int32_t i)
+{
+	const struct node *n = &p->nodes[i];
+
+	if (can_go(n) && n->at < 0)
+		heap_rise(p, p->n_heap++, i);
+	else if (!can_go(n) && n->at >= 0)
+		heap_remove(p, i);
+}
+
+/* ---- Nodes ------------------------------------------------------------------------------------------------------- */
+
+static bool is_live(const struct prefix *p, int32_t i)
+{
+	return i >= 0 && i < p->lim.n_nodes_max && p->nodes[i].shown.n_tokens > 0;
+}
+
+static int32_t node_new(struct prefix *p, const struct prefix_root *root, uint64_t session, int32_t parent,
+		uint64_t hash, const cohort_token *tokens, int32_t n_tokens, bool with_id)
+{
+	const int32_t i = p->first_free;
+
+	assert(parent == -1 || (is_live(p, parent) && !is_tail(p, &p->nodes[parent])));
+	if (i < 0 || (with_id && p->n_free_ids == 0))
+		return -1;
+	struct node *n = &p->nodes[i];
+	cohort_token *copy = &p->tokens[(size_t)i * (size_t)p->lim.block_size];
+	p->first_free = n->next;
+	memcpy(copy, tokens, (size_t)n_tokens * sizeof *tokens);
+	*n = (struct node){
+			.shown = {parent, 0, n_tokens, copy, with_id ? p->ids[--p->n_free_ids] : -1},
+			.root = *root,
+			.session = session,
+			.hash = hash,
+			.stamp = ++p->stamp,
+			.at = -1,
+	};
+	if (parent >= 0) {
+		n->shown.n_before = p->nodes[parent].shown.n_before + p->lim.block_size;
+		p->nodes[parent].n_children++;
+		heap_update(p, parent);
+	}
+	chain(p, i);
+	heap_update(p, i);
+	return i;
+}
+
+static void node_remove(struct prefix *p, int32_t i)
+{
+	struct node *n = &p->nodes[i];
+
+	assert(is_live(p, i) && can_go(n));
+	if (n->chained)
+		unchain(p, i);
+	heap_remove(p, i);
+	if (n->shown.seq >= 0)
+		p->ids[p->n_free_ids++] = n->shown.seq;
+	if (n->shown.parent >= 0) {
+		struct node *parent = &p->nodes[n->shown.parent];
+		parent->n_children--;
+		if (parent->stamp < n->stamp)
+			parent->stamp = n->stamp;
+		heap_update(p, n->shown.parent);
+	}
+	n->shown.n_tokens = 0;
+	n->next = p->first_free;
+	p->first_free = i;
+}
+
+int32_t prefix_add(struct prefix *p, const struct prefix_root *root, int32_t parent, uint64_t hash,
+		const cohort_token *tokens, bool with_id)
+{
+	assert(prefix_find(p, root, parent, hash, tokens) < 0);
+	return node_new(p, root, 0, parent, hash, tokens, p->lim.block_size, with_id);
+}
+
+bool prefix_give_id(struct prefix *p, int32_t node)
+{
+	struct node *n = &p->nodes[node];
+
+	assert(is_live(p, node) && n->shown.seq < 0);
+	if (p->n_free_ids == 0)
+		return false;
+	n->shown.seq = p->ids[--p->n_free_ids];
+	p->n_pinned += n->n_pins > 0;
+	return true;
+}
+
+void prefix_drop(struct prefix *p, int32_t node)
+{
+	node_remove(p, node);
+}
+
+const struct prefix_node *prefix_node_get(const struct prefix *p, int32_t node)
+{
+	assert(is_live(p, node));
+	return &p->nodes[node].shown;
+}
+
+void prefix_pin(struct prefix *p, int32_t node)
+{
+	assert(is_live(p, node));
+	p->nodes[node].n_pins_own++;
+	for (int32_t i = node; i >= 0 && p->nodes[i].n_pins++ == 0; i = p->nodes[i].shown.parent) {
+		p->n_pinned += p->nodes[i].shown.seq >= 0;
+		heap_update(p, i);
+	}
+}
+
+void prefix_unpin(struct prefix *p, int32_t node)
+{
+	assert(is_live(p, node) && p->nodes[node].n_pins_own > 0);
+	p->nodes[node].n_pins_own--;
+	p->nodes[node].stamp = ++p->stamp; /* it is pinned, so not in the heap */
+	for (int32_t i = node; i >= 0 && --p->nodes[i].n_pins == 0; i = p->nodes[i].shown.parent) {
+		p->n_pinned -= p->nodes[i].shown.seq >= 0;
+		heap_update(p, i);
+	}
+}
+
+bool prefix_evict(struct prefix *p, cohort_seq *seq)
+{
+	while (p->n_heap > 0) {
+		const int32_t i = p->heap[0];
+		*seq = p->nodes[i].shown.seq;
+		node_remove(p, i);
+		if (*seq >= 0)
+			return true;
+	}
+	*seq = -1;
+	return false;
+}
+
+int32_t prefix_n_held(const struct prefix *p)
+{
+	return p->lim.n_ids - p->n_free_ids;
+}
+
+int32_t prefix_n_pinned(const struct prefix *p)
+{
+	return p->n_pinned;
+}
+
+int32_t prefix_n_unpinned(const struct prefix *p, int32_t node)
+{
+	int32_t n = 0;
+
+	/* All above a pinned one are pinned. */
+	for (int32_t i = node; i >= 0 && p->nodes[i].n_pins == 0; i = p->nodes[i].shown.parent)
+		n += p->nodes[i].shown.seq >= 0;
+	return n;
+}
+
+int32_t prefix_tail_set(struct prefix *p, const struct prefix_root *root, uint64_t session, int32_t parent,
+		const cohort_token *tokens, int32_t n_tokens, cohort_seq *old)
+{
+	const int32_t before = prefix_tail_get(p, root, session);
+
+	assert(n_tokens > 0 && n_tokens < p->lim.block_size);
+	*old = -1;
+	if (before >= 0 && p->nodes[before].n_pins > 0) {
+		unchain(p, before);
+	} else if (before >= 0) {
+		*old = p->nodes[before].shown.seq;
+		node_remove(p, before);
+	}
+	return node_new(p, root, session, parent, prefix_hash_session(root, session), tokens, n_tokens, true);
+}
+
+/* ---- Looking at itself ------------------------------------------------------------------------------------------- */
+
+/* What invariants 1 to 6 say of one live node. */
+static bool node_consistent(const struct prefix *p, int32_t i)
+{
+	const struct node *n = &p->nodes[i];
+	const int32_t parent = n->shown.parent;
+	int32_t n_children = 0, n_pins = n->n_pins_own, n_before = 0, n_same_id = 0;
+
+	if (parent != -1) {
+		if (!is_live(p, parent) || is_tail(p, &p->nodes[parent]))
+			return false;
+		n_before = p->nodes[parent].shown.n_before + p->lim.block_size;
+	}
+	for (int32_t k = 0; k < p->lim.n_nodes_max; k++) {
+		const struct node *other = &p->nodes[k];
+		if (!is_live(p, k))
+			continue;
+		n_children += other->shown.parent == i;
+		n_pins += other->shown.parent == i && other->n_pins > 0;
+		n_same_id += other->shown.seq == n->shown.seq;
+		if (k != i && can_go(other) && can_go(n) && other->stamp == n->stamp)
+			return false;
+	}
+	for (int32_t k = 0; k < p->n_free_ids; k++)
+		n_same_id += p->ids[k] == n->shown.seq;
+	if (n->n_children != n_children || n->n_pins != n_pins || n->n_pins_own < 0 || n->shown.n_before != n_before)
+		return false;
+	if (n->shown.tokens != &p->tokens[(size_t)i * (size_t)p->lim.block_size] ||
+			n->shown.n_tokens > p->lim.block_size || n->stamp > p->stamp)
+		return false;
+	if (n->shown.seq != -1 &&
+			(n_same_id != 1 || n->shown.seq < p->lim.first_id ||
+					n->shown.seq >= p->lim.first_id + p->lim.n_ids))
+		return false;
+	if (can_go(n) ? n->at < 0 || n->at >= p->n_heap || p->heap[n->at] != i : n->at != -1)
+		return false;
+	if (!n->chained)
+		return is_tail(p, n);
+	return (is_tail(p, n) ? prefix_tail_get(p, &n->root, n->session)
+			      : prefix_find(p, &n->root, parent, n->hash, n->shown.tokens)) == i;
+}
+
+/* Takes time as the square of the nodes, so that it needs no memory. */
+bool prefix_consistent(const struct prefix *p)
+{
+	int32_t n_live = 0, n_held = 0, n_pinned = 0, n_chained = 0, n_can_go = 0, n_free = 0, n_in_table = 0;
+
+	for (int32_t i = p->first_free; i >= 0; i = p->nodes[i].next)
+		if (is_live(p, i) || ++n_free > p->lim.n_nodes_max)
+			return false;
+	for (uint64_t k = 0; k <= p->mask; k++)
+		for (int32_t i = p->table[k]; i >= 0; i = p->nodes[i].next)
+			if (!is_live(p, i) || !p->nodes[i].chained || (p->nodes[i].hash & p->mask) != k ||
+					++n_in_table > p->lim.n_nodes_max)
+				return false;
+	for (int32_t i = 0; i < p->lim.n_nodes_max; i++) {
+		const struct node *n = &p->nodes[i];
+		if (!is_live(p, i))
+			continue;
+		if (!node_consistent(p, i))
+			return false;
+		n_live++;
+		n_held += n->shown.seq >= 0;
+		n_pinned += n->shown.seq >= 0 && n->n_pins > 0;
+		n_chained += n->chained;
+		n_can_go += can_go(n);
+	}
+	for (int32_t at = 1; at < p->n_heap; at++)
+		if (p->nodes[p->heap[at]].stamp < p->nodes[p->heap[(at - 1) / 2]].stamp)
+			return false;
+	for (int32_t k = 0; k < p->n_free_ids; k++)
+		for (int32_t j = 0; j < k; j++)
+			if (p->ids[k] == p->ids[j])
+				return false;
+	return n_live + n_free == p->lim.n_nodes_max && n_held + p->n_free_ids == p->lim.n_ids &&
+			n_pinned == p->n_pinned && n_chained == n_in_table && n_can_go == p->n_heap;
+}
