@@ -36,7 +36,8 @@ static inline bool cond_init(struct cond *c)
 	pthread_condattr_t attr;
 	if (pthread_condattr_init(&attr) != 0)
 		return false;
-	const bool ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 && pthread_cond_init(&c->cond, &attr) == 0;
+	const bool ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
+			pthread_cond_init(&c->cond, &attr) == 0;
 	pthread_condattr_destroy(&attr);
 	return ok;
 }

@@ -1,8 +1,8 @@
 /* Texts that grow token by token, and stop strings: against a naive search of the whole text after every token.
  *
- * Seen red with: a fallback table of zeros; the first of several stops that complete at once instead of the longest;
- * one byte less held back; one more; all that matched held back after a stop; characters cut where a stop begins within
- * one; no flush at the end. */
+ * Seen red with: a fallback of zero; the first of several stops that complete at once instead of the longest; one
+ * byte less held back; one more; a stop that is shown; characters cut where a stop begins within one; no flush at the
+ * end; an unfinished character lost there; held bytes that are not moved to the front; a buffer of a token's size. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

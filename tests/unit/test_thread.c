@@ -1,5 +1,5 @@
-/* Threads, conditions and shared objects. Seen red with: no signal sent (times out), a clock that is not the one of
- * clock_now, a start that ignores the failure that was asked for. */
+/* Threads, conditions and shared objects. Seen red with: a clock that is not the one of clock_now, a start that ignores
+ * the failure that was asked for, a name without a slash passed on as it is. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
