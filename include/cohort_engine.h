@@ -370,7 +370,8 @@ struct cohort_slot_info {
 	uint64_t client, session;
 	double age_s;
 };
-/* The slots after the last tick into slots[0 .. n_max); returns how many there are. */
+/* The slots, after the tick that is under way, into slots[0 .. n_max); returns how many there are. Of a manual engine:
+ * not while it ticks. */
 COHORT_API size_t cohort_engine_slots_get(struct cohort_engine *engine, struct cohort_slot_info *slots, size_t n_max);
 
 #ifdef __cplusplus

@@ -63,6 +63,7 @@ enum cohort_status answer_check(
 	enum cohort_status st = COHORT_OK;
 
 	memset(c->taken, 0, (size_t)c->n_views * sizeof *c->taken);
+	c->n_growth = 0;
 	if (said)
 		return refuse(err, "status", -1, -1, COHORT_OK, said, cohort_status_name(said));
 	/* The arrays are the engine's, whatever the plan says now. */
@@ -79,6 +80,8 @@ enum cohort_status answer_check(
 		if (id < 0 || id >= c->lim.n_slots || c->view_of[id] != v)
 			return refuse(err, "progress", -1, id, v, -1, "id of the slot");
 		st = check_slot(c, plan, v, err);
+		if (!st)
+			c->n_growth += room_growth(c, c->slots[id], c->taken[v]);
 	}
 	return st;
 }

@@ -100,6 +100,10 @@ enum cohort_status core_init(struct core *c, const struct core_limits *lim, cons
 		const struct cohort_strategy *strategy, struct cohort_err *err)
 {
 	*c = (struct core){.lim = *lim, .m = *m, .next_expiry = INFINITY};
+	if (lim->block_size < 1 || (lim->block_size & (lim->block_size - 1)) || !cond_init(&c->looked))
+		return err_set(err, COHORT_E_ARG, "blocks of %d: not a power of two", lim->block_size);
+	while (1 << c->block_shift < lim->block_size)
+		c->block_shift++;
 	c->strategy = strategy ? strategy : cohort_strategy_get(0);
 	c->last_changed = &c->changed;
 	if (!open_parts(c)) {
@@ -128,6 +132,8 @@ void core_release(struct core *c)
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 	hub_unref(c->hub);
+	if (c->strategy)
+		cond_release(&c->looked);
 	*c = (struct core){.n_idle = 0};
 }
 
@@ -253,6 +259,11 @@ static void expire_queue(struct core *c, double now)
 
 static void expire_slots(struct core *c, double now)
 {
+	const unsigned n_cancels = atomic_load(&c->hub->n_cancels);
+
+	if (c->n_limited == 0 && n_cancels == c->n_cancels_ended)
+		return;
+	c->n_cancels_ended = n_cancels;
 	for (int32_t i = 0; i < c->lim.n_slots; i++) {
 		if (!c->slots[i])
 			continue;
@@ -286,16 +297,16 @@ static void build_views(struct core *c, double now)
 				.id = i,
 				.state = generates ? COHORT_SLOT_GENERATING : COHORT_SLOT_PREFILLING,
 				.prompt = s->known,
-				.n_prompt = generates ? r->p.n_prompt : s->n_known,
-				.n_prefilled = generates ? r->p.n_prompt : s->n_cached,
+				.n_prompt = generates ? s->n_prompt : s->n_known,
+				.n_prefilled = generates ? s->n_prompt : s->n_cached,
 				.pending = generates ? s->known[s->n_cached] : -1,
 				.pos = s->n_cached,
 				.batch_index = -1,
-				.priority = r->p.priority,
-				.client = r->p.client,
+				.priority = r->item.priority,
+				.client = r->item.client,
 				.age_s = now - r->at_came,
 				.n_generated = stream_n_generated(s),
-				.n_left = r->n_max - stream_n_generated(s),
+				.n_left = s->n_max - stream_n_generated(s),
 		};
 	}
 }
@@ -348,23 +359,18 @@ static void begin(struct core *c, double now)
 	expire_queue(c, now);
 }
 
-static void fill_info(struct core *c, int32_t i, double now)
+static void look_at(struct core *c, int32_t i, double now)
 {
 	const struct stream *s = c->slots[i];
 	struct cohort_slot_info *info = &c->infos[i];
 
-	if (!s) {
-		*info = (struct cohort_slot_info){.id = i};
-		c->tick.n_idle++;
+	*info = (struct cohort_slot_info){.id = i};
+	if (!s)
 		return;
-	}
 	const struct cohort_request *r = s->request;
 	const enum cohort_slot_state state = s->phase == STREAM_PARKED ? COHORT_SLOT_PARKED
 			: s->phase == STREAM_GENERATES                 ? COHORT_SLOT_GENERATING
 								       : COHORT_SLOT_PREFILLING;
-	c->tick.n_parked += state == COHORT_SLOT_PARKED;
-	c->tick.n_generating += state == COHORT_SLOT_GENERATING;
-	c->tick.n_prefilling += state == COHORT_SLOT_PREFILLING;
 	*info = (struct cohort_slot_info){
 			.id = i,
 			.state = state,
@@ -381,6 +387,16 @@ static void fill_info(struct core *c, int32_t i, double now)
 	};
 }
 
+void core_look(struct core *c)
+{
+	const double now = c->m.now(c->m.self);
+	for (int32_t i = 0; i < c->lim.n_slots; i++)
+		look_at(c, i, now);
+	c->infos_asked = false;
+	c->n_infos++;
+	cond_all(&c->looked);
+}
+
 void core_sum_up(struct core *c)
 {
 	struct cohort_tick *t = &c->tick;
@@ -390,8 +406,12 @@ void core_sum_up(struct core *c)
 	t->n_queued = (int32_t)queue_depth(c->queue);
 	t->n_queued_tokens = queue_tokens(c->queue);
 	const double now = c->m.now(c->m.self);
-	for (int32_t i = 0; i < c->lim.n_slots; i++)
-		fill_info(c, i, now);
+	if (c->infos_asked)
+		core_look(c);
+	t->n_idle = c->n_idle;
+	t->n_parked = c->n_in[STREAM_PARKED];
+	t->n_generating = c->n_in[STREAM_GENERATES];
+	t->n_prefilling = c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_WAITS];
 	t->n_blocks = c->lim.n_blocks;
 	t->n_blocks_used = c->n_private + pinned;
 	t->n_blocks_cached = held - pinned;

@@ -43,7 +43,7 @@ struct core_limits {
 	const struct cohort_model *model; /* NULL in a simulation */
 	int32_t n_vocab, n_embd;
 	int32_t n_slots, n_ubatch, budget, chunk_size;
-	int32_t block_size, n_blocks; /* of the cache; n_blocks 0: it is never full (states, encoders) */
+	int32_t block_size, n_blocks; /* of the cache: a power of two; n_blocks 0: it is never full (states, encoders) */
 	int32_t n_pos_max;            /* tokens that a sequence can have */
 	int32_t n_ids;                /* sequence ids n_slots .. n_slots + n_ids - 1 are for cached prompts; 0: none */
 	int32_t n_window;             /* rows of one sequence that may be computed at once and still be shared; 0: any */
@@ -77,41 +77,44 @@ enum stream_phase {
 	STREAM_ENDED
 };
 
-/* One output of a request. */
+/* One output of a request. What every tick touches comes first. */
 struct stream {
 	struct cohort_request *request;
-	int32_t index;
-	enum stream_phase phase;
-	cohort_seq slot;          /* -1: none */
-	uint64_t turn;            /* when it was admitted: the highest number is the youngest */
 	/* The prompt and what was sampled. Rows n_cached .. n_known - 1 are to be computed; the last one's logits give the
 	 * next token. A generating stream has one such row: its pending token. */
 	cohort_token *known;      /* [n_prompt + n_max] */
 	int32_t n_known, n_cached;
-	/* Blocks: n_chain of the first ones belong to cached prompts, down to `node`; the rest is private. */
-	int32_t node, n_chain;
-	uint64_t hash;            /* of the chain */
+	int32_t n_prompt, n_max;  /* the request's */
+	enum stream_phase phase;
+	cohort_seq slot;          /* -1: none */
+	int32_t index;
+	int32_t n_counted;        /* cells when its blocks were last counted */
+	struct cohort_sampler *sampler; /* NULL: token 0 */
+	uint32_t *shown;          /* [n_max]: bytes of text that may be shown after each token */
+	struct stream *next_changed;
+	bool changed;
+	bool fresh;               /* a token was sampled in this tick */
+	bool news;                /* something else happened to it */
+	bool by_text;             /* a stop string ended it */
+	bool in_front;            /* run.c's: while a piece is halved */
 	bool chain_over;          /* the next block could not be shared */
 	bool shares;              /* the whole blocks of the prompt are counted in the request */
+	int32_t n_told;           /* under the lock: tokens that readers know of */
+	/* Blocks: n_chain of the first ones belong to cached prompts, down to `node`; the rest is private. */
+	int32_t node, n_chain;
 	int32_t n_private, n_reserved;
+	uint64_t hash;            /* of the chain */
+	uint64_t turn;            /* when it was admitted: the highest number is the youngest */
 	void *swap;               /* saved cells of a parked one, or NULL */
 	size_t n_swap;
 
-	struct cohort_sampler *sampler; /* NULL: token 0 */
 	struct text text;
 	float *logprobs;            /* [n_max], or NULL */
 	struct cohort_logprob *top; /* [n_max, n_top], or NULL */
-	uint32_t *shown;            /* [n_max]: bytes of text that may be shown after each token */
-	bool fresh;                 /* a token was sampled in this tick */
-	bool in_front;              /* run.c's: while a piece is halved */
-	bool by_text;               /* a stop string ended it */
-	bool changed;
-	struct stream *next_changed;
 	enum cohort_finish ending;  /* how it ended, once phase is ENDED */
 	struct cohort_err ending_err;
 
 	/* Under the lock: what readers see. */
-	int32_t n_told;             /* tokens */
 	enum cohort_finish finish;
 	size_t n_shown;             /* bytes of its text, once it has ended; SIZE_MAX: all there are */
 	/* The reader's own. */
@@ -125,14 +128,25 @@ struct stream {
 	bool end_read;
 };
 
+/* What every tick touches comes first. */
 struct cohort_request {
 	struct queue_item item; /* under the lock, as the queue is */
-	struct hub *hub;
 	const struct cohort_model *model; /* NULL in a simulation */
 	atomic_int n_refs;      /* the user's and the engine's */
 	atomic_bool cancelled;
-	uint64_t id;
+	bool limited;           /* it has limits in time */
+	bool every_row;         /* something is wanted of rows before the last: prompt_logprobs, an embedding */
+	bool forked;            /* its streams have begun */
+	bool prompt_changed;    /* prompt_logprobs or embedding are there */
+	int32_t n_generated;
+	int32_t n_unserved;     /* tokens that the queue does not know of */
+	int32_t n_waiting;      /* under the lock: threads that wait for `told` */
+	double at_came, at_admitted, at_first, at_end; /* -1: not yet */
+	float *prompt_logprobs;
+	float *embedding;       /* [n_embd] */
 	struct cohort_request_params p; /* arrays are copies, or NULL where streams have them */
+	struct hub *hub;
+	uint64_t id;
 	int32_t n_max;          /* tokens of an output at most */
 	int32_t n_top;          /* of each token */
 	cohort_token *stop_tokens;
@@ -143,16 +157,11 @@ struct cohort_request {
 	int32_t n_live;         /* that have not ended */
 	int32_t n_ends_told;
 	int32_t n_untold;       /* whose end was not called back with */
-	bool forked;            /* its streams have begun */
 	int32_t n_sharing;      /* streams that hold the prompt's whole blocks */
 	int32_t n_private, n_reserved; /* of the prompt's whole blocks, when streams share them */
-	float *prompt_logprobs;
 	struct cohort_logprob *prompt_top;
-	float *embedding;       /* [n_embd] */
 	int32_t n_embd;
-	bool prompt_changed;    /* prompt_logprobs or embedding are there */
-	double at_came, at_admitted, at_first, at_end; /* -1: not yet */
-	int32_t n_cached_prompt, n_generated, n_parks;
+	int32_t n_cached_prompt, n_parks;
 
 	/* Under the lock. */
 	struct cond told;
@@ -172,7 +181,7 @@ bool request_is_silent(const struct cohort_request *r, cohort_token token);
 /* Tokens of an output so far. */
 static inline int32_t stream_n_generated(const struct stream *s)
 {
-	return s->n_known - s->request->p.n_prompt;
+	return s->n_known - s->n_prompt;
 }
 
 /* ---- The core ---- */
@@ -190,6 +199,7 @@ struct piece {
 struct core {
 	struct core_limits lim;
 	struct machine m;
+	int32_t block_shift;            /* of block_size */
 	size_t piece_max;               /* bytes of the longest token */
 	struct hub *hub;
 	struct queue *queue;            /* under the lock */
@@ -206,14 +216,15 @@ struct core {
 	bool closed;                    /* under the lock: no more requests */
 	uint64_t n_submitted, n_refused; /* under the lock */
 	double next_expiry;             /* under the lock: nobody in the queue is too late before */
-	unsigned n_cancels_seen;
+	unsigned n_cancels_seen, n_cancels_ended; /* in the queue, in slots */
+	int32_t n_limited;              /* slots whose requests have limits in time */
 	double opened_s;
 
 	struct stream **slots;          /* [n_slots]; NULL: idle */
 	cohort_seq *idle;               /* [n_idle]: a stack */
 	int32_t n_idle;
 	uint64_t n_turns;
-	int32_t n_parked;
+	int32_t n_in[STREAM_ENDED + 1]; /* slots by their streams' phase */
 	size_t swap_used;
 
 	/* Blocks. n_private: held by slots and not part of cached prompts; n_reserved: promised to them (at least what they
@@ -225,6 +236,7 @@ struct core {
 	int32_t n_views;
 	int32_t *view_of;               /* [n_slots]: a slot's place among views; -1: none */
 	int32_t *taken;                 /* [n_slots]: rows that a view's slot has in the plan */
+	int32_t n_growth;               /* blocks that these take */
 	struct cohort_entry *entries;   /* [budget] */
 	int32_t n_entries;
 	struct piece piece, spare;
@@ -236,7 +248,10 @@ struct core {
 
 	/* Under the lock. */
 	struct cohort_engine_stats stats;
-	struct cohort_slot_info *infos; /* [n_slots] */
+	struct cohort_slot_info *infos; /* [n_slots], as they were when somebody last asked */
+	bool infos_asked;
+	uint64_t n_infos;               /* times that they were looked at */
+	struct cond looked;
 	void (*on_tick)(const struct cohort_tick *tick, void *user);
 	void *on_tick_user;
 };
@@ -267,6 +282,8 @@ enum cohort_status answer_check(struct core *c, const struct cohort_plan *plan, 
 
 /* Resumes parked streams and admits requests as there is room. Under the lock. */
 void room_admit(struct core *c);
+/* Blocks that the next n_rows of a stream take. */
+int32_t room_growth(const struct core *c, const struct stream *s, int32_t n_rows);
 /* Makes room for the rows that c->taken plans; parks streams if it must (their rows are not to be computed). */
 void room_make(struct core *c);
 /* Rows of the stream were computed: its whole blocks are kept for others, and counted. */
@@ -292,10 +309,25 @@ void stream_sample(struct core *c, struct stream *s, const float *logits);
 void stream_end(struct core *c, struct stream *s, enum cohort_finish finish, const struct cohort_err *err);
 /* All streams of the request that have not ended. Whatever is in the queue must be taken out by the caller. */
 void request_end(struct core *c, struct cohort_request *r, enum cohort_finish finish, const struct cohort_err *err);
+/* It changed, and is to be told of: a token, or something else. */
 void stream_mark(struct core *c, struct stream *s);
+static inline void stream_news(struct core *c, struct stream *s)
+{
+	s->news = true;
+	stream_mark(c, s);
+}
 /* Tells readers of all that changed, and calls back. Takes the lock. */
 void core_deliver(struct core *c);
 /* The tick's numbers, and those of all so far. Under the lock. */
 void core_sum_up(struct core *c);
+/* What the slots are like now. */
+void core_look(struct core *c);
+/* Every change of a phase goes through here. */
+static inline void stream_enter(struct core *c, struct stream *s, enum stream_phase phase)
+{
+	c->n_in[s->phase]--;
+	c->n_in[phase]++;
+	s->phase = phase;
+}
 
 #endif

@@ -373,10 +373,18 @@ size_t cohort_engine_slots_get(struct cohort_engine *e, struct cohort_slot_info 
 {
 	if (!e)
 		return 0;
-	const size_t n = (size_t)e->core.lim.n_slots;
-	lock_take(&e->core.hub->lock);
+	struct core *c = &e->core;
+	const size_t n = (size_t)c->lim.n_slots;
+	const double until = clock_now() + 1; /* a tick longer than that: what was seen last */
+	lock_take(&c->hub->lock);
+	const uint64_t n_infos = c->n_infos;
+	c->infos_asked = true;
+	if (e->manual || core_is_idle(c))
+		core_look(c);
+	while (c->n_infos == n_infos && !core_is_idle(c) && cond_wait_until(&c->looked, &c->hub->lock, until))
+		;
 	for (size_t i = 0; slots && i < n && i < n_max; i++)
-		slots[i] = e->core.infos[i];
-	lock_give(&e->core.hub->lock);
+		slots[i] = c->infos[i];
+	lock_give(&c->hub->lock);
 	return n;
 }

@@ -145,12 +145,17 @@ static bool find_news(struct cohort_request *r, int32_t *which)
 /* Waits for the next thing to be true; with the lock. */
 static bool wait_more(struct cohort_request *r, double timeout_s, double until)
 {
+	bool in_time = true;
+
 	if (timeout_s == 0)
 		return false;
+	r->n_waiting++;
 	if (timeout_s > 0)
-		return cond_wait_until(&r->told, &r->hub->lock, until);
-	cond_wait(&r->told, &r->hub->lock);
-	return true;
+		in_time = cond_wait_until(&r->told, &r->hub->lock, until);
+	else
+		cond_wait(&r->told, &r->hub->lock);
+	r->n_waiting--;
+	return in_time;
 }
 
 enum cohort_status cohort_request_next(

@@ -18,7 +18,13 @@
 
 static int32_t ceil_blocks(const struct core *c, int64_t n)
 {
-	return (int32_t)((n + c->lim.block_size - 1) / c->lim.block_size);
+	return (int32_t)((n + c->lim.block_size - 1) >> c->block_shift);
+}
+
+/* Whole blocks. */
+static int32_t whole_blocks(const struct core *c, int32_t n)
+{
+	return n >> c->block_shift;
 }
 
 static int32_t larger(int32_t a, int32_t b)
@@ -46,9 +52,10 @@ static bool has_slot(const struct stream *s)
 static void recount(struct core *c, struct stream *s)
 {
 	struct cohort_request *r = s->request;
-	const int32_t whole = r->p.n_prompt / c->lim.block_size;
-	const int32_t shared = s->shares ? smaller(whole, s->n_cached / c->lim.block_size) : 0;
+	const int32_t whole = whole_blocks(c, s->n_prompt);
+	const int32_t shared = s->shares ? smaller(whole, whole_blocks(c, s->n_cached)) : 0;
 
+	s->n_counted = s->n_cached;
 	if (c->lim.n_blocks == 0)
 		return;
 	c->n_private -= s->n_private;
@@ -134,7 +141,7 @@ struct match {
 static uint64_t block_hash(const struct core *c, const struct stream *s, int32_t i, uint64_t before)
 {
 	const struct cohort_request *r = s->request;
-	if (i < r->p.n_prompt / c->lim.block_size)
+	if (i < whole_blocks(c, r->p.n_prompt))
 		return r->hashes[i];
 	return prefix_hash(before, s->known + (size_t)i * (size_t)c->lim.block_size, c->lim.block_size);
 }
@@ -143,7 +150,7 @@ static uint64_t block_hash(const struct core *c, const struct stream *s, int32_t
 static int32_t follow(const struct core *c, const struct stream *s)
 {
 	const struct cohort_request *r = s->request;
-	const int32_t most = (s->n_known - 1) / c->lim.block_size;
+	const int32_t most = whole_blocks(c, s->n_known - 1);
 	uint64_t h = prefix_hash_root(&r->root);
 	int32_t node = -1, i = 0;
 
@@ -166,7 +173,7 @@ static int32_t follow_tail(const struct core *c, const struct stream *s, int32_t
 	if (tail < 0)
 		return -1;
 	const struct prefix_node *t = prefix_node_get(c->prefix, tail);
-	const int32_t k = t->n_before / c->lim.block_size;
+	const int32_t k = whole_blocks(c, t->n_before);
 	if (k > n_path || t->parent != (k ? c->path[k - 1] : -1))
 		return -1;
 	int32_t n = 0;
@@ -278,8 +285,10 @@ static int32_t add_node(struct core *c, struct stream *s, uint64_t hash, const c
 {
 	const struct prefix_root *root = &s->request->root;
 	int32_t node = prefix_add(c->prefix, root, s->node, hash, tokens, with_id);
-	if (node < 0 && evict_one(c))
+	if (node < 0) {
+		evict_one(c); /* nodes without an id may go even if nobody has one to spare */
 		node = prefix_add(c->prefix, root, s->node, hash, tokens, with_id);
+	}
 	return node;
 }
 
@@ -332,6 +341,10 @@ static bool may_share(const struct core *c, const struct stream *s)
 
 void room_grow(struct core *c, struct stream *s)
 {
+	/* Within a block nothing changes. */
+	if (whole_blocks(c, s->n_cached) == whole_blocks(c, s->n_counted) &&
+			ceil_blocks(c, s->n_cached) == ceil_blocks(c, s->n_counted))
+		return;
 	while (may_share(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached)
 		s->chain_over = !share_block(c, s);
 	recount(c, s);
@@ -371,6 +384,7 @@ static void take_slot(struct core *c, struct stream *s)
 	s->slot = c->idle[--c->n_idle];
 	c->slots[s->slot] = s;
 	s->turn = ++c->n_turns;
+	c->n_limited += r->limited;
 	c->m.adapter_set(c->m.self, s->slot, r->p.adapter, r->p.adapter ? r->p.adapter_scale : 1.0f, NULL);
 }
 
@@ -402,10 +416,9 @@ void room_leave(struct core *c, struct stream *s)
 {
 	if (!has_slot(s))
 		return;
-	if (s->phase == STREAM_PARKED)
-		c->n_parked--;
-	else
+	if (s->phase != STREAM_PARKED)
 		keep_tail(c, s);
+	c->n_limited -= s->request->limited;
 	let_go(c, s);
 	drop_swap(c, s);
 	c->slots[s->slot] = NULL;
@@ -424,7 +437,7 @@ void room_fork(struct core *c, struct stream *first)
 		struct stream *s = &r->streams[i];
 		if (s->phase != STREAM_WAITS)
 			continue;
-		s->phase = STREAM_PREFILLS;
+		stream_enter(c, s, STREAM_PREFILLS);
 		s->chain_over = first->chain_over;
 		s->hash = chain_hash(c, s, 0);
 		if (!c->m.seq_cp(c->m.self, first->slot, s->slot, 0, r->p.n_prompt, &err)) {
@@ -484,7 +497,7 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	r->at_admitted = now;
 	for (int32_t i = 0; i < r->p.n_outputs; i++) {
 		take_slot(c, &r->streams[i]);
-		r->streams[i].phase = i ? STREAM_WAITS : STREAM_PREFILLS;
+		stream_enter(c, &r->streams[i], i ? STREAM_WAITS : STREAM_PREFILLS);
 	}
 	attach(c, first, &m);
 	if (r->p.n_outputs > 1) {
@@ -500,7 +513,7 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	recount(c, first);
 	count_reuse(c, r, first->n_cached);
 	queue_serve(c->queue, &r->item, r->p.n_prompt - first->n_cached);
-	stream_mark(c, first);
+	stream_news(c, first);
 	return true;
 }
 
@@ -532,15 +545,14 @@ void room_park(struct core *c, struct stream *s)
 
 	const bool saved = c->lim.swap_bytes && n_cached > 0 && save(c, s);
 	let_go(c, s);
-	s->phase = STREAM_PARKED;
+	stream_enter(c, s, STREAM_PARKED);
 	s->n_cached = saved ? n_cached : 0;
 	recount(c, s);
 	if (r->embedding && !saved) /* its rows come again */
 		memset(r->embedding, 0, (size_t)c->lim.n_embd * sizeof *r->embedding);
-	c->n_parked++;
 	c->live.n_parked++;
 	r->n_parks++;
-	stream_mark(c, s);
+	stream_news(c, s);
 }
 
 /* Of the parked streams the oldest, of the others the youngest that has cells or is to get some. */
@@ -578,7 +590,7 @@ static bool resume(struct core *c)
 {
 	struct stream *s = find_stream(c, true);
 	const bool alone = !find_stream(c, false);
-	const int32_t n_others = c->lim.n_slots - c->n_idle - c->n_parked;
+	const int32_t n_others = c->lim.n_slots - c->n_idle - c->n_in[STREAM_PARKED];
 
 	if (!s)
 		return false;
@@ -592,15 +604,17 @@ static bool resume(struct core *c)
 		return false;
 	while (s->swap && c->n_private + n_held(c) + need > c->lim.n_blocks && evict_one(c))
 		;
-	c->n_parked--;
 	if (!s->swap || !restore(c, s))
 		attach(c, s, &m);
-	s->phase = stream_n_generated(s) > 0 && s->n_known - s->n_cached == 1 ? STREAM_GENERATES : STREAM_PREFILLS;
+	stream_enter(c, s,
+			stream_n_generated(s) > 0 && s->n_known - s->n_cached == 1 ? STREAM_GENERATES : STREAM_PREFILLS);
 	if (s->request->p.n_outputs > 1 && !s->request->forked) {
 		s->shares = true;
 		s->request->n_sharing++;
 	}
+	s->n_counted = 0;
 	room_grow(c, s);
+	recount(c, s);
 	c->live.n_resumed++;
 	return true;
 }
@@ -614,9 +628,9 @@ void room_admit(struct core *c)
 		c->clear_cache = false;
 		room_clear(c);
 	}
-	while (c->n_parked && resume(c))
+	while (c->n_in[STREAM_PARKED] && resume(c))
 		;
-	while (!c->n_parked && (item = queue_first(c->queue, now)) && admit(c, (struct cohort_request *)item, now))
+	while (!c->n_in[STREAM_PARKED] && (item = queue_first(c->queue, now)) && admit(c, (struct cohort_request *)item, now))
 		;
 }
 
@@ -630,34 +644,27 @@ static int32_t n_waiting(const struct cohort_request *r)
 	return n;
 }
 
-/* Blocks that the planned rows of all slots take. */
-static int32_t n_growth(const struct core *c)
+int32_t room_growth(const struct core *c, const struct stream *s, int32_t n_rows)
 {
-	int32_t n = 0;
-	for (int32_t v = 0; v < c->n_views; v++) {
-		const struct stream *s = c->slots[c->views[v].id];
-		const int32_t end = s->n_cached + c->taken[v], n_prompt = s->request->p.n_prompt;
-		if (c->taken[v] == 0)
-			continue;
-		n += ceil_blocks(c, end) - ceil_blocks(c, s->n_cached);
-		if (s->request->p.n_outputs > 1 && end == n_prompt && n_prompt % c->lim.block_size)
-			n += n_waiting(s->request); /* each gets a last block of its own */
-	}
-	return n;
+	const int32_t end = s->n_cached + n_rows, n = ceil_blocks(c, end) - ceil_blocks(c, s->n_cached);
+
+	if (n_rows == 0 || end != s->n_prompt || (end & (c->lim.block_size - 1)) == 0 || s->request->p.n_outputs == 1)
+		return n;
+	return n + n_waiting(s->request); /* each gets a last block of its own */
 }
 
 /* Parks the youngest stream, unless it is the only one that is under way. */
 static bool park_one(struct core *c)
 {
 	struct stream *s = find_stream(c, false);
-	int32_t n = 0;
 
-	for (int32_t i = 0; i < c->lim.n_slots; i++)
-		n += c->slots[i] && (c->slots[i]->phase == STREAM_PREFILLS || c->slots[i]->phase == STREAM_GENERATES);
-	if (n < 2)
+	if (c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_GENERATES] < 2)
 		return false;
-	if (c->view_of[s->slot] >= 0)
-		c->taken[c->view_of[s->slot]] = 0;
+	const int32_t v = c->view_of[s->slot];
+	if (v >= 0) {
+		c->n_growth -= room_growth(c, s, c->taken[v]);
+		c->taken[v] = 0;
+	}
 	room_park(c, s);
 	return true;
 }
@@ -672,9 +679,8 @@ void room_make(struct core *c)
 {
 	if (c->lim.n_blocks == 0)
 		return;
-	int32_t n = n_growth(c);
-	while (c->lim.overcommit && n > n_spare(c) && park_one(c))
-		n = n_growth(c);
-	while (c->n_private + n_held(c) + n > c->lim.n_blocks && evict_one(c))
+	while (c->lim.overcommit && c->n_growth > n_spare(c) && park_one(c))
+		;
+	while (c->n_private + n_held(c) + c->n_growth > c->lim.n_blocks && evict_one(c))
 		;
 }

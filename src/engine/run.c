@@ -24,11 +24,13 @@ static bool wants(const struct stream *s, int32_t pos)
 	const struct cohort_request *r = s->request;
 	const bool last = pos == s->n_known - 1;
 
+	if (!r->every_row)
+		return last && stream_n_generated(s) < s->n_max;
 	if (r->embedding)
 		return r->p.pooling == COHORT_POOL_MEAN || (r->p.pooling == COHORT_POOL_CLS ? pos == 0 : last);
-	if (r->prompt_logprobs && pos < r->p.n_prompt - 1 && !r->prompt_changed)
+	if (pos < s->n_prompt - 1 && !r->prompt_changed)
 		return true;
-	return last && stream_n_generated(s) < r->n_max;
+	return last && stream_n_generated(s) < s->n_max;
 }
 
 static void add_row(struct piece *p, struct stream *s, int32_t pos)
@@ -130,7 +132,7 @@ static void prompt_done(struct core *c, struct stream *s)
 
 	if ((r->prompt_logprobs || r->embedding) && !r->prompt_changed) {
 		r->prompt_changed = true;
-		stream_mark(c, s);
+		stream_news(c, s);
 	}
 }
 
@@ -214,7 +216,7 @@ static void collect(struct core *c, int32_t lo, int32_t hi)
 			take_output(c, i, i - lo);
 	c->tick.sample_s += c->m.now(c->m.self) - start;
 	for (int32_t i = lo; i < hi; i++)
-		if (p->pos[i] == p->of[i]->request->p.n_prompt - 1)
+		if (p->pos[i] == p->of[i]->n_prompt - 1)
 			finish_prompt(c, p->of[i]);
 }
 
@@ -290,10 +292,7 @@ static int32_t halve(struct core *c, int32_t lo, int32_t hi)
 /* The stream cannot be computed now. Without room it waits, unless it is the only one. */
 static void give_up(struct core *c, struct stream *s, const struct cohort_err *err)
 {
-	bool others = false;
-	for (int32_t i = 0; i < c->lim.n_slots; i++)
-		others = others || (c->slots[i] != s && is_active(c->slots[i]));
-	if (err->status == COHORT_NO_ROOM && others)
+	if (err->status == COHORT_NO_ROOM && c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_GENERATES] > 1)
 		room_park(c, s);
 	else
 		fail(c, s, err);

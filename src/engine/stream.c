@@ -60,7 +60,7 @@ static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_
 		finish = COHORT_FINISH_STOP;
 	}
 	s->shown[i] = (uint32_t)s->text.n_shown;
-	if (finish == COHORT_FINISH_NONE && i + 1 == r->n_max)
+	if (finish == COHORT_FINISH_NONE && i + 1 == s->n_max)
 		finish = COHORT_FINISH_LENGTH;
 	return finish;
 }
@@ -73,7 +73,7 @@ void stream_sample(struct core *c, struct stream *s, const float *logits)
 	struct cohort_err err;
 	enum cohort_status st = COHORT_OK;
 
-	if (i == r->n_max) { /* only the prompt was wanted */
+	if (i == s->n_max) { /* only the prompt was wanted */
 		stream_end(c, s, COHORT_FINISH_LENGTH, NULL);
 		return;
 	}
@@ -89,12 +89,14 @@ void stream_sample(struct core *c, struct stream *s, const float *logits)
 		stream_end(c, s, COHORT_FINISH_ERROR, &err);
 		return;
 	}
-	s->phase = STREAM_GENERATES;
+	stream_enter(c, s, STREAM_GENERATES);
 	s->fresh = true;
 	r->n_generated++;
 	c->tick.n_sampled++;
-	if (r->at_first < 0)
+	if (r->at_first < 0) {
 		r->at_first = c->m.now(c->m.self);
+		s->news = true;
+	}
 	stream_mark(c, s);
 	const enum cohort_finish finish = add_token(s, token, i);
 	if (finish != COHORT_FINISH_NONE)
@@ -110,13 +112,13 @@ void stream_end(struct core *c, struct stream *s, enum cohort_finish finish, con
 	if (s->phase == STREAM_ENDED)
 		return;
 	room_leave(c, s);
-	s->phase = STREAM_ENDED;
+	stream_enter(c, s, STREAM_ENDED);
 	s->ending = finish;
 	if (err)
 		s->ending_err = *err;
 	if (--r->n_live == 0)
 		r->at_end = c->m.now(c->m.self);
-	stream_mark(c, s);
+	stream_news(c, s);
 }
 
 void request_end(struct core *c, struct cohort_request *r, enum cohort_finish finish, const struct cohort_err *err)
@@ -145,14 +147,32 @@ static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
 	};
 }
 
+/* The queue hears of tokens a few at a time: it has to find the client's new place. */
+enum { SERVE_TOKENS = 16 };
+
+static void serve(struct core *c, struct cohort_request *r)
+{
+	if (r->at_admitted >= 0)
+		queue_serve(c->queue, &r->item, r->n_unserved);
+	r->n_unserved = 0;
+}
+
 /* Under the lock. */
 static void tell(struct core *c, struct stream *s)
 {
 	struct cohort_request *r = s->request;
+	const int32_t n = stream_n_generated(s);
 
-	if (r->at_admitted >= 0)
-		queue_serve(c->queue, &r->item, stream_n_generated(s) - s->n_told);
-	s->n_told = stream_n_generated(s);
+	r->n_unserved += n - s->n_told;
+	s->n_told = n;
+	r->stats.n_generated = r->n_generated;
+	if (s->news || r->n_unserved >= SERVE_TOKENS)
+		serve(c, r);
+	if (r->n_waiting)
+		cond_all(&r->told);
+	if (!s->news)
+		return;
+	s->news = false;
 	if (s->phase == STREAM_ENDED) {
 		s->n_shown = s->by_text ? s->text.n_shown : SIZE_MAX;
 		s->finish = s->ending;
@@ -166,7 +186,6 @@ static void tell(struct core *c, struct stream *s)
 		if (r->at_admitted >= 0)
 			queue_done(c->queue, &r->item);
 	}
-	cond_all(&r->told);
 }
 
 static void call(struct cohort_request *r, const struct cohort_event *e)
