@@ -253,14 +253,16 @@ static enum cohort_status run_null(int32_t n_slots, int n_ticks, double *us, dou
 	return st;
 }
 
-static enum cohort_status bench_null(int rounds, bool raw, struct cohort_err *err)
+static enum cohort_status bench_null(int32_t only, int rounds, bool raw, struct cohort_err *err)
 {
-	static const int32_t sizes[] = {32, 256, 1024, 4096};
+	static const int32_t all[] = {32, 256, 1024, 4096};
+	const int32_t *sizes = only ? &only : all;
+	const size_t n_sizes = only ? 1 : sizeof all / sizeof *all;
 	double us[ROUNDS_MAX], rows = 0;
 	enum cohort_status st = COHORT_OK;
 
 	printf("a machine that computes nothing, every slot busy, one thread\n  slots   rows/tick   us/tick   ns/row\n");
-	for (size_t k = 0; !st && k < sizeof sizes / sizeof *sizes; k++) {
+	for (size_t k = 0; !st && k < n_sizes; k++) {
 		for (int i = 0; !st && i < rounds; i++)
 			st = run_null(sizes[k], 2000, &us[i], &rows, err);
 		if (st)
@@ -279,11 +281,13 @@ int main(int argc, char **argv)
 	struct cohort_model_params mp;
 	struct cohort_model *model = NULL;
 	struct cohort_err err;
-	int64_t rounds = 5, n_threads = 0;
+	int64_t rounds = 5, n_threads = 0, slots = 0;
 	bool raw = false, given = false;
 	const struct opt opts[] = {
 			{"rounds", "r", OPT_INT, &rounds, 1, ROUNDS_MAX, "N", "rounds of each job (default: 5)", NULL},
 			{"threads", "t", OPT_INT, &n_threads, 1, 512, "N", "threads of the model's job", &given},
+			{"slots", NULL, OPT_INT, &slots, 1, 16384, "N",
+					"only the machine that computes nothing, with N slots", NULL},
 			{"raw", NULL, OPT_FLAG, &raw, 0, 0, NULL, "print the rounds", NULL},
 	};
 	const struct opt_prog op = {prog, "[options]", "What the engine costs beside decoding and sampling.",
@@ -297,9 +301,11 @@ int main(int argc, char **argv)
 	if (rc)
 		return rc;
 	printf("%s %s\n", prog, cohort_version());
-	enum cohort_status st = bench_model(model, thread_count(given, n_threads), (int)rounds, raw, &err);
+	enum cohort_status st = COHORT_OK;
+	if (!slots)
+		st = bench_model(model, thread_count(given, n_threads), (int)rounds, raw, &err);
 	if (!st)
-		st = bench_null((int)rounds, raw, &err);
+		st = bench_null((int32_t)slots, (int)rounds, raw, &err);
 	if (st)
 		rc = fail(prog, &err);
 	cohort_model_free(model);

@@ -208,6 +208,8 @@ enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct 
 			st = err_set(err, COHORT_E_MEMORY, "out of memory for a request in the queue");
 	}
 	if (!st) {
+		for (int32_t i = 0; i < r->p.n_outputs; i++)
+			r->streams[i].at_came = r->at_came;
 		c->n_requests++;
 		c->n_open++;
 		c->n_submitted++;
@@ -290,7 +292,6 @@ static void build_views(struct core *c, double now)
 		c->view_of[i] = -1;
 		if (!s || (s->phase != STREAM_PREFILLS && s->phase != STREAM_GENERATES))
 			continue;
-		const struct cohort_request *r = s->request;
 		const bool generates = s->phase == STREAM_GENERATES;
 		c->view_of[i] = c->n_views;
 		c->views[c->n_views++] = (struct cohort_slot){
@@ -302,9 +303,9 @@ static void build_views(struct core *c, double now)
 				.pending = generates ? s->known[s->n_cached] : -1,
 				.pos = s->n_cached,
 				.batch_index = -1,
-				.priority = r->item.priority,
-				.client = r->item.client,
-				.age_s = now - r->at_came,
+				.priority = s->priority,
+				.client = s->client,
+				.age_s = now - s->at_came,
 				.n_generated = stream_n_generated(s),
 				.n_left = s->n_max - stream_n_generated(s),
 		};

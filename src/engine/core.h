@@ -92,6 +92,10 @@ struct stream {
 	struct cohort_sampler *sampler; /* NULL: token 0 */
 	uint32_t *shown;          /* [n_max]: bytes of text that may be shown after each token */
 	struct stream *next_changed;
+	bool every_row, limited;  /* the request's */
+	bool alone;               /* the request has no other */
+	bool called;              /* the request has a callback */
+	bool watched;             /* under the lock: a reader waits */
 	bool changed;
 	bool fresh;               /* a token was sampled in this tick */
 	bool news;                /* something else happened to it */
@@ -100,6 +104,10 @@ struct stream {
 	bool chain_over;          /* the next block could not be shared */
 	bool shares;              /* the whole blocks of the prompt are counted in the request */
 	int32_t n_told;           /* under the lock: tokens that readers know of */
+	int32_t n_unserved;       /* of these: tokens that the queue does not know of */
+	int32_t priority;
+	uint64_t client;
+	double at_came;
 	/* Blocks: n_chain of the first ones belong to cached prompts, down to `node`; the rest is private. */
 	int32_t node, n_chain;
 	int32_t n_private, n_reserved;
@@ -134,13 +142,9 @@ struct cohort_request {
 	const struct cohort_model *model; /* NULL in a simulation */
 	atomic_int n_refs;      /* the user's and the engine's */
 	atomic_bool cancelled;
-	bool limited;           /* it has limits in time */
 	bool every_row;         /* something is wanted of rows before the last: prompt_logprobs, an embedding */
 	bool forked;            /* its streams have begun */
 	bool prompt_changed;    /* prompt_logprobs or embedding are there */
-	int32_t n_generated;
-	int32_t n_unserved;     /* tokens that the queue does not know of */
-	int32_t n_waiting;      /* under the lock: threads that wait for `told` */
 	double at_came, at_admitted, at_first, at_end; /* -1: not yet */
 	float *prompt_logprobs;
 	float *embedding;       /* [n_embd] */
@@ -167,6 +171,7 @@ struct cohort_request {
 	struct cond told;
 	struct cohort_request_stats stats;
 	bool prompt_told, done;
+	int32_t n_waiting;      /* threads that wait for `told` */
 	/* The reader's own. */
 	bool prompt_read, done_read;
 	int32_t i_reader;       /* whose turn it is */

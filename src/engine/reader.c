@@ -142,19 +142,27 @@ static bool find_news(struct cohort_request *r, int32_t *which)
 	return r->done && !r->done_read;
 }
 
-/* Waits for the next thing to be true; with the lock. */
+/* Under the lock: the engine wakes only those that it knows to wait. */
+static void watch(struct cohort_request *r, int32_t n)
+{
+	r->n_waiting += n;
+	for (int32_t i = 0; i < r->p.n_outputs; i++)
+		r->streams[i].watched = r->n_waiting > 0;
+}
+
+/* Waits for news, with the lock; false: that took too long. */
 static bool wait_more(struct cohort_request *r, double timeout_s, double until)
 {
 	bool in_time = true;
 
 	if (timeout_s == 0)
 		return false;
-	r->n_waiting++;
+	watch(r, 1);
 	if (timeout_s > 0)
 		in_time = cond_wait_until(&r->told, &r->hub->lock, until);
 	else
 		cond_wait(&r->told, &r->hub->lock);
-	r->n_waiting--;
+	watch(r, -1);
 	return in_time;
 }
 
@@ -246,6 +254,9 @@ void cohort_request_stats_get(struct cohort_request *r, struct cohort_request_st
 		return;
 	lock_take(&r->hub->lock);
 	*stats = r->stats;
+	stats->n_generated = 0;
+	for (int32_t i = 0; i < r->p.n_outputs; i++)
+		stats->n_generated += r->streams[i].n_told;
 	lock_give(&r->hub->lock);
 }
 

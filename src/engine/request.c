@@ -179,6 +179,12 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	memcpy(s->known, p->prompt, n_prompt * sizeof *s->known);
 	s->n_known = s->n_prompt = p->n_prompt;
 	s->n_max = r->n_max;
+	s->priority = p->priority;
+	s->client = p->client;
+	s->every_row = r->every_row;
+	s->limited = p->queue_limit_s > 0 || p->prefill_limit_s > 0 || p->decode_limit_s > 0 || p->total_limit_s > 0;
+	s->alone = p->n_outputs == 1;
+	s->called = p->on_event;
 	if (p->n_logprobs >= 0 && p->task == COHORT_TASK_GENERATE) {
 		s->logprobs = mem_alloc(n, sizeof *s->logprobs);
 		s->top = mem_alloc(n * (size_t)r->n_top, sizeof *s->top);
@@ -283,7 +289,6 @@ enum cohort_status request_open(const struct core *c, const struct cohort_reques
 	r->n_top = p.n_logprobs > 0 ? p.n_logprobs : 0;
 	r->at_admitted = r->at_first = r->at_end = -1;
 	r->n_live = r->n_untold = p.n_outputs;
-	r->limited = p.queue_limit_s > 0 || p.prefill_limit_s > 0 || p.decode_limit_s > 0 || p.total_limit_s > 0;
 	r->every_row = p.prompt_logprobs || p.task == COHORT_TASK_EMBED;
 	r->item = (struct queue_item){.client = p.client, .priority = p.priority, .n_tokens = p.n_prompt};
 	st = build(c, r, &p, err);

@@ -384,7 +384,7 @@ static void take_slot(struct core *c, struct stream *s)
 	s->slot = c->idle[--c->n_idle];
 	c->slots[s->slot] = s;
 	s->turn = ++c->n_turns;
-	c->n_limited += r->limited;
+	c->n_limited += s->limited;
 	c->m.adapter_set(c->m.self, s->slot, r->p.adapter, r->p.adapter ? r->p.adapter_scale : 1.0f, NULL);
 }
 
@@ -418,7 +418,7 @@ void room_leave(struct core *c, struct stream *s)
 		return;
 	if (s->phase != STREAM_PARKED)
 		keep_tail(c, s);
-	c->n_limited -= s->request->limited;
+	c->n_limited -= s->limited;
 	let_go(c, s);
 	drop_swap(c, s);
 	c->slots[s->slot] = NULL;
@@ -648,7 +648,7 @@ int32_t room_growth(const struct core *c, const struct stream *s, int32_t n_rows
 {
 	const int32_t end = s->n_cached + n_rows, n = ceil_blocks(c, end) - ceil_blocks(c, s->n_cached);
 
-	if (n_rows == 0 || end != s->n_prompt || (end & (c->lim.block_size - 1)) == 0 || s->request->p.n_outputs == 1)
+	if (n_rows == 0 || end != s->n_prompt || (end & (c->lim.block_size - 1)) == 0 || s->alone)
 		return n;
 	return n + n_waiting(s->request); /* each gets a last block of its own */
 }

@@ -24,7 +24,7 @@ static bool wants(const struct stream *s, int32_t pos)
 	const struct cohort_request *r = s->request;
 	const bool last = pos == s->n_known - 1;
 
-	if (!r->every_row)
+	if (!s->every_row)
 		return last && stream_n_generated(s) < s->n_max;
 	if (r->embedding)
 		return r->p.pooling == COHORT_POOL_MEAN || (r->p.pooling == COHORT_POOL_CLS ? pos == 0 : last);
@@ -56,7 +56,9 @@ static bool still_wanted(struct core *c, struct stream *s)
 {
 	if (!is_active(s))
 		return false;
-	if (!atomic_load(&s->request->cancelled))
+	/* Requests are looked at only when one was cancelled since the tick began. */
+	if (atomic_load_explicit(&c->hub->n_cancels, memory_order_relaxed) == c->n_cancels_ended ||
+			!atomic_load(&s->request->cancelled))
 		return true;
 	request_end(c, s->request, COHORT_FINISH_CANCELLED, NULL);
 	return false;
@@ -160,9 +162,9 @@ static void take_output(struct core *c, int32_t i, int32_t row)
 
 	if (!still_wanted(c, s))
 		return;
-	if (pos == r->p.n_prompt - 1)
+	if (s->every_row && pos == s->n_prompt - 1)
 		prompt_done(c, s);
-	if (r->embedding) {
+	if (s->every_row && r->embedding) {
 		note_embedding(c, s, pos, c->m.embedding(c->m.self, row));
 		return;
 	}
@@ -173,9 +175,9 @@ static void take_output(struct core *c, int32_t i, int32_t row)
 		fail(c, s, &err);
 		return;
 	}
-	if (r->prompt_logprobs && pos < r->p.n_prompt - 1 && !r->prompt_changed)
+	if (s->every_row && pos < s->n_prompt - 1 && !r->prompt_changed)
 		note_prompt(c, s, pos, logits);
-	else if (s->index == 0 && r->p.n_outputs > 1 && !r->forked)
+	else if (s->index == 0 && !s->alone && !r->forked)
 		sample_all(c, s, logits);
 	else
 		stream_sample(c, s, logits);

@@ -50,12 +50,16 @@ static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_
 	const struct cohort_request *r = s->request;
 	enum cohort_finish finish = COHORT_FINISH_NONE;
 
+	if (!s->sampler) { /* a simulation has no text */
+		s->shown[i] = 0;
+		return i + 1 == s->n_max ? COHORT_FINISH_LENGTH : COHORT_FINISH_NONE;
+	}
 	s->text.n_out = 0;
 	if (is_stop_token(r, token))
 		finish = COHORT_FINISH_STOP;
-	else if (r->model && cohort_token_is_eog(r->model, token))
+	else if (cohort_token_is_eog(r->model, token))
 		finish = r->p.ignore_eos ? COHORT_FINISH_NONE : COHORT_FINISH_EOG;
-	else if (r->model && text_push(&s->text, token)) {
+	else if (text_push(&s->text, token)) {
 		s->by_text = true;
 		finish = COHORT_FINISH_STOP;
 	}
@@ -91,9 +95,8 @@ void stream_sample(struct core *c, struct stream *s, const float *logits)
 	}
 	stream_enter(c, s, STREAM_GENERATES);
 	s->fresh = true;
-	r->n_generated++;
 	c->tick.n_sampled++;
-	if (r->at_first < 0) {
+	if (i == 0 && r->at_first < 0) {
 		r->at_first = c->m.now(c->m.self);
 		s->news = true;
 	}
@@ -132,6 +135,10 @@ void request_end(struct core *c, struct cohort_request *r, enum cohort_finish fi
 static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
 {
 	const double came = r->at_came, took = (r->at_end < 0 ? 0 : r->at_end - r->at_first);
+	int32_t n_generated = 0;
+
+	for (int32_t i = 0; i < r->p.n_outputs; i++)
+		n_generated += stream_n_generated(&r->streams[i]);
 
 	r->stats = (struct cohort_request_stats){
 			.id = r->id,
@@ -140,9 +147,9 @@ static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
 			.end_s = r->at_end < 0 ? -1 : r->at_end - came,
 			.n_prompt = r->p.n_prompt,
 			.n_cached = r->n_cached_prompt,
-			.n_generated = r->n_generated,
+			.n_generated = n_generated,
 			.n_parked = r->n_parks,
-			.tokens_per_s = r->at_first >= 0 && took > 0 && r->n_generated > 1 ? (r->n_generated - 1) / took : 0,
+			.tokens_per_s = r->at_first >= 0 && took > 0 && n_generated > 1 ? (n_generated - 1) / took : 0,
 			.finish = r->n_live ? COHORT_FINISH_NONE : finish,
 	};
 }
@@ -150,11 +157,11 @@ static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
 /* The queue hears of tokens a few at a time: it has to find the client's new place. */
 enum { SERVE_TOKENS = 16 };
 
-static void serve(struct core *c, struct cohort_request *r)
+static void serve(struct core *c, struct stream *s)
 {
-	if (r->at_admitted >= 0)
-		queue_serve(c->queue, &r->item, r->n_unserved);
-	r->n_unserved = 0;
+	if (s->request->at_admitted >= 0)
+		queue_serve(c->queue, &s->request->item, s->n_unserved);
+	s->n_unserved = 0;
 }
 
 /* Under the lock. */
@@ -163,12 +170,11 @@ static void tell(struct core *c, struct stream *s)
 	struct cohort_request *r = s->request;
 	const int32_t n = stream_n_generated(s);
 
-	r->n_unserved += n - s->n_told;
+	s->n_unserved += n - s->n_told;
 	s->n_told = n;
-	r->stats.n_generated = r->n_generated;
-	if (s->news || r->n_unserved >= SERVE_TOKENS)
-		serve(c, r);
-	if (r->n_waiting)
+	if (s->news || s->n_unserved >= SERVE_TOKENS)
+		serve(c, s);
+	if (s->watched)
 		cond_all(&r->told);
 	if (!s->news)
 		return;
@@ -263,16 +269,27 @@ static void call_back(struct core *c, struct stream *s)
 
 void core_deliver(struct core *c)
 {
+	struct stream *calls = NULL, **last = &calls;
+
 	lock_take(&c->hub->lock);
-	for (struct stream *s = c->changed; s; s = s->next_changed)
-		tell(c, s);
-	core_sum_up(c);
-	lock_give(&c->hub->lock);
 	for (struct stream *s = c->changed, *next; s; s = next) {
 		next = s->next_changed;
+		tell(c, s);
 		s->changed = false;
-		call_back(c, s);
+		if (s->called || s->phase == STREAM_ENDED) {
+			*last = s;
+			last = &s->next_changed;
+		} else {
+			s->fresh = false;
+		}
 	}
+	*last = NULL;
 	c->changed = NULL;
 	c->last_changed = &c->changed;
+	core_sum_up(c);
+	lock_give(&c->hub->lock);
+	for (struct stream *s = calls, *next; s; s = next) {
+		next = s->next_changed;
+		call_back(c, s);
+	}
 }
