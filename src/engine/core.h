@@ -142,7 +142,7 @@ struct cohort_request {
 	const struct cohort_model *model; /* NULL in a simulation */
 	atomic_int n_refs;      /* the user's and the engine's */
 	atomic_bool cancelled;
-	bool every_row;         /* something is wanted of rows before the last: prompt_logprobs, an embedding */
+	bool every_row;         /* not only the last row counts: prompt_logprobs, an embedding, nothing to generate */
 	bool forked;            /* its streams have begun */
 	bool prompt_changed;    /* prompt_logprobs or embedding are there */
 	double at_came, at_admitted, at_first, at_end; /* -1: not yet */

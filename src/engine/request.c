@@ -173,7 +173,7 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	const size_t n = (size_t)r->n_max, n_prompt = (size_t)p->n_prompt;
 
 	s->known = mem_alloc(n_prompt + n, sizeof *s->known);
-	s->shown = mem_alloc(n, sizeof *s->shown);
+	s->shown = mem_zalloc(n, sizeof *s->shown);
 	if (!s->known || !s->shown)
 		return no_memory(err);
 	memcpy(s->known, p->prompt, n_prompt * sizeof *s->known);
@@ -289,7 +289,7 @@ enum cohort_status request_open(const struct core *c, const struct cohort_reques
 	r->n_top = p.n_logprobs > 0 ? p.n_logprobs : 0;
 	r->at_admitted = r->at_first = r->at_end = -1;
 	r->n_live = r->n_untold = p.n_outputs;
-	r->every_row = p.prompt_logprobs || p.task == COHORT_TASK_EMBED;
+	r->every_row = p.prompt_logprobs || n_max == 0;
 	r->item = (struct queue_item){.client = p.client, .priority = p.priority, .n_tokens = p.n_prompt};
 	st = build(c, r, &p, err);
 	forget_borrowed(&r->p);

@@ -18,27 +18,25 @@ static bool is_active(const struct stream *s)
 	return s && (s->phase == STREAM_PREFILLS || s->phase == STREAM_GENERATES);
 }
 
-/* Whether something is wanted of the row at `pos`. */
+/* Whether something is wanted of the row at `pos` of a stream that is not like most. */
 static bool wants(const struct stream *s, int32_t pos)
 {
 	const struct cohort_request *r = s->request;
 	const bool last = pos == s->n_known - 1;
 
-	if (!s->every_row)
-		return last && stream_n_generated(s) < s->n_max;
 	if (r->embedding)
 		return r->p.pooling == COHORT_POOL_MEAN || (r->p.pooling == COHORT_POOL_CLS ? pos == 0 : last);
-	if (pos < s->n_prompt - 1 && !r->prompt_changed)
+	if (r->prompt_logprobs && pos < s->n_prompt - 1 && !r->prompt_changed)
 		return true;
 	return last && stream_n_generated(s) < s->n_max;
 }
 
-static void add_row(struct piece *p, struct stream *s, int32_t pos)
+static void add_row(struct piece *p, struct stream *s, const struct cohort_entry *e)
 {
-	p->tokens[p->n] = s->known[pos];
-	p->pos[p->n] = pos;
-	p->seq[p->n] = s->slot;
-	p->output[p->n] = wants(s, pos);
+	p->tokens[p->n] = e->token;
+	p->pos[p->n] = e->pos;
+	p->seq[p->n] = e->seq;
+	p->output[p->n] = s->every_row ? wants(s, e->pos) : e->logits;
 	p->of[p->n++] = s;
 }
 
@@ -78,7 +76,7 @@ static int32_t gather(struct core *c, int32_t i)
 			continue;
 		if (c->lim.n_window && p->n > 0 && e->pos - s->n_cached >= c->lim.n_window)
 			break;
-		add_row(p, s, e->pos);
+		add_row(p, s, e);
 	}
 	return i;
 }
@@ -175,7 +173,7 @@ static void take_output(struct core *c, int32_t i, int32_t row)
 		fail(c, s, &err);
 		return;
 	}
-	if (s->every_row && pos < s->n_prompt - 1 && !r->prompt_changed)
+	if (s->every_row && r->prompt_logprobs && pos < s->n_prompt - 1 && !r->prompt_changed)
 		note_prompt(c, s, pos, logits);
 	else if (s->index == 0 && !s->alone && !r->forked)
 		sample_all(c, s, logits);
@@ -188,7 +186,7 @@ static void finish_prompt(struct core *c, struct stream *s)
 {
 	const struct cohort_request *r = s->request;
 
-	if (!is_active(s))
+	if (!is_active(s) || !s->every_row)
 		return;
 	prompt_done(c, s);
 	if (r->embedding)
@@ -200,24 +198,25 @@ static void finish_prompt(struct core *c, struct stream *s)
 static void collect(struct core *c, int32_t lo, int32_t hi)
 {
 	struct piece *p = &c->piece;
+	int32_t n_generating = 0;
+	bool more = false;
 
 	for (int32_t i = lo; i < hi; i++) {
 		struct stream *s = p->of[i];
 		s->n_cached = p->pos[i] + 1;
-		if (s->phase == STREAM_GENERATES)
-			c->tick.n_decode_rows++;
-		else
-			c->tick.n_prefill_rows++;
+		n_generating += s->phase == STREAM_GENERATES;
+		more = more || s->every_row;
+		if ((i + 1 == hi || p->of[i + 1] != s) && !c->lim.encoder)
+			room_grow(c, s);
 	}
-	for (int32_t i = lo; i < hi && !c->lim.encoder; i++)
-		if (p->pos[i] + 1 == p->of[i]->n_cached)
-			room_grow(c, p->of[i]);
+	c->tick.n_decode_rows += n_generating;
+	c->tick.n_prefill_rows += hi - lo - n_generating;
 	const double start = c->m.now(c->m.self);
 	for (int32_t i = lo; i < hi; i++)
 		if (p->output[i])
 			take_output(c, i, i - lo);
 	c->tick.sample_s += c->m.now(c->m.self) - start;
-	for (int32_t i = lo; i < hi; i++)
+	for (int32_t i = lo; more && i < hi; i++)
 		if (p->pos[i] == p->of[i]->n_prompt - 1)
 			finish_prompt(c, p->of[i]);
 }
@@ -345,7 +344,7 @@ static void run_texts(struct core *c)
 		}
 		s->n_cached = 0;
 		for (int32_t i = 0; i < s->n_known; i++)
-			add_row(p, s, i);
+			add_row(p, s, &(struct cohort_entry){s->known[i], i, s->slot, i == s->n_known - 1});
 	}
 	run_rows(c, 0, p->n);
 }

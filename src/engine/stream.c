@@ -50,10 +50,8 @@ static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_
 	const struct cohort_request *r = s->request;
 	enum cohort_finish finish = COHORT_FINISH_NONE;
 
-	if (!s->sampler) { /* a simulation has no text */
-		s->shown[i] = 0;
+	if (!s->sampler) /* a simulation has no text */
 		return i + 1 == s->n_max ? COHORT_FINISH_LENGTH : COHORT_FINISH_NONE;
-	}
 	s->text.n_out = 0;
 	if (is_stop_token(r, token))
 		finish = COHORT_FINISH_STOP;
