@@ -17,13 +17,17 @@
 /* Appends what the detokeniser gives for one token. */
 static enum cohort_status append_token(struct stream *s, cohort_token token, struct cohort_err *err)
 {
+	struct cohort_err e; /* too little room is nobody's failure */
+
 	for (;;) {
 		size_t n = 0;
 		const size_t room = s->read_text_max - s->n_read_text;
 		enum cohort_status st = cohort_detok_push(
-				&s->detok, token, s->read_text ? s->read_text + s->n_read_text : NULL, room, &n, err);
+				&s->detok, token, s->read_text ? s->read_text + s->n_read_text : NULL, room, &n, &e);
 		if (st != COHORT_E_LIMIT) {
 			s->n_read_text += st ? 0 : n;
+			if (st && err)
+				*err = e;
 			return st;
 		}
 		if (!mem_grow((void **)&s->read_text, &s->read_text_max, s->n_read_text + n + 8, 1))

@@ -19,7 +19,12 @@ run "$COHORT_BUILD/example_fork_and_rewind" "$model"
 [ "$rc" = 0 ] && empty err && has out 'bit for bit' && matches out '^4 forks of [0-9]+ tokens: ([0-9]+) blocks before, \1 after$'
 verdict 'fork_and_rewind: forks cost no block, a rewound sequence gives the same bits'
 
-for e in each_and_scatter fork_and_rewind; do
+run "$COHORT_BUILD/example_many_users" "$model"
+[ "$rc" = 0 ] && empty err && has out 'Once upon a time' && has out 'the same, byte for byte' &&
+	[ "$(grep -c 'first token after' "$tmp/out")" = 6 ]
+verdict 'many_users: six answers at once, the first the same alone'
+
+for e in each_and_scatter fork_and_rewind many_users; do
 	run "$COHORT_BUILD/example_$e"
 	[ "$rc" = 2 ] && has err usage
 	verdict "$e: usage"
