@@ -61,7 +61,7 @@ static void recount(struct core *c, struct stream *s)
 	c->n_private -= s->n_private;
 	c->n_reserved -= s->n_reserved;
 	s->n_private = s->n_reserved = 0;
-	if (has_slot(s)) {
+	if (has_slot(s) && s->phase != STREAM_PARKED) { /* n_cached of a parked one is what was saved of it */
 		s->n_private = ceil_blocks(c, s->n_cached) - larger(shared, s->n_chain);
 		s->n_reserved = s->n_private;
 		if (!c->lim.overcommit)
