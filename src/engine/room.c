@@ -490,7 +490,8 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	if (r->p.n_outputs > c->n_idle)
 		return false;
 	const struct match m = look_up(c, first);
-	if (!has_room(c, n_needed(c, r, &m)))
+	/* With overcommit outputs need not fit beside each other: when nobody else is there it begins, and parks its own. */
+	if (c->n_idle < c->lim.n_slots && !has_room(c, n_needed(c, r, &m)))
 		return false;
 	queue_admit(c->queue, &r->item);
 	c->live.n_admitted++;
