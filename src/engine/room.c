@@ -321,7 +321,9 @@ static bool share_block(struct core *c, struct stream *s)
 	} else if (prefix_node_get(c->prefix, node)->seq >= 0) {
 		fill = false;
 	} else if (here) {
+		prefix_pin(c->prefix, node); /* so that it is not the one to go */
 		fill = prefix_give_id(c->prefix, node) || (evict_one(c) && prefix_give_id(c->prefix, node));
+		prefix_unpin(c->prefix, node);
 	}
 	if (node < 0)
 		return false;
