@@ -676,6 +676,8 @@ void room_settle(struct core *c)
 {
 	while (c->lim.overcommit && c->lim.n_blocks && n_spare(c) < 0 && park_one(c))
 		;
+	while (c->lim.n_blocks && c->n_private + n_held(c) > c->lim.n_blocks && evict_one(c))
+		;
 }
 
 void room_make(struct core *c)
