@@ -353,6 +353,8 @@ static void run_texts(struct core *c)
 		if (p->n + s->n_known > c->lim.n_ubatch) {
 			run_rows(c, 0, p->n);
 			p->n = 0;
+			if (!still_wanted(c, s)) /* cancelled meanwhile */
+				continue;
 		}
 		s->n_cached = 0;
 		for (int32_t i = 0; i < s->n_known; i++)
