@@ -26,7 +26,9 @@ struct machine {
 	enum cohort_status (*decode)(void *self, const struct cohort_batch_raw *rows, struct cohort_err *err);
 	/* Whole sequences without a cache. */
 	enum cohort_status (*encode)(void *self, const struct cohort_batch_raw *rows, struct cohort_err *err);
-	const float *(*logits)(void *self, int32_t row);    /* NULL in a simulation: token 0 is sampled */
+	const float *(*logits)(void *self, int32_t row);    /* may be NULL in a simulation */
+	/* In a simulation, where there is no sampler: the token after a row with these logits. NULL: token 0. */
+	cohort_token (*pick)(void *self, const float *logits, int32_t output);
 	const float *(*embedding)(void *self, int32_t row);
 	enum cohort_status (*seq_cp)(void *self, cohort_seq src, cohort_seq dst, cohort_pos p0, cohort_pos p1,
 			struct cohort_err *err);
@@ -89,7 +91,7 @@ struct stream {
 	cohort_seq slot;          /* -1: none */
 	int32_t index;
 	int32_t n_counted;        /* cells when its blocks were last counted */
-	struct cohort_sampler *sampler; /* NULL: token 0 */
+	struct cohort_sampler *sampler; /* NULL in a simulation: the machine picks */
 	uint32_t *shown;          /* [n_max]: bytes of text that may be shown after each token */
 	struct stream *next_changed;
 	bool every_row, limited;  /* the request's */

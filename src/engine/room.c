@@ -61,7 +61,7 @@ static void recount(struct core *c, struct stream *s)
 	c->n_private -= s->n_private;
 	c->n_reserved -= s->n_reserved;
 	s->n_private = s->n_reserved = 0;
-	if (has_slot(s)) {
+	if (has_slot(s) && s->phase != STREAM_PARKED) { /* n_cached of a parked one is what was saved of it */
 		s->n_private = ceil_blocks(c, s->n_cached) - larger(shared, s->n_chain);
 		s->n_reserved = s->n_private;
 		if (!c->lim.overcommit)
@@ -321,7 +321,9 @@ static bool share_block(struct core *c, struct stream *s)
 	} else if (prefix_node_get(c->prefix, node)->seq >= 0) {
 		fill = false;
 	} else if (here) {
+		prefix_pin(c->prefix, node); /* so that it is not the one to go */
 		fill = prefix_give_id(c->prefix, node) || (evict_one(c) && prefix_give_id(c->prefix, node));
+		prefix_unpin(c->prefix, node);
 	}
 	if (node < 0)
 		return false;
@@ -490,7 +492,8 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	if (r->p.n_outputs > c->n_idle)
 		return false;
 	const struct match m = look_up(c, first);
-	if (!has_room(c, n_needed(c, r, &m)))
+	/* With overcommit outputs need not fit beside each other: when nobody else is there it begins, and parks its own. */
+	if (c->n_idle < c->lim.n_slots && !has_room(c, n_needed(c, r, &m)))
 		return false;
 	queue_admit(c->queue, &r->item);
 	c->live.n_admitted++;
@@ -672,6 +675,8 @@ static bool park_one(struct core *c)
 void room_settle(struct core *c)
 {
 	while (c->lim.overcommit && c->lim.n_blocks && n_spare(c) < 0 && park_one(c))
+		;
+	while (c->lim.n_blocks && c->n_private + n_held(c) > c->lim.n_blocks && evict_one(c))
 		;
 }
 

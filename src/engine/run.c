@@ -251,6 +251,16 @@ static int32_t without(struct piece *p, const struct stream *s, int32_t lo, int3
 	return end;
 }
 
+/* The same for all streams that ended, or lost their cells, since their rows were gathered. */
+static int32_t without_gone(struct core *c, int32_t lo, int32_t hi)
+{
+	int32_t end = lo;
+	for (int32_t i = lo; i < hi; i++)
+		if (still_wanted(c, c->piece.of[i]))
+			copy_row(&c->piece, i, &c->piece, end++);
+	return end;
+}
+
 /* Whom the machine means, or the only one there is; NULL: unknown. */
 static struct stream *find_guilty(const struct core *c, int32_t lo, int32_t hi, const struct cohort_err *err)
 {
@@ -311,13 +321,16 @@ static void run_rows(struct core *c, int32_t lo, int32_t hi)
 		if (!st || st == COHORT_ABORTED)
 			return;
 		c->live.n_retries++;
-		if (st == COHORT_NO_ROOM && room_clear(c))
+		const int32_t n_gathered = hi;
+		hi = without_gone(c, lo, hi);
+		if (hi < n_gathered || (st == COHORT_NO_ROOM && room_clear(c)))
 			continue;
 		struct stream *s = find_guilty(c, lo, hi, &err);
 		if (!s) {
 			const int32_t mid = halve(c, lo, hi);
 			run_rows(c, lo, mid);
 			lo = mid;
+			hi = without_gone(c, lo, hi);
 			continue;
 		}
 		hi = without(&c->piece, s, lo, hi);
@@ -341,6 +354,8 @@ static void run_texts(struct core *c)
 		if (p->n + s->n_known > c->lim.n_ubatch) {
 			run_rows(c, 0, p->n);
 			p->n = 0;
+			if (!still_wanted(c, s)) /* cancelled meanwhile */
+				continue;
 		}
 		s->n_cached = 0;
 		for (int32_t i = 0; i < s->n_known; i++)

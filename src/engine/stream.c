@@ -81,6 +81,8 @@ void stream_sample(struct core *c, struct stream *s, const float *logits)
 	}
 	if (s->sampler)
 		st = cohort_sampler_sample(s->sampler, logits, &token, &err);
+	else if (c->m.pick)
+		token = c->m.pick(c->m.self, logits, s->index);
 	if (!st) {
 		s->known[s->n_known++] = token;
 		st = note_logprobs(c, s, logits, i, &err);
