@@ -50,7 +50,8 @@ static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_
 	const struct cohort_request *r = s->request;
 	enum cohort_finish finish = COHORT_FINISH_NONE;
 
-	s->text.n_out = 0;
+	if (r->model && request_is_silent(r, token))
+		text_skip(&s->text);
 	if (is_stop_token(r, token))
 		finish = COHORT_FINISH_STOP;
 	else if (r->model && cohort_token_is_eog(r->model, token))
