@@ -362,6 +362,7 @@ static void fill_info(struct core *c, int32_t i, double now)
 	const enum cohort_slot_state state = s->phase == STREAM_PARKED ? COHORT_SLOT_PARKED
 			: s->phase == STREAM_GENERATES                 ? COHORT_SLOT_GENERATING
 								       : COHORT_SLOT_PREFILLING;
+	const int32_t n_cached = state == COHORT_SLOT_PARKED ? 0 : s->n_cached;
 	c->tick.n_parked += state == COHORT_SLOT_PARKED;
 	c->tick.n_generating += state == COHORT_SLOT_GENERATING;
 	c->tick.n_prefilling += state == COHORT_SLOT_PREFILLING;
@@ -371,9 +372,9 @@ static void fill_info(struct core *c, int32_t i, double now)
 			.request = r->id,
 			.output = s->index,
 			.n_prompt = r->p.n_prompt,
-			.n_cached = s->phase == STREAM_PARKED ? 0 : s->n_cached,
+			.n_cached = n_cached,
 			.n_generated = stream_n_generated(s),
-			.n_blocks = s->n_private + s->n_chain,
+			.n_blocks = c->lim.n_blocks ? (n_cached + c->lim.block_size - 1) / c->lim.block_size : 0,
 			.priority = r->p.priority,
 			.client = r->p.client,
 			.session = r->p.session,
