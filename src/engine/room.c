@@ -477,7 +477,8 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	if (r->p.n_outputs > c->n_idle)
 		return false;
 	const struct match m = look_up(c, first);
-	if (!has_room(c, n_needed(c, r, &m)))
+	/* One that is alone may take what there is: without reservation what it needs beside its prompt is a guess. */
+	if (c->n_idle < c->lim.n_slots && !has_room(c, n_needed(c, r, &m)))
 		return false;
 	queue_admit(c->queue, &r->item);
 	c->live.n_admitted++;
