@@ -416,11 +416,25 @@ bool core_is_idle(const struct core *c)
 	return c->n_open == 0;
 }
 
-bool core_tick(struct core *c)
+static double tick_begin(struct core *c)
 {
 	const double start = c->m.now(c->m.self);
 
 	c->tick = (struct cohort_tick){.tick = c->live.n_ticks + 1, .at_s = start - c->opened_s};
+	return start;
+}
+
+static void tick_end(struct core *c)
+{
+	core_deliver(c);
+	if (c->on_tick)
+		c->on_tick(&c->tick, c->on_tick_user);
+}
+
+bool core_tick(struct core *c)
+{
+	const double start = tick_begin(c);
+
 	expire_slots(c, start);
 	lock_take(&c->hub->lock);
 	begin(c, start);
@@ -435,14 +449,14 @@ bool core_tick(struct core *c)
 		room_make(c);
 		run_entries(c);
 	}
-	core_deliver(c);
-	if (c->on_tick)
-		c->on_tick(&c->tick, c->on_tick_user);
+	tick_end(c);
 	return true;
 }
 
+/* A tick of its own, if there is anything to end. */
 void core_shut(struct core *c)
 {
+	tick_begin(c);
 	lock_take(&c->hub->lock);
 	c->closed = true;
 	for (struct queue_item *i; (i = queue_oldest(c->queue));) {
@@ -453,5 +467,6 @@ void core_shut(struct core *c)
 	for (int32_t i = 0; i < c->lim.n_slots; i++)
 		if (c->slots[i])
 			request_end(c, c->slots[i]->request, COHORT_FINISH_SHUTDOWN, NULL);
-	core_deliver(c);
+	if (c->changed)
+		tick_end(c);
 }
