@@ -437,12 +437,13 @@ bool core_tick(struct core *c)
 
 	expire_slots(c, start);
 	lock_take(&c->hub->lock);
+	const bool errands = c->next_strategy || c->clear_cache;
 	begin(c, start);
 	room_admit(c);
 	c->tick.n_queued = (int32_t)queue_depth(c->queue);
 	lock_give(&c->hub->lock);
 	build_views(c, start);
-	if (c->n_views == 0 && !c->changed)
+	if (c->n_views == 0 && !c->changed && !errands)
 		return false;
 	if (c->n_views > 0) {
 		plan_tick(c, start);
