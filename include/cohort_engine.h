@@ -246,7 +246,8 @@ COHORT_API void cohort_request_free(struct cohort_request *request);
  * take turns; of each the order is kept. Not for requests with on_event, nor on a manual engine with a wait. */
 COHORT_API enum cohort_status cohort_request_next(struct cohort_request *request, double timeout_s,
 		struct cohort_event *event, struct cohort_err *err);
-/* Waits until the request has ended, as above; *done tells. Events may still be asked for. */
+/* Waits until the request has ended, and its last callback has returned; as above; *done tells. Events may still be asked
+ * for. */
 COHORT_API enum cohort_status cohort_request_wait(struct cohort_request *request, double timeout_s, bool *done,
 		struct cohort_err *err);
 
