@@ -233,7 +233,8 @@ COHORT_API void cohort_request_params_init(struct cohort_request_params *params)
 
 /* Queues a request. E_LIMIT with a rule at once when it cannot be: queue-requests and queue-tokens (expected: the most
  * there may be; got: how many there would be), context (expected: tokens that fit; got: tokens it could come to), slots
- * (n_outputs are more than there are slots), closed (the engine drains or stopped). E_ARG: its params. */
+ * (n_outputs are more than there are slots), closed (the engine drains or stopped). E_ARG: its params; of one that is
+ * outside its range the rule is its name. */
 COHORT_API enum cohort_status cohort_engine_submit(struct cohort_engine *engine,
 		const struct cohort_request_params *params, struct cohort_request **out, struct cohort_err *err);
 /* Ends it, within one ubatch; what was sampled before stays. Of no effect on one that has ended. Any thread. */
@@ -245,7 +246,8 @@ COHORT_API void cohort_request_free(struct cohort_request *request);
  * take turns; of each the order is kept. Not for requests with on_event, nor on a manual engine with a wait. */
 COHORT_API enum cohort_status cohort_request_next(struct cohort_request *request, double timeout_s,
 		struct cohort_event *event, struct cohort_err *err);
-/* Waits until the request has ended, as above; *done tells. Events may still be asked for. */
+/* Waits until the request has ended, and its last callback has returned; as above; *done tells. Events may still be asked
+ * for. */
 COHORT_API enum cohort_status cohort_request_wait(struct cohort_request *request, double timeout_s, bool *done,
 		struct cohort_err *err);
 
@@ -338,7 +340,8 @@ struct cohort_engine_params {
 /* 8 slots, the context's defaults, chunk_size 512, 1024 requests of 2^20 tokens in the queue, wait_max_s 30, RESERVE. */
 COHORT_API void cohort_engine_params_init(struct cohort_engine_params *params);
 
-/* Opens a context of its own on the model, which must outlive the engine. */
+/* Opens a context of its own on the model, which must outlive the engine. E_ARG: its params; of one that is outside its
+ * range the rule is its name. */
 COHORT_API enum cohort_status cohort_engine_open(const struct cohort_model *model,
 		const struct cohort_engine_params *params, struct cohort_engine **out, struct cohort_err *err);
 /* Takes no more requests and waits until all have ended, or timeout_s have passed (below 0: as long as it takes); those

@@ -372,15 +372,16 @@ static void look_at(struct core *c, int32_t i, double now)
 	const enum cohort_slot_state state = s->phase == STREAM_PARKED ? COHORT_SLOT_PARKED
 			: s->phase == STREAM_GENERATES                 ? COHORT_SLOT_GENERATING
 								       : COHORT_SLOT_PREFILLING;
+	const int32_t n_cached = state == COHORT_SLOT_PARKED ? 0 : s->n_cached;
 	*info = (struct cohort_slot_info){
 			.id = i,
 			.state = state,
 			.request = r->id,
 			.output = s->index,
 			.n_prompt = r->p.n_prompt,
-			.n_cached = s->phase == STREAM_PARKED ? 0 : s->n_cached,
+			.n_cached = n_cached,
 			.n_generated = stream_n_generated(s),
-			.n_blocks = s->n_private + s->n_chain,
+			.n_blocks = c->lim.n_blocks ? (n_cached + c->lim.block_size - 1) / c->lim.block_size : 0,
 			.priority = r->p.priority,
 			.client = r->p.client,
 			.session = r->p.session,
@@ -436,33 +437,48 @@ bool core_is_idle(const struct core *c)
 	return c->n_open == 0;
 }
 
-bool core_tick(struct core *c)
+static double tick_begin(struct core *c)
 {
 	const double start = c->m.now(c->m.self);
 
 	c->tick = (struct cohort_tick){.tick = c->live.n_ticks + 1, .at_s = start - c->opened_s};
+	return start;
+}
+
+static void tick_end(struct core *c)
+{
+	core_deliver(c);
+	if (c->on_tick)
+		c->on_tick(&c->tick, c->on_tick_user);
+}
+
+bool core_tick(struct core *c)
+{
+	const double start = tick_begin(c);
+
 	expire_slots(c, start);
 	lock_take(&c->hub->lock);
+	const bool errands = c->next_strategy || c->clear_cache;
 	begin(c, start);
 	room_admit(c);
 	c->tick.n_queued = (int32_t)queue_depth(c->queue);
 	lock_give(&c->hub->lock);
 	build_views(c, start);
-	if (c->n_views == 0 && !c->changed)
+	if (c->n_views == 0 && !c->changed && !errands)
 		return false;
 	if (c->n_views > 0) {
 		plan_tick(c, start);
 		room_make(c);
 		run_entries(c);
 	}
-	core_deliver(c);
-	if (c->on_tick)
-		c->on_tick(&c->tick, c->on_tick_user);
+	tick_end(c);
 	return true;
 }
 
+/* A tick of its own, if there is anything to end. */
 void core_shut(struct core *c)
 {
+	tick_begin(c);
 	lock_take(&c->hub->lock);
 	c->closed = true;
 	for (struct queue_item *i; (i = queue_oldest(c->queue));) {
@@ -473,5 +489,6 @@ void core_shut(struct core *c)
 	for (int32_t i = 0; i < c->lim.n_slots; i++)
 		if (c->slots[i])
 			request_end(c, c->slots[i]->request, COHORT_FINISH_SHUTDOWN, NULL);
-	core_deliver(c);
+	if (c->changed)
+		tick_end(c);
 }

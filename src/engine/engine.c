@@ -100,8 +100,10 @@ static enum cohort_status check_params(const struct cohort_engine_params *p, str
 	};
 	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
 		if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-			return err_set(err, COHORT_E_ARG, "%s is %lld, expected %lld to %lld", ranges[i].name,
-					(long long)ranges[i].value, (long long)ranges[i].min, (long long)ranges[i].max);
+			return err_rule(err, COHORT_E_ARG, ranges[i].name, -1, -1,
+					ranges[i].value < ranges[i].min ? ranges[i].min : ranges[i].max, ranges[i].value,
+					"%s is %lld, expected %lld to %lld", ranges[i].name, (long long)ranges[i].value,
+					(long long)ranges[i].min, (long long)ranges[i].max);
 	if (!(p->wait_max_s >= 0))
 		return err_set(err, COHORT_E_ARG, "wait_max_s is %g, expected 0 or more", p->wait_max_s);
 	const struct cohort_strategy *s = p->strategy;

@@ -37,21 +37,26 @@ const char *cohort_finish_name(enum cohort_finish finish)
 static enum cohort_status check_numbers(const struct cohort_request_params *p, struct cohort_err *err)
 {
 	const double limits[] = {p->queue_limit_s, p->prefill_limit_s, p->decode_limit_s, p->total_limit_s};
+	const struct {
+		const char *name;
+		int32_t value, min, max;
+	} ranges[] = {
+			{"task", (int32_t)p->task, COHORT_TASK_GENERATE, COHORT_TASK_EMBED},
+			{"n_prompt", p->n_prompt, 1, INT32_MAX},
+			{"n_outputs", p->n_outputs, 1, COHORT_OUTPUTS_MAX},
+			{"max_tokens", p->max_tokens, -1, INT32_MAX},
+			{"n_logprobs", p->n_logprobs, -1, COHORT_TOP_MAX},
+			{"n_stop_tokens", p->n_stop_tokens, 0, COHORT_STOPS_MAX},
+	};
 
-	if (p->task != COHORT_TASK_GENERATE && p->task != COHORT_TASK_EMBED)
-		return err_set(err, COHORT_E_ARG, "task is %d, which is none", (int)p->task);
-	if (!p->prompt || p->n_prompt < 1)
-		return err_set(err, COHORT_E_ARG, "the prompt has no tokens");
-	if (p->n_outputs < 1 || p->n_outputs > COHORT_OUTPUTS_MAX)
-		return err_set(err, COHORT_E_ARG, "n_outputs is %d, expected 1 to %d", p->n_outputs,
-				COHORT_OUTPUTS_MAX);
-	if (p->max_tokens < -1)
-		return err_set(err, COHORT_E_ARG, "max_tokens is %d, expected -1 or more", p->max_tokens);
-	if (p->n_logprobs < -1 || p->n_logprobs > COHORT_TOP_MAX)
-		return err_set(err, COHORT_E_ARG, "n_logprobs is %d, expected -1 to %d", p->n_logprobs, COHORT_TOP_MAX);
-	if (p->n_stop_tokens < 0 || p->n_stop_tokens > COHORT_STOPS_MAX || (p->n_stop_tokens && !p->stop_tokens))
-		return err_set(err, COHORT_E_ARG, "n_stop_tokens is %d, expected 0 to %d, and the tokens",
-				p->n_stop_tokens, COHORT_STOPS_MAX);
+	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+		if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
+			return err_rule(err, COHORT_E_ARG, ranges[i].name, -1, -1,
+					ranges[i].value < ranges[i].min ? ranges[i].min : ranges[i].max, ranges[i].value,
+					"%s is %d, expected %d to %d", ranges[i].name, ranges[i].value, ranges[i].min,
+					ranges[i].max);
+	if (!p->prompt || (p->n_stop_tokens && !p->stop_tokens))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", p->prompt ? "stop_tokens" : "prompt");
 	if (p->adapter && !isfinite(p->adapter_scale))
 		return err_set(err, COHORT_E_ARG, "adapter_scale is not a finite number");
 	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)

@@ -52,7 +52,8 @@ static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_
 
 	if (!s->sampler) /* a simulation has no text */
 		return i + 1 == s->n_max ? COHORT_FINISH_LENGTH : COHORT_FINISH_NONE;
-	s->text.n_out = 0;
+	if (request_is_silent(r, token))
+		text_skip(&s->text);
 	if (is_stop_token(r, token))
 		finish = COHORT_FINISH_STOP;
 	else if (cohort_token_is_eog(r->model, token))
@@ -164,6 +165,14 @@ static void serve(struct core *c, struct stream *s)
 	s->n_unserved = 0;
 }
 
+/* Under the lock. Who is called back is done only when that is over: whoever waits may free what callbacks use. */
+static void tell_done(struct core *c, struct cohort_request *r)
+{
+	r->done = true;
+	c->n_open--;
+	cond_all(&r->told);
+}
+
 /* Under the lock. */
 static void tell(struct core *c, struct stream *s)
 {
@@ -186,8 +195,8 @@ static void tell(struct core *c, struct stream *s)
 	r->prompt_told = r->prompt_changed;
 	tell_stats(r, s->ending);
 	if (s->phase == STREAM_ENDED && ++r->n_ends_told == r->p.n_outputs) {
-		r->done = true;
-		c->n_open--;
+		if (!r->p.on_event)
+			tell_done(c, r);
 		c->live.n_ended[s->ending]++;
 		if (r->at_admitted >= 0)
 			queue_done(c->queue, &r->item);
@@ -262,8 +271,12 @@ static void call_back(struct core *c, struct stream *s)
 	s->fresh = false;
 	if (!ended || --r->n_untold > 0)
 		return;
-	if (r->p.on_event)
+	if (r->p.on_event) {
 		call(r, &(struct cohort_event){.kind = COHORT_EVENT_DONE});
+		lock_take(&c->hub->lock);
+		tell_done(c, r);
+		lock_give(&c->hub->lock);
+	}
 	request_unref(r);
 }
 

@@ -223,6 +223,11 @@ bool text_push(struct text *t, cohort_token token)
 	return stopped;
 }
 
+void text_skip(struct text *t)
+{
+	forget_shown(t);
+}
+
 void text_end(struct text *t)
 {
 	char last[4];

@@ -27,6 +27,8 @@ void text_release(struct text *t);
 /* Feeds a token. True when a stop string is complete: at the first byte that completes one, of several the longest;
  * out then has what came before it, and no call may follow. Allocates nothing. */
 bool text_push(struct text *t, cohort_token token);
+/* A token that says nothing: what was shown is gone from out, what is held stays. */
+void text_skip(struct text *t);
 /* The text has ended otherwise: out has all that was held back. */
 void text_end(struct text *t);
 
