@@ -46,7 +46,7 @@ struct core_limits {
 	int32_t block_size, n_blocks; /* of the cache; n_blocks 0: it is never full (states, encoders) */
 	int32_t n_pos_max;            /* tokens that a sequence can have */
 	int32_t n_ids;                /* sequence ids n_slots .. n_slots + n_ids - 1 are for cached prompts; 0: none */
-	int32_t n_window;             /* rows of one sequence that may be computed at once and still be shared; 0: any */
+	int32_t n_window;             /* the narrowest window whose cells are to be shared; 0: none is */
 	bool recurrent;               /* a cached prompt is the state at its end */
 	bool encoder;
 	bool logits, embeddings;      /* what rows can give */

@@ -283,7 +283,13 @@ static int32_t add_node(struct core *c, struct stream *s, uint64_t hash, const c
 	return node;
 }
 
-/* The next block of the chain, which is whole; false: it cannot be shared. */
+static bool end_chain(struct stream *s)
+{
+	s->chain_over = true;
+	return false;
+}
+
+/* The next block of the chain, which is whole; false: it cannot be shared, or not yet. */
 static bool share_block(struct core *c, struct stream *s)
 {
 	const int32_t size = c->lim.block_size, p0 = s->n_chain * size, p1 = p0 + size;
@@ -296,12 +302,15 @@ static bool share_block(struct core *c, struct stream *s)
 	struct cohort_err err;
 
 	if (node >= 0 && !c->lim.recurrent) { /* somebody else was faster: one of the two blocks is enough */
-		if (c->m.seq_rm(c->m.self, s->slot, p0, p1, &err))
+		/* A window may have let go of cells that a sequence without this end would need. */
+		if (c->lim.n_window && s->n_cached == p1)
 			return false;
+		if (c->m.seq_rm(c->m.self, s->slot, p0, p1, &err))
+			return end_chain(s);
 		if (copy_node(c, s, node, p0, p1, &err)) { /* cannot happen: there was such a block a moment ago */
 			s->n_cached = smaller(s->n_cached, p0);
 			c->m.seq_rm(c->m.self, s->slot, p0, -1, NULL);
-			return false;
+			return end_chain(s);
 		}
 		step_chain(c, s, node, hash);
 		return true;
@@ -315,10 +324,10 @@ static bool share_block(struct core *c, struct stream *s)
 		fill = prefix_give_id(c->prefix, node) || (evict_one(c) && prefix_give_id(c->prefix, node));
 	}
 	if (node < 0)
-		return false;
+		return end_chain(s);
 	if (fill && c->m.seq_cp(c->m.self, s->slot, prefix_node_get(c->prefix, node)->seq, from, p1, &err)) {
 		prefix_drop(c->prefix, node);
-		return false;
+		return end_chain(s);
 	}
 	step_chain(c, s, node, hash);
 	return true;
@@ -332,8 +341,8 @@ static bool may_share(const struct core *c, const struct stream *s)
 
 void room_grow(struct core *c, struct stream *s)
 {
-	while (may_share(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached)
-		s->chain_over = !share_block(c, s);
+	while (may_share(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached && share_block(c, s))
+		;
 	recount(c, s);
 }
 

@@ -60,6 +60,16 @@ static bool still_wanted(struct core *c, struct stream *s)
 	return false;
 }
 
+/* Whether the row at `pos` must wait for the next piece, as the stream's next whole block could not be kept for others
+ * otherwise. A window lets go of a block as soon as the row behind the piece sees none of its cells: that row has to be
+ * within reach of the block's last one. */
+static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
+{
+	const int32_t size = c->lim.block_size, block_end = (s->n_cached / size + 1) * size;
+
+	return c->lim.n_window && pos - block_end >= (c->lim.n_window > 2 ? c->lim.n_window - 2 : 0);
+}
+
 /* The next rows of the plan from entry i on; returns the entry behind them. */
 static int32_t gather(struct core *c, int32_t i)
 {
@@ -72,7 +82,7 @@ static int32_t gather(struct core *c, int32_t i)
 		/* Rows of a slot that lost its cells or its stream since the plan was made are not computed. */
 		if (!still_wanted(c, s) || c->taken[c->view_of[e->seq]] == 0)
 			continue;
-		if (c->lim.n_window && p->n > 0 && e->pos - s->n_cached >= c->lim.n_window)
+		if (too_far(c, s, e->pos))
 			break;
 		add_row(p, s, e->pos);
 	}
