@@ -92,6 +92,7 @@ struct stream {
 	int32_t node, n_chain;
 	uint64_t hash;            /* of the chain */
 	bool chain_over;          /* the next block could not be shared */
+	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
 	bool shares;              /* the whole blocks of the prompt are counted in the request */
 	int32_t n_private, n_reserved;
 	void *swap;               /* saved cells of a parked one, or NULL */
@@ -269,6 +270,8 @@ enum cohort_status answer_check(struct core *c, const struct cohort_plan *plan, 
 void room_admit(struct core *c);
 /* Makes room for the rows that c->taken plans; parks streams if it must (their rows are not to be computed). */
 void room_make(struct core *c);
+/* Whether what the stream computes is kept for others. */
+bool room_shares(const struct core *c, const struct stream *s);
 /* Rows of the stream were computed: its whole blocks are kept for others, and counted. */
 void room_grow(struct core *c, struct stream *s);
 /* The other streams of a request begin where its first one is. */

@@ -129,6 +129,7 @@ struct match {
 	int32_t n_tail;  /* and tokens of the session's tail behind them */
 	int32_t tail;
 	int32_t from;    /* recurrent models: the node whose state it is; -1: none */
+	int32_t n_path;  /* ... and blocks whose tokens are known, with a state or without */
 };
 
 static uint64_t block_hash(const struct core *c, const struct stream *s, int32_t i, uint64_t before)
@@ -196,6 +197,7 @@ static struct match look_up(struct core *c, const struct stream *s)
 		return m;
 	}
 	/* A state is of use at its own end only. */
+	m.n_path = n_path;
 	while (m.n_chain > 0 && prefix_node_get(c->prefix, c->path[m.n_chain - 1])->seq < 0)
 		m.n_chain--;
 	if (whole_tail && k >= m.n_chain) {
@@ -245,6 +247,7 @@ static void attach(struct core *c, struct stream *s, const struct match *m)
 	s->node = -1;
 	s->n_cached = s->n_chain = 0;
 	s->chain_over = false;
+	s->fork_at = m->n_path * c->lim.block_size;
 	if (m->n_chain > 0)
 		prefix_pin(c->prefix, c->path[m->n_chain - 1]);
 	if (m->tail >= 0)
@@ -333,7 +336,7 @@ static bool share_block(struct core *c, struct stream *s)
 	return true;
 }
 
-static bool may_share(const struct core *c, const struct stream *s)
+bool room_shares(const struct core *c, const struct stream *s)
 {
 	const struct cohort_request *r = s->request;
 	return c->prefix && !r->p.no_reuse && !s->chain_over && r->p.task == COHORT_TASK_GENERATE;
@@ -341,7 +344,7 @@ static bool may_share(const struct core *c, const struct stream *s)
 
 void room_grow(struct core *c, struct stream *s)
 {
-	while (may_share(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached && share_block(c, s))
+	while (room_shares(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached && share_block(c, s))
 		;
 	recount(c, s);
 }
@@ -353,7 +356,7 @@ static void keep_tail(struct core *c, struct stream *s)
 	const int32_t p0 = s->n_chain * c->lim.block_size, n = s->n_cached - p0;
 	cohort_seq old = -1;
 
-	if (!r->p.session || !may_share(c, s) || n <= 0 || n >= c->lim.block_size)
+	if (!r->p.session || !room_shares(c, s) || n <= 0 || n >= c->lim.block_size)
 		return;
 	for (int tries = 0; tries < 2; tries++) {
 		const int32_t tail =
