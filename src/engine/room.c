@@ -277,11 +277,28 @@ static void step_chain(struct core *c, struct stream *s, int32_t node, uint64_t 
 	s->hash = hash;
 }
 
+/* Makes an id free for what is behind the stream's chain. Where all are pinned, the last state before is given up: who
+ * begins with it has it, and what comes behind it serves more of those who come. */
+static bool free_id(struct core *c, const struct stream *s)
+{
+	int32_t node = c->lim.recurrent ? s->node : -1;
+
+	if (evict_one(c))
+		return true;
+	while (node >= 0 && prefix_node_get(c->prefix, node)->seq < 0)
+		node = prefix_node_get(c->prefix, node)->parent;
+	if (node < 0)
+		return false;
+	c->m.seq_rm(c->m.self, prefix_node_get(c->prefix, node)->seq, 0, -1, NULL);
+	prefix_take_id(c->prefix, node);
+	return true;
+}
+
 static int32_t add_node(struct core *c, struct stream *s, uint64_t hash, const cohort_token *tokens, bool with_id)
 {
 	const struct prefix_root *root = &s->request->root;
 	int32_t node = prefix_add(c->prefix, root, s->node, hash, tokens, with_id);
-	if (node < 0 && evict_one(c))
+	if (node < 0 && (with_id ? free_id(c, s) : evict_one(c)))
 		node = prefix_add(c->prefix, root, s->node, hash, tokens, with_id);
 	return node;
 }
@@ -290,6 +307,15 @@ static bool end_chain(struct stream *s)
 {
 	s->chain_over = true;
 	return false;
+}
+
+/* An id for a node behind the stream's chain that has none. */
+static bool give_id(struct core *c, const struct stream *s, int32_t node)
+{
+	prefix_pin(c->prefix, node); /* it may be nobody's yet, and must not be what goes */
+	const bool given = prefix_give_id(c->prefix, node) || (free_id(c, s) && prefix_give_id(c->prefix, node));
+	prefix_unpin(c->prefix, node);
+	return given;
 }
 
 /* The next block of the chain, which is whole; false: it cannot be shared, or not yet. */
@@ -318,18 +344,17 @@ static bool share_block(struct core *c, struct stream *s)
 		step_chain(c, s, node, hash);
 		return true;
 	}
-	bool fill = here;
-	if (node < 0) {
+	const bool is_new = node < 0;
+	if (is_new)
 		node = add_node(c, s, hash, tokens, here);
-	} else if (prefix_node_get(c->prefix, node)->seq >= 0) {
-		fill = false;
-	} else if (here) {
-		fill = prefix_give_id(c->prefix, node) || (evict_one(c) && prefix_give_id(c->prefix, node));
-	}
 	if (node < 0)
 		return end_chain(s);
+	const bool fill = here && (is_new || (prefix_node_get(c->prefix, node)->seq < 0 && give_id(c, s, node)));
 	if (fill && c->m.seq_cp(c->m.self, s->slot, prefix_node_get(c->prefix, node)->seq, from, p1, &err)) {
-		prefix_drop(c->prefix, node);
+		if (is_new)
+			prefix_drop(c->prefix, node);
+		else
+			prefix_take_id(c->prefix, node); /* others may be behind it */
 		return end_chain(s);
 	}
 	step_chain(c, s, node, hash);
