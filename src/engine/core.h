@@ -48,7 +48,7 @@ struct core_limits {
 	int32_t block_size, n_blocks; /* of the cache: a power of two; n_blocks 0: it is never full (states, encoders) */
 	int32_t n_pos_max;            /* tokens that a sequence can have */
 	int32_t n_ids;                /* sequence ids n_slots .. n_slots + n_ids - 1 are for cached prompts; 0: none */
-	int32_t n_window;             /* rows of one sequence that may be computed at once and still be shared; 0: any */
+	int32_t n_window;             /* the narrowest window whose cells are to be shared; 0: none is */
 	bool recurrent;               /* a cached prompt is the state at its end */
 	bool encoder;
 	bool logits, embeddings;      /* what rows can give */
@@ -104,6 +104,7 @@ struct stream {
 	bool by_text;             /* a stop string ended it */
 	bool in_front;            /* run.c's: while a piece is halved */
 	bool chain_over;          /* the next block could not be shared */
+	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
 	bool shares;              /* the whole blocks of the prompt are counted in the request */
 	int32_t n_told;           /* under the lock: tokens that readers know of */
 	int32_t n_unserved;       /* of these: tokens that the queue does not know of */
@@ -293,6 +294,8 @@ void room_admit(struct core *c);
 int32_t room_growth(const struct core *c, const struct stream *s, int32_t n_rows);
 /* Makes room for the rows that c->taken plans; parks streams if it must (their rows are not to be computed). */
 void room_make(struct core *c);
+/* Whether what the stream computes is kept for others. */
+bool room_shares(const struct core *c, const struct stream *s);
 /* Rows of the stream were computed: its whole blocks are kept for others, and counted. */
 void room_grow(struct core *c, struct stream *s);
 /* The other streams of a request begin where its first one is. */

@@ -133,7 +133,6 @@ static struct core_limits limits_of(const struct cohort_engine_params *p, const 
 	const int64_t n_blocks = ((int64_t)p->context.n_ctx + size - 1) / size;
 	const bool paged = !info->recurrent && !info->encoder;
 	const int32_t n_ctx = paged && n_blocks * size < info->n_ctx_train ? (int32_t)(n_blocks * size) : info->n_ctx_train;
-	const int32_t n_window = info->n_window > 2 * size ? info->n_window - size : size;
 
 	return (struct core_limits){
 			.model = model,
@@ -147,7 +146,7 @@ static struct core_limits limits_of(const struct cohort_engine_params *p, const 
 			.n_blocks = paged ? (int32_t)n_blocks : 0,
 			.n_pos_max = n_ctx,
 			.n_ids = n_ids,
-			.n_window = info->n_window && n_ids ? n_window : 0,
+			.n_window = n_ids ? info->n_window : 0,
 			.recurrent = info->recurrent,
 			.encoder = info->encoder,
 			.logits = (p->context.outputs & COHORT_OUTPUT_LOGITS) != 0,

@@ -346,6 +346,16 @@ bool prefix_give_id(struct prefix *p, int32_t node)
 	return true;
 }
 
+void prefix_take_id(struct prefix *p, int32_t node)
+{
+	struct node *n = &p->nodes[node];
+
+	assert(is_live(p, node) && n->shown.seq >= 0);
+	p->ids[p->n_free_ids++] = n->shown.seq;
+	n->shown.seq = -1;
+	p->n_pinned -= n->n_pins > 0;
+}
+
 void prefix_drop(struct prefix *p, int32_t node)
 {
 	node_remove(p, node);

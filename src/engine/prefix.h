@@ -52,6 +52,8 @@ int32_t prefix_add(struct prefix *p, const struct prefix_root *root, int32_t par
 		const cohort_token *tokens, bool with_id);
 /* Gives a node without an id one; false when there is none left. */
 bool prefix_give_id(struct prefix *p, int32_t node);
+/* Takes the id of a node, whose cells nobody holds then; it stays for its children. */
+void prefix_take_id(struct prefix *p, int32_t node);
 /* Takes back a node that was just added: neither pinned nor anybody's parent. Its id is free again. */
 void prefix_drop(struct prefix *p, int32_t node);
 /* Borrowed until the node is dropped or evicted. */

@@ -136,6 +136,7 @@ struct match {
 	int32_t n_tail;  /* and tokens of the session's tail behind them */
 	int32_t tail;
 	int32_t from;    /* recurrent models: the node whose state it is; -1: none */
+	int32_t n_path;  /* ... and blocks whose tokens are known, with a state or without */
 };
 
 static uint64_t block_hash(const struct core *c, const struct stream *s, int32_t i, uint64_t before)
@@ -203,6 +204,7 @@ static struct match look_up(struct core *c, const struct stream *s)
 		return m;
 	}
 	/* A state is of use at its own end only. */
+	m.n_path = n_path;
 	while (m.n_chain > 0 && prefix_node_get(c->prefix, c->path[m.n_chain - 1])->seq < 0)
 		m.n_chain--;
 	if (whole_tail && k >= m.n_chain) {
@@ -252,6 +254,7 @@ static void attach(struct core *c, struct stream *s, const struct match *m)
 	s->node = -1;
 	s->n_cached = s->n_chain = 0;
 	s->chain_over = false;
+	s->fork_at = m->n_path * c->lim.block_size;
 	if (m->n_chain > 0)
 		prefix_pin(c->prefix, c->path[m->n_chain - 1]);
 	if (m->tail >= 0)
@@ -281,18 +284,53 @@ static void step_chain(struct core *c, struct stream *s, int32_t node, uint64_t 
 	s->hash = hash;
 }
 
+/* Makes an id free for what is behind the stream's chain. Where all are pinned, the last state before is given up: who
+ * begins with it has it, and what comes behind it serves more of those who come. */
+static bool free_id(struct core *c, const struct stream *s)
+{
+	int32_t node = c->lim.recurrent ? s->node : -1;
+
+	if (evict_one(c))
+		return true;
+	while (node >= 0 && prefix_node_get(c->prefix, node)->seq < 0)
+		node = prefix_node_get(c->prefix, node)->parent;
+	if (node < 0)
+		return false;
+	c->m.seq_rm(c->m.self, prefix_node_get(c->prefix, node)->seq, 0, -1, NULL);
+	prefix_take_id(c->prefix, node);
+	return true;
+}
+
 static int32_t add_node(struct core *c, struct stream *s, uint64_t hash, const cohort_token *tokens, bool with_id)
 {
 	const struct prefix_root *root = &s->request->root;
 	int32_t node = prefix_add(c->prefix, root, s->node, hash, tokens, with_id);
-	if (node < 0) {
-		evict_one(c); /* nodes without an id may go even if nobody has one to spare */
+	if (node < 0) { /* nodes without an id may go even if nobody has one to spare */
+		if (with_id)
+			free_id(c, s);
+		else
+			evict_one(c);
 		node = prefix_add(c->prefix, root, s->node, hash, tokens, with_id);
 	}
 	return node;
 }
 
-/* The next block of the chain, which is whole; false: it cannot be shared. */
+static bool end_chain(struct stream *s)
+{
+	s->chain_over = true;
+	return false;
+}
+
+/* An id for a node behind the stream's chain that has none. */
+static bool give_id(struct core *c, const struct stream *s, int32_t node)
+{
+	prefix_pin(c->prefix, node); /* it may be nobody's yet, and must not be what goes */
+	const bool given = prefix_give_id(c->prefix, node) || (free_id(c, s) && prefix_give_id(c->prefix, node));
+	prefix_unpin(c->prefix, node);
+	return given;
+}
+
+/* The next block of the chain, which is whole; false: it cannot be shared, or not yet. */
 static bool share_block(struct core *c, struct stream *s)
 {
 	const int32_t size = c->lim.block_size, p0 = s->n_chain * size, p1 = p0 + size;
@@ -305,37 +343,37 @@ static bool share_block(struct core *c, struct stream *s)
 	struct cohort_err err;
 
 	if (node >= 0 && !c->lim.recurrent) { /* somebody else was faster: one of the two blocks is enough */
-		if (c->m.seq_rm(c->m.self, s->slot, p0, p1, &err))
+		/* A window may have let go of cells that a sequence without this end would need. */
+		if (c->lim.n_window && s->n_cached == p1)
 			return false;
+		if (c->m.seq_rm(c->m.self, s->slot, p0, p1, &err))
+			return end_chain(s);
 		if (copy_node(c, s, node, p0, p1, &err)) { /* cannot happen: there was such a block a moment ago */
 			s->n_cached = smaller(s->n_cached, p0);
 			c->m.seq_rm(c->m.self, s->slot, p0, -1, NULL);
-			return false;
+			return end_chain(s);
 		}
 		step_chain(c, s, node, hash);
 		return true;
 	}
-	bool fill = here;
-	if (node < 0) {
+	const bool is_new = node < 0;
+	if (is_new)
 		node = add_node(c, s, hash, tokens, here);
-	} else if (prefix_node_get(c->prefix, node)->seq >= 0) {
-		fill = false;
-	} else if (here) {
-		prefix_pin(c->prefix, node); /* so that it is not the one to go */
-		fill = prefix_give_id(c->prefix, node) || (evict_one(c) && prefix_give_id(c->prefix, node));
-		prefix_unpin(c->prefix, node);
-	}
 	if (node < 0)
-		return false;
+		return end_chain(s);
+	const bool fill = here && (is_new || (prefix_node_get(c->prefix, node)->seq < 0 && give_id(c, s, node)));
 	if (fill && c->m.seq_cp(c->m.self, s->slot, prefix_node_get(c->prefix, node)->seq, from, p1, &err)) {
-		prefix_drop(c->prefix, node);
-		return false;
+		if (is_new)
+			prefix_drop(c->prefix, node);
+		else
+			prefix_take_id(c->prefix, node); /* others may be behind it */
+		return end_chain(s);
 	}
 	step_chain(c, s, node, hash);
 	return true;
 }
 
-static bool may_share(const struct core *c, const struct stream *s)
+bool room_shares(const struct core *c, const struct stream *s)
 {
 	const struct cohort_request *r = s->request;
 	return c->prefix && !r->p.no_reuse && !s->chain_over && r->p.task == COHORT_TASK_GENERATE;
@@ -347,8 +385,8 @@ void room_grow(struct core *c, struct stream *s)
 	if (whole_blocks(c, s->n_cached) == whole_blocks(c, s->n_counted) &&
 			ceil_blocks(c, s->n_cached) == ceil_blocks(c, s->n_counted))
 		return;
-	while (may_share(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached)
-		s->chain_over = !share_block(c, s);
+	while (room_shares(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached && share_block(c, s))
+		;
 	recount(c, s);
 }
 
@@ -359,7 +397,7 @@ static void keep_tail(struct core *c, struct stream *s)
 	const int32_t p0 = s->n_chain * c->lim.block_size, n = s->n_cached - p0;
 	cohort_seq old = -1;
 
-	if (!r->p.session || !may_share(c, s) || n <= 0 || n >= c->lim.block_size)
+	if (!r->p.session || !room_shares(c, s) || n <= 0 || n >= c->lim.block_size)
 		return;
 	for (int tries = 0; tries < 2; tries++) {
 		const int32_t tail =
@@ -492,8 +530,10 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	if (r->p.n_outputs > c->n_idle)
 		return false;
 	const struct match m = look_up(c, first);
-	/* With overcommit outputs need not fit beside each other: when nobody else is there it begins, and parks its own. */
-	if (c->n_idle < c->lim.n_slots && !has_room(c, n_needed(c, r, &m)))
+	/* Alone it may begin, whatever it comes to need: its first stream fits, as was checked, and the others are parked
+	 * if they do not fit with it. */
+	const bool alone = c->lim.overcommit && c->n_idle == c->lim.n_slots;
+	if (!alone && !has_room(c, n_needed(c, r, &m)))
 		return false;
 	queue_admit(c->queue, &r->item);
 	c->live.n_admitted++;

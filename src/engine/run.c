@@ -62,6 +62,26 @@ static bool still_wanted(struct core *c, struct stream *s)
 	return false;
 }
 
+static bool passes(const struct stream *s, int32_t pos, int32_t stop)
+{
+	return s->n_cached < stop && stop <= pos;
+}
+
+/* Whether the row at `pos` must wait for the next piece, as what is to be kept for others would be gone by then.
+ * A window lets go of a block as soon as the row behind the piece sees none of its cells: that row has to be within
+ * reach of the last cell of the stream's next whole block. A state is kept where the whole blocks of what a stream
+ * knows end, and where others are known to have gone another way: the next of them begins there. */
+static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
+{
+	const int32_t size = c->lim.block_size, block_end = (s->n_cached / size + 1) * size;
+
+	if (!room_shares(c, s))
+		return false;
+	if (c->lim.recurrent)
+		return passes(s, pos, s->fork_at) || passes(s, pos, (s->n_known - 1) / size * size);
+	return c->lim.n_window && pos - block_end >= (c->lim.n_window > 2 ? c->lim.n_window - 2 : 0);
+}
+
 /* The next rows of the plan from entry i on; returns the entry behind them. */
 static int32_t gather(struct core *c, int32_t i)
 {
@@ -74,7 +94,7 @@ static int32_t gather(struct core *c, int32_t i)
 		/* Rows of a slot that lost its cells or its stream since the plan was made are not computed. */
 		if (!still_wanted(c, s) || c->taken[c->view_of[e->seq]] == 0)
 			continue;
-		if (c->lim.n_window && p->n > 0 && e->pos - s->n_cached >= c->lim.n_window)
+		if (too_far(c, s, e->pos))
 			break;
 		add_row(p, s, e);
 	}

@@ -6,10 +6,10 @@
  * (leaving out one of them alone stays green: no two sessions of a root are known whose hashes meet); taking a tail
  * for a block or a block for a tail; passing a pin or its end on to nobody; evicting the most recently used, or
  * stopping at a node without an id; not stamping what is unpinned; not handing a stamp to the parent; a heap that
- * does not sink, or does not rise when one leaves its middle; a node that gets its id while pinned and is not
- * counted; a tail that goes while pinned, or stays in the table when it is replaced or evicted; an id that is not
- * given back; keeping the caller's tokens instead of a copy; half of a product as hash, or one that forgets the
- * number of tokens; an allocation that is not checked. */
+ * does not sink, or does not rise when one leaves its middle; a node that gets its id or loses it while pinned and is
+ * not counted; an id that is taken and given to nobody; a tail that goes while pinned, or stays in the table when it
+ * is replaced or evicted; an id that is not given back; keeping the caller's tokens instead of a copy; half of a
+ * product as hash, or one that forgets the number of tokens; an allocation that is not checked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ struct entry {
 enum hashing { HASH_GOOD, HASH_POOR, HASH_TAIL, HASH_NONE };
 
 struct counts {
-	size_t n_found, n_missed, n_added, n_full, n_given, n_not_given, n_dropped, n_evicted, n_none_evicted,
+	size_t n_found, n_missed, n_added, n_full, n_given, n_not_given, n_taken, n_dropped, n_evicted, n_none_evicted,
 			n_went_along;
 	size_t n_tails, n_replaced, n_left_pinned, n_tails_evicted, n_no_tail, n_got;
 };
@@ -297,6 +297,18 @@ static void do_give_id(struct world *w)
 	w->c.n_not_given += !room;
 }
 
+static void do_take_id(struct world *w)
+{
+	int32_t i = any_node(w);
+
+	/* A tail without its cells is of no use to anybody. */
+	if (i < 0 || w->e[i].seq < 0 || w->e[i].tail)
+		return;
+	prefix_take_id(w->p, i);
+	w->e[i].seq = -1;
+	w->c.n_taken++;
+}
+
 static void do_pin(struct world *w)
 {
 	int32_t i = any_node(w);
@@ -396,6 +408,8 @@ static void step(struct world *w)
 		do_add(w);
 	else if (k < 48)
 		do_give_id(w);
+	else if (k < 49)
+		do_take_id(w);
 	else if (k < 58)
 		do_pin(w);
 	else if (k < 72)
