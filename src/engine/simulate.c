@@ -189,7 +189,7 @@ static void on_event(struct cohort_request *request, const struct cohort_event *
 	o->n_cached = stats.n_cached;
 	o->n_parked = stats.n_parked;
 	s->t->n_done += stats.finish == COHORT_FINISH_LENGTH;
-	cohort_request_free(request);
+	request_unref(request);
 }
 
 /* A token of a stream of tokens (splitmix64's mixing of both numbers). */
