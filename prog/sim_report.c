@@ -20,7 +20,7 @@ static void print_settings(const struct sim_setting *s)
 
 	printf("- trace: %s\n- cost: %s\n", s->about_trace, *s->cost->about ? s->cost->about : "as given");
 	printf("- slots = %d, ctx = %d, batch = %d, ubatch = %d, budget = %d, chunk = %d, room = %s, reuse = %s, "
-	       "queue = %d requests, %" PRId64 " tokens\n\n",
+	       "queue = %d requests, %" PRId64 " tokens\n- TTFT, wait and end in s, gap in ms\n\n",
 			p->n_slots, p->n_ctx, p->n_batch, p->n_ubatch, p->budget ? p->budget : p->n_batch,
 			p->chunk_size, room_names[p->room], p->no_reuse ? "no" : "yes", p->queue_requests_max,
 			p->queue_tokens_max);
@@ -31,8 +31,8 @@ static void print_row(const struct sim_result *r, int width)
 	const struct sim_quantiles *t = &r->q_ttft, *g = &r->q_gap, *e = &r->q_end;
 
 	printf("| %-*s | %7s | %6s |", width, r->name, sim_number(r->out_per_s), sim_number(r->requests_per_s));
-	printf(" %7s | %6s | %6s |", sim_number(t->s[SIM_P50]), sim_number(t->s[SIM_P90]), sim_number(t->s[SIM_P99]));
-	printf(" %6s | %6s | %6s | %6s |", sim_number(g->s[SIM_P50] * 1e3), sim_number(g->s[SIM_P90] * 1e3),
+	printf(" %8s | %6s | %6s |", sim_number(t->s[SIM_P50]), sim_number(t->s[SIM_P90]), sim_number(t->s[SIM_P99]));
+	printf(" %7s | %6s | %6s | %6s |", sim_number(g->s[SIM_P50] * 1e3), sim_number(g->s[SIM_P90] * 1e3),
 			sim_number(g->s[SIM_P99] * 1e3), sim_number(g->s[SIM_MAX] * 1e3));
 	printf(" %8s | %7s | %6s |", sim_number(r->q_wait.s[SIM_P99]), sim_number(e->s[SIM_P50]),
 			sim_number(e->s[SIM_P99]));
@@ -42,7 +42,7 @@ static void print_row(const struct sim_result *r, int width)
 
 static void print_rule(int width)
 {
-	static const int widths[] = {7, 6, 7, 6, 6, 6, 6, 6, 6, 8, 7, 6, 5, 7, 6, 6};
+	static const int widths[] = {7, 6, 8, 6, 6, 7, 6, 6, 6, 8, 7, 6, 5, 7, 6, 6};
 
 	printf("|-");
 	for (int i = 0; i < width; i++)
@@ -62,10 +62,10 @@ void sim_report_table(const struct sim_setting *s, const struct sim_result *resu
 	for (size_t i = 0; i < n; i++)
 		width = (int)strlen(results[i].name) > width ? (int)strlen(results[i].name) : width;
 	print_settings(s);
-	printf("| %-*s | %7s | %6s | %7s | %6s | %6s | %6s | %6s | %6s | %6s | %8s | %7s | %6s | %5s | %7s | %6s | %6s "
+	printf("| %-*s | %7s | %6s | %8s | %6s | %6s | %7s | %6s | %6s | %6s | %8s | %7s | %6s | %5s | %7s | %6s | %6s "
 	       "|\n",
-			width, "strategy", "out t/s", "req/s", "TTFT s:", "p90", "p99", "gap ms", "p90", "p99", "max",
-			"wait p99", "end s:", "p99", "Jain", "refused", "parked", "cached");
+			width, "strategy", "out t/s", "req/s", "TTFT p50", "p90", "p99", "gap p50", "p90", "p99", "max",
+			"wait p99", "end p50", "p99", "Jain", "refused", "parked", "cached");
 	print_rule(width);
 	for (size_t i = 0; i < n; i++)
 		print_row(&results[i], width);

@@ -10,11 +10,13 @@
 #include "common.h"
 #include "sim.h"
 
+#include "base/utf8.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 1000, MARGIN = 24, PANEL_W = 400, PANEL_H = 220, GAP_X = 84, GAP_Y = 86, HEAD_H = 148, POINTS = 400 };
+enum { WIDTH = 1000, MARGIN = 24, PANEL_W = 400, PANEL_H = 220, GAP_X = 84, GAP_Y = 86, LEGEND_H = 19, POINTS = 400 };
 
 static const char *const colours[] = {
 		"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#8a63d2", "#7f7f7f"};
@@ -38,15 +40,22 @@ struct panel {
 
 /* ---- Elements ---- */
 
+/* Texts may have been cut within a character: what is none, or no text, becomes a question mark. */
 static void put_text(FILE *o, const char *s)
 {
-	for (; *s; s++)
-		switch (*s) {
-		case '<': fputs("&lt;", o); break;
-		case '>': fputs("&gt;", o); break;
-		case '&': fputs("&amp;", o); break;
-		default: fputc(*s, o); break;
+	uint32_t c;
+
+	for (size_t n = strlen(s), len; n > 0; s += len, n -= len) {
+		len = utf8_decode(s, n, &c);
+		if (len == 0 || c < 32 || c == 127 || c == 0xfffe || c == 0xffff) {
+			len = len ? len : 1;
+			fputc('?', o);
+		} else if (c == '<' || c == '>' || c == '&') {
+			fputs(c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&amp;", o);
+		} else {
+			fwrite(s, 1, len, o);
 		}
+	}
 }
 
 static void text_at(FILE *o, double x, double y, const char *class, const char *anchor, const char *s)
@@ -223,9 +232,16 @@ static void distribution(const struct picture *k, enum what w, double x, double 
 
 /* ---- Bars ---- */
 
+/* The panel's height, or what many strategies take. */
+static double bars_height(const struct picture *k)
+{
+	return 27.0 * (double)k->n > PANEL_H ? 27.0 * (double)k->n : PANEL_H;
+}
+
 static void bars(const struct picture *k, double x, double y)
 {
-	const double step = (double)PANEL_H / (double)(k->n > 0 ? k->n : 1), most_w = PANEL_W - 60;
+	const double height = bars_height(k), most_w = PANEL_W - 60;
+	const double step = height / (double)(k->n > 0 ? k->n : 1);
 	const double h = step * 0.34 < 26 ? step * 0.34 : 26;
 	double most = 0;
 	char text[160];
@@ -239,12 +255,12 @@ static void bars(const struct picture *k, double x, double y)
 		snprintf(text, sizeof text, "%.60s: %s requests/s, fairness %.3f, %llu refused, %llu parked", r->name,
 				sim_number(r->requests_per_s), r->jain, (unsigned long long)r->totals.n_refused,
 				(unsigned long long)r->totals.n_parked);
-		text_at(k->o, x, at - 6, "small", "start", text);
+		text_at(k->o, x + 5, at - 5, "small", "start", text);
 		fprintf(k->o, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" fill=\"%s\"/>\n", x,
 				at, w, h, colours[i % N_COLOURS]);
 		text_at(k->o, x + w + 6, at + h / 2 + 4, "small strong", "start", sim_number(r->out_per_s));
 	}
-	line_at(k->o, x, y, x, y + PANEL_H, "axis");
+	line_at(k->o, x, y, x, y + height, "axis");
 }
 
 /* ---- The whole ---- */
@@ -264,10 +280,33 @@ static void style(FILE *o, int height)
 	fprintf(o, "<rect class=\"back\" width=\"%d\" height=\"%d\"/>\n", WIDTH, height);
 }
 
+/* Strategies in lines of their own where one is not enough. Returns where the last one stands. */
+static double legend(const struct picture *k, bool draw)
+{
+	double x = MARGIN, y = 108;
+
+	for (size_t i = 0; i < k->n; i++) {
+		const double w = 64 + 7 * (double)strlen(k->results[i].name);
+		if (x > MARGIN && x + w > WIDTH - MARGIN) {
+			x = MARGIN;
+			y += LEGEND_H;
+		}
+		if (draw) {
+			fprintf(k->o,
+					"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
+					"stroke-width=\"2\" stroke-dasharray=\"%s\"/>\n",
+					x, y, x + 30, y, colours[i % N_COLOURS], dashes[i % N_DASHES]);
+			mark(k->o, i, x + 15, y);
+			text_at(k->o, x + 37, y + 4, "small", "start", k->results[i].name);
+		}
+		x += w;
+	}
+	return y;
+}
+
 static void head(const struct picture *k)
 {
 	const struct cohort_sim_params *p = k->setting->params;
-	double x = MARGIN;
 	char text[640];
 
 	text_at(k->o, MARGIN, 32, "title", "start", "Strategies under the same load, simulated");
@@ -279,30 +318,23 @@ static void head(const struct picture *k)
 			"%d slots, cache of %d tokens, %d rows a tick, chunks of %d; marks at 50, 90 and 99 %%",
 			p->n_slots, p->n_ctx, p->budget ? p->budget : p->n_batch, p->chunk_size);
 	text_at(k->o, MARGIN, 88, "small", "start", text);
-	for (size_t i = 0; i < k->n; i++) {
-		fprintf(k->o,
-				"<line x1=\"%.1f\" y1=\"108\" x2=\"%.1f\" y2=\"108\" stroke=\"%s\" stroke-width=\"2\" "
-				"stroke-dasharray=\"%s\"/>\n",
-				x, x + 30, colours[i % N_COLOURS], dashes[i % N_DASHES]);
-		mark(k->o, i, x + 15, 108);
-		text_at(k->o, x + 37, 112, "small", "start", k->results[i].name);
-		x += 64 + 7 * (double)strlen(k->results[i].name);
-	}
+	legend(k, true);
 }
 
 int sim_report_svg(const char *path, const struct sim_setting *s, const struct sim_result *results, size_t n)
 {
-	const double left = MARGIN + 40, right = left + PANEL_W + GAP_X, below = HEAD_H + PANEL_H + GAP_Y;
+	const double left = MARGIN + 40, right = left + PANEL_W + GAP_X;
 	char *bytes = NULL;
 	size_t n_bytes = 0;
 	struct picture k = {.o = open_memstream(&bytes, &n_bytes), .setting = s, .results = results, .n = n};
+	const double top = legend(&k, false) + 52, below = top + PANEL_H + GAP_Y;
 
 	if (!k.o)
 		return out_of_memory(sim_prog);
-	style(k.o, (int)below + PANEL_H + 44);
+	style(k.o, (int)(below + bars_height(&k)) + 44);
 	head(&k);
-	distribution(&k, TTFT, left, HEAD_H);
-	distribution(&k, GAPS, right, HEAD_H);
+	distribution(&k, TTFT, left, top);
+	distribution(&k, GAPS, right, top);
 	distribution(&k, END, left, below);
 	bars(&k, right, below);
 	fputs("</svg>\n", k.o);

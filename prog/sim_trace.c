@@ -163,13 +163,11 @@ static int read_request(struct reader *r, char *line)
 	size_t i = 0;
 
 	for (char *s; (s = next_field(&line)); i++) {
-		if (i == r->n_columns)
-			break;
-		int rc = set_field(r, i, s, &q);
+		int rc = i < r->n_columns ? set_field(r, i, s, &q) : 0;
 		if (rc)
 			return rc;
 	}
-	if (i != r->n_columns || line) {
+	if (i != r->n_columns) {
 		snprintf(text, sizeof text, "%s than the %zu columns of the header",
 				i < r->n_columns ? "fewer fields" : "more fields", r->n_columns);
 		return bad_line(r, text);

@@ -189,7 +189,7 @@ static void on_event(struct cohort_request *request, const struct cohort_event *
 	o->n_cached = stats.n_cached;
 	o->n_parked = stats.n_parked;
 	s->t->n_done += stats.finish == COHORT_FINISH_LENGTH;
-	request_unref(request);
+	request_unref(request); /* freeing would count as a cancel, for which the core looks through its queue */
 }
 
 /* A token of a stream of tokens (splitmix64's mixing of both numbers). */
@@ -226,8 +226,10 @@ static enum cohort_status submit(struct sim *s, size_t i, struct cohort_err *err
 	const double now = s->now;
 	s->now = r->arrival_s;
 	enum cohort_status st = request_open(&s->core, &rp, &handle, &why);
-	if (!st)
-		st = core_submit(&s->core, handle, &why);
+	if (!st && (st = core_submit(&s->core, handle, &why))) {
+		request_unref(handle); /* ours, and the core's */
+		request_unref(handle);
+	}
 	s->now = now;
 	if (st == COHORT_E_LIMIT) {
 		s->outcomes[i].refused = true;
