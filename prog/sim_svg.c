@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 1000, MARGIN = 24, PANEL_W = 400, PANEL_H = 220, GAP_X = 84, GAP_Y = 86, LEGEND_H = 19, POINTS = 400 };
+enum { WIDTH = 1000, MARGIN = 24, PANEL_W = 400, PANEL_H = 220, GAP_X = 84, GAP_Y = 86, LEGEND_H = 19 };
 
 static const char *const colours[] = {
 		"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#8a63d2", "#7f7f7f"};
@@ -178,9 +178,35 @@ static void axes(FILE *o, const struct panel *p, const char *title)
 	}
 }
 
-static void point(FILE *o, const struct panel *p, double s, double part)
+/* Where a curve was last drawn to: points that nobody could tell apart are left out. */
+struct pen {
+	FILE *o;
+	const struct panel *p;
+	double x, y;
+};
+
+static void point(struct pen *k, double s, double part, bool last)
 {
-	fprintf(o, "%.1f,%.1f ", x_of(p, s), y_of(p, part));
+	const double x = x_of(k->p, s), y = y_of(k->p, part);
+
+	if (!last && fabs(x - k->x) < 0.8 && fabs(y - k->y) < 0.8)
+		return;
+	k->x = x;
+	k->y = y;
+	fprintf(k->o, "%.1f,%.1f ", x, y);
+}
+
+static void gap_points(struct pen *pen, const struct cohort_sim_totals *t, uint64_t n)
+{
+	uint64_t seen = 0;
+
+	for (int32_t b = 0; b < COHORT_SIM_BINS; b++) {
+		if (!t->gaps[b])
+			continue;
+		point(pen, cohort_sim_bin_s(b), (double)seen / (double)n, false);
+		seen += t->gaps[b];
+		point(pen, cohort_sim_bin_s(b), (double)seen / (double)n, seen == n);
+	}
 }
 
 static void curve(const struct picture *k, const struct panel *p, size_t i, enum what w)
@@ -188,32 +214,25 @@ static void curve(const struct picture *k, const struct panel *p, size_t i, enum
 	static const double at[SIM_MAX] = {0.5, 0.9, 0.99};
 	const struct sim_result *r = &k->results[i];
 	const double *v = w == TTFT ? r->ttft : r->end;
-	uint64_t n = 0, seen = 0;
+	struct pen pen = {k->o, p, -1, -1};
+	uint64_t n = 0;
 
-	if (r->n == 0)
+	for (size_t b = 0; b < COHORT_SIM_BINS; b++)
+		n += r->totals.gaps[b];
+	if (r->n == 0 || (w == GAPS && n == 0))
 		return;
 	fputs("<polyline points=\"", k->o);
-	if (w == GAPS) {
-		for (size_t b = 0; b < COHORT_SIM_BINS; b++)
-			n += r->totals.gaps[b];
-		for (int32_t b = 0; b < COHORT_SIM_BINS; b++) {
-			if (!r->totals.gaps[b])
-				continue;
-			point(k->o, p, cohort_sim_bin_s(b), (double)seen / (double)n);
-			seen += r->totals.gaps[b];
-			point(k->o, p, cohort_sim_bin_s(b), (double)seen / (double)n);
-		}
-	} else {
-		const size_t step = r->n > POINTS ? r->n / POINTS : 1;
-		for (size_t j = 0; j < r->n; j += step)
-			point(k->o, p, v[j], (double)j / (double)r->n);
-		point(k->o, p, v[r->n - 1], 1);
-	}
+	if (w == GAPS)
+		gap_points(&pen, &r->totals, n);
+	for (size_t j = 0; w != GAPS && j < r->n; j++)
+		point(&pen, v[j], (double)j / (double)r->n, false);
+	if (w != GAPS)
+		point(&pen, v[r->n - 1], 1, true);
 	fprintf(k->o,
 			"\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"%s\" "
 			"stroke-linejoin=\"round\"/>\n",
 			colours[i % N_COLOURS], dashes[i % N_DASHES]);
-	for (size_t q = 0; q < SIM_MAX && (w != GAPS || n > 0); q++)
+	for (size_t q = 0; q < SIM_MAX; q++)
 		mark(k->o, i, x_of(p, quantiles_of(r, w)->s[q]), y_of(p, at[q]));
 }
 

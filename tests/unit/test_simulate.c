@@ -1,12 +1,11 @@
 /* The simulation: times that can be worked out by hand, sums that must come out, the same result twice, and refusals.
  *
- * Costs are sums of powers of two, so that hand and machine agree to the last bit. Each of these planted faults was
- * seen red: requests that come when they are submitted instead of when they arrive (alone, strategies, refused); decode
- * rows counted as prefill rows (alone, strategies, sums); the cost of a tick asked for once instead of for each ubatch
- * (alone); a gap measured from the first token (alone); prompts of a group that begin with tokens of their own
- * (sharing); a clock that does not jump to the next arrival (which is an endless loop: the test's abort ends it); costs
- * that are no numbers taken for 0 (bad costs); the requests under way left behind when it is aborted (under valgrind).
- */
+ * Costs are sums of powers of two, so that hand and machine agree to the last bit. Each of these planted faults was seen
+ * red: requests that come when they are submitted instead of when they arrive (one_slot, strategies); decode rows
+ * counted as prefill rows (alone, strategies, ...); a cost for the first ubatch of a tick only (alone, sums); gaps
+ * measured from the first token (alone); prompts of a group that begin with tokens of their own (sharing, sums); a clock
+ * that does not jump to the next arrival (apart, by the test's abort); costs that are no numbers taken for 0
+ * (bad_costs); handles of refused requests kept (refused, under valgrind). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
