@@ -377,6 +377,84 @@ struct cohort_slot_info {
  * not while it ticks. */
 COHORT_API size_t cohort_engine_slots_get(struct cohort_engine *engine, struct cohort_slot_info *slots, size_t n_max);
 
+/* ---- Simulation ------------------------------------------------------------------------------------------------------- */
+
+/* The engine's queue, admission, strategies, parking and reuse of prompts under a clock that a cost function moves: no
+ * model, no context, the same code otherwise. docs/simulate.md has the whole of it. */
+
+/* A request of a trace. Its prompt is tokens that nobody else has, but for the first n_shared: these are the same for
+ * all of its group. */
+struct cohort_sim_request {
+	double arrival_s;          /* since the start; not before that of the request in front of it */
+	int32_t n_prompt, n_output; /* tokens, at least 1 each; it ends when it has n_output of them */
+	uint64_t client;
+	int32_t priority;
+	uint64_t group;
+	int32_t n_shared;          /* 0 to n_prompt */
+};
+
+struct cohort_sim_params {
+	size_t struct_size;
+	/* As in struct cohort_engine_params and its context. */
+	int32_t n_slots, n_ctx, n_batch, n_ubatch, budget, chunk_size;
+	int32_t n_pos_max;            /* tokens that a sequence can have; 0: n_ctx */
+	const struct cohort_strategy *strategy;
+	int32_t queue_requests_max;
+	int64_t queue_tokens_max;
+	double wait_max_s;
+	enum cohort_room room;        /* what is parked is computed again: nothing is swapped */
+	bool no_reuse;
+	/* Seconds that a ubatch of these rows takes: finite, not below 0. Must be given. A row counts as a decode row when
+	 * its slot generates. */
+	double (*cost_s)(void *user, int32_t n_prefill_rows, int32_t n_decode_rows);
+	void *cost_user;
+	/* Called after every tick; times are those of the simulation. */
+	void (*on_tick)(const struct cohort_tick *tick, void *user);
+	void *on_tick_user;
+	/* Asked after every tick; true ends the simulation with ABORTED. */
+	bool (*abort)(void *user);
+	void *abort_user;
+};
+/* As cohort_engine_params_init; no strategy, no callbacks. */
+COHORT_API void cohort_sim_params_init(struct cohort_sim_params *params);
+
+/* What became of a request. Times in seconds since it came, as its client sees them: tokens are there when the tick is
+ * over. -1: that never was. */
+struct cohort_sim_outcome {
+	enum cohort_finish finish; /* LENGTH; NONE: refused, or yet to come when the simulation ended; SHUTDOWN: under way */
+	bool refused;
+	double queued_s, first_token_s, end_s;
+	double gap_max_s;          /* the longest between two of its tokens */
+	int32_t n_generated, n_cached, n_parked;
+};
+
+#define COHORT_SIM_BINS 2369 /* bin 0: below 2^-20 s; then 64 for every doubling up to 2^17 s, and what is above */
+
+struct cohort_sim_totals {
+	double now_s;              /* of the simulated clock: in the end, when the last request ended */
+	double busy_s;             /* of it, decoding */
+	double real_s;             /* that the ticks took on this machine */
+	uint64_t n_ticks, n_ubatches;
+	uint64_t n_prefill_rows, n_decode_rows;
+	uint64_t n_tokens;         /* sampled */
+	uint64_t n_done, n_refused; /* requests */
+	uint64_t n_parked;
+	uint64_t n_prompt_tokens, n_cached_tokens; /* of admitted requests; of those reused */
+	uint64_t n_fallbacks;
+	int32_t n_queued_max;      /* requests that waited at once */
+	uint64_t gaps[COHORT_SIM_BINS]; /* times between a token and the next one of its request, by length */
+	double gap_max_s;
+};
+/* The middle of a bin, in seconds; 0 of the first. */
+COHORT_API double cohort_sim_bin_s(int32_t bin);
+
+/* Runs a trace until all requests have ended. outcomes[i] is that of requests[i]; totals are up to date whenever a
+ * callback is called. E_ARG: params, a request (row says which), arrivals that fall, a cost that is no such; ABORTED;
+ * E_MEMORY. What there is of outcomes and totals is good after a failure, too. */
+COHORT_API enum cohort_status cohort_simulate(const struct cohort_sim_params *params,
+		const struct cohort_sim_request *requests, size_t n_requests, struct cohort_sim_outcome *outcomes,
+		struct cohort_sim_totals *totals, struct cohort_err *err);
+
 #ifdef __cplusplus
 }
 #endif
