@@ -97,6 +97,7 @@ struct stream {
 	bool every_row, limited;  /* the request's */
 	bool alone;               /* the request has no other */
 	bool called;              /* the request has a callback */
+	bool has_stops;           /* ... and stop tokens */
 	bool watched;             /* under the lock: a reader waits */
 	bool changed;
 	bool fresh;               /* a token was sampled in this tick */

@@ -473,6 +473,9 @@ void room_fork(struct core *c, struct stream *first)
 	struct cohort_err err;
 
 	r->forked = true;
+	/* What streams share is counted once: from here on none of them may trade a block of the prompt for a cached one. */
+	if (first->shares && first->n_chain < whole_blocks(c, r->p.n_prompt))
+		first->chain_over = true;
 	for (int32_t i = 1; i < r->p.n_outputs; i++) {
 		struct stream *s = &r->streams[i];
 		if (s->phase != STREAM_WAITS)
@@ -584,9 +587,12 @@ static bool save(struct core *c, struct stream *s)
 void room_park(struct core *c, struct stream *s)
 {
 	struct cohort_request *r = s->request;
-	const int32_t n_cached = s->n_cached;
 
-	const bool saved = c->lim.swap_bytes && n_cached > 0 && save(c, s);
+	/* Of a stream whose last row was computed and not looked at, that row comes again. */
+	if (s->n_cached == s->n_known && !c->m.seq_rm(c->m.self, s->slot, s->n_known - 1, -1, NULL))
+		s->n_cached--;
+	const int32_t n_cached = s->n_cached;
+	const bool saved = c->lim.swap_bytes && n_cached > 0 && n_cached < s->n_known && save(c, s);
 	let_go(c, s);
 	stream_enter(c, s, STREAM_PARKED);
 	s->n_cached = saved ? n_cached : 0;

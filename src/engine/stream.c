@@ -44,25 +44,24 @@ static bool is_stop_token(const struct cohort_request *r, cohort_token token)
 	return false;
 }
 
-/* Adds the token to the text; says how that ended the stream, if it did. */
+/* Adds the token to the text; says how that ended the stream, if it did. A simulation has no text. */
 static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_t i)
 {
 	const struct cohort_request *r = s->request;
 	enum cohort_finish finish = COHORT_FINISH_NONE;
 
-	if (!s->sampler) /* a simulation has no text */
-		return i + 1 == s->n_max ? COHORT_FINISH_LENGTH : COHORT_FINISH_NONE;
-	if (request_is_silent(r, token))
+	if (s->sampler && request_is_silent(r, token))
 		text_skip(&s->text);
-	if (is_stop_token(r, token))
+	if (s->has_stops && is_stop_token(r, token))
 		finish = COHORT_FINISH_STOP;
-	else if (cohort_token_is_eog(r->model, token))
+	else if (s->sampler && cohort_token_is_eog(r->model, token))
 		finish = r->p.ignore_eos ? COHORT_FINISH_NONE : COHORT_FINISH_EOG;
-	else if (text_push(&s->text, token)) {
+	else if (s->sampler && text_push(&s->text, token)) {
 		s->by_text = true;
 		finish = COHORT_FINISH_STOP;
 	}
-	s->shown[i] = (uint32_t)s->text.n_shown;
+	if (s->sampler)
+		s->shown[i] = (uint32_t)s->text.n_shown;
 	if (finish == COHORT_FINISH_NONE && i + 1 == s->n_max)
 		finish = COHORT_FINISH_LENGTH;
 	return finish;
