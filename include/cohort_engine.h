@@ -18,7 +18,7 @@ extern "C" {
 struct cohort_engine;  /* opaque; its functions may be called by any thread */
 struct cohort_request; /* opaque; a handle of a submitted request, for one thread at a time (cancel: any) */
 
-/* ---- Strategies ---------------------------------------------------------------------------------------------------- */
+/* ---- Strategies --------------------------------------------------------------------------------- */
 
 /* A slot is a place for one sequence. */
 enum cohort_slot_state {
@@ -121,8 +121,9 @@ struct cohort_strategy {
 };
 
 /* Built in: "decode-maximal" (the default: generating slots first, prompts take what is left), "prefill-priority" (the
- * reverse), "balanced" (half each; what one side does not need goes to the other). In all of them a side that waits gets
- * at least max(1, budget / 16) rows of a tick (with a budget of 1 they take turns), and slots take turns to go first. */
+ * reverse), "balanced" (half each; what one side does not need goes to the other). In all of them a side that waits
+ * gets at least max(1, budget / 16) rows of a tick (with a budget of 1 they take turns), and slots take turns to go
+ * first. */
 COHORT_API size_t cohort_strategy_count(void);
 COHORT_API const struct cohort_strategy *cohort_strategy_get(size_t i); /* NULL past the end; 0 is the default */
 COHORT_API const struct cohort_strategy *cohort_strategy_find(const char *name); /* NULL: no such name */
@@ -140,7 +141,7 @@ COHORT_API enum cohort_status cohort_strategy_open(const char *path, const char 
 		struct cohort_strategy_file **file, const struct cohort_strategy **out, struct cohort_err *err);
 COHORT_API void cohort_strategy_file_free(struct cohort_strategy_file *file);
 
-/* ---- Requests --------------------------------------------------------------------------------------------------------- */
+/* ---- Requests ----------------------------------------------------------------------------------- */
 
 enum cohort_task {
 	COHORT_TASK_GENERATE = 0,
@@ -177,8 +178,10 @@ struct cohort_event {
 	int32_t output;              /* TOKEN, END: which of the request's outputs */
 	int32_t index;               /* TOKEN: its place among the tokens of the output */
 	cohort_token token;          /* TOKEN; the token that ended the output is one, too */
-	const char *text;            /* TOKEN, END: bytes that can be shown now: whole characters, and nothing that may yet */
-	size_t n_bytes;              /*   become a stop string. What an END brings may end within a character. */
+	/* TOKEN, END: bytes that can be shown now: whole characters, and nothing that may yet become a stop string. What
+	 * an END brings may end within a character. */
+	const char *text;
+	size_t n_bytes;
 	float logprob;               /* TOKEN, with n_logprobs >= 0: of the model, before the sampler's chain */
 	const struct cohort_logprob *top; /* TOKEN: [n_top] likeliest tokens in its place, best first */
 	int32_t n_top;
@@ -203,7 +206,8 @@ struct cohort_request_params {
 	int32_t n_prompt;
 	int32_t n_outputs;           /* continuations of the prompt, which share it: 1 to COHORT_OUTPUTS_MAX */
 	int32_t max_tokens;          /* of each; -1: until the context is full */
-	struct cohort_sampler_params sampler; /* output i has stream + i. Grammars and lexicons must outlive the request */
+	/* Output i has stream + i. Grammars and lexicons must outlive the request. */
+	struct cohort_sampler_params sampler;
 	bool ignore_eos;             /* end-of-generation tokens neither end it nor appear in the text */
 	const cohort_token *stop_tokens; /* [n_stop_tokens], copied */
 	int32_t n_stop_tokens;
@@ -216,14 +220,14 @@ struct cohort_request_params {
 	enum cohort_pooling pooling; /* EMBED: mean, first or last row; not none */
 	int32_t priority;            /* higher ones are admitted first */
 	uint64_t client;             /* whose it is: clients share alike */
-	uint64_t session;            /* 0: none. Its last request's tokens are kept to the last one, not only whole blocks */
+	uint64_t session;            /* 0: none. Of its last request all tokens are kept, not only whole blocks */
 	uint64_t salt;               /* only requests of the same salt share cached prompts */
 	bool no_reuse;               /* computes all of its prompt, and leaves nothing for others */
 	const struct cohort_adapter *adapter; /* or NULL; must outlive the engine */
 	float adapter_scale;
-	/* Limits in seconds, 0: none: in the queue, from there to the first token, from there to the end, altogether. */
+	/* Limits in seconds, 0: none. In the queue, from there to the first token, from there to the end, in all. */
 	double queue_limit_s, prefill_limit_s, decode_limit_s, total_limit_s;
-	/* NULL: events are asked for (cohort_request_next). Otherwise called for each, on the engine's thread, which must
+	/* NULL: events are asked for (cohort_request_next). Else called for each, on the engine's thread, which must
 	 * not wait: it may submit and cancel, and free this request when it is DONE. */
 	void (*on_event)(struct cohort_request *request, const struct cohort_event *event, void *user);
 	void *user;
@@ -242,12 +246,12 @@ COHORT_API void cohort_request_cancel(struct cohort_request *request);
 /* Gives the handle back; cancels what has not ended. */
 COHORT_API void cohort_request_free(struct cohort_request *request);
 
-/* The next event; waits for up to timeout_s (below 0: as long as it takes; 0: not at all), then gives kind NONE. Outputs
- * take turns; of each the order is kept. Not for requests with on_event, nor on a manual engine with a wait. */
+/* The next event; waits for up to timeout_s (below 0: as long as it takes; 0: not at all), then gives kind NONE.
+ * Outputs take turns; of each the order is kept. Not for requests with on_event, nor on a manual engine with a wait. */
 COHORT_API enum cohort_status cohort_request_next(struct cohort_request *request, double timeout_s,
 		struct cohort_event *event, struct cohort_err *err);
-/* Waits until the request has ended, and its last callback has returned; as above; *done tells. Events may still be asked
- * for. */
+/* Waits until the request has ended, and its last callback has returned; as above; *done tells. Events may still be
+ * asked for. */
 COHORT_API enum cohort_status cohort_request_wait(struct cohort_request *request, double timeout_s, bool *done,
 		struct cohort_err *err);
 
@@ -279,7 +283,7 @@ struct cohort_request_stats {
 };
 COHORT_API void cohort_request_stats_get(struct cohort_request *request, struct cohort_request_stats *stats);
 
-/* ---- The engine ---------------------------------------------------------------------------------------------------------- */
+/* ---- The engine --------------------------------------------------------------------------------- */
 
 /* How cache room is given out: all that a request may come to need when it is admitted, or as it grows. When it then
  * runs out, the youngest slot is parked. What its rows gave is the same as if it had not been. */
@@ -293,7 +297,8 @@ struct cohort_tick {
 	int32_t n_idle, n_prefilling, n_generating, n_parked; /* slots, after it */
 	int32_t n_queued;             /* requests */
 	int64_t n_queued_tokens;      /* of their prompts */
-	int32_t n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free; /* used by slots; kept for prompts to come; free */
+	int32_t n_blocks;             /* of the cache, */
+	int32_t n_blocks_used, n_blocks_cached, n_blocks_free; /* used by slots, kept for prompts to come, free */
 	double at_s;                  /* when it began, since the engine was opened */
 	double total_s, decode_s, sample_s; /* what it took; of that decoding, and sampling */
 	const char *fallback;         /* the rule that the strategy's plan broke; NULL: none */
@@ -330,14 +335,14 @@ struct cohort_engine_params {
 	int64_t queue_tokens_max;     /* tokens of their prompts together */
 	double wait_max_s;            /* who has waited longer goes before everybody else, the oldest first */
 	enum cohort_room room;
-	size_t swap_bytes;            /* OVERCOMMIT: memory for the cells of parked slots; what does not fit is computed again */
+	size_t swap_bytes;            /* OVERCOMMIT: memory for cells of parked slots; the rest is computed again */
 	bool no_reuse;                /* nothing of a prompt is kept for others */
 	bool manual;                  /* no thread: the caller calls cohort_engine_tick */
 	/* Called after every tick, on the engine's thread; it must not wait. */
 	void (*on_tick)(const struct cohort_tick *tick, void *user);
 	void *on_tick_user;
 };
-/* 8 slots, the context's defaults, chunk_size 512, 1024 requests of 2^20 tokens in the queue, wait_max_s 30, RESERVE. */
+/* 8 slots, the context's defaults, chunk_size 512, 1024 requests and 2^20 tokens in the queue, wait_max_s 30. */
 COHORT_API void cohort_engine_params_init(struct cohort_engine_params *params);
 
 /* Opens a context of its own on the model, which must outlive the engine. E_ARG: its params; of one that is outside its
@@ -349,8 +354,8 @@ COHORT_API enum cohort_status cohort_engine_open(const struct cohort_model *mode
  * Not on a manual engine: tick until it is idle. */
 COHORT_API enum cohort_status cohort_engine_drain(struct cohort_engine *engine, double timeout_s, bool *clean,
 		struct cohort_err *err);
-/* Stops at once: what has not ended ends with SHUTDOWN. Handles of requests stay good and are to be freed; no other call
- * may be under way on the engine. */
+/* Stops at once: what has not ended ends with SHUTDOWN. Handles of requests stay good and are to be freed; no other
+ * call may be under way on the engine. */
 COHORT_API void cohort_engine_free(struct cohort_engine *engine);
 /* One tick of a manual engine, by one thread at a time. *idle tells that there is nothing left to do. */
 COHORT_API enum cohort_status cohort_engine_tick(struct cohort_engine *engine, bool *idle, struct cohort_err *err);
@@ -377,7 +382,7 @@ struct cohort_slot_info {
  * not while it ticks. */
 COHORT_API size_t cohort_engine_slots_get(struct cohort_engine *engine, struct cohort_slot_info *slots, size_t n_max);
 
-/* ---- Simulation ------------------------------------------------------------------------------------------------------- */
+/* ---- Simulation --------------------------------------------------------------------------------- */
 
 /* The engine's queue, admission, strategies, parking and reuse of prompts under a clock that a cost function moves: no
  * model, no context, the same code otherwise. docs/simulate.md has the whole of it. */
@@ -404,8 +409,8 @@ struct cohort_sim_params {
 	double wait_max_s;
 	enum cohort_room room;        /* what is parked is computed again: nothing is swapped */
 	bool no_reuse;
-	/* Seconds that a ubatch of these rows takes: finite, not below 0. Must be given. A row counts as a decode row when
-	 * its slot generates. */
+	/* Seconds that a ubatch of these rows takes: finite, not below 0. Must be given. A row counts as a decode row
+	 * when its slot generates. */
 	double (*cost_s)(void *user, int32_t n_prefill_rows, int32_t n_decode_rows);
 	void *cost_user;
 	/* Called after every tick; times are those of the simulation. */
@@ -421,7 +426,7 @@ COHORT_API void cohort_sim_params_init(struct cohort_sim_params *params);
 /* What became of a request. Times in seconds since it came, as its client sees them: tokens are there when the tick is
  * over. -1: that never was. */
 struct cohort_sim_outcome {
-	enum cohort_finish finish; /* LENGTH; NONE: refused, or yet to come when the simulation ended; SHUTDOWN: under way */
+	enum cohort_finish finish; /* LENGTH; SHUTDOWN: under way when the simulation ended; NONE: refused, or to come */
 	bool refused;
 	double queued_s, first_token_s, end_s;
 	double gap_max_s;          /* the longest between two of its tokens */

@@ -45,7 +45,7 @@ struct core_limits {
 	const struct cohort_model *model; /* NULL in a simulation */
 	int32_t n_vocab, n_embd;
 	int32_t n_slots, n_ubatch, budget, chunk_size;
-	int32_t block_size, n_blocks; /* of the cache: a power of two; n_blocks 0: it is never full (states, encoders) */
+	int32_t block_size, n_blocks; /* of the cache: a power of two; 0 blocks: it is never full (states, encoders) */
 	int32_t n_pos_max;            /* tokens that a sequence can have */
 	int32_t n_ids;                /* sequence ids n_slots .. n_slots + n_ids - 1 are for cached prompts; 0: none */
 	int32_t n_window;             /* the narrowest window whose cells are to be shared; 0: none is */
@@ -82,8 +82,8 @@ enum stream_phase {
 /* One output of a request. What every tick touches comes first. */
 struct stream {
 	struct cohort_request *request;
-	/* The prompt and what was sampled. Rows n_cached .. n_known - 1 are to be computed; the last one's logits give the
-	 * next token. A generating stream has one such row: its pending token. */
+	/* The prompt and what was sampled. Rows n_cached .. n_known - 1 are to be computed; the last one's logits give
+	 * the next token. A generating stream has one such row: its pending token. */
 	cohort_token *known;      /* [n_prompt + n_max] */
 	int32_t n_known, n_cached;
 	int32_t n_prompt, n_max;  /* the request's */
@@ -236,8 +236,8 @@ struct core {
 	int32_t n_in[STREAM_ENDED + 1]; /* slots by their streams' phase */
 	size_t swap_used;
 
-	/* Blocks. n_private: held by slots and not part of cached prompts; n_reserved: promised to them (at least what they
-	 * hold). Together with what the prefix index holds and has pinned they never exceed n_blocks. */
+	/* Blocks. n_private: held by slots and not part of cached prompts; n_reserved: promised to them (at least what
+	 * they hold). Together with what the prefix index holds and has pinned they never exceed n_blocks. */
 	int32_t n_private, n_reserved;
 
 	/* Of a tick. */
