@@ -178,7 +178,7 @@ struct cohort_event {
 	int32_t output;              /* TOKEN, END: which of the request's outputs */
 	int32_t index;               /* TOKEN: its place among the tokens of the output */
 	cohort_token token;          /* TOKEN; the token that ended the output is one, too */
-	/* TOKEN, END: bytes that can be shown now: whole characters, and nothing that may yet become a stop string. What
+	/* TOKEN, END: bytes that can be shown now: whole characters, nothing that may yet become a stop string. What
 	 * an END brings may end within a character. */
 	const char *text;
 	size_t n_bytes;
@@ -426,7 +426,7 @@ COHORT_API void cohort_sim_params_init(struct cohort_sim_params *params);
 /* What became of a request. Times in seconds since it came, as its client sees them: tokens are there when the tick is
  * over. -1: that never was. */
 struct cohort_sim_outcome {
-	enum cohort_finish finish; /* LENGTH; SHUTDOWN: under way when the simulation ended; NONE: refused, or to come */
+	enum cohort_finish finish; /* LENGTH; SHUTDOWN: under way when it was ended; NONE: refused, or to come */
 	bool refused;
 	double queued_s, first_token_s, end_s;
 	double gap_max_s;          /* the longest between two of its tokens */
