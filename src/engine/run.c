@@ -320,10 +320,19 @@ static int32_t halve(struct core *c, int32_t lo, int32_t hi)
 	return lo + n_front;
 }
 
-/* The stream cannot be computed now. Without room it waits, unless it is the only one. */
+/* Whether somebody else holds cells that may yet be given back. */
+static bool others_hold(const struct core *c, const struct stream *s)
+{
+	for (int32_t i = 0; i < c->lim.n_slots; i++)
+		if (c->slots[i] != s && is_active(c->slots[i]) && c->slots[i]->n_cached > 0)
+			return true;
+	return false;
+}
+
+/* The stream cannot be computed now. Without room it waits, if that can help. */
 static void give_up(struct core *c, struct stream *s, const struct cohort_err *err)
 {
-	if (err->status == COHORT_NO_ROOM && c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_GENERATES] > 1)
+	if (err->status == COHORT_NO_ROOM && others_hold(c, s))
 		room_park(c, s);
 	else
 		fail(c, s, err);
