@@ -348,9 +348,12 @@ static bool share_block(struct core *c, struct stream *s)
 			return false;
 		if (c->m.seq_rm(c->m.self, s->slot, p0, p1, &err))
 			return end_chain(s);
-		if (copy_node(c, s, node, p0, p1, &err)) { /* cannot happen: there was such a block a moment ago */
+		if (copy_node(c, s, node, p0, p1, &err)) { /* its own are gone: it goes on from there */
 			s->n_cached = smaller(s->n_cached, p0);
 			c->m.seq_rm(c->m.self, s->slot, p0, -1, NULL);
+			stream_enter(c, s, STREAM_PREFILLS);
+			if (c->view_of[s->slot] >= 0)
+				c->taken[c->view_of[s->slot]] = 0;
 			return end_chain(s);
 		}
 		step_chain(c, s, node, hash);

@@ -178,7 +178,8 @@ static void take_output(struct core *c, int32_t i, int32_t row)
 	struct cohort_request *r = s->request;
 	const int32_t pos = c->piece.pos[i];
 
-	if (!still_wanted(c, s))
+	/* What the stream lost again (see share_block in room.c) comes again. */
+	if (!still_wanted(c, s) || s->n_cached <= pos)
 		return;
 	if (s->every_row && pos == s->n_prompt - 1)
 		prompt_done(c, s);
@@ -206,7 +207,7 @@ static void finish_prompt(struct core *c, struct stream *s)
 {
 	const struct cohort_request *r = s->request;
 
-	if (!is_active(s) || !s->every_row)
+	if (!is_active(s) || !s->every_row || s->n_cached < s->n_prompt)
 		return;
 	prompt_done(c, s);
 	if (r->embedding)
