@@ -420,7 +420,7 @@ static void keep_tail(struct core *c, struct stream *s)
 
 /* ---- Slots ---- */
 
-static void take_slot(struct core *c, struct stream *s)
+static enum cohort_status take_slot(struct core *c, struct stream *s, struct cohort_err *err)
 {
 	const struct cohort_request *r = s->request;
 
@@ -428,7 +428,7 @@ static void take_slot(struct core *c, struct stream *s)
 	c->slots[s->slot] = s;
 	s->turn = ++c->n_turns;
 	c->n_limited += s->limited;
-	c->m.adapter_set(c->m.self, s->slot, r->p.adapter, r->p.adapter ? r->p.adapter_scale : 1.0f, NULL);
+	return c->m.adapter_set(c->m.self, s->slot, r->p.adapter, r->p.adapter ? r->p.adapter_scale : 1.0f, err);
 }
 
 static void drop_swap(struct core *c, struct stream *s)
@@ -532,6 +532,8 @@ static void count_reuse(struct core *c, struct cohort_request *r, int32_t n_cach
 static bool admit(struct core *c, struct cohort_request *r, double now)
 {
 	struct stream *first = &r->streams[0];
+	enum cohort_status st = COHORT_OK;
+	struct cohort_err err;
 
 	if (r->p.n_outputs > c->n_idle)
 		return false;
@@ -544,9 +546,13 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	queue_admit(c->queue, &r->item);
 	c->live.n_admitted++;
 	r->at_admitted = now;
-	for (int32_t i = 0; i < r->p.n_outputs; i++) {
-		take_slot(c, &r->streams[i]);
+	for (int32_t i = 0; !st && i < r->p.n_outputs; i++) {
+		st = take_slot(c, &r->streams[i], &err);
 		stream_enter(c, &r->streams[i], i ? STREAM_WAITS : STREAM_PREFILLS);
+	}
+	if (st) { /* without its adapter it would say something else */
+		request_end(c, r, COHORT_FINISH_ERROR, &err);
+		return true;
 	}
 	attach(c, first, &m);
 	if (r->p.n_outputs > 1) {
