@@ -13,5 +13,10 @@ struct thread {
 bool thread_start(struct thread *t, void (*fn)(void *arg), void *arg);
 /* Waits until fn has returned. Once for each thread that was started. */
 void thread_join(struct thread *t);
+/* Whether the caller is that thread. */
+static inline bool thread_is_self(const struct thread *t)
+{
+	return pthread_equal(t->id, pthread_self()) != 0;
+}
 
 #endif

@@ -24,6 +24,7 @@ struct cohort_engine {
 	/* Under the lock: */
 	bool shut;           /* everything is to end */
 	bool exit;
+	bool ticking;        /* a tick of a manual engine is under way */
 };
 
 void cohort_engine_params_init(struct cohort_engine_params *params)
@@ -291,8 +292,12 @@ enum cohort_status cohort_engine_tick(struct cohort_engine *e, bool *idle, struc
 		return err_set(err, COHORT_E_ARG, "engine is NULL");
 	if (!e->manual)
 		return err_set(err, COHORT_E_ARG, "the engine has a thread of its own that ticks");
+	lock_take(&e->core.hub->lock);
+	e->ticking = true;
+	lock_give(&e->core.hub->lock);
 	core_tick(&e->core);
 	lock_take(&e->core.hub->lock);
+	e->ticking = false;
 	if (idle)
 		*idle = core_is_idle(&e->core);
 	lock_give(&e->core.hub->lock);
@@ -380,9 +385,12 @@ size_t cohort_engine_slots_get(struct cohort_engine *e, struct cohort_slot_info 
 	lock_take(&c->hub->lock);
 	const uint64_t n_infos = c->n_infos;
 	c->infos_asked = true;
-	if (e->manual || core_is_idle(c))
+	/* Slots belong to whoever ticks: nobody at the moment, or the caller from within a callback. Otherwise the tick is
+	 * asked to look; that of a manual engine, which may be the caller's own, is not waited for. */
+	if (e->manual ? !e->ticking : core_is_idle(c) || (e->has_thread && thread_is_self(&e->thread)))
 		core_look(c);
-	while (c->n_infos == n_infos && !core_is_idle(c) && cond_wait_until(&c->looked, &c->hub->lock, until))
+	while (!e->manual && c->n_infos == n_infos && !core_is_idle(c) &&
+			cond_wait_until(&c->looked, &c->hub->lock, until))
 		;
 	for (size_t i = 0; slots && i < n && i < n_max; i++)
 		slots[i] = c->infos[i];
