@@ -153,13 +153,13 @@ static inline void job_make(struct job *j, struct rng *r, const struct cohort_mo
 	memset(j, 0, sizeof *j);
 	cohort_request_params_init(&j->p);
 	struct cohort_request_params *p = &j->p;
-	p->max_tokens = pick(r, 0, 9) ? pick(r, 1, n_most / 4) : 0;
+	p->max_tokens = pick(r, 0, 9) ? pick(r, 1, n_most / 10) : 0;
 	p->n_prompt = pick(r, 1, n_most - p->max_tokens);
 	if (pick(r, 0, 2))
 		p->n_prompt = p->n_prompt % (n_most / 3) + 1;
 	struct rng base;
 	rng_init(&base, (uint64_t)pick(r, 0, 3), 77);
-	const int32_t n_alike = pick(r, 0, 2) ? pick(r, 0, p->n_prompt) : 0;
+	const int32_t n_alike = pick(r, 0, 2) ? pick(r, p->n_prompt / 2, p->n_prompt) : 0;
 	for (int32_t i = 0; i < p->n_prompt; i++)
 		j->prompt[i] = pick(i < n_alike ? &base : r, 3, info.n_vocab - 1);
 	p->prompt = j->prompt;
@@ -185,7 +185,7 @@ static inline void job_make(struct job *j, struct rng *r, const struct cohort_mo
 	p->session = pick(r, 0, 2) ? 0 : (uint64_t)pick(r, 1, 5);
 	p->salt = (uint64_t)pick(r, 0, 1);
 	p->no_reuse = pick(r, 0, 7) == 0;
-	j->cancel_after = pick(r, 0, 5) ? -1 : pick(r, 0, 20);
+	j->cancel_after = pick(r, 0, 5) ? -1 : pick(r, 0, 12);
 }
 
 #endif

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { N_JOBS = 200, N_CLIENT_THREADS = 4, N_MOST = 280 };
+enum { N_JOBS = 200, N_CLIENT_THREADS = 4, N_MOST = 100 };
 
 static struct cohort_model *model;
 static struct job *jobs;
@@ -242,7 +242,7 @@ static void room_for_all(void **state)
 	params_make(&p);
 	run_strategies(&p, &sum);
 	assert_int_equal(sum.n_parked, 0);
-	assert_true(sum.n_cached_tokens > 1000);
+	assert_true(sum.n_cached_tokens > 500);
 }
 
 static void parked_and_dropped(void **state)
@@ -252,7 +252,7 @@ static void parked_and_dropped(void **state)
 
 	(void)state;
 	params_make(&p);
-	p.context.n_ctx = 640;
+	p.context.n_ctx = 224;
 	p.room = COHORT_ROOM_OVERCOMMIT;
 	run_strategies(&p, &sum);
 	assert_true(sum.n_parked > 20);
@@ -268,7 +268,7 @@ static void parked_and_swapped(void **state)
 
 	(void)state;
 	params_make(&p);
-	p.context.n_ctx = 640;
+	p.context.n_ctx = 224;
 	p.room = COHORT_ROOM_OVERCOMMIT;
 	p.swap_bytes = (size_t)64 << 20;
 	run_strategies(&p, &sum);
@@ -282,7 +282,7 @@ static void nothing_reused(void **state)
 
 	(void)state;
 	params_make(&p);
-	p.context.n_ctx = 640;
+	p.context.n_ctx = 224;
 	p.room = COHORT_ROOM_OVERCOMMIT;
 	p.no_reuse = true;
 	run_strategies(&p, &sum);
