@@ -220,7 +220,7 @@ static int report(const struct job *j)
 
 	for (size_t i = 0; i < j->n; i++)
 		if (j->results[i].totals.n_fallbacks)
-			fprintf(stderr, "%s: note: %llu plans of strategy '%s' broke a rule; the default planned those ticks\n",
+			fprintf(stderr, "%s: note: %llu plans of '%s' broke a rule; the default planned those ticks\n",
 					sim_prog, (unsigned long long)j->results[i].totals.n_fallbacks,
 					j->entries[i].name);
 	sim_report_table(&s, j->results, j->n);

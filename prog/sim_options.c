@@ -102,22 +102,23 @@ static int parse(struct sim_options *c, int argc, char **argv)
 	};
 	const struct opt_prog p = {
 			sim_prog,
-			"[--trace FILE.csv | --generate KIND ...] [--strategy NAME ...] [--cost FILE | -m MODEL] [options]",
-			"Sends requests through the engine's queue, strategies and cache books under a simulated clock, and\n"
-			"compares strategies. A tick takes as long as was measured for its rows, so the answer is for the\n"
-			"machine and model of the measurement; nothing else is run.\n"
+			"[--trace FILE.csv | --generate KIND] [--strategy NAME]... [--cost FILE | -m MODEL] [options]",
+			"Sends requests through the engine's queue, strategies and cache books under a simulated\n"
+			"clock, and compares strategies. A tick takes as long as was measured for its rows, so the\n"
+			"answer is for the machine and model of the measurement; nothing else is run.\n"
 			"\n"
-			"A trace is CSV with a header: arrival_s, prompt_tokens, output_tokens and, if wanted, client,\n"
-			"priority, group, shared_tokens (that all of a group begin with); lines with # are comments.\n"
+			"A trace is CSV with a header: arrival_s, prompt_tokens, output_tokens and, if wanted,\n"
+			"client, priority, group, shared_tokens (that all of a group begin with); lines with # are\n"
+			"comments.\n"
 			"\n"
-			"Columns: output tokens and requests per second; seconds to the first token (TTFT: p50, p90, p99);\n"
-			"ms between tokens (gap: p50, p90, p99, max); seconds in the queue (wait p99) and until the end\n"
-			"(end: p50, p99); fairness between clients (Jain: 1 is best); requests refused, parkings, prompt\n"
-			"tokens that were reused.",
+			"Columns: output tokens and requests per second; seconds to the first token (TTFT: p50, p90,\n"
+			"p99); ms between tokens (gap: p50, p90, p99, max); seconds in the queue (wait p99) and until\n"
+			"the end (end: p50, p99); fairness between clients (Jain: 1 is best); requests refused,\n"
+			"parkings, prompt tokens that were reused.",
 			"  cohort simulate --rate 20 --slots 32 --svg compare.svg\n"
 			"  cohort simulate --trace day.csv --strategy balanced --strategy ./mine.so:mine\n"
 			"  cohort simulate -m model.gguf --save-cost cost.json --requests 100\n"
-			"  cohort simulate --cost cost.json --generate bursts --prompt 600 --share 400 --json out.json\n",
+			"  cohort simulate --cost cost.json --generate bursts --prompt 600 --share 400\n",
 			opts,
 			sizeof opts / sizeof *opts,
 	};
