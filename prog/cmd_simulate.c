@@ -206,11 +206,9 @@ static int simulate(struct job *j, size_t i)
 			cohort_simulate(&j->p, j->trace.requests, j->trace.n, j->outcomes, &r->totals, &err);
 	progress_end();
 	r->wall_s = clock_now() - began;
-	if (st == COHORT_ABORTED)
-		fprintf(stderr, "%s: interrupted\n", sim_prog);
-	else if (st)
-		return fail(sim_prog, &err);
-	return st ? EXIT_INTERRUPTED : sim_result_fill(r, &j->trace, j->outcomes);
+	if (st)
+		return st == COHORT_ABORTED ? EXIT_INTERRUPTED : fail(sim_prog, &err);
+	return sim_result_fill(r, &j->trace, j->outcomes);
 }
 
 static int report(const struct job *j)
@@ -246,6 +244,8 @@ static int run(struct job *j)
 	j->started = clock_now();
 	for (size_t i = 0; i < j->n && !rc; i++)
 		rc = simulate(j, i);
+	if (rc == EXIT_INTERRUPTED)
+		fprintf(stderr, "%s: interrupted\n", sim_prog);
 	return rc ? rc : report(j);
 }
 
