@@ -402,7 +402,7 @@ struct cohort_sim_params {
 	size_t struct_size;
 	/* As in struct cohort_engine_params and its context. */
 	int32_t n_slots, n_ctx, n_batch, n_ubatch, budget, chunk_size;
-	int32_t n_pos_max;            /* tokens that a sequence can have; 0: n_ctx */
+	int32_t n_pos_max;            /* tokens that a sequence can have; 0: what the cache holds */
 	const struct cohort_strategy *strategy;
 	int32_t queue_requests_max;
 	int64_t queue_tokens_max;

@@ -4,6 +4,8 @@
 
 #include "cohort_engine.h"
 
+#include "opt.h"
+
 #include <jansson.h>
 #include <stdio.h>
 
@@ -92,9 +94,26 @@ void sim_report_table(const struct sim_setting *s, const struct sim_result *resu
 int sim_report_json(const char *path, const struct sim_setting *s, const struct sim_result *results, size_t n);
 int sim_report_svg(const char *path, const struct sim_setting *s, const struct sim_result *results, size_t n);
 
+/* ---- The command line ---- */
+
+struct sim_options {
+	const char *trace, *kind, *save_trace, *cost, *model, *save_cost, *room, *svg, *json;
+	struct opt_list strategies;
+	struct sim_recipe recipe;
+	int64_t slots, ctx, seq_max, batch, ubatch, budget, chunk, queue, queue_tokens;
+	int64_t threads, rounds, depth;
+	double wait_max;
+	bool measure, recipe_given, measure_given, ctx_given, threads_given, no_reuse;
+};
+/* Returns 0 to go on, or an exit code plus 1, as opt_parse does. */
+int sim_options_get(int argc, char **argv, struct sim_options *c);
+
+/* ---- For all of these ---- */
+
 /* Four digits, whatever the size, in a static ring of buffers. */
 const char *sim_number(double v);
-/* Writes the bytes or says why not. */
+/* Writes the bytes or says why not. What jansson and open_memstream give is malloc's, as base's memory is: mem_free
+ * frees it. */
 int sim_write(const char *path, const void *bytes, size_t n_bytes);
 
 #endif

@@ -14,7 +14,6 @@
 #include "base/mem.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { FILE_MAX = 1 << 20, ROWS_MAX = 1 << 20 };
@@ -104,7 +103,7 @@ int sim_cost_save(const char *path, const struct sim_cost *c)
 	char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
 	int rc = text ? sim_write(path, text, strlen(text)) : out_of_memory(sim_prog);
 
-	free(text);
+	mem_free(text);
 	json_decref(o);
 	return rc;
 }

@@ -94,7 +94,7 @@ static int fill(struct meter *k)
 		if (!st)
 			st = cohort_seq_checkpoint(k->ctx, s, &err);
 		if (st)
-			return fail(sim_prog, &err);
+			return st == COHORT_ABORTED ? EXIT_INTERRUPTED : fail(sim_prog, &err);
 	}
 	return 0;
 }

@@ -6,8 +6,9 @@
 #include "common.h"
 #include "sim.h"
 
+#include "base/mem.h"
+
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const room_names[] = {[COHORT_ROOM_RESERVE] = "reserve", [COHORT_ROOM_OVERCOMMIT] = "overcommit"};
@@ -130,7 +131,7 @@ int sim_report_json(const char *path, const struct sim_setting *s, const struct 
 	if (o)
 		text = json_dumps(o, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
 	int rc = text ? sim_write(path, text, strlen(text)) : out_of_memory(sim_prog);
-	free(text);
+	mem_free(text);
 	json_decref(o);
 	json_decref(list);
 	return rc;

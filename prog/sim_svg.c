@@ -10,10 +10,10 @@
 #include "common.h"
 #include "sim.h"
 
+#include "base/mem.h"
 #include "base/utf8.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH = 1000, MARGIN = 24, PANEL_W = 400, PANEL_H = 220, GAP_X = 84, GAP_Y = 86, LEGEND_H = 19 };
@@ -359,6 +359,6 @@ int sim_report_svg(const char *path, const struct sim_setting *s, const struct s
 	fputs("</svg>\n", k.o);
 	const bool bad = ferror(k.o);
 	int rc = fclose(k.o) || bad ? out_of_memory(sim_prog) : sim_write(path, bytes, n_bytes);
-	free(bytes);
+	mem_free(bytes);
 	return rc;
 }

@@ -272,6 +272,6 @@ int sim_trace_save(const char *path, const struct sim_trace *t)
 	}
 	const bool bad = ferror(o);
 	int rc = fclose(o) || bad ? out_of_memory(sim_prog) : sim_write(path, bytes, n);
-	free(bytes);
+	mem_free(bytes);
 	return rc;
 }

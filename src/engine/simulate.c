@@ -309,6 +309,7 @@ static enum cohort_status start(struct sim *s, struct cohort_err *err)
 {
 	const struct cohort_sim_params *p = s->p;
 	const int32_t block = cohort_kv_block_size(), n_blocks = (p->n_ctx + block - 1) / block;
+	const int32_t n_ctx = n_blocks * block;
 	const struct machine m = {
 			.self = s,
 			.now = machine_now,
@@ -329,7 +330,7 @@ static enum cohort_status start(struct sim *s, struct cohort_err *err)
 			.chunk_size = p->chunk_size,
 			.block_size = block,
 			.n_blocks = n_blocks,
-			.n_pos_max = p->n_pos_max > 0 && p->n_pos_max < p->n_ctx ? p->n_pos_max : p->n_ctx,
+			.n_pos_max = p->n_pos_max > 0 && p->n_pos_max < n_ctx ? p->n_pos_max : n_ctx,
 			.n_ids = p->no_reuse ? 0 : n_blocks,
 			.logits = true,
 			.overcommit = p->room == COHORT_ROOM_OVERCOMMIT,

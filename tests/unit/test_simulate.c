@@ -1,10 +1,10 @@
 /* The simulation: times that can be worked out by hand, sums that must come out, the same result twice, and refusals.
  *
- * Costs are sums of powers of two, so that hand and machine agree to the last bit. Each of these planted faults was seen
- * red: requests that come when they are submitted instead of when they arrive (one_slot, strategies); decode rows
+ * Costs are sums of powers of two, so that hand and machine agree to the last bit. Each of these planted faults was
+ * seen red: requests that come when they are submitted instead of when they arrive (one_slot, strategies); decode rows
  * counted as prefill rows (alone, strategies, ...); a cost for the first ubatch of a tick only (alone, sums); gaps
- * measured from the first token (alone); prompts of a group that begin with tokens of their own (sharing, sums); a clock
- * that does not jump to the next arrival (apart, by the test's abort); costs that are no numbers taken for 0
+ * measured from the first token (alone); prompts of a group that begin with tokens of their own (sharing, sums); a
+ * clock that does not jump to the next arrival (apart, by the test's abort); costs that are no numbers taken for 0
  * (bad_costs); handles of refused requests kept (refused, under valgrind). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -371,6 +373,126 @@ static void sums(void **state)
 	assert_true(n_parked > 0 && n_refused > 0 && n_cached > 0);
 }
 
+/* ---- The engine itself ---- */
+
+enum { TICKS_MAX = 4096 };
+struct log {
+	struct cohort_tick ticks[TICKS_MAX];
+	size_t n;
+};
+
+static void log_tick(const struct cohort_tick *tick, void *user)
+{
+	struct log *l = user;
+	assert_true(l->n < TICKS_MAX);
+	l->ticks[l->n++] = *tick;
+}
+
+/* Opens the engine by hand with the simulation's settings, gives it the trace's requests at once, ticks it to the end.
+ */
+static void run_engine(const struct cohort_model *model, const struct world *w, struct log *l)
+{
+	static cohort_token prompt[512];
+	struct cohort_engine_params p;
+	struct cohort_engine *e;
+	struct cohort_request *handles[512];
+	struct cohort_err err;
+	struct rng r;
+	bool idle = false;
+
+	cohort_engine_params_init(&p);
+	p.n_slots = w->p.n_slots;
+	p.context.n_ctx = w->p.n_ctx;
+	p.context.n_batch = w->p.n_batch;
+	p.context.n_ubatch = w->p.n_ubatch;
+	p.context.n_threads = 1;
+	p.budget = w->p.budget;
+	p.chunk_size = w->p.chunk_size;
+	p.strategy = w->p.strategy;
+	p.room = w->p.room;
+	p.manual = true;
+	p.on_tick = log_tick;
+	p.on_tick_user = l;
+	assert_int_equal(cohort_engine_open(model, &p, &e, &err), COHORT_OK);
+	rng_init(&r, 1, 0);
+	for (size_t i = 0; i < w->n; i++) {
+		struct cohort_request_params rp;
+		cohort_request_params_init(&rp);
+		/* The first token is the request's own, so that no two share a block. */
+		for (int32_t k = 0; k < w->r[i].n_prompt; k++)
+			prompt[k] = k == 0 ? 100 + (cohort_token)i : (cohort_token)(100 + rng_u32(&r) % 8000);
+		rp.prompt = prompt;
+		rp.n_prompt = w->r[i].n_prompt;
+		rp.max_tokens = w->r[i].n_output;
+		rp.client = w->r[i].client;
+		rp.priority = w->r[i].priority;
+		rp.ignore_eos = true;
+		assert_int_equal(cohort_engine_submit(e, &rp, &handles[i], &err), COHORT_OK);
+	}
+	while (!idle)
+		assert_int_equal(cohort_engine_tick(e, &idle, &err), COHORT_OK);
+	for (size_t i = 0; i < w->n; i++)
+		cohort_request_free(handles[i]);
+	cohort_engine_free(e);
+}
+
+/* Tick for tick what the engine does with a model: the same rows, slots, queue and blocks. Seen red with another number
+ * of ids for cached prompts, and with a budget of one row less. */
+static void as_the_engine(void **state)
+{
+	static struct world w;
+	static struct log ours, theirs;
+	const char *source = getenv("COHORT_SOURCE");
+	struct cohort_model *model;
+	struct cohort_err err;
+	char path[4096];
+	uint64_t n_parked = 0;
+	(void)state;
+
+	snprintf(path, sizeof path, "%s/models/cohort-tiny.gguf", source ? source : ".");
+	if (cohort_model_open(path, NULL, &model, &err))
+		fail_msg("%s", err.text);
+	for (size_t k = 0; k < 2 * cohort_strategy_count(); k++) {
+		struct rng r;
+		world_init(&w);
+		rng_init(&r, k, 0);
+		w.p.n_slots = 5;
+		w.p.n_ctx = 256;
+		w.p.n_batch = 24;
+		w.p.n_ubatch = 16;
+		w.p.chunk_size = 10;
+		w.p.strategy = cohort_strategy_get(k / 2);
+		w.p.room = k % 2 ? COHORT_ROOM_OVERCOMMIT : COHORT_ROOM_RESERVE;
+		w.p.on_tick = log_tick;
+		w.p.on_tick_user = &ours;
+		for (int i = 0; i < 10; i++) {
+			struct cohort_sim_request *q =
+					add(&w, 0, 1 + (int32_t)(rng_u32(&r) % 70), 1 + (int32_t)(rng_u32(&r) % 40));
+			q->client = rng_u32(&r) % 3;
+			q->priority = (int32_t)(rng_u32(&r) % 2);
+		}
+		ours.n = theirs.n = 0;
+		run(&w);
+		n_parked += w.t.n_parked;
+		run_engine(model, &w, &theirs);
+		assert_int_equal(ours.n, theirs.n);
+		for (size_t i = 0; i < ours.n; i++) {
+			struct cohort_tick a = ours.ticks[i], b = theirs.ticks[i];
+			assert_int_equal(a.n_prefill_rows, b.n_prefill_rows);
+			assert_int_equal(a.n_decode_rows, b.n_decode_rows);
+			assert_int_equal(a.n_sampled, b.n_sampled);
+			assert_int_equal(a.n_idle, b.n_idle);
+			assert_int_equal(a.n_parked, b.n_parked);
+			assert_int_equal(a.n_queued, b.n_queued);
+			assert_int_equal(a.n_blocks, b.n_blocks);
+			assert_int_equal(a.n_blocks_used, b.n_blocks_used);
+			assert_int_equal(a.n_blocks_cached, b.n_blocks_cached);
+		}
+	}
+	assert_true(n_parked > 0);
+	cohort_model_free(model);
+}
+
 /* ---- Bad ---- */
 
 static void expect(struct world *w, enum cohort_status status, const char *text)
@@ -558,6 +680,7 @@ int main(void)
 			cmocka_unit_test(refused),
 			cmocka_unit_test(sharing),
 			cmocka_unit_test(sums),
+			cmocka_unit_test(as_the_engine),
 			cmocka_unit_test(bad_params),
 			cmocka_unit_test(bad_requests),
 			cmocka_unit_test(bad_costs),
