@@ -146,6 +146,7 @@ struct cohort_request {
 	const struct cohort_model *model; /* NULL in a simulation */
 	atomic_int n_refs;      /* the user's and the engine's */
 	atomic_bool cancelled;
+	atomic_bool over;       /* all its streams have ended: nothing is left to cancel */
 	bool every_row;         /* not only the last row counts: prompt_logprobs, an embedding, nothing to generate */
 	bool forked;            /* its streams have begun */
 	bool prompt_changed;    /* prompt_logprobs or embedding are there */

@@ -266,7 +266,8 @@ void cohort_request_stats_get(struct cohort_request *r, struct cohort_request_st
 
 void cohort_request_cancel(struct cohort_request *r)
 {
-	if (!r || atomic_exchange(&r->cancelled, true))
+	/* The engine looks through its queue for who was cancelled: not for those that have ended, whose handles are freed. */
+	if (!r || atomic_load(&r->over) || atomic_exchange(&r->cancelled, true))
 		return;
 	atomic_fetch_add(&r->hub->n_cancels, 1);
 }

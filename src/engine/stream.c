@@ -119,8 +119,10 @@ void stream_end(struct core *c, struct stream *s, enum cohort_finish finish, con
 	s->ending = finish;
 	if (err)
 		s->ending_err = *err;
-	if (--r->n_live == 0)
+	if (--r->n_live == 0) {
 		r->at_end = c->m.now(c->m.self);
+		atomic_store(&r->over, true);
+	}
 	stream_news(c, s);
 }
 
