@@ -4,8 +4,8 @@
  * Shown red by planted faults: a total limit that is looked at in the queue only (time_limits), a request that ends and
  * keeps its blocks (cancelled), a drain that does not wait (drained), numbers of a stop that count the last tick twice
  * (drain_in_time), an end told before its callback (waits_for_callbacks), a salt that is not looked at and a session's
- * tail that is not compared (sessions), priorities compared the wrong way round (priorities), clients that all have the
- * same counter (fair). */
+ * tail that is not compared (sessions), priorities compared the wrong way round (priorities), clients that are
+ * not told apart (fair). */
 #include "engine_rig.h"
 
 #include <stdatomic.h>
