@@ -251,7 +251,7 @@ struct cohort_batch {
 	cohort_pos *pos;            /* [n_max, n_pos_row] */
 	int32_t *n_seq;             /* [n_max]; NULL: one id each */
 	cohort_seq *seq;            /* [n_max, n_seq_row_max] */
-	uint8_t *output;            /* [n_max] */
+	uint8_t *output;            /* [n_max]; see cohort_batch_raw */
 	struct {
 		cohort_token tokens[COHORT_BATCH_INLINE];
 		cohort_pos pos[COHORT_BATCH_INLINE];
@@ -313,8 +313,12 @@ struct cohort_batch_raw {
 	cohort_pos *pos;      /* [n_tokens, n_pos_row] */
 	int32_t *n_seq;       /* [n_tokens]; NULL: one id each */
 	cohort_seq *seq;      /* [n_tokens, n_seq_row_max] */
-	uint8_t *output;      /* [n_tokens] */
+	uint8_t *output;      /* [n_tokens]: 0: nothing; 1: all that the context gives; or COHORT_ROW_EMBEDDING */
 };
+/* A row of which only the embedding is wanted, where the context has logits, too: it is spared the product with the
+ * vocabulary, and cohort_logits_get says so. Counts as 1 where the context has no embeddings, and does with output_all
+ * or pooling. */
+enum { COHORT_ROW_EMBEDDING = 2 };
 /* Pointers into the batch, good until it is changed, moved or released. Writing through them is allowed where the
  * batch owns the arrays. */
 COHORT_API void cohort_batch_raw_get(struct cohort_batch *b, struct cohort_batch_raw *raw);
@@ -497,7 +501,8 @@ COHORT_API enum cohort_status cohort_warm_up(struct cohort_context *ctx, int32_t
 /* Outputs of the last decode (or encode). */
 COHORT_API int32_t cohort_n_outputs(const struct cohort_context *ctx);
 /* Logits of batch row i of the last decode: [n_vocab], borrowed until the next
- * decode. Row i must have asked for output; -1 is the last output, -2 the one before. Otherwise NULL. */
+ * decode. Row i must have asked for output, and not for its embedding only (rule output-kind); -1 is the last output,
+ * -2 the one before. Otherwise NULL. */
 COHORT_API const float *cohort_logits_get(const struct cohort_context *ctx, int32_t i,
 		struct cohort_err *err);
 /* Embedding of batch row i (after the last norm): [n_embd]; indexes as above. NULL unless outputs has EMBEDDINGS. */

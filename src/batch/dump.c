@@ -70,7 +70,9 @@ static void put_rows(struct text *t, const struct rows *r)
 			put(t, "%7s", "auto");
 		for (int32_t k = 0; r->pos && k < r->n_pos_row; k++)
 			put(t, k ? ",%d" : "%7d", r->pos[(size_t)i * (size_t)r->n_pos_row + (size_t)k]);
-		put(t, "  output %4s", !r->output ? "auto" : r->output[i] ? "yes" : "no");
+		static const char *const kinds[] = {"no", "yes", "embd"};
+		const uint8_t kind = r->output ? r->output[i] : 0;
+		put(t, "  output %4s", !r->output ? "auto" : kinds[kind == COHORT_ROW_EMBEDDING ? 2 : kind != 0]);
 		put_ids(t, r, i);
 		put(t, "\n");
 	}

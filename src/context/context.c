@@ -118,6 +118,8 @@ static bool alloc_arrays(struct cohort_context *c)
 	c->state_to = mem_zalloc(u, sizeof *c->state_to);
 	c->end = mem_zalloc(u, sizeof *c->end);
 	c->wanted = mem_zalloc(u, sizeof *c->wanted);
+	c->logit_at = mem_zalloc(u, sizeof *c->logit_at);
+	c->logit_rows = mem_zalloc(u, sizeof *c->logit_rows);
 	c->scratch_ids = mem_zalloc(c->n_scratch_blocks, sizeof *c->scratch_ids);
 	c->enc_tokens = mem_zalloc(u, sizeof *c->enc_tokens);
 	c->enc_pos = mem_zalloc(u, sizeof *c->enc_pos);
@@ -129,7 +131,7 @@ static bool alloc_arrays(struct cohort_context *c)
 	for (size_t i = 0; c->scratch_ids && i < c->n_scratch_blocks; i++)
 		c->scratch_ids[i] = (int32_t)(c->n_blocks + i);
 	return ok && c->kv_rows && c->rank_of && c->at_of && c->state_from && c->state_to && c->lora &&
-			c->row_lora && c->end && c->wanted &&
+			c->row_lora && c->end && c->wanted && c->logit_at && c->logit_rows &&
 			c->scratch_ids && c->enc_tokens && c->enc_pos && c->enc_rows && c->outputs && c->pooled &&
 			c->pooled_in && c->named;
 }
@@ -250,7 +252,7 @@ void cohort_context_free(struct cohort_context *c)
 		mem_free(c->cells[g].stores);
 	}
 	void *const arrays[] = {c->group_of, c->kv_rows, c->rank_of, c->at_of, c->state_from, c->state_to, c->lora,
-			c->row_lora, c->end,
+			c->row_lora, c->end, c->logit_at, c->logit_rows,
 			c->wanted, c->scratch_ids, c->enc_tokens, c->enc_pos, c->enc_rows, c->outputs, c->pooled,
 			c->pooled_in, c->named};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)

@@ -16,7 +16,7 @@
 
 void context_forget(struct cohort_context *c)
 {
-	c->n_rows = c->n_outputs = c->n_places = 0;
+	c->n_rows = c->n_outputs = c->n_places = c->n_logits = 0;
 	if (++c->call == 0) { /* wrapped around: the old marks are worthless */
 		memset(c->pooled_in, 0, (size_t)c->p.n_seq_max * sizeof *c->pooled_in);
 		memset(c->named, 0, (size_t)c->p.n_seq_max * sizeof *c->named);
@@ -90,7 +90,7 @@ enum cohort_status cohort_check(struct cohort_context *c, const struct cohort_ba
 /* ---- One ubatch ---- */
 
 static enum cohort_status run_rows(struct cohort_context *c, struct be_rows *rows, const int32_t *batch_rows,
-		size_t n_wanted, struct cohort_err *err)
+		const struct forward_outputs *out, struct cohort_err *err)
 {
 	int64_t bad = -1;
 
@@ -104,8 +104,9 @@ static enum cohort_status run_rows(struct cohort_context *c, struct be_rows *row
 	rows->state_from = c->state_from;
 	rows->state_to = c->state_to;
 	rows->lora = c->n_lora ? c->row_lora : NULL;
-	enum cohort_status st = forward_run(
-			&c->forward, rows, c->wanted, n_wanted, c->n_places, c->p.abort, c->p.abort_user, &bad);
+	enum cohort_status st = forward_run(&c->forward, rows, out, c->p.abort, c->p.abort_user, &bad);
+	c->n_places += out->n;
+	c->n_logits += out->n_logits;
 	if (st == COHORT_ABORTED)
 		return err_set(err, st, "the abort callback ended the decode");
 	if (st == COHORT_E_NUMERIC) {
@@ -117,16 +118,26 @@ static enum cohort_status run_rows(struct cohort_context *c, struct be_rows *row
 	return st;
 }
 
-/* Rows that ask for output get the next places. */
-static size_t place_outputs(struct cohort_context *c, const int32_t *rows, size_t n)
+/* Rows that ask for output get the next places, with logits or without. */
+static struct forward_outputs place_outputs(struct cohort_context *c, const int32_t *rows, size_t n)
 {
-	size_t n_wanted = 0;
-	for (size_t i = 0; i < n; i++)
-		if (c->checked.output[rows[i]]) {
-			c->outputs[c->rank_of[rows[i]]].place = (int32_t)(c->n_places + n_wanted);
-			c->wanted[n_wanted++] = (int32_t)i;
+	struct forward_outputs out = {c->wanted, 0, c->n_places, c->logit_at, c->logit_rows, 0, c->n_logits};
+
+	for (size_t i = 0; i < n; i++) {
+		const uint8_t want = c->checked.output[rows[i]];
+		if (!want)
+			continue;
+		struct output *o = &c->outputs[c->rank_of[rows[i]]];
+		o->place = (int32_t)(out.row + out.n);
+		o->logits = -1;
+		if (c->forward.logits && (want != COHORT_ROW_EMBEDDING || !c->forward.embeddings)) {
+			o->logits = (int32_t)(out.logit_row + out.n_logits);
+			c->logit_at[out.n_logits] = (int32_t)out.n;
+			c->logit_rows[out.n_logits++] = (int32_t)i;
 		}
-	return n_wanted;
+		c->wanted[out.n++] = (int32_t)i;
+	}
+	return out;
 }
 
 /* Where the rows of a ubatch go, in one group. A row whose sequences part within the batch goes to several places. */
@@ -182,10 +193,8 @@ static enum cohort_status run_ubatch(struct cohort_context *c, const struct memo
 		c->state_from[i] = plan->steps[u->rows[i]].from;
 		c->state_to[i] = plan->steps[u->rows[i]].to;
 	}
-	const size_t n_wanted = place_outputs(c, u->rows, n);
-	enum cohort_status st = run_rows(c, &rows, u->rows, n_wanted, err);
-	c->n_places += n_wanted;
-	return st;
+	const struct forward_outputs out = place_outputs(c, u->rows, n);
+	return run_rows(c, &rows, u->rows, &out, err);
 }
 
 /* ---- Decode ---- */
@@ -348,13 +357,14 @@ static void whole_add(struct cohort_context *c, struct whole *w, const struct ub
 	w->embd = u->embd;
 }
 
-static enum cohort_status whole_run(struct cohort_context *c, struct whole *w, size_t n_wanted, struct cohort_err *err)
+static enum cohort_status whole_run(
+		struct cohort_context *c, struct whole *w, const struct forward_outputs *out, struct cohort_err *err)
 {
 	struct be_rows rows = {.n = w->n, .tokens = w->embd ? NULL : c->enc_tokens, .embd = w->embd, .pos = c->enc_pos};
 
 	for (size_t g = 0; g < c->n_groups; g++)
 		rows.cells[g].n_stores = w->n;
-	enum cohort_status st = run_rows(c, &rows, c->enc_rows, n_wanted, err);
+	enum cohort_status st = run_rows(c, &rows, c->enc_rows, out, err);
 	*w = (struct whole){0};
 	return st;
 }
@@ -363,10 +373,8 @@ static enum cohort_status whole_flush(struct cohort_context *c, struct whole *w,
 {
 	if (w->n == 0)
 		return COHORT_OK;
-	const size_t n_wanted = place_outputs(c, c->enc_rows, w->n);
-	enum cohort_status st = whole_run(c, w, n_wanted, err);
-	c->n_places += n_wanted;
-	return st;
+	const struct forward_outputs out = place_outputs(c, c->enc_rows, w->n);
+	return whole_run(c, w, &out, err);
 }
 
 /* As many whole sequences at a time as fit a ubatch. Vectors lie in the split's own buffer, so they go one by one. */
@@ -466,11 +474,15 @@ enum cohort_status cohort_warm_up(
 		return st;
 	be_cpu.kv_touch(c->forward.be);
 	whole_add(c, &w, &u);
-	const size_t n_places = c->n_places;
-	c->n_places = (size_t)c->p.n_batch; /* a place that is nobody's */
-	c->wanted[0] = u.n_tokens - 1;
-	st = whole_run(c, &w, 1, err);
+	const size_t n_places = c->n_places, n_logits = c->n_logits;
+	const size_t at = (size_t)c->p.n_batch; /* a place that is nobody's */
+	c->wanted[0] = c->logit_rows[0] = u.n_tokens - 1;
+	c->logit_at[0] = 0;
+	const struct forward_outputs out = {
+			c->wanted, 1, at, c->logit_at, c->logit_rows, c->forward.logits ? 1 : 0, at};
+	st = whole_run(c, &w, &out, err);
 	c->n_places = n_places;
+	c->n_logits = n_logits;
 	batch_clear(&c->checked);
 	return st;
 }
@@ -482,13 +494,13 @@ int32_t cohort_n_outputs(const struct cohort_context *c)
 	return c ? (int32_t)c->n_outputs : 0;
 }
 
-/* The place of output i, or -1 with the reason. */
+/* Which of the outputs row i is, or -1 with the reason. */
 static int64_t find_output(const struct cohort_context *c, int32_t i, struct cohort_err *err)
 {
 	size_t lo = 0, hi = c->n_outputs;
 
 	if (i < 0 && (int64_t)c->n_outputs + i >= 0)
-		return c->outputs[(int64_t)c->n_outputs + i].place;
+		return (int64_t)c->n_outputs + i;
 	while (lo < hi) {
 		const size_t mid = lo + (hi - lo) / 2;
 		if (c->outputs[mid].row < i)
@@ -497,7 +509,7 @@ static int64_t find_output(const struct cohort_context *c, int32_t i, struct coh
 			hi = mid;
 	}
 	if (i >= 0 && lo < c->n_outputs && c->outputs[lo].row == i)
-		return c->outputs[lo].place;
+		return (int64_t)lo;
 	err_rule(err, COHORT_E_ARG, "output-index", i, -1, (int64_t)c->n_outputs, i,
 			i >= 0 && (size_t)i < c->n_rows ? "row %d of the last decode did not ask for output"
 							: "index %d is outside the last decode",
@@ -512,8 +524,16 @@ static const float *get_row(const struct cohort_context *c, const struct be_buf 
 		err_set(err, COHORT_E_ARG, "the context was opened without %s among its outputs", what);
 		return NULL;
 	}
-	const int64_t place = find_output(c, i, err);
-	return place < 0 ? NULL : be_cpu.buf_row(c->forward.be, b, (size_t)place);
+	const int64_t at = find_output(c, i, err);
+	if (at < 0)
+		return NULL;
+	const struct output *o = &c->outputs[at];
+	const int32_t place = b == c->forward.logits ? o->logits : o->place;
+	if (place >= 0)
+		return be_cpu.buf_row(c->forward.be, b, (size_t)place);
+	err_rule(err, COHORT_E_ARG, "output-kind", o->row, -1, 1, COHORT_ROW_EMBEDDING,
+			"row %d of the last decode asked for its embedding only", o->row);
+	return NULL;
 }
 
 const float *cohort_logits_get(const struct cohort_context *c, int32_t i, struct cohort_err *err)

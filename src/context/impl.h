@@ -36,9 +36,10 @@ _Static_assert(BE_GROUPS_MAX == MEMORY_KV_MAX, "a group of layers is a part of t
 /* Sequences that go through the model together without memory. */
 #define CONTEXT_WHOLE_MAX 64
 
-/* An output of the last call: which row asked for it, and where it was computed. */
+/* An output of the last call: which row asked for it, and where it was computed; its logits, if it has some, are at a
+ * place of their own. */
 struct output {
-	int32_t row, place;
+	int32_t row, place, logits; /* logits -1: none */
 };
 
 /* The rows of the ubatch at hand, in one group; [n_ubatch] each. */
@@ -64,6 +65,7 @@ struct cohort_context {
 	/* Of the ubatch at hand, [n_ubatch]: */
 	cohort_pos *end;
 	int32_t *wanted;          /* rows that want output */
+	int32_t *logit_at, *logit_rows; /* of these, those that want logits: which of them, and the rows */
 	struct context_cells cells[BE_GROUPS_MAX];
 	int32_t *state_from, *state_to; /* of models with states */
 	struct be_lora *row_lora;       /* adapters of rows */
@@ -81,7 +83,7 @@ struct cohort_context {
 	struct output *outputs;   /* [n_batch] */
 	size_t n_outputs;
 	size_t n_rows;            /* of the last call; 0 when it failed */
-	size_t n_places;          /* outputs computed in the call at hand */
+	size_t n_places, n_logits; /* outputs computed in the call at hand, and those with logits */
 	uint32_t *pooled;         /* [n_seq_max]: rows pooled, when pooled_in is the current call */
 	uint32_t *pooled_in;
 	uint32_t *named;          /* [n_seq_max]: the call that last named the sequence (each, scatter) */

@@ -538,8 +538,8 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	if (r->p.n_outputs > c->n_idle)
 		return false;
 	const struct match m = look_up(c, first);
-	/* Alone it may begin, whatever it comes to need: its first stream fits, as was checked, and the others are parked
-	 * if they do not fit with it. */
+	/* Alone it may begin, whatever it comes to need: its first stream fits, as was checked, and the others are
+	 * parked if they do not fit with it. */
 	const bool alone = c->lim.overcommit && c->n_idle == c->lim.n_slots;
 	if (!alone && !has_room(c, n_needed(c, r, &m)))
 		return false;

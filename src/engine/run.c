@@ -18,14 +18,16 @@ static bool is_active(const struct stream *s)
 	return s && (s->phase == STREAM_PREFILLS || s->phase == STREAM_GENERATES);
 }
 
-/* Whether something is wanted of the row at `pos` of a stream that is not like most. */
-static bool wants(const struct stream *s, int32_t pos)
+/* What is wanted of the row at `pos` of a stream that is not like most, as a batch says it. */
+static uint8_t wants(const struct stream *s, int32_t pos)
 {
 	const struct cohort_request *r = s->request;
 	const bool last = pos == s->n_known - 1;
 
-	if (r->embedding)
-		return r->p.pooling == COHORT_POOL_MEAN || (r->p.pooling == COHORT_POOL_CLS ? pos == 0 : last);
+	if (r->embedding) {
+		const bool one = r->p.pooling == COHORT_POOL_CLS ? pos == 0 : last;
+		return one || r->p.pooling == COHORT_POOL_MEAN ? COHORT_ROW_EMBEDDING : 0;
+	}
 	if (r->prompt_logprobs && pos < s->n_prompt - 1 && !r->prompt_changed)
 		return true;
 	return last && stream_n_generated(s) < s->n_max;

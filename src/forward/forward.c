@@ -243,24 +243,36 @@ static size_t layer(struct forward *f, size_t l, size_t n, struct sums *sums, co
 	return n;
 }
 
-/* n rows of x and what is to be added become outputs. Bad embeddings give bad logits, so the last kind computed is
- * looked at. */
-static enum cohort_status finish(struct forward *f, size_t n, struct sums *sums, size_t out_row, int64_t *bad)
+/* The logits of those rows of x that have some; *bad as forward_run's. */
+static void finish_logits(struct forward *f, struct be_buf *x, const struct forward_outputs *out, int64_t *bad)
 {
-	struct be_buf *x = settle(f, sums, &f->m->output_norm, n, f->logits ? f->m->output : NULL);
-
-	if (f->logits) {
-		matmul(f, f->logits, f->m->output, x, n, out_row);
-		f->ops->finish(f->be, f->logits, out_row, n);
+	if (out->n_logits < out->n) {
+		f->ops->narrow(f->be, out->logit_rows, out->n_logits);
+		f->ops->gather(f->be, x, x, out->logit_at, out->n_logits);
 	}
+	matmul(f, f->logits, f->m->output, x, out->n_logits, out->logit_row);
+	f->ops->finish(f->be, f->logits, out->logit_row, out->n_logits);
+	*bad = f->ops->find_bad(f->be, f->logits, out->logit_row, out->n_logits);
+	*bad = *bad < 0 ? -1 : out->logit_at[*bad];
+}
+
+/* The wanted rows of x and what is to be added become outputs. Bad embeddings give bad logits, so embeddings are looked
+ * at only where there are rows without logits. */
+static enum cohort_status finish(struct forward *f, struct sums *sums, const struct forward_outputs *out, int64_t *bad)
+{
+	const bool all = out->n_logits == out->n;
+	struct be_buf *x = settle(f, sums, &f->m->output_norm, out->n, all ? f->m->output : NULL);
+
 	if (f->embeddings)
-		f->ops->copy(f->be, f->embeddings, out_row, x, n);
-	*bad = f->ops->find_bad(f->be, f->logits ? f->logits : f->embeddings, out_row, n);
+		f->ops->copy(f->be, f->embeddings, out->row, x, out->n);
+	*bad = all ? -1 : f->ops->find_bad(f->be, f->embeddings, out->row, out->n);
+	if (*bad < 0 && out->n_logits)
+		finish_logits(f, x, out, bad);
 	return *bad >= 0 ? COHORT_E_NUMERIC : COHORT_OK;
 }
 
-enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, const int32_t *outputs, size_t n_outputs,
-		size_t out_row, bool (*abort)(void *), void *abort_user, int64_t *bad)
+enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, const struct forward_outputs *out,
+		bool (*abort)(void *), void *abort_user, int64_t *bad)
 {
 	const size_t n_layer = f->m->hp.n_layer;
 	size_t n = rows->n;
@@ -273,7 +285,7 @@ enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, co
 	for (size_t l = 0; l < n_layer; l++) {
 		if (abort && abort(abort_user))
 			return COHORT_ABORTED;
-		n = layer(f, l, n, &sums, l + 1 == n_layer ? outputs : NULL, n_outputs);
+		n = layer(f, l, n, &sums, l + 1 == n_layer ? out->rows : NULL, out->n);
 	}
-	return n_outputs ? finish(f, n, &sums, out_row, bad) : COHORT_OK;
+	return out->n ? finish(f, &sums, out, bad) : COHORT_OK;
 }

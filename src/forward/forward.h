@@ -30,10 +30,18 @@ enum cohort_status forward_init(struct forward *f, const struct be_ops *ops, str
 		const struct forward_limits *lim, struct cohort_err *err);
 void forward_release(struct forward *f);
 
-/* Computes the rows; the outputs of rows outputs[0..n_outputs), rising, go to logits and embeddings rows out_row and
- * on. ABORTED when `abort` said so, E_NUMERIC when an output is not finite (*bad is its place in outputs). The cache's
- * cells of these rows are written either way; whether they count is the caller's business. */
-enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, const int32_t *outputs, size_t n_outputs,
-		size_t out_row, bool (*abort)(void *), void *abort_user, int64_t *bad);
+/* Which rows have outputs, and where those go. */
+struct forward_outputs {
+	const int32_t *rows; /* [n], rising */
+	size_t n, row;       /* embeddings go to rows `row` and on */
+	/* Of these, those that have logits: their places in `rows`, and the rows themselves, both rising. */
+	const int32_t *logit_at, *logit_rows; /* [n_logits] */
+	size_t n_logits, logit_row;           /* ... which go to rows logit_row and on */
+};
+
+/* Computes the rows. ABORTED when `abort` said so, E_NUMERIC when an output is not finite (*bad is its place in
+ * out->rows). The cache's cells of these rows are written either way; whether they count is the caller's business. */
+enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, const struct forward_outputs *out,
+		bool (*abort)(void *), void *abort_user, int64_t *bad);
 
 #endif
