@@ -406,7 +406,7 @@ static void not_finite(void **state)
 			for (uint8_t kind = 1; kind <= COHORT_ROW_EMBEDDING - output; kind++) {
 				struct rows x = {.n = 0};
 				for (int32_t i = 0; i < N; i++) {
-					const uint8_t other = output && i < bad ? 2 * (i % 2) : (uint8_t)(i % 3);
+					const uint8_t other = (uint8_t)(output && i < bad ? 2 * (i % 2) : i % 3);
 					rows_add(&x, &r, i / 3, i % 3, i == bad ? kind : other);
 					x.tokens[i] = i == bad ? POISON : 8;
 				}
