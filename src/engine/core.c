@@ -284,11 +284,18 @@ static void expire_slots(struct core *c, double now)
 
 /* ---- Planning ---- */
 
+enum { AHEAD = 8 };
+
 static void build_views(struct core *c, double now)
 {
 	c->n_views = 0;
 	for (int32_t i = 0; i < c->lim.n_slots; i++) {
 		const struct stream *s = c->slots[i];
+		/* Streams lie anywhere in memory; this is the first that a tick sees of them. */
+		if (i + AHEAD < c->lim.n_slots && c->slots[i + AHEAD]) {
+			__builtin_prefetch(c->slots[i + AHEAD]);
+			__builtin_prefetch((const char *)c->slots[i + AHEAD] + 64);
+		}
 		c->view_of[i] = -1;
 		if (!s || (s->phase != STREAM_PREFILLS && s->phase != STREAM_GENERATES))
 			continue;

@@ -104,6 +104,7 @@ struct stream {
 	bool news;                /* something else happened to it */
 	bool by_text;             /* a stop string ended it */
 	bool in_front;            /* run.c's: while a piece is halved */
+	bool sharable;            /* the request lets others have its blocks */
 	bool chain_over;          /* the next block could not be shared */
 	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
 	bool shares;              /* the whole blocks of the prompt are counted in the request */

@@ -191,6 +191,7 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	s->alone = p->n_outputs == 1;
 	s->called = p->on_event;
 	s->has_stops = p->n_stop_tokens > 0;
+	s->sharable = !p->no_reuse && p->task == COHORT_TASK_GENERATE;
 	if (p->n_logprobs >= 0 && p->task == COHORT_TASK_GENERATE) {
 		s->logprobs = mem_alloc(n, sizeof *s->logprobs);
 		s->top = mem_alloc(n * (size_t)r->n_top, sizeof *s->top);

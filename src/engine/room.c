@@ -378,8 +378,7 @@ static bool share_block(struct core *c, struct stream *s)
 
 bool room_shares(const struct core *c, const struct stream *s)
 {
-	const struct cohort_request *r = s->request;
-	return c->prefix && !r->p.no_reuse && !s->chain_over && r->p.task == COHORT_TASK_GENERATE;
+	return c->prefix && s->sharable && !s->chain_over;
 }
 
 void room_grow(struct core *c, struct stream *s)

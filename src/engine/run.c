@@ -77,7 +77,7 @@ static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
 {
 	const int32_t size = c->lim.block_size, block_end = (s->n_cached / size + 1) * size;
 
-	if (!room_shares(c, s))
+	if (!(c->lim.recurrent || c->lim.n_window) || !room_shares(c, s))
 		return false;
 	if (c->lim.recurrent)
 		return passes(s, pos, s->fork_at) || passes(s, pos, (s->n_known - 1) / size * size);

@@ -157,7 +157,7 @@ static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
 }
 
 /* The queue hears of tokens a few at a time: it has to find the client's new place. */
-enum { SERVE_TOKENS = 16 };
+enum { SERVE_TOKENS = 32 };
 
 static void serve(struct core *c, struct stream *s)
 {
