@@ -23,8 +23,9 @@ static enum cohort_status check_entry(
 	if (e->pos != pos || pos >= s->n_known)
 		return refuse(err, "order", i, e->seq, pos < s->n_known ? pos : -1, e->pos,
 				"a slot's rows go on from where it is, one by one");
-	if (e->token != s->known[pos])
-		return refuse(err, "token", i, e->seq, s->known[pos], e->token, "the token is not the slot's");
+	const cohort_token token = s->phase == STREAM_GENERATES ? s->last : s->known[pos];
+	if (e->token != token)
+		return refuse(err, "token", i, e->seq, token, e->token, "the token is not the slot's");
 	if (s->phase == STREAM_PREFILLS && c->taken[v] >= chunk_size)
 		return refuse(err, "chunk", i, e->seq, chunk_size, c->taken[v] + 1, "too many rows of one prompt");
 	if (e->logits != (pos == s->n_known - 1))
@@ -47,8 +48,8 @@ static enum cohort_status check_slot(
 		return refuse(err, "progress", -1, slot->id, pos, slot->pos, "pos of the slot");
 	if (!generates && slot->n_prefilled != pos)
 		return refuse(err, "progress", -1, slot->id, pos, slot->n_prefilled, "n_prefilled of the slot");
-	if (generates && slot->pending != (done ? -1 : s->known[s->n_cached]))
-		return refuse(err, "progress", -1, slot->id, done ? -1 : s->known[s->n_cached], slot->pending,
+	if (generates && slot->pending != (done ? -1 : s->last))
+		return refuse(err, "progress", -1, slot->id, done ? -1 : s->last, slot->pending,
 				"pending of the slot");
 	const int32_t i = slot->batch_index;
 	if (done ? i < 0 || i >= plan->n_entries || plan->entries[i].seq != slot->id || !plan->entries[i].logits

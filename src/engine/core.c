@@ -12,26 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-struct hub *hub_open(void)
-{
-	struct hub *h = mem_zalloc(1, sizeof *h);
-	if (h && !lock_init(&h->lock)) {
-		mem_free(h);
-		return NULL;
-	}
-	if (h)
-		atomic_init(&h->n_refs, 1);
-	return h;
-}
-
-void hub_unref(struct hub *h)
-{
-	if (h && atomic_fetch_sub(&h->n_refs, 1) == 1) {
-		lock_release(&h->lock);
-		mem_free(h);
-	}
-}
-
 /* ---- Opening ---- */
 
 static bool piece_init(struct piece *p, size_t n)
@@ -307,7 +287,7 @@ static void build_views(struct core *c, double now)
 				.prompt = s->known,
 				.n_prompt = generates ? s->n_prompt : s->n_known,
 				.n_prefilled = generates ? s->n_prompt : s->n_cached,
-				.pending = generates ? s->known[s->n_cached] : -1,
+				.pending = generates ? s->last : -1,
 				.pos = s->n_cached,
 				.batch_index = -1,
 				.priority = s->priority,

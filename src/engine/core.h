@@ -65,10 +65,16 @@ struct core_limits {
 struct hub {
 	struct lock lock;
 	atomic_int n_refs;
+	struct stream_slab *slabs; /* under the lock */
+	struct stream *spare;      /* under the lock: those that nobody has, by next_changed */
 	atomic_uint n_cancels; /* requests cancelled so far: who waits in the queue is looked at when it changes */
 };
 struct hub *hub_open(void); /* NULL when out of memory; one reference */
 void hub_unref(struct hub *h);
+struct stream;
+/* Zeroed streams of a request, and back. NULL when out of memory. Both take the lock. */
+struct stream *hub_take_streams(struct hub *h, int32_t n);
+void hub_give_streams(struct hub *h, struct stream *streams, int32_t n);
 
 enum stream_phase {
 	STREAM_QUEUED = 0,
@@ -79,7 +85,9 @@ enum stream_phase {
 	STREAM_ENDED
 };
 
-/* One output of a request. What every tick touches comes first. */
+struct stream_rest;
+/* One output of a request: what every tick touches. These lie together (hub.c), so that a thousand of them are a few
+ * pages and not a thousand. */
 struct stream {
 	struct cohort_request *request;
 	/* The prompt and what was sampled. Rows n_cached .. n_known - 1 are to be computed; the last one's logits give
@@ -87,6 +95,7 @@ struct stream {
 	cohort_token *known;      /* [n_prompt + n_max] */
 	int32_t n_known, n_cached;
 	int32_t n_prompt, n_max;  /* the request's */
+	cohort_token last;        /* the last token sampled */
 	enum stream_phase phase;
 	cohort_seq slot;          /* -1: none */
 	int32_t index;
@@ -106,8 +115,8 @@ struct stream {
 	bool in_front;            /* run.c's: while a piece is halved */
 	bool sharable;            /* the request lets others have its blocks */
 	bool chain_over;          /* the next block could not be shared */
-	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
 	bool shares;              /* the whole blocks of the prompt are counted in the request */
+	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
 	int32_t n_told;           /* under the lock: tokens that readers know of */
 	int32_t n_unserved;       /* of these: tokens that the queue does not know of */
 	int32_t priority;
@@ -118,6 +127,11 @@ struct stream {
 	int32_t n_private, n_reserved;
 	uint64_t hash;            /* of the chain */
 	uint64_t turn;            /* when it was admitted: the highest number is the youngest */
+	struct stream_rest *rest;
+};
+
+/* What is touched now and then. */
+struct stream_rest {
 	void *swap;               /* saved cells of a parked one, or NULL */
 	size_t n_swap;
 
@@ -164,6 +178,7 @@ struct cohort_request {
 	struct prefix_root root;
 	uint64_t *hashes;       /* [n_prompt / block_size] of the prompt's blocks */
 	struct stream *streams; /* [p.n_outputs] */
+	struct stream_rest *rests; /* of each */
 	int32_t n_live;         /* that have not ended */
 	int32_t n_ends_told;
 	int32_t n_untold;       /* whose end was not called back with */

@@ -21,16 +21,16 @@ static enum cohort_status append_token(struct stream *s, cohort_token token, str
 
 	for (;;) {
 		size_t n = 0;
-		const size_t room = s->read_text_max - s->n_read_text;
+		const size_t room = s->rest->read_text_max - s->rest->n_read_text;
 		enum cohort_status st = cohort_detok_push(
-				&s->detok, token, s->read_text ? s->read_text + s->n_read_text : NULL, room, &n, &e);
+				&s->rest->detok, token, s->rest->read_text ? s->rest->read_text + s->rest->n_read_text : NULL, room, &n, &e);
 		if (st != COHORT_E_LIMIT) {
-			s->n_read_text += st ? 0 : n;
+			s->rest->n_read_text += st ? 0 : n;
 			if (st && err)
 				*err = e;
 			return st;
 		}
-		if (!mem_grow((void **)&s->read_text, &s->read_text_max, s->n_read_text + n + 8, 1))
+		if (!mem_grow((void **)&s->rest->read_text, &s->rest->read_text_max, s->rest->n_read_text + n + 8, 1))
 			return err_set(err, COHORT_E_MEMORY, "out of memory for the text of an output");
 	}
 }
@@ -41,11 +41,11 @@ static enum cohort_status make_text(struct stream *s, int32_t n, struct cohort_e
 	const struct cohort_request *r = s->request;
 	enum cohort_status st = COHORT_OK;
 
-	while (!st && s->n_made < n) {
-		const cohort_token token = s->known[r->p.n_prompt + s->n_made];
+	while (!st && s->rest->n_made < n) {
+		const cohort_token token = s->known[r->p.n_prompt + s->rest->n_made];
 		if (r->model && !request_is_silent(r, token))
 			st = append_token(s, token, err);
-		s->n_made += !st;
+		s->rest->n_made += !st;
 	}
 	return st;
 }
@@ -55,17 +55,17 @@ static enum cohort_status make_end(struct stream *s, struct cohort_err *err)
 {
 	char rest[4];
 
-	if (s->end_made)
+	if (s->rest->end_made)
 		return COHORT_OK;
-	if (!mem_grow((void **)&s->read_text, &s->read_text_max, s->n_read_text + sizeof rest + 1, 1))
+	if (!mem_grow((void **)&s->rest->read_text, &s->rest->read_text_max, s->rest->n_read_text + sizeof rest + 1, 1))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for the text of an output");
-	const size_t n = cohort_detok_flush(&s->detok, rest);
+	const size_t n = cohort_detok_flush(&s->rest->detok, rest);
 	for (size_t i = 0; i < n; i++)
-		s->read_text[s->n_read_text++] = rest[i];
-	if (s->n_shown < s->n_read_text)
-		s->n_read_text = s->n_shown;
-	s->read_text[s->n_read_text] = 0;
-	s->end_made = true;
+		s->rest->read_text[s->rest->n_read_text++] = rest[i];
+	if (s->rest->n_shown < s->rest->n_read_text)
+		s->rest->n_read_text = s->rest->n_shown;
+	s->rest->read_text[s->rest->n_read_text] = 0;
+	s->rest->end_made = true;
 	return COHORT_OK;
 }
 
@@ -73,29 +73,29 @@ static enum cohort_status make_end(struct stream *s, struct cohort_err *err)
 
 static void give_text(struct stream *s, size_t upto, struct cohort_event *e)
 {
-	upto = upto < s->n_read_text ? upto : s->n_read_text;
-	e->text = s->read_text ? s->read_text + s->n_given : "";
-	e->n_bytes = upto > s->n_given ? upto - s->n_given : 0;
-	s->n_given += e->n_bytes;
+	upto = upto < s->rest->n_read_text ? upto : s->rest->n_read_text;
+	e->text = s->rest->read_text ? s->rest->read_text + s->rest->n_given : "";
+	e->n_bytes = upto > s->rest->n_given ? upto - s->rest->n_given : 0;
+	s->rest->n_given += e->n_bytes;
 }
 
 static enum cohort_status token_event(struct stream *s, struct cohort_event *e, struct cohort_err *err)
 {
 	const struct cohort_request *r = s->request;
-	const int32_t i = s->n_read;
+	const int32_t i = s->rest->n_read;
 	enum cohort_status st = make_text(s, i + 1, err);
 
 	if (st)
 		return st;
-	s->n_read++;
+	s->rest->n_read++;
 	*e = (struct cohort_event){
 			.kind = COHORT_EVENT_TOKEN,
 			.output = s->index,
 			.index = i,
 			.token = s->known[r->p.n_prompt + i],
-			.logprob = s->logprobs ? s->logprobs[i] : 0,
-			.top = r->n_top ? s->top + (size_t)i * (size_t)r->n_top : NULL,
-			.n_top = s->logprobs ? r->n_top : 0,
+			.logprob = s->rest->logprobs ? s->rest->logprobs[i] : 0,
+			.top = r->n_top ? s->rest->top + (size_t)i * (size_t)r->n_top : NULL,
+			.n_top = s->rest->logprobs ? r->n_top : 0,
 	};
 	give_text(s, s->shown[i], e);
 	return COHORT_OK;
@@ -107,12 +107,12 @@ static enum cohort_status end_event(struct stream *s, struct cohort_event *e, st
 
 	if (st)
 		return st;
-	s->end_read = true;
+	s->rest->end_read = true;
 	*e = (struct cohort_event){
 			.kind = COHORT_EVENT_END,
 			.output = s->index,
-			.finish = s->finish,
-			.error = s->ending_err.status ? &s->ending_err : NULL,
+			.finish = s->rest->finish,
+			.error = s->rest->ending_err.status ? &s->rest->ending_err : NULL,
 	};
 	give_text(s, SIZE_MAX, e);
 	return COHORT_OK;
@@ -137,7 +137,7 @@ static bool find_news(struct cohort_request *r, int32_t *which)
 	for (int32_t k = 0; k < r->p.n_outputs; k++) {
 		const int32_t i = (r->i_reader + k) % r->p.n_outputs;
 		const struct stream *s = &r->streams[i];
-		if (s->n_read < s->n_told || (s->finish != COHORT_FINISH_NONE && !s->end_read)) {
+		if (s->rest->n_read < s->n_told || (s->rest->finish != COHORT_FINISH_NONE && !s->rest->end_read)) {
 			*which = i;
 			r->i_reader = i + 1;
 			return true;
@@ -187,7 +187,7 @@ enum cohort_status cohort_request_next(
 	bool news = find_news(r, &which);
 	while (!news && !r->done_read && wait_more(r, timeout_s, until))
 		news = find_news(r, &which);
-	const bool token = news && which >= 0 && r->streams[which].n_read < r->streams[which].n_told;
+	const bool token = news && which >= 0 && r->rests[which].n_read < r->streams[which].n_told;
 	lock_give(&r->hub->lock);
 	if (!news)
 		return COHORT_OK;
@@ -230,7 +230,7 @@ enum cohort_status cohort_request_output_get(
 		return err_set(err, COHORT_E_ARG, "output %d of a request with %d", i, r->p.n_outputs);
 	struct stream *s = &r->streams[i];
 	lock_take(&r->hub->lock);
-	const enum cohort_finish finish = s->finish;
+	const enum cohort_finish finish = s->rest->finish;
 	const int32_t n = s->n_told;
 	lock_give(&r->hub->lock);
 	if (finish == COHORT_FINISH_NONE)
@@ -243,11 +243,11 @@ enum cohort_status cohort_request_output_get(
 	*output = (struct cohort_output){
 			.tokens = s->known + r->p.n_prompt,
 			.n_tokens = n,
-			.text = s->read_text,
-			.n_bytes = s->n_read_text,
-			.logprobs = s->logprobs,
+			.text = s->rest->read_text,
+			.n_bytes = s->rest->n_read_text,
+			.logprobs = s->rest->logprobs,
 			.finish = finish,
-			.error = s->ending_err.status ? &s->ending_err : NULL,
+			.error = s->rest->ending_err.status ? &s->rest->ending_err : NULL,
 	};
 	return COHORT_OK;
 }

@@ -193,15 +193,15 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	s->has_stops = p->n_stop_tokens > 0;
 	s->sharable = !p->no_reuse && p->task == COHORT_TASK_GENERATE;
 	if (p->n_logprobs >= 0 && p->task == COHORT_TASK_GENERATE) {
-		s->logprobs = mem_alloc(n, sizeof *s->logprobs);
-		s->top = mem_alloc(n * (size_t)r->n_top, sizeof *s->top);
-		if (!s->logprobs || !s->top)
+		s->rest->logprobs = mem_alloc(n, sizeof *s->rest->logprobs);
+		s->rest->top = mem_alloc(n * (size_t)r->n_top, sizeof *s->rest->top);
+		if (!s->rest->logprobs || !s->rest->top)
 			return no_memory(err);
 	}
 	if (!c->lim.model || p->task != COHORT_TASK_GENERATE)
 		return COHORT_OK;
-	cohort_detok_init(&s->detok, c->lim.model, p->special, p->text_start);
-	if (!text_init(&s->text, c->lim.model, p->special, p->text_start, r->stops, c->piece_max))
+	cohort_detok_init(&s->rest->detok, c->lim.model, p->special, p->text_start);
+	if (!text_init(&s->rest->text, c->lim.model, p->special, p->text_start, r->stops, c->piece_max))
 		return no_memory(err);
 	return open_sampler(c, s, p, err);
 }
@@ -244,11 +244,13 @@ static enum cohort_status build(
 		return st;
 	r->stop_tokens = mem_dup(p->stop_tokens ? p->stop_tokens : &(cohort_token){0},
 			(size_t)p->n_stop_tokens * sizeof *r->stop_tokens);
-	r->streams = mem_zalloc((size_t)p->n_outputs, sizeof *r->streams);
-	if (!r->stop_tokens || !r->streams)
+	r->streams = hub_take_streams(r->hub, p->n_outputs);
+	r->rests = mem_zalloc((size_t)p->n_outputs, sizeof *r->rests);
+	if (!r->stop_tokens || !r->streams || !r->rests)
 		return no_memory(err);
 	for (int32_t i = 0; i < p->n_outputs; i++) {
 		r->streams[i].request = r;
+		r->streams[i].rest = &r->rests[i];
 		r->streams[i].index = i;
 		r->streams[i].slot = r->streams[i].node = -1;
 	}
@@ -311,9 +313,11 @@ enum cohort_status request_open(const struct core *c, const struct cohort_reques
 
 static void release_stream(struct stream *s)
 {
+	if (!s->rest) /* it was not come to */
+		return;
 	cohort_sampler_free(s->sampler);
-	text_release(&s->text);
-	void *const arrays[] = {s->known, s->shown, s->logprobs, s->top, s->read_text, s->swap};
+	text_release(&s->rest->text);
+	void *const arrays[] = {s->known, s->shown, s->rest->logprobs, s->rest->top, s->rest->read_text, s->rest->swap};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 }
@@ -322,10 +326,11 @@ void request_unref(struct cohort_request *r)
 {
 	if (atomic_fetch_sub(&r->n_refs, 1) != 1)
 		return;
-	for (int32_t i = 0; r->streams && i < r->p.n_outputs; i++)
+	for (int32_t i = 0; r->streams && r->rests && i < r->p.n_outputs; i++)
 		release_stream(&r->streams[i]);
+	hub_give_streams(r->hub, r->streams, r->p.n_outputs);
 	stops_free(r->stops);
-	void *const arrays[] = {r->streams, r->stop_tokens, r->hashes, r->prompt_logprobs, r->prompt_top, r->embedding};
+	void *const arrays[] = {r->rests, r->stop_tokens, r->hashes, r->prompt_logprobs, r->prompt_top, r->embedding};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 	cond_release(&r->told);

@@ -432,10 +432,10 @@ static enum cohort_status take_slot(struct core *c, struct stream *s, struct coh
 
 static void drop_swap(struct core *c, struct stream *s)
 {
-	c->swap_used -= s->n_swap;
-	mem_free(s->swap);
-	s->swap = NULL;
-	s->n_swap = 0;
+	c->swap_used -= s->rest->n_swap;
+	mem_free(s->rest->swap);
+	s->rest->swap = NULL;
+	s->rest->n_swap = 0;
 }
 
 /* Lets go of all cells. */
@@ -579,12 +579,12 @@ static bool save(struct core *c, struct stream *s)
 
 	if (n == 0 || n > c->lim.swap_bytes - c->swap_used)
 		return false;
-	s->swap = mem_alloc(n, 1);
-	if (!s->swap)
+	s->rest->swap = mem_alloc(n, 1);
+	if (!s->rest->swap)
 		return false;
-	s->n_swap = n;
+	s->rest->n_swap = n;
 	c->swap_used += n;
-	if (c->m.state_save(c->m.self, s->slot, s->swap, n, NULL)) {
+	if (c->m.state_save(c->m.self, s->slot, s->rest->swap, n, NULL)) {
 		drop_swap(c, s);
 		return false;
 	}
@@ -629,7 +629,7 @@ static struct stream *find_stream(const struct core *c, bool parked)
 
 static bool restore(struct core *c, struct stream *s)
 {
-	const bool ok = s->swap && !c->m.state_restore(c->m.self, s->slot, s->swap, s->n_swap, NULL);
+	const bool ok = s->rest->swap && !c->m.state_restore(c->m.self, s->slot, s->rest->swap, s->rest->n_swap, NULL);
 	const int32_t n_cached = s->n_cached;
 
 	drop_swap(c, s);
@@ -652,16 +652,16 @@ static bool resume(struct core *c)
 	if (!s)
 		return false;
 	struct match m = {.tail = -1, .from = -1};
-	if (!s->swap)
+	if (!s->rest->swap)
 		m = look_up(c, s);
 	int64_t need = ceil_blocks(c, (int64_t)s->n_known + 1) - m.n_chain;
 	if (m.n_chain > 0)
 		need += prefix_n_unpinned(c->prefix, c->path[m.n_chain - 1]);
 	if (!alone && !has_room(c, need + n_others))
 		return false;
-	while (s->swap && c->n_private + n_held(c) + need > c->lim.n_blocks && evict_one(c))
+	while (s->rest->swap && c->n_private + n_held(c) + need > c->lim.n_blocks && evict_one(c))
 		;
-	if (!s->swap || !restore(c, s))
+	if (!s->rest->swap || !restore(c, s))
 		attach(c, s, &m);
 	stream_enter(c, s,
 			stream_n_generated(s) > 0 && s->n_known - s->n_cached == 1 ? STREAM_GENERATES : STREAM_PREFILLS);

@@ -26,14 +26,14 @@ static enum cohort_status note_logprobs(
 {
 	const int32_t n_top = s->request->n_top;
 
-	if (!s->logprobs)
+	if (!s->rest->logprobs)
 		return COHORT_OK;
 	if (!logits) {
-		s->logprobs[i] = 0;
+		s->rest->logprobs[i] = 0;
 		return COHORT_OK;
 	}
-	return cohort_logprobs_get(logits, c->lim.n_vocab, s->known[s->n_known - 1], &s->logprobs[i],
-			n_top ? s->top + (size_t)i * (size_t)n_top : NULL, n_top, NULL, err);
+	return cohort_logprobs_get(logits, c->lim.n_vocab, s->known[s->n_known - 1], &s->rest->logprobs[i],
+			n_top ? s->rest->top + (size_t)i * (size_t)n_top : NULL, n_top, NULL, err);
 }
 
 static bool is_stop_token(const struct cohort_request *r, cohort_token token)
@@ -51,17 +51,17 @@ static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_
 	enum cohort_finish finish = COHORT_FINISH_NONE;
 
 	if (s->sampler && request_is_silent(r, token))
-		text_skip(&s->text);
+		text_skip(&s->rest->text);
 	if (s->has_stops && is_stop_token(r, token))
 		finish = COHORT_FINISH_STOP;
 	else if (s->sampler && cohort_token_is_eog(r->model, token))
 		finish = r->p.ignore_eos ? COHORT_FINISH_NONE : COHORT_FINISH_EOG;
-	else if (s->sampler && text_push(&s->text, token)) {
+	else if (s->sampler && text_push(&s->rest->text, token)) {
 		s->by_text = true;
 		finish = COHORT_FINISH_STOP;
 	}
 	if (s->sampler)
-		s->shown[i] = (uint32_t)s->text.n_shown;
+		s->shown[i] = (uint32_t)s->rest->text.n_shown;
 	if (finish == COHORT_FINISH_NONE && i + 1 == s->n_max)
 		finish = COHORT_FINISH_LENGTH;
 	return finish;
@@ -84,7 +84,7 @@ void stream_sample(struct core *c, struct stream *s, const float *logits)
 	else if (c->m.pick)
 		token = c->m.pick(c->m.self, logits, s->index);
 	if (!st) {
-		s->known[s->n_known++] = token;
+		s->known[s->n_known++] = s->last = token;
 		st = note_logprobs(c, s, logits, i, &err);
 		s->n_known -= st != COHORT_OK;
 	}
@@ -116,9 +116,9 @@ void stream_end(struct core *c, struct stream *s, enum cohort_finish finish, con
 		return;
 	room_leave(c, s);
 	stream_enter(c, s, STREAM_ENDED);
-	s->ending = finish;
+	s->rest->ending = finish;
 	if (err)
-		s->ending_err = *err;
+		s->rest->ending_err = *err;
 	if (--r->n_live == 0) {
 		r->at_end = c->m.now(c->m.self);
 		atomic_store(&r->over, true);
@@ -190,15 +190,15 @@ static void tell(struct core *c, struct stream *s)
 		return;
 	s->news = false;
 	if (s->phase == STREAM_ENDED) {
-		s->n_shown = s->by_text ? s->text.n_shown : SIZE_MAX;
-		s->finish = s->ending;
+		s->rest->n_shown = s->by_text ? s->rest->text.n_shown : SIZE_MAX;
+		s->rest->finish = s->rest->ending;
 	}
 	r->prompt_told = r->prompt_changed;
-	tell_stats(r, s->ending);
+	tell_stats(r, s->rest->ending);
 	if (s->phase == STREAM_ENDED && ++r->n_ends_told == r->p.n_outputs) {
 		if (!r->p.on_event)
 			tell_done(c, r);
-		c->live.n_ended[s->ending]++;
+		c->live.n_ended[s->rest->ending]++;
 		if (r->at_admitted >= 0)
 			queue_done(c->queue, &r->item);
 	}
@@ -232,27 +232,27 @@ static void call_token(struct stream *s)
 			.output = s->index,
 			.index = i,
 			.token = s->known[s->n_known - 1],
-			.text = s->text.out,
-			.n_bytes = s->text.n_out,
-			.logprob = s->logprobs ? s->logprobs[i] : 0,
-			.top = r->n_top ? s->top + (size_t)i * (size_t)r->n_top : NULL,
-			.n_top = s->logprobs ? r->n_top : 0,
+			.text = s->rest->text.out,
+			.n_bytes = s->rest->text.n_out,
+			.logprob = s->rest->logprobs ? s->rest->logprobs[i] : 0,
+			.top = r->n_top ? s->rest->top + (size_t)i * (size_t)r->n_top : NULL,
+			.n_top = s->rest->logprobs ? r->n_top : 0,
 	});
 }
 
 static void call_end(struct stream *s)
 {
-	if (s->text.out && !s->by_text)
-		text_end(&s->text);
+	if (s->rest->text.out && !s->by_text)
+		text_end(&s->rest->text);
 	else
-		s->text.n_out = 0;
+		s->rest->text.n_out = 0;
 	call(s->request, &(struct cohort_event){
 			.kind = COHORT_EVENT_END,
 			.output = s->index,
-			.text = s->text.out,
-			.n_bytes = s->text.n_out,
-			.finish = s->ending,
-			.error = s->ending_err.status ? &s->ending_err : NULL,
+			.text = s->rest->text.out,
+			.n_bytes = s->rest->text.n_out,
+			.finish = s->rest->ending,
+			.error = s->rest->ending_err.status ? &s->rest->ending_err : NULL,
 	});
 }
 
