@@ -220,14 +220,30 @@ static enum cohort_status sim_submit(struct core *c, uint64_t number, struct coh
 /* Ticks with the queue kept filled. Submitting is the clients' time, not the engine's. */
 static enum cohort_status run_null(int32_t n_slots, int n_ticks, double *us, double *rows, struct cohort_err *err)
 {
-	const struct machine m = {.now = null_now, .decode = null_decode, .encode = null_decode, .logits = null_output,
-			.embedding = null_output, .seq_cp = null_cp, .seq_rm = null_rm, .adapter_set = null_adapter,
+	const struct machine m = {.now = null_now,
+			.decode = null_decode,
+			.encode = null_decode,
+			.logits = null_output,
+			.embedding = null_output,
+			.seq_cp = null_cp,
+			.seq_rm = null_rm,
+			.adapter_set = null_adapter,
 			.state_size = null_size};
 	const int32_t n_blocks = n_slots * 16;
-	const struct core_limits lim = {.n_vocab = 32000, .n_embd = 1, .n_slots = n_slots, .n_ubatch = 512,
-			.budget = n_slots + 512, .chunk_size = 512, .block_size = 32, .n_blocks = n_blocks,
-			.n_pos_max = 4096, .n_ids = n_blocks, .logits = true, .queue_requests_max = 4 * n_slots,
-			.queue_tokens_max = INT64_MAX, .wait_max_s = 1e9};
+	const struct core_limits lim = {.n_vocab = 32000,
+			.n_embd = 1,
+			.n_slots = n_slots,
+			.n_ubatch = 512,
+			.budget = n_slots + 512,
+			.chunk_size = 512,
+			.block_size = 32,
+			.n_blocks = n_blocks,
+			.n_pos_max = 4096,
+			.n_ids = n_blocks,
+			.logits = true,
+			.queue_requests_max = 4 * n_slots,
+			.queue_tokens_max = INT64_MAX,
+			.wait_max_s = 1e9};
 	struct core c;
 	uint64_t number = 0, n_rows = 0;
 	double spent = 0;
@@ -261,7 +277,8 @@ static enum cohort_status bench_null(int32_t only, int rounds, bool raw, struct 
 	double us[ROUNDS_MAX], rows = 0;
 	enum cohort_status st = COHORT_OK;
 
-	printf("a machine that computes nothing, every slot busy, one thread\n  slots   rows/tick   us/tick   ns/row\n");
+	printf("a machine that computes nothing, every slot busy, one thread\n"
+	       "  slots   rows/tick   us/tick   ns/row\n");
 	for (size_t k = 0; !st && k < n_sizes; k++) {
 		for (int i = 0; !st && i < rounds; i++)
 			st = run_null(sizes[k], 2000, &us[i], &rows, err);

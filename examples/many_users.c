@@ -93,7 +93,8 @@ static int run(struct cohort_engine *engine, const struct cohort_model *model)
 	ask(&again);
 	const bool same = n > 0 && again.n_bytes == users[0].n_bytes &&
 			memcmp(again.text, users[0].text, again.n_bytes) == 0;
-	printf("Asked again alone, the first user is answered %s.\n", same ? "the same, byte for byte" : "something else");
+	printf("Asked again alone, the first user is answered %s.\n",
+			same ? "the same, byte for byte" : "something else");
 	return same && n == N_USERS ? 0 : 1;
 }
 

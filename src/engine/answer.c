@@ -49,8 +49,7 @@ static enum cohort_status check_slot(
 	if (!generates && slot->n_prefilled != pos)
 		return refuse(err, "progress", -1, slot->id, pos, slot->n_prefilled, "n_prefilled of the slot");
 	if (generates && slot->pending != (done ? -1 : s->last))
-		return refuse(err, "progress", -1, slot->id, done ? -1 : s->last, slot->pending,
-				"pending of the slot");
+		return refuse(err, "progress", -1, slot->id, done ? -1 : s->last, slot->pending, "pending of the slot");
 	const int32_t i = slot->batch_index;
 	if (done ? i < 0 || i >= plan->n_entries || plan->entries[i].seq != slot->id || !plan->entries[i].logits
 		 : i != -1)

@@ -1,8 +1,9 @@
-/* The tick: what is late or cancelled ends, who is next is admitted, the strategy plans, rows are computed, all is told.
+/* The tick: what is late or cancelled ends, who is next is admitted, the strategy plans, rows are computed, all is
+ * told.
  *
  * Invariants
- *  1. The strategy sees copies; what it returns is checked (answer.c) before it is used. A bad answer costs the strategy
- *     its tick: the default plans it.
+ *  1. The strategy sees copies; what it returns is checked (answer.c) before it is used. A bad answer costs the
+ * strategy its tick: the default plans it.
  *  2. The queue is touched under the lock only, streams and slots by the ticking thread only.
  *  3. A tick allocates nothing, unless it parks streams to memory. */
 #include "engine/core.h"
@@ -149,8 +150,7 @@ static enum cohort_status check_queue(struct core *c, int32_t n_tokens, struct c
 				"the queue is full: %lld requests wait, and %d may", (long long)depth,
 				c->lim.queue_requests_max);
 	if (tokens + n_tokens > c->lim.queue_tokens_max)
-		return err_rule(err, COHORT_E_LIMIT, "queue-tokens", -1, -1, c->lim.queue_tokens_max,
-				tokens + n_tokens,
+		return err_rule(err, COHORT_E_LIMIT, "queue-tokens", -1, -1, c->lim.queue_tokens_max, tokens + n_tokens,
 				"the queue is full: %lld requests with %lld tokens wait; with %d more they exceed %lld",
 				(long long)depth, (long long)tokens, n_tokens, (long long)c->lim.queue_tokens_max);
 	return COHORT_OK;
@@ -193,7 +193,10 @@ enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct 
 		c->n_requests++;
 		c->n_open++;
 		c->n_submitted++;
-		r->stats = (struct cohort_request_stats){.id = r->id, .queued_s = -1, .first_token_s = -1, .end_s = -1,
+		r->stats = (struct cohort_request_stats){.id = r->id,
+				.queued_s = -1,
+				.first_token_s = -1,
+				.end_s = -1,
 				.n_prompt = r->p.n_prompt};
 		c->next_expiry = fmin(c->next_expiry, queue_expiry(r, &which));
 	}
@@ -390,7 +393,8 @@ void core_sum_up(struct core *c)
 {
 	struct cohort_tick *t = &c->tick;
 	struct cohort_engine_stats *live = &c->live;
-	const int32_t held = c->prefix ? prefix_n_held(c->prefix) : 0, pinned = c->prefix ? prefix_n_pinned(c->prefix) : 0;
+	const int32_t held = c->prefix ? prefix_n_held(c->prefix) : 0,
+		      pinned = c->prefix ? prefix_n_pinned(c->prefix) : 0;
 
 	t->n_queued = (int32_t)queue_depth(c->queue);
 	t->n_queued_tokens = queue_tokens(c->queue);

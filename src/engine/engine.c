@@ -19,12 +19,12 @@ struct cohort_engine {
 	struct cohort_context *ctx;
 	struct thread thread;
 	bool manual, has_conds, has_thread;
-	struct cond work;    /* the thread waits for it */
-	struct cond idle;    /* who drains waits for it */
+	struct cond work; /* the thread waits for it */
+	struct cond idle; /* who drains waits for it */
 	/* Under the lock: */
-	bool shut;           /* everything is to end */
+	bool shut; /* everything is to end */
 	bool exit;
-	bool ticking;        /* a tick of a manual engine is under way */
+	bool ticking; /* a tick of a manual engine is under way */
 };
 
 void cohort_engine_params_init(struct cohort_engine_params *params)
@@ -102,9 +102,9 @@ static enum cohort_status check_params(const struct cohort_engine_params *p, str
 	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
 		if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
 			return err_rule(err, COHORT_E_ARG, ranges[i].name, -1, -1,
-					ranges[i].value < ranges[i].min ? ranges[i].min : ranges[i].max, ranges[i].value,
-					"%s is %lld, expected %lld to %lld", ranges[i].name, (long long)ranges[i].value,
-					(long long)ranges[i].min, (long long)ranges[i].max);
+					ranges[i].value < ranges[i].min ? ranges[i].min : ranges[i].max,
+					ranges[i].value, "%s is %lld, expected %lld to %lld", ranges[i].name,
+					(long long)ranges[i].value, (long long)ranges[i].min, (long long)ranges[i].max);
 	if (!(p->wait_max_s >= 0))
 		return err_set(err, COHORT_E_ARG, "wait_max_s is %g, expected 0 or more", p->wait_max_s);
 	const struct cohort_strategy *s = p->strategy;
@@ -133,7 +133,8 @@ static struct core_limits limits_of(const struct cohort_engine_params *p, const 
 	const int32_t size = cohort_kv_block_size();
 	const int64_t n_blocks = ((int64_t)p->context.n_ctx + size - 1) / size;
 	const bool paged = !info->recurrent && !info->encoder;
-	const int32_t n_ctx = paged && n_blocks * size < info->n_ctx_train ? (int32_t)(n_blocks * size) : info->n_ctx_train;
+	const int32_t n_ctx =
+			paged && n_blocks * size < info->n_ctx_train ? (int32_t)(n_blocks * size) : info->n_ctx_train;
 
 	return (struct core_limits){
 			.model = model,
@@ -385,8 +386,8 @@ size_t cohort_engine_slots_get(struct cohort_engine *e, struct cohort_slot_info 
 	lock_take(&c->hub->lock);
 	const uint64_t n_infos = c->n_infos;
 	c->infos_asked = true;
-	/* Slots belong to whoever ticks: nobody at the moment, or the caller from within a callback. Otherwise the tick is
-	 * asked to look; that of a manual engine, which may be the caller's own, is not waited for. */
+	/* Slots belong to whoever ticks: nobody at the moment, or the caller from within a callback. Otherwise the tick
+	 * is asked to look; that of a manual engine, which may be the caller's own, is not waited for. */
 	if (e->manual ? !e->ticking : core_is_idle(c) || (e->has_thread && thread_is_self(&e->thread)))
 		core_look(c);
 	while (!e->manual && c->n_infos == n_infos && !core_is_idle(c) &&

@@ -33,8 +33,8 @@ static const float *embedding(void *self, int32_t row)
 	return cohort_embeddings_get(self, row, NULL);
 }
 
-static enum cohort_status seq_cp(void *self, cohort_seq src, cohort_seq dst, cohort_pos p0, cohort_pos p1,
-		struct cohort_err *err)
+static enum cohort_status seq_cp(
+		void *self, cohort_seq src, cohort_seq dst, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
 {
 	return cohort_seq_cp(self, src, dst, p0, p1, err);
 }
@@ -44,8 +44,8 @@ static enum cohort_status seq_rm(void *self, cohort_seq seq, cohort_pos p0, coho
 	return cohort_seq_rm(self, seq, p0, p1, err);
 }
 
-static enum cohort_status adapter_set(void *self, cohort_seq seq, const struct cohort_adapter *adapter, float scale,
-		struct cohort_err *err)
+static enum cohort_status adapter_set(
+		void *self, cohort_seq seq, const struct cohort_adapter *adapter, float scale, struct cohort_err *err)
 {
 	return cohort_seq_adapter_set(self, seq, adapter, scale, err);
 }
@@ -61,8 +61,7 @@ static enum cohort_status state_save(void *self, cohort_seq seq, void *out, size
 	return cohort_state_save(self, seq, out, n_max, &n, err);
 }
 
-static enum cohort_status state_restore(
-		void *self, cohort_seq seq, const void *bytes, size_t n, struct cohort_err *err)
+static enum cohort_status state_restore(void *self, cohort_seq seq, const void *bytes, size_t n, struct cohort_err *err)
 {
 	return cohort_state_restore(self, seq, bytes, n, err);
 }

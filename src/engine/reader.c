@@ -22,8 +22,8 @@ static enum cohort_status append_token(struct stream *s, cohort_token token, str
 	for (;;) {
 		size_t n = 0;
 		const size_t room = s->rest->read_text_max - s->rest->n_read_text;
-		enum cohort_status st = cohort_detok_push(
-				&s->rest->detok, token, s->rest->read_text ? s->rest->read_text + s->rest->n_read_text : NULL, room, &n, &e);
+		enum cohort_status st = cohort_detok_push(&s->rest->detok, token,
+				s->rest->read_text ? s->rest->read_text + s->rest->n_read_text : NULL, room, &n, &e);
 		if (st != COHORT_E_LIMIT) {
 			s->rest->n_read_text += st ? 0 : n;
 			if (st && err)
@@ -121,11 +121,14 @@ static enum cohort_status end_event(struct stream *s, struct cohort_event *e, st
 static void prompt_event(struct cohort_request *r, struct cohort_event *e)
 {
 	r->prompt_read = true;
-	*e = (struct cohort_event){.kind = COHORT_EVENT_PROMPT, .prompt_logprobs = r->prompt_logprobs,
-			.prompt_top = r->prompt_top, .n_prompt = r->p.n_prompt, .n_top = r->n_top};
+	*e = (struct cohort_event){.kind = COHORT_EVENT_PROMPT,
+			.prompt_logprobs = r->prompt_logprobs,
+			.prompt_top = r->prompt_top,
+			.n_prompt = r->p.n_prompt,
+			.n_top = r->n_top};
 	if (r->embedding)
-		*e = (struct cohort_event){.kind = COHORT_EVENT_EMBEDDING, .embedding = r->embedding,
-				.n_embd = r->n_embd};
+		*e = (struct cohort_event){
+				.kind = COHORT_EVENT_EMBEDDING, .embedding = r->embedding, .n_embd = r->n_embd};
 }
 
 /* Under the lock: whether there is something to read, and of which stream (-1: of the request). */
@@ -204,8 +207,7 @@ enum cohort_status cohort_request_next(
 	return COHORT_OK;
 }
 
-enum cohort_status cohort_request_wait(
-		struct cohort_request *r, double timeout_s, bool *done, struct cohort_err *err)
+enum cohort_status cohort_request_wait(struct cohort_request *r, double timeout_s, bool *done, struct cohort_err *err)
 {
 	if (!r || isnan(timeout_s))
 		return err_set(err, COHORT_E_ARG, !r ? "request is NULL" : "timeout_s is not a number");
@@ -266,7 +268,8 @@ void cohort_request_stats_get(struct cohort_request *r, struct cohort_request_st
 
 void cohort_request_cancel(struct cohort_request *r)
 {
-	/* The engine looks through its queue for who was cancelled: not for those that have ended, whose handles are freed. */
+	/* The engine looks through its queue for who was cancelled: not for those that have ended, whose handles are
+	 * freed. */
 	if (!r || atomic_load(&r->over) || atomic_exchange(&r->cancelled, true))
 		return;
 	atomic_fetch_add(&r->hub->n_cancels, 1);

@@ -27,8 +27,8 @@ void cohort_request_params_init(struct cohort_request_params *params)
 
 const char *cohort_finish_name(enum cohort_finish finish)
 {
-	static const char *const names[] = {"none", "eog", "stop", "length", "embedded", "cancelled", "timeout", "error",
-			"shutdown"};
+	static const char *const names[] = {
+			"none", "eog", "stop", "length", "embedded", "cancelled", "timeout", "error", "shutdown"};
 	return (size_t)finish < sizeof names / sizeof *names ? names[finish] : "unknown";
 }
 
@@ -52,9 +52,9 @@ static enum cohort_status check_numbers(const struct cohort_request_params *p, s
 	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
 		if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
 			return err_rule(err, COHORT_E_ARG, ranges[i].name, -1, -1,
-					ranges[i].value < ranges[i].min ? ranges[i].min : ranges[i].max, ranges[i].value,
-					"%s is %d, expected %d to %d", ranges[i].name, ranges[i].value, ranges[i].min,
-					ranges[i].max);
+					ranges[i].value < ranges[i].min ? ranges[i].min : ranges[i].max,
+					ranges[i].value, "%s is %d, expected %d to %d", ranges[i].name, ranges[i].value,
+					ranges[i].min, ranges[i].max);
 	if (!p->prompt || (p->n_stop_tokens && !p->stop_tokens))
 		return err_set(err, COHORT_E_ARG, "%s is NULL", p->prompt ? "stop_tokens" : "prompt");
 	if (p->adapter && !isfinite(p->adapter_scale))
@@ -113,7 +113,8 @@ static enum cohort_status check_length(
 				"%d outputs of one request; the engine has %d slots", p->n_outputs, c->lim.n_slots);
 	if (n < 0)
 		n = most - p->n_prompt;
-	if (p->n_prompt > most || p->n_prompt + n > most || (p->max_tokens < 0 && n < 1 && p->task != COHORT_TASK_EMBED))
+	if (p->n_prompt > most || p->n_prompt + n > most ||
+			(p->max_tokens < 0 && n < 1 && p->task != COHORT_TASK_EMBED))
 		return err_rule(err, COHORT_E_LIMIT, "context", -1, -1, most,
 				(int64_t)p->n_prompt + (p->max_tokens < 0 ? 1 : n),
 				"a prompt of %d tokens and %d to generate come to %lld; there is room for %d",
@@ -127,8 +128,8 @@ static enum cohort_status check_length(
 	if (c->lim.n_blocks && blocks_most(c, p->n_prompt, n, n_at_once) > c->lim.n_blocks)
 		return err_rule(err, COHORT_E_LIMIT, "context", -1, -1, (int64_t)c->lim.n_blocks * c->lim.block_size,
 				blocks_most(c, p->n_prompt, n, n_at_once) * c->lim.block_size,
-				"%lld outputs of %lld tokens after a prompt of %d need room for %lld; there is room for "
-				"%lld",
+				"%lld outputs of %lld tokens after a prompt of %d need room for %lld; there is room "
+				"for %lld",
 				(long long)n_at_once, (long long)n, p->n_prompt,
 				(long long)blocks_most(c, p->n_prompt, n, n_at_once) * c->lim.block_size,
 				(long long)c->lim.n_blocks * c->lim.block_size);
@@ -206,8 +207,8 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	return open_sampler(c, s, p, err);
 }
 
-static enum cohort_status open_prompt(
-		const struct core *c, struct cohort_request *r, const struct cohort_request_params *p, struct cohort_err *err)
+static enum cohort_status open_prompt(const struct core *c, struct cohort_request *r,
+		const struct cohort_request_params *p, struct cohort_err *err)
 {
 	const size_t size = (size_t)c->lim.block_size, n_whole = (size_t)p->n_prompt / size;
 
@@ -235,8 +236,8 @@ static enum cohort_status open_prompt(
 	return COHORT_OK;
 }
 
-static enum cohort_status build(
-		const struct core *c, struct cohort_request *r, const struct cohort_request_params *p, struct cohort_err *err)
+static enum cohort_status build(const struct core *c, struct cohort_request *r, const struct cohort_request_params *p,
+		struct cohort_err *err)
 {
 	enum cohort_status st = stops_open(p->stops, p->n_stops, &r->stops, err);
 

@@ -133,10 +133,10 @@ bool room_clear(struct core *c)
 /* What of a stream's tokens is in the cache. */
 struct match {
 	int32_t n_chain; /* blocks, c->path[0 .. n_chain) */
-	int32_t n_tail;  /* and tokens of the session's tail behind them */
+	int32_t n_tail; /* and tokens of the session's tail behind them */
 	int32_t tail;
-	int32_t from;    /* recurrent models: the node whose state it is; -1: none */
-	int32_t n_path;  /* ... and blocks whose tokens are known, with a state or without */
+	int32_t from; /* recurrent models: the node whose state it is; -1: none */
+	int32_t n_path; /* ... and blocks whose tokens are known, with a state or without */
 };
 
 static uint64_t block_hash(const struct core *c, const struct stream *s, int32_t i, uint64_t before)
@@ -191,8 +191,7 @@ static struct match look_up(struct core *c, const struct stream *s)
 	struct match m = {.tail = -1, .from = -1};
 
 	/* Who wants something of every row computes every row. */
-	if (!c->prefix || r->p.no_reuse || r->p.prompt_logprobs ||
-			(r->embedding && r->p.pooling != COHORT_POOL_LAST))
+	if (!c->prefix || r->p.no_reuse || r->p.prompt_logprobs || (r->embedding && r->p.pooling != COHORT_POOL_LAST))
 		return m;
 	const int32_t n_path = follow(c, s);
 	const int32_t k = follow_tail(c, s, n_path, &m);
@@ -475,7 +474,8 @@ void room_fork(struct core *c, struct stream *first)
 	struct cohort_err err;
 
 	r->forked = true;
-	/* What streams share is counted once: from here on none of them may trade a block of the prompt for a cached one. */
+	/* What streams share is counted once: from here on none of them may trade a block of the prompt for a cached
+	 * one. */
 	if (first->shares && first->n_chain < whole_blocks(c, r->p.n_prompt))
 		first->chain_over = true;
 	for (int32_t i = 1; i < r->p.n_outputs; i++) {
@@ -618,8 +618,9 @@ static struct stream *find_stream(const struct core *c, bool parked)
 	struct stream *best = NULL;
 	for (int32_t i = 0; i < c->lim.n_slots; i++) {
 		struct stream *s = c->slots[i];
-		if (!s || (parked ? s->phase != STREAM_PARKED
-				  : s->phase != STREAM_PREFILLS && s->phase != STREAM_GENERATES))
+		if (!s ||
+				(parked ? s->phase != STREAM_PARKED
+					: s->phase != STREAM_PREFILLS && s->phase != STREAM_GENERATES))
 			continue;
 		if (!best || (parked ? s->turn < best->turn : s->turn > best->turn))
 			best = s;
@@ -664,7 +665,8 @@ static bool resume(struct core *c)
 	if (!s->rest->swap || !restore(c, s))
 		attach(c, s, &m);
 	stream_enter(c, s,
-			stream_n_generated(s) > 0 && s->n_known - s->n_cached == 1 ? STREAM_GENERATES : STREAM_PREFILLS);
+			stream_n_generated(s) > 0 && s->n_known - s->n_cached == 1 ? STREAM_GENERATES
+										   : STREAM_PREFILLS);
 	if (s->request->p.n_outputs > 1 && !s->request->forked) {
 		s->shares = true;
 		s->request->n_sharing++;
@@ -687,7 +689,8 @@ void room_admit(struct core *c)
 	}
 	while (c->n_in[STREAM_PARKED] && resume(c))
 		;
-	while (!c->n_in[STREAM_PARKED] && (item = queue_first(c->queue, now)) && admit(c, (struct cohort_request *)item, now))
+	while (!c->n_in[STREAM_PARKED] && (item = queue_first(c->queue, now)) &&
+			admit(c, (struct cohort_request *)item, now))
 		;
 }
 

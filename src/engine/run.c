@@ -1,8 +1,8 @@
 /* A tick's rows through the machine, a ubatch at a time, and what comes of them.
  *
  * Invariants
- *  1. Rows are computed in pieces of one ubatch at most, each all or nothing; a request that was cancelled has no rows in
- *     a piece that begins afterwards.
+ *  1. Rows are computed in pieces of one ubatch at most, each all or nothing; a request that was cancelled has no rows
+ * in a piece that begins afterwards.
  *  2. A piece that fails is tried again without the stream that the machine names, or in halves, until the streams that
  *     cannot be computed are alone: those end, the others never notice.
  *  3. A stream's n_cached is what the machine holds of it. */
@@ -259,7 +259,8 @@ static enum cohort_status compute(struct core *c, int32_t lo, int32_t hi, struct
 			.output = p->output + lo,
 	};
 	const double start = c->m.now(c->m.self);
-	enum cohort_status st = c->lim.encoder ? c->m.encode(c->m.self, &rows, err) : c->m.decode(c->m.self, &rows, err);
+	enum cohort_status st =
+			c->lim.encoder ? c->m.encode(c->m.self, &rows, err) : c->m.decode(c->m.self, &rows, err);
 	c->tick.decode_s += c->m.now(c->m.self) - start;
 	return st;
 }

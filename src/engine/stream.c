@@ -215,11 +215,17 @@ static void call_prompt(const struct core *c, struct cohort_request *r)
 		return;
 	r->prompt_read = true;
 	if (r->embedding)
-		call(r, &(struct cohort_event){.kind = COHORT_EVENT_EMBEDDING,
-				.embedding = r->embedding, .n_embd = c->lim.n_embd});
+		call(r,
+				&(struct cohort_event){.kind = COHORT_EVENT_EMBEDDING,
+						.embedding = r->embedding,
+						.n_embd = c->lim.n_embd});
 	else
-		call(r, &(struct cohort_event){.kind = COHORT_EVENT_PROMPT, .prompt_logprobs = r->prompt_logprobs,
-				.prompt_top = r->prompt_top, .n_prompt = r->p.n_prompt, .n_top = r->n_top});
+		call(r,
+				&(struct cohort_event){.kind = COHORT_EVENT_PROMPT,
+						.prompt_logprobs = r->prompt_logprobs,
+						.prompt_top = r->prompt_top,
+						.n_prompt = r->p.n_prompt,
+						.n_top = r->n_top});
 }
 
 static void call_token(struct stream *s)
@@ -227,17 +233,18 @@ static void call_token(struct stream *s)
 	const struct cohort_request *r = s->request;
 	const int32_t i = stream_n_generated(s) - 1;
 
-	call(s->request, &(struct cohort_event){
-			.kind = COHORT_EVENT_TOKEN,
-			.output = s->index,
-			.index = i,
-			.token = s->known[s->n_known - 1],
-			.text = s->rest->text.out,
-			.n_bytes = s->rest->text.n_out,
-			.logprob = s->rest->logprobs ? s->rest->logprobs[i] : 0,
-			.top = r->n_top ? s->rest->top + (size_t)i * (size_t)r->n_top : NULL,
-			.n_top = s->rest->logprobs ? r->n_top : 0,
-	});
+	call(s->request,
+			&(struct cohort_event){
+					.kind = COHORT_EVENT_TOKEN,
+					.output = s->index,
+					.index = i,
+					.token = s->known[s->n_known - 1],
+					.text = s->rest->text.out,
+					.n_bytes = s->rest->text.n_out,
+					.logprob = s->rest->logprobs ? s->rest->logprobs[i] : 0,
+					.top = r->n_top ? s->rest->top + (size_t)i * (size_t)r->n_top : NULL,
+					.n_top = s->rest->logprobs ? r->n_top : 0,
+			});
 }
 
 static void call_end(struct stream *s)
@@ -246,14 +253,15 @@ static void call_end(struct stream *s)
 		text_end(&s->rest->text);
 	else
 		s->rest->text.n_out = 0;
-	call(s->request, &(struct cohort_event){
-			.kind = COHORT_EVENT_END,
-			.output = s->index,
-			.text = s->rest->text.out,
-			.n_bytes = s->rest->text.n_out,
-			.finish = s->rest->ending,
-			.error = s->rest->ending_err.status ? &s->rest->ending_err : NULL,
-	});
+	call(s->request,
+			&(struct cohort_event){
+					.kind = COHORT_EVENT_END,
+					.output = s->index,
+					.text = s->rest->text.out,
+					.n_bytes = s->rest->text.n_out,
+					.finish = s->rest->ending,
+					.error = s->rest->ending_err.status ? &s->rest->ending_err : NULL,
+			});
 }
 
 /* The request may be freed by the callback that tells its end: the engine's reference goes last. */

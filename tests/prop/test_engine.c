@@ -116,8 +116,9 @@ static void check_event(int i, const struct cohort_event *e, struct heard *heard
 	memcpy(h->text + h->n_bytes, e->text ? e->text : "", e->n_bytes);
 	h->n_bytes += e->n_bytes;
 	/* What is held back as the beginning of a stop string is shown when somebody cancels. */
-	if (e->finish != COHORT_FINISH_CANCELLED && (h->n_bytes > wanted[i][e->output].n_bytes ||
-			memcmp(h->text, wanted[i][e->output].text, h->n_bytes) != 0))
+	if (e->finish != COHORT_FINISH_CANCELLED &&
+			(h->n_bytes > wanted[i][e->output].n_bytes ||
+					memcmp(h->text, wanted[i][e->output].text, h->n_bytes) != 0))
 		fail_job(i, e->output, "shown what is not its text");
 	if (e->kind == COHORT_EVENT_END)
 		check_end(i, e, h);

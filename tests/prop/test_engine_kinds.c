@@ -19,7 +19,8 @@ static int set_up(void **state)
 	if (!mkdtemp(dir))
 		return -1;
 	snprintf(command, sizeof command,
-			"python3 '%s/tests/golden/make_models.py' '%s' llama-base mamba gemma3 phi3-window bert >/dev/null",
+			"python3 '%s/tests/golden/make_models.py' '%s' llama-base mamba gemma3 phi3-window bert "
+			">/dev/null",
 			env_or("COHORT_SOURCE", "."), dir);
 	return system(command);
 }
@@ -202,5 +203,5 @@ int main(void)
 			cmocka_unit_test(generating),
 			cmocka_unit_test(encoding),
 	};
-	return cmocka_run_group_tests_name("engine archs", tests, set_up, tear_down);
+	return cmocka_run_group_tests_name("engine kinds", tests, set_up, tear_down);
 }
