@@ -172,7 +172,7 @@ enum cohort_event_kind {
 	COHORT_EVENT_DONE       /* of the request: nothing follows */
 };
 
-/* Pointers are good until the next event is asked for, or until the callback returns. */
+/* Pointers are good until the next event, or an output, is asked for, or until the callback returns. */
 struct cohort_event {
 	enum cohort_event_kind kind;
 	int32_t output;              /* TOKEN, END: which of the request's outputs */
@@ -228,7 +228,8 @@ struct cohort_request_params {
 	/* Limits in seconds, 0: none. In the queue, from there to the first token, from there to the end, in all. */
 	double queue_limit_s, prefill_limit_s, decode_limit_s, total_limit_s;
 	/* NULL: events are asked for (cohort_request_next). Else called for each, on the engine's thread, which must
-	 * not wait: it may submit and cancel, and free this request when it is DONE. */
+	 * not wait: it may submit, cancel, look, and free this request when it is DONE; not drain, tick or free the
+	 * engine. A request that is freed before has its END and DONE as well. */
 	void (*on_event)(struct cohort_request *request, const struct cohort_event *event, void *user);
 	void *user;
 };

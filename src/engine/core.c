@@ -77,12 +77,21 @@ static bool open_parts(struct core *c)
 			c->path && c->infos && c->default_state && c->state && (c->prefix || !lim->n_ids);
 }
 
+static bool is_whole(const struct cohort_strategy *s)
+{
+	return s->struct_size >= sizeof *s && s->name && s->build_batch;
+}
+
 enum cohort_status core_init(struct core *c, const struct core_limits *lim, const struct machine *m,
 		const struct cohort_strategy *strategy, struct cohort_err *err)
 {
 	*c = (struct core){.lim = *lim, .m = *m, .next_expiry = INFINITY};
-	if (lim->block_size < 1 || (lim->block_size & (lim->block_size - 1)) || !cond_init(&c->looked))
+	if (lim->block_size < 1 || (lim->block_size & (lim->block_size - 1)))
 		return err_set(err, COHORT_E_ARG, "blocks of %d: not a power of two", lim->block_size);
+	if (strategy && !is_whole(strategy))
+		return err_set(err, COHORT_E_ARG, "a strategy without a name, a build_batch or its struct_size");
+	if (!cond_init(&c->looked))
+		return err_set(err, COHORT_E_MEMORY, "out of memory for an engine");
 	while (1 << c->block_shift < lim->block_size)
 		c->block_shift++;
 	c->strategy = strategy ? strategy : cohort_strategy_get(0);
@@ -122,7 +131,7 @@ enum cohort_status core_strategy_set(struct core *c, const struct cohort_strateg
 {
 	const struct cohort_strategy *next = strategy ? strategy : cohort_strategy_get(0);
 
-	if (next->struct_size < sizeof *next || !next->name || !next->build_batch)
+	if (!is_whole(next))
 		return err_set(err, COHORT_E_ARG, "a strategy without a name, a build_batch or its struct_size");
 	void *state = mem_zalloc(1, next->state_bytes), *unused;
 	if (!state)
@@ -402,12 +411,13 @@ void core_sum_up(struct core *c)
 	if (c->infos_asked)
 		core_look(c);
 	t->n_idle = c->n_idle;
-	t->n_parked = c->n_in[STREAM_PARKED];
-	t->n_generating = c->n_in[STREAM_GENERATES];
-	t->n_prefilling = c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_WAITS];
+	t->n_parked = (int32_t)c->n_in[STREAM_PARKED];
+	t->n_generating = (int32_t)c->n_in[STREAM_GENERATES];
+	t->n_prefilling = (int32_t)(c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_WAITS]);
 	t->n_blocks = c->lim.n_blocks;
-	t->n_blocks_used = c->n_private + pinned;
-	t->n_blocks_cached = held - pinned;
+	/* States are no blocks: where there are none, none are used. */
+	t->n_blocks_used = c->lim.n_blocks ? c->n_private + pinned : 0;
+	t->n_blocks_cached = c->lim.n_blocks ? held - pinned : 0;
 	t->n_blocks_free = c->lim.n_blocks ? c->lim.n_blocks - c->n_private - held : 0;
 	t->total_s = now - c->opened_s - t->at_s;
 	live->last = *t;
@@ -451,9 +461,12 @@ bool core_tick(struct core *c)
 	lock_take(&c->hub->lock);
 	const bool errands = c->next_strategy || c->clear_cache;
 	begin(c, start);
-	room_admit(c);
-	c->tick.n_queued = (int32_t)queue_depth(c->queue);
+	const bool clear = c->clear_cache;
+	c->clear_cache = false;
 	lock_give(&c->hub->lock);
+	if (clear)
+		room_clear(c);
+	room_admit(c);
 	build_views(c, start);
 	if (c->n_views == 0 && !c->changed && !errands)
 		return false;

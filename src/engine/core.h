@@ -52,6 +52,7 @@ struct core_limits {
 	bool recurrent;               /* a cached prompt is the state at its end */
 	bool encoder;
 	bool logits, embeddings;      /* what rows can give */
+	bool text;                    /* tokens have texts */
 	bool overcommit;
 	size_t swap_bytes;
 	int32_t queue_requests_max;
@@ -107,6 +108,7 @@ struct stream {
 	bool alone;               /* the request has no other */
 	bool called;              /* the request has a callback */
 	bool has_stops;           /* ... and stop tokens */
+	bool has_text;            /* the model has a tokeniser */
 	bool watched;             /* under the lock: a reader waits */
 	bool changed;
 	bool fresh;               /* a token was sampled in this tick */
@@ -138,12 +140,13 @@ struct stream_rest {
 	struct text text;
 	float *logprobs;            /* [n_max], or NULL */
 	struct cohort_logprob *top; /* [n_max, n_top], or NULL */
+	size_t n_before_end;        /* bytes of text.out that came with the last token; the rest is the END's */
 	enum cohort_finish ending;  /* how it ended, once phase is ENDED */
 	struct cohort_err ending_err;
 
 	/* Under the lock: what readers see. */
 	enum cohort_finish finish;
-	size_t n_shown;             /* bytes of its text, once it has ended; SIZE_MAX: all there are */
+	size_t n_shown;             /* bytes of its text, once it has ended */
 	/* The reader's own. */
 	struct cohort_detok detok;
 	char *read_text;            /* [n_read_text]: of n_made tokens */
@@ -201,6 +204,8 @@ struct cohort_request {
 /* Checks and copies. The handle has two references: the user's and the engine's. */
 enum cohort_status request_open(const struct core *c, const struct cohort_request_params *params,
 		struct cohort_request **out, struct cohort_err *err);
+/* What can be said of params without looking at tokens: cheap, before anything else. */
+enum cohort_status request_check(const struct core *c, const struct cohort_request_params *params, struct cohort_err *err);
 void request_unref(struct cohort_request *r);
 /* Whether a token adds nothing to the text: it ends things. */
 bool request_is_silent(const struct cohort_request *r, cohort_token token);
@@ -250,7 +255,7 @@ struct core {
 	cohort_seq *idle;               /* [n_idle]: a stack */
 	int32_t n_idle;
 	uint64_t n_turns;
-	int32_t n_in[STREAM_ENDED + 1]; /* slots by their streams' phase */
+	int64_t n_in[STREAM_ENDED + 1]; /* slots by their streams' phase; those without one are not */
 	size_t swap_used;
 
 	/* Blocks. n_private: held by slots and not part of cached prompts; n_reserved: promised to them (at least what
@@ -306,7 +311,7 @@ enum cohort_status answer_check(struct core *c, const struct cohort_plan *plan, 
 
 /* ---- room.c: who gets a slot and blocks ---- */
 
-/* Resumes parked streams and admits requests as there is room. Under the lock. */
+/* Resumes parked streams and admits requests as there is room. Takes the lock now and then. */
 void room_admit(struct core *c);
 /* Blocks that the next n_rows of a stream take. */
 int32_t room_growth(const struct core *c, const struct stream *s, int32_t n_rows);

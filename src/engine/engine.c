@@ -23,6 +23,7 @@ struct cohort_engine {
 	struct cond idle; /* who drains waits for it */
 	/* Under the lock: */
 	bool shut; /* everything is to end */
+	unsigned n_cuts; /* times that everything did, because a drain took too long */
 	bool exit;
 	bool ticking; /* a tick of a manual engine is under way */
 };
@@ -62,6 +63,7 @@ static void loop(void *arg)
 			lock_give(lock);
 			core_shut(c);
 			lock_take(lock);
+			continue;
 		}
 		if (core_is_idle(c) && !has_errands(c)) {
 			cond_all(&e->idle);
@@ -86,14 +88,18 @@ static bool asked_to_stop(void *user)
 
 /* ---- Opening ---- */
 
+/* Sequences that a context can have. */
+enum { SEQS_MAX = 65536 };
+
 static enum cohort_status check_params(const struct cohort_engine_params *p, struct cohort_err *err)
 {
 	const struct {
 		const char *name;
 		int64_t value, min, max;
 	} ranges[] = {
-			{"n_slots", p->n_slots, 1, 65536},
-			{"budget", p->budget, 0, p->context.n_batch},
+			{"n_slots", p->n_slots, 1, SEQS_MAX},
+			/* A context refuses an n_batch below 1 by itself. */
+			{"budget", p->budget, 0, p->context.n_batch > 0 ? p->context.n_batch : INT32_MAX},
 			{"chunk_size", p->chunk_size, 1, INT32_MAX},
 			{"queue_requests_max", p->queue_requests_max, 1, INT32_MAX},
 			{"queue_tokens_max", p->queue_tokens_max, 1, INT64_MAX},
@@ -106,10 +112,8 @@ static enum cohort_status check_params(const struct cohort_engine_params *p, str
 					ranges[i].value, "%s is %lld, expected %lld to %lld", ranges[i].name,
 					(long long)ranges[i].value, (long long)ranges[i].min, (long long)ranges[i].max);
 	if (!(p->wait_max_s >= 0))
-		return err_set(err, COHORT_E_ARG, "wait_max_s is %g, expected 0 or more", p->wait_max_s);
-	const struct cohort_strategy *s = p->strategy;
-	if (s && (s->struct_size < sizeof *s || !s->name || !s->build_batch))
-		return err_set(err, COHORT_E_ARG, "a strategy without a name, a build_batch or its struct_size");
+		return err_rule(err, COHORT_E_ARG, "wait_max_s", -1, -1, 0, 0, "wait_max_s is %g, expected 0 or more",
+				p->wait_max_s);
 	return COHORT_OK;
 }
 
@@ -120,11 +124,12 @@ static int32_t count_ids(const struct cohort_engine_params *p, const struct coho
 	const int64_t size = cohort_kv_block_size(), n_blocks = (p->context.n_ctx + size - 1) / size;
 	const int64_t n_index = info->n_ctx_train / size + 1, most = ((int64_t)1 << 27) / n_index;
 
+	const int64_t left = SEQS_MAX - p->n_slots;
+	int64_t n = info->recurrent ? 4 * (int64_t)p->n_slots : n_blocks < most ? n_blocks : most > 64 ? most : 64;
+
 	if (p->no_reuse || info->encoder)
-		return 0;
-	if (info->recurrent)
-		return 4 * p->n_slots;
-	return (int32_t)(n_blocks < most ? n_blocks : most > 64 ? most : 64);
+		n = 0;
+	return (int32_t)(n < left ? n : left);
 }
 
 static struct core_limits limits_of(const struct cohort_engine_params *p, const struct cohort_model *model,
@@ -151,6 +156,7 @@ static struct core_limits limits_of(const struct cohort_engine_params *p, const 
 			.n_window = n_ids ? info->n_window : 0,
 			.recurrent = info->recurrent,
 			.encoder = info->encoder,
+			.text = info->tokenizer[0] != 0,
 			.logits = (p->context.outputs & COHORT_OUTPUT_LOGITS) != 0,
 			.embeddings = (p->context.outputs & COHORT_OUTPUT_EMBEDDINGS) != 0,
 			.overcommit = p->room == COHORT_ROOM_OVERCOMMIT,
@@ -266,7 +272,9 @@ enum cohort_status cohort_engine_submit(struct cohort_engine *e, const struct co
 	if (!e || !params || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !e ? "engine" : !params ? "params" : "out");
 	/* A full queue refuses before anything is allocated. */
-	enum cohort_status st = core_may_submit(&e->core, params->n_prompt > 0 ? params->n_prompt : 0, err);
+	enum cohort_status st = request_check(&e->core, params, err);
+	if (!st)
+		st = core_may_submit(&e->core, params->n_prompt, err);
 	if (!st)
 		st = request_open(&e->core, params, &r, err);
 	if (st)
@@ -294,8 +302,11 @@ enum cohort_status cohort_engine_tick(struct cohort_engine *e, bool *idle, struc
 	if (!e->manual)
 		return err_set(err, COHORT_E_ARG, "the engine has a thread of its own that ticks");
 	lock_take(&e->core.hub->lock);
+	const bool within = e->ticking;
 	e->ticking = true;
 	lock_give(&e->core.hub->lock);
+	if (within)
+		return err_set(err, COHORT_E_ARG, "a tick is under way already");
 	core_tick(&e->core);
 	lock_take(&e->core.hub->lock);
 	e->ticking = false;
@@ -311,12 +322,15 @@ enum cohort_status cohort_engine_drain(struct cohort_engine *e, double timeout_s
 
 	if (!e || isnan(timeout_s))
 		return err_set(err, COHORT_E_ARG, !e ? "engine is NULL" : "timeout_s is not a number");
-	if (e->manual)
-		return err_set(err, COHORT_E_ARG, "a manual engine is drained by its ticks");
+	if (e->manual || thread_is_self(&e->thread))
+		return err_set(err, COHORT_E_ARG,
+				e->manual ? "a manual engine is drained by its ticks"
+					  : "the engine's own thread would wait for itself");
 	const double until = clock_now() + timeout_s;
 	struct lock *lock = &e->core.hub->lock;
 	lock_take(lock);
 	e->core.closed = true;
+	const unsigned n_cuts = e->n_cuts; /* of others that drain at the same time */
 	while (in_time && !core_is_idle(&e->core)) {
 		if (timeout_s < 0)
 			cond_wait(&e->idle, lock);
@@ -326,13 +340,14 @@ enum cohort_status cohort_engine_drain(struct cohort_engine *e, double timeout_s
 	const bool was_idle = core_is_idle(&e->core);
 	if (!was_idle) {
 		e->shut = true;
+		e->n_cuts++;
 		atomic_store(&e->core.stop, true);
 		cond_all(&e->work);
 		while (!core_is_idle(&e->core))
 			cond_wait(&e->idle, lock);
 	}
 	if (clean)
-		*clean = was_idle;
+		*clean = e->n_cuts == n_cuts;
 	lock_give(lock);
 	return COHORT_OK;
 }
@@ -393,6 +408,8 @@ size_t cohort_engine_slots_get(struct cohort_engine *e, struct cohort_slot_info 
 	while (!e->manual && c->n_infos == n_infos && !core_is_idle(c) &&
 			cond_wait_until(&c->looked, &c->hub->lock, until))
 		;
+	if (c->n_infos == n_infos && core_is_idle(c)) /* the last request ended meanwhile */
+		core_look(c);
 	for (size_t i = 0; slots && i < n && i < n_max; i++)
 		slots[i] = c->infos[i];
 	lock_give(&c->hub->lock);

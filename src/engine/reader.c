@@ -43,7 +43,7 @@ static enum cohort_status make_text(struct stream *s, int32_t n, struct cohort_e
 
 	while (!st && s->rest->n_made < n) {
 		const cohort_token token = s->known[r->p.n_prompt + s->rest->n_made];
-		if (r->model && !request_is_silent(r, token))
+		if (s->has_text && !request_is_silent(r, token))
 			st = append_token(s, token, err);
 		s->rest->n_made += !st;
 	}
@@ -131,22 +131,25 @@ static void prompt_event(struct cohort_request *r, struct cohort_event *e)
 				.kind = COHORT_EVENT_EMBEDDING, .embedding = r->embedding, .n_embd = r->n_embd};
 }
 
-/* Under the lock: whether there is something to read, and of which stream (-1: of the request). */
-static bool find_news(struct cohort_request *r, int32_t *which)
+/* What there is to read next. */
+enum news { NEWS_NONE, NEWS_PROMPT, NEWS_TOKEN, NEWS_END, NEWS_DONE };
+
+/* Under the lock. *which: the stream it is of. */
+static enum news find_news(struct cohort_request *r, int32_t *which)
 {
-	*which = -1;
 	if (r->prompt_told && !r->prompt_read)
-		return true;
+		return NEWS_PROMPT;
 	for (int32_t k = 0; k < r->p.n_outputs; k++) {
 		const int32_t i = (r->i_reader + k) % r->p.n_outputs;
 		const struct stream *s = &r->streams[i];
-		if (s->rest->n_read < s->n_told || (s->rest->finish != COHORT_FINISH_NONE && !s->rest->end_read)) {
+		const bool token = s->rest->n_read < s->n_told;
+		if (token || (s->rest->finish != COHORT_FINISH_NONE && !s->rest->end_read)) {
 			*which = i;
 			r->i_reader = i + 1;
-			return true;
+			return token ? NEWS_TOKEN : NEWS_END;
 		}
 	}
-	return r->done && !r->done_read;
+	return r->done && !r->done_read ? NEWS_DONE : NEWS_NONE;
 }
 
 /* Under the lock: the engine wakes only those that it knows to wait. */
@@ -176,7 +179,7 @@ static bool wait_more(struct cohort_request *r, double timeout_s, double until)
 enum cohort_status cohort_request_next(
 		struct cohort_request *r, double timeout_s, struct cohort_event *event, struct cohort_err *err)
 {
-	int32_t which;
+	int32_t which = 0;
 
 	if (!r || !event)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", r ? "event" : "request");
@@ -187,23 +190,20 @@ enum cohort_status cohort_request_next(
 	const double until = clock_now() + timeout_s;
 	*event = (struct cohort_event){.kind = COHORT_EVENT_NONE};
 	lock_take(&r->hub->lock);
-	bool news = find_news(r, &which);
-	while (!news && !r->done_read && wait_more(r, timeout_s, until))
+	enum news news = find_news(r, &which);
+	while (news == NEWS_NONE && !r->done_read && wait_more(r, timeout_s, until))
 		news = find_news(r, &which);
-	const bool token = news && which >= 0 && r->rests[which].n_read < r->streams[which].n_told;
 	lock_give(&r->hub->lock);
-	if (!news)
-		return COHORT_OK;
-	if (token)
+	if (news == NEWS_TOKEN)
 		return token_event(&r->streams[which], event, err);
-	if (which >= 0)
+	if (news == NEWS_END)
 		return end_event(&r->streams[which], event, err);
-	if (!r->prompt_read && (r->prompt_logprobs || r->embedding) && r->prompt_told) {
+	if (news == NEWS_PROMPT)
 		prompt_event(r, event);
-		return COHORT_OK;
+	if (news == NEWS_DONE) {
+		r->done_read = true;
+		event->kind = COHORT_EVENT_DONE;
 	}
-	r->done_read = true;
-	event->kind = COHORT_EVENT_DONE;
 	return COHORT_OK;
 }
 

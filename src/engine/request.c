@@ -36,7 +36,11 @@ const char *cohort_finish_name(enum cohort_finish finish)
 
 static enum cohort_status check_numbers(const struct cohort_request_params *p, struct cohort_err *err)
 {
-	const double limits[] = {p->queue_limit_s, p->prefill_limit_s, p->decode_limit_s, p->total_limit_s};
+	const struct {
+		const char *name;
+		double value;
+	} limits[] = {{"queue_limit_s", p->queue_limit_s}, {"prefill_limit_s", p->prefill_limit_s},
+			{"decode_limit_s", p->decode_limit_s}, {"total_limit_s", p->total_limit_s}};
 	const struct {
 		const char *name;
 		int32_t value, min, max;
@@ -58,10 +62,12 @@ static enum cohort_status check_numbers(const struct cohort_request_params *p, s
 	if (!p->prompt || (p->n_stop_tokens && !p->stop_tokens))
 		return err_set(err, COHORT_E_ARG, "%s is NULL", p->prompt ? "stop_tokens" : "prompt");
 	if (p->adapter && !isfinite(p->adapter_scale))
-		return err_set(err, COHORT_E_ARG, "adapter_scale is not a finite number");
+		return err_rule(err, COHORT_E_ARG, "adapter_scale", -1, -1, 0, 0,
+				"adapter_scale is not a finite number");
 	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-		if (!(limits[i] >= 0))
-			return err_set(err, COHORT_E_ARG, "a limit of %g seconds; expected 0 or more", limits[i]);
+		if (!(limits[i].value >= 0))
+			return err_rule(err, COHORT_E_ARG, limits[i].name, -1, -1, 0, 0,
+					"%s is %g seconds; expected 0 or more", limits[i].name, limits[i].value);
 	return COHORT_OK;
 }
 
@@ -72,7 +78,8 @@ static enum cohort_status check_task(
 		if (!c->lim.embeddings)
 			return err_set(err, COHORT_E_ARG, "the engine was opened without embeddings among its outputs");
 		if (p->pooling != COHORT_POOL_MEAN && p->pooling != COHORT_POOL_CLS && p->pooling != COHORT_POOL_LAST)
-			return err_set(err, COHORT_E_ARG, "pooling is %d, expected mean, cls or last", (int)p->pooling);
+			return err_rule(err, COHORT_E_ARG, "pooling", -1, -1, COHORT_POOL_MEAN, (int)p->pooling,
+					"pooling is %d, expected mean, cls or last", (int)p->pooling);
 		if (p->n_outputs != 1 || p->prompt_logprobs)
 			return err_set(err, COHORT_E_ARG, "an embedding has one output and no log-probabilities");
 		return COHORT_OK;
@@ -103,26 +110,25 @@ static int64_t blocks_most(const struct core *c, int64_t n_prompt, int64_t n_max
 
 /* How many tokens an output may have: as asked, or what is left. The last token sampled needs no cell. */
 static enum cohort_status check_length(
-		const struct core *c, struct cohort_request_params *p, int32_t *n_max, struct cohort_err *err)
+		const struct core *c, const struct cohort_request_params *p, int32_t *n_max, struct cohort_err *err)
 {
 	const int32_t most = c->lim.n_pos_max;
+	const bool open_end = p->task == COHORT_TASK_GENERATE && p->max_tokens < 0;
 	int64_t n = p->task == COHORT_TASK_EMBED ? 0 : p->max_tokens;
 
 	if (p->n_outputs > c->lim.n_slots)
 		return err_rule(err, COHORT_E_LIMIT, "slots", -1, -1, c->lim.n_slots, p->n_outputs,
 				"%d outputs of one request; the engine has %d slots", p->n_outputs, c->lim.n_slots);
-	if (n < 0)
+	const int64_t least = (int64_t)p->n_prompt + (open_end ? 1 : n); /* an open end is one token at least */
+	if (least > most)
+		return err_rule(err, COHORT_E_LIMIT, "context", -1, -1, most, least,
+				"a prompt of %d tokens and %lld to generate come to %lld; there is room for %d",
+				p->n_prompt, (long long)(least - p->n_prompt), (long long)least, most);
+	if (open_end)
 		n = most - p->n_prompt;
-	if (p->n_prompt > most || p->n_prompt + n > most ||
-			(p->max_tokens < 0 && n < 1 && p->task != COHORT_TASK_EMBED))
-		return err_rule(err, COHORT_E_LIMIT, "context", -1, -1, most,
-				(int64_t)p->n_prompt + (p->max_tokens < 0 ? 1 : n),
-				"a prompt of %d tokens and %d to generate come to %lld; there is room for %d",
-				p->n_prompt, p->max_tokens < 0 ? 1 : (int)n,
-				(long long)p->n_prompt + (p->max_tokens < 0 ? 1 : n), most);
 	/* What is reserved at once must fit at once; an open end is then as long as it can be. */
 	const int64_t n_at_once = c->lim.overcommit ? 1 : p->n_outputs;
-	while (c->lim.n_blocks && p->max_tokens < 0 && n > 1 &&
+	while (c->lim.n_blocks && open_end && n > 1 &&
 			blocks_most(c, p->n_prompt, n, n_at_once) > c->lim.n_blocks)
 		n -= n > c->lim.block_size ? c->lim.block_size : 1;
 	if (c->lim.n_blocks && blocks_most(c, p->n_prompt, n, n_at_once) > c->lim.n_blocks)
@@ -141,14 +147,29 @@ static enum cohort_status check_length(
 	return COHORT_OK;
 }
 
-static enum cohort_status check(
-		const struct core *c, struct cohort_request_params *p, int32_t *n_max, struct cohort_err *err)
+static enum cohort_status check_cheaply(
+		const struct core *c, const struct cohort_request_params *p, int32_t *n_max, struct cohort_err *err)
 {
+	if (p->struct_size != sizeof *p)
+		return err_set(err, COHORT_E_ARG,
+				"request parameters were not initialised by cohort_request_params_init");
 	enum cohort_status st = check_numbers(p, err);
 	if (!st)
 		st = check_task(c, p, err);
-	if (!st)
-		st = check_length(c, p, n_max, err);
+	return st ? st : check_length(c, p, n_max, err);
+}
+
+enum cohort_status request_check(
+		const struct core *c, const struct cohort_request_params *params, struct cohort_err *err)
+{
+	int32_t n_max;
+	return check_cheaply(c, params, &n_max, err);
+}
+
+static enum cohort_status check(
+		const struct core *c, const struct cohort_request_params *p, int32_t *n_max, struct cohort_err *err)
+{
+	enum cohort_status st = check_cheaply(c, p, n_max, err);
 	if (!st)
 		st = check_tokens(c, p->prompt, p->n_prompt, "prompt", err);
 	if (!st)
@@ -201,6 +222,9 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	}
 	if (!c->lim.model || p->task != COHORT_TASK_GENERATE)
 		return COHORT_OK;
+	s->has_text = c->lim.text;
+	if (!s->has_text)
+		return open_sampler(c, s, p, err);
 	cohort_detok_init(&s->rest->detok, c->lim.model, p->special, p->text_start);
 	if (!text_init(&s->rest->text, c->lim.model, p->special, p->text_start, r->stops, c->piece_max))
 		return no_memory(err);
@@ -272,16 +296,11 @@ static void forget_borrowed(struct cohort_request_params *p)
 enum cohort_status request_open(const struct core *c, const struct cohort_request_params *params,
 		struct cohort_request **out, struct cohort_err *err)
 {
-	struct cohort_request_params p;
 	int32_t n_max;
-
-	if (params->struct_size != sizeof p)
-		return err_set(err, COHORT_E_ARG,
-				"request parameters were not initialised by cohort_request_params_init");
-	p = *params;
-	enum cohort_status st = check(c, &p, &n_max, err);
+	enum cohort_status st = check(c, params, &n_max, err);
 	if (st)
 		return st;
+	struct cohort_request_params p = *params;
 	struct cohort_request *r = mem_zalloc(1, sizeof *r);
 	if (!r)
 		return no_memory(err);

@@ -185,13 +185,19 @@ static int32_t follow_tail(const struct core *c, const struct stream *s, int32_t
 	return k;
 }
 
+/* Who wants something of every row computes every row. */
+static bool looks_up(const struct core *c, const struct cohort_request *r)
+{
+	return c->prefix && !r->p.no_reuse && !r->p.prompt_logprobs &&
+			(!r->embedding || r->p.pooling == COHORT_POOL_LAST);
+}
+
 static struct match look_up(struct core *c, const struct stream *s)
 {
 	const struct cohort_request *r = s->request;
 	struct match m = {.tail = -1, .from = -1};
 
-	/* Who wants something of every row computes every row. */
-	if (!c->prefix || r->p.no_reuse || r->p.prompt_logprobs || (r->embedding && r->p.pooling != COHORT_POOL_LAST))
+	if (!looks_up(c, r))
 		return m;
 	const int32_t n_path = follow(c, s);
 	const int32_t k = follow_tail(c, s, n_path, &m);
@@ -524,7 +530,7 @@ static void count_reuse(struct core *c, struct cohort_request *r, int32_t n_cach
 	r->n_cached_prompt = n_cached;
 	c->live.n_prompt_tokens += (uint64_t)r->p.n_prompt;
 	c->live.n_cached_tokens += (uint64_t)n_cached;
-	c->live.n_lookups += c->prefix && !r->p.no_reuse;
+	c->live.n_lookups += looks_up(c, r);
 	c->live.n_hits += n_cached > 0;
 }
 
@@ -542,7 +548,9 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	const bool alone = c->lim.overcommit && c->n_idle == c->lim.n_slots;
 	if (!alone && !has_room(c, n_needed(c, r, &m)))
 		return false;
+	lock_take(&c->hub->lock);
 	queue_admit(c->queue, &r->item);
+	lock_give(&c->hub->lock);
 	c->live.n_admitted++;
 	r->at_admitted = now;
 	for (int32_t i = 0; !st && i < r->p.n_outputs; i++) {
@@ -566,7 +574,9 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	}
 	recount(c, first);
 	count_reuse(c, r, first->n_cached);
+	lock_take(&c->hub->lock);
 	queue_serve(c->queue, &r->item, r->p.n_prompt - first->n_cached);
+	lock_give(&c->hub->lock);
 	stream_news(c, first);
 	return true;
 }
@@ -648,7 +658,7 @@ static bool resume(struct core *c)
 {
 	struct stream *s = find_stream(c, true);
 	const bool alone = !find_stream(c, false);
-	const int32_t n_others = c->lim.n_slots - c->n_idle - c->n_in[STREAM_PARKED];
+	const int32_t n_others = c->lim.n_slots - c->n_idle - (int32_t)c->n_in[STREAM_PARKED];
 
 	if (!s)
 		return false;
@@ -678,20 +688,25 @@ static bool resume(struct core *c)
 	return true;
 }
 
+/* Whose turn it is, or NULL. Others only add to the queue, so that it stays so without the lock. */
+static struct cohort_request *first_in_queue(struct core *c, double now)
+{
+	lock_take(&c->hub->lock);
+	struct queue_item *item = queue_first(c->queue, now);
+	c->tick.n_queued = (int32_t)queue_depth(c->queue);
+	lock_give(&c->hub->lock);
+	return (struct cohort_request *)item;
+}
+
 void room_admit(struct core *c)
 {
 	const double now = c->m.now(c->m.self);
-	struct queue_item *item;
+	struct cohort_request *r = first_in_queue(c, now);
 
-	if (c->clear_cache) {
-		c->clear_cache = false;
-		room_clear(c);
-	}
 	while (c->n_in[STREAM_PARKED] && resume(c))
 		;
-	while (!c->n_in[STREAM_PARKED] && (item = queue_first(c->queue, now)) &&
-			admit(c, (struct cohort_request *)item, now))
-		;
+	while (!c->n_in[STREAM_PARKED] && r && admit(c, r, now))
+		r = first_in_queue(c, now);
 }
 
 /* ---- Room for a tick ---- */

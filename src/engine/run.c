@@ -186,7 +186,14 @@ static void take_output(struct core *c, int32_t i, int32_t row)
 	if (s->every_row && pos == s->n_prompt - 1)
 		prompt_done(c, s);
 	if (s->every_row && r->embedding) {
-		note_embedding(c, s, pos, c->m.embedding(c->m.self, row));
+		const float *embedding = c->m.embedding(c->m.self, row);
+		if (!embedding && c->lim.model) {
+			struct cohort_err err;
+			err_set(&err, COHORT_E_BUG, "row %d has no embedding", row);
+			fail(c, s, &err);
+			return;
+		}
+		note_embedding(c, s, pos, embedding);
 		return;
 	}
 	const float *logits = c->m.logits(c->m.self, row);
@@ -229,9 +236,11 @@ static void collect(struct core *c, int32_t lo, int32_t hi)
 		s->n_cached = p->pos[i] + 1;
 		n_generating += s->phase == STREAM_GENERATES;
 		more = more || s->every_row;
-		if ((i + 1 == hi || p->of[i + 1] != s) && !c->lim.encoder)
-			room_grow(c, s);
 	}
+	/* Once for each stream, at its last row: a plan may have rows of several in turns. */
+	for (int32_t i = lo; i < hi && !c->lim.encoder; i++)
+		if (p->pos[i] + 1 == p->of[i]->n_cached)
+			room_grow(c, p->of[i]);
 	c->tick.n_decode_rows += n_generating;
 	c->tick.n_prefill_rows += hi - lo - n_generating;
 	const double start = c->m.now(c->m.self);

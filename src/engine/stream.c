@@ -50,17 +50,17 @@ static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_
 	const struct cohort_request *r = s->request;
 	enum cohort_finish finish = COHORT_FINISH_NONE;
 
-	if (s->sampler && request_is_silent(r, token))
+	if (s->has_text && request_is_silent(r, token))
 		text_skip(&s->rest->text);
 	if (s->has_stops && is_stop_token(r, token))
 		finish = COHORT_FINISH_STOP;
 	else if (s->sampler && cohort_token_is_eog(r->model, token))
 		finish = r->p.ignore_eos ? COHORT_FINISH_NONE : COHORT_FINISH_EOG;
-	else if (s->sampler && text_push(&s->rest->text, token)) {
+	else if (s->has_text && text_push(&s->rest->text, token)) {
 		s->by_text = true;
 		finish = COHORT_FINISH_STOP;
 	}
-	if (s->sampler)
+	if (s->has_text)
 		s->shown[i] = (uint32_t)s->rest->text.n_shown;
 	if (finish == COHORT_FINISH_NONE && i + 1 == s->n_max)
 		finish = COHORT_FINISH_LENGTH;
@@ -116,6 +116,10 @@ void stream_end(struct core *c, struct stream *s, enum cohort_finish finish, con
 		return;
 	room_leave(c, s);
 	stream_enter(c, s, STREAM_ENDED);
+	/* What was held back is shown now, behind what the last token brought. */
+	s->rest->n_before_end = s->rest->text.n_out;
+	if (s->has_text && !s->by_text)
+		text_end_behind(&s->rest->text);
 	s->rest->ending = finish;
 	if (err)
 		s->rest->ending_err = *err;
@@ -172,6 +176,8 @@ static void tell_done(struct core *c, struct cohort_request *r)
 	r->done = true;
 	c->n_open--;
 	cond_all(&r->told);
+	if (c->n_open == 0)
+		cond_all(&c->looked); /* no tick follows in which somebody would look */
 }
 
 /* Under the lock. */
@@ -190,7 +196,7 @@ static void tell(struct core *c, struct stream *s)
 		return;
 	s->news = false;
 	if (s->phase == STREAM_ENDED) {
-		s->rest->n_shown = s->by_text ? s->rest->text.n_shown : SIZE_MAX;
+		s->rest->n_shown = s->rest->text.n_shown;
 		s->rest->finish = s->rest->ending;
 	}
 	r->prompt_told = r->prompt_changed;
@@ -240,7 +246,8 @@ static void call_token(struct stream *s)
 					.index = i,
 					.token = s->known[s->n_known - 1],
 					.text = s->rest->text.out,
-					.n_bytes = s->rest->text.n_out,
+					.n_bytes = s->phase == STREAM_ENDED ? s->rest->n_before_end
+									    : s->rest->text.n_out,
 					.logprob = s->rest->logprobs ? s->rest->logprobs[i] : 0,
 					.top = r->n_top ? s->rest->top + (size_t)i * (size_t)r->n_top : NULL,
 					.n_top = s->rest->logprobs ? r->n_top : 0,
@@ -249,16 +256,14 @@ static void call_token(struct stream *s)
 
 static void call_end(struct stream *s)
 {
-	if (s->rest->text.out && !s->by_text)
-		text_end(&s->rest->text);
-	else
-		s->rest->text.n_out = 0;
+	const struct text *t = &s->rest->text;
+
 	call(s->request,
 			&(struct cohort_event){
 					.kind = COHORT_EVENT_END,
 					.output = s->index,
-					.text = s->rest->text.out,
-					.n_bytes = s->rest->text.n_out,
+					.text = t->out ? t->out + s->rest->n_before_end : "",
+					.n_bytes = t->n_out - s->rest->n_before_end,
 					.finish = s->rest->ending,
 					.error = s->rest->ending_err.status ? &s->rest->ending_err : NULL,
 			});

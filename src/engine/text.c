@@ -65,8 +65,8 @@ static enum cohort_status check_stops(const char *const *texts, int32_t n, size_
 	_Static_assert(COHORT_STOP_BYTES_MAX <= UINT16_MAX, "lengths fit a fallback");
 
 	if (n < 0 || n > COHORT_STOPS_MAX)
-		return err_set(err, COHORT_E_ARG, "stop strings: %d of them, there may be 0 to %d", (int)n,
-				COHORT_STOPS_MAX);
+		return err_rule(err, COHORT_E_ARG, "n_stops", -1, -1, n < 0 ? 0 : COHORT_STOPS_MAX, n,
+				"stop strings: %d of them, there may be 0 to %d", (int)n, COHORT_STOPS_MAX);
 	if (n > 0 && !texts)
 		return err_set(err, COHORT_E_ARG, "stop strings: no list for %d of them", (int)n);
 	*n_bytes = 0;
@@ -132,8 +132,9 @@ bool text_init(struct text *t, const struct cohort_model *model, bool special, b
 	memset(t, 0, sizeof *t);
 	t->stops = stops;
 	cohort_detok_init(&t->detok, model, special, at_start);
-	/* Held for a stop and for the character it begins in; held by the decoder; a token. */
-	if (!size_add(piece_max, 2 * CHAR_HELD_MAX + (stops ? (size_t)stops->n_longest : 0), &n_max))
+	/* Held for a stop and for the character it begins in; held by the decoder; a token; what the decoder held at the
+	 * end, behind all that. */
+	if (!size_add(piece_max, 3 * CHAR_HELD_MAX + (stops ? (size_t)stops->n_longest : 0), &n_max))
 		return false;
 	t->out_max = n_max;
 	t->out = mem_alloc(n_max, 1);
@@ -185,12 +186,13 @@ static size_t longest_match(const struct text *t)
 	return (size_t)n;
 }
 
-/* n bytes came behind those held. Says how many of all of them may be shown; true: a stop is complete. */
-static bool take(struct text *t, size_t n)
+/* n bytes came behind those held, which are behind the first `from`. Says how many of all of them may be shown; true: a
+ * stop is complete. */
+static bool take(struct text *t, size_t from, size_t n)
 {
-	const size_t n_all = t->n_held + n;
+	const size_t n_all = from + t->n_held + n;
 
-	for (size_t i = t->n_held; t->stops && i < n_all; i++) {
+	for (size_t i = from + t->n_held; t->stops && i < n_all; i++) {
 		const int32_t n_stop = feed(t, t->out[i]);
 		if (n_stop) {
 			t->n_out = i + 1 - (size_t)n_stop;
@@ -202,7 +204,7 @@ static bool take(struct text *t, size_t n)
 	t->n_out = n_all - t->n_held;
 	/* A stop that is no UTF-8 may begin within a character: all of it waits, then. */
 	if (t->n_held && ((unsigned char)t->out[t->n_out] & 0xc0) == 0x80) {
-		const size_t n_begun = utf8_unfinished_tail(t->out, t->n_out);
+		const size_t n_begun = utf8_unfinished_tail(t->out + from, t->n_out - from);
 		t->n_out -= n_begun;
 		t->n_held += n_begun;
 	}
@@ -218,7 +220,7 @@ bool text_push(struct text *t, cohort_token token)
 			cohort_detok_push(&t->detok, token, t->out + t->n_held, t->out_max - t->n_held, &n, NULL);
 	/* Neither a token that is none nor one longer than was said is fed by a sound engine; both bring no text. */
 	assert(status == COHORT_OK);
-	const bool stopped = take(t, status == COHORT_OK ? n : 0);
+	const bool stopped = take(t, 0, status == COHORT_OK ? n : 0);
 	t->n_shown += t->n_out;
 	return stopped;
 }
@@ -228,17 +230,24 @@ void text_skip(struct text *t)
 	forget_shown(t);
 }
 
-void text_end(struct text *t)
+size_t text_end_behind(struct text *t)
 {
+	const size_t from = t->n_out;
 	char last[4];
 
-	forget_shown(t);
 	const size_t n = cohort_detok_flush(&t->detok, last);
-	memcpy(t->out + t->n_held, last, n);
+	memcpy(t->out + from + t->n_held, last, n);
 	/* An unfinished character can complete a stop that is no UTF-8; then that is not shown. */
-	if (!take(t, n)) {
+	if (!take(t, from, n)) {
 		t->n_out += t->n_held;
 		t->n_held = 0;
 	}
-	t->n_shown += t->n_out;
+	t->n_shown += t->n_out - from;
+	return from;
+}
+
+void text_end(struct text *t)
+{
+	forget_shown(t);
+	text_end_behind(t);
 }

@@ -31,5 +31,7 @@ bool text_push(struct text *t, cohort_token token);
 void text_skip(struct text *t);
 /* The text has ended otherwise: out has all that was held back. */
 void text_end(struct text *t);
+/* The same with the new bytes behind those that are in out already: returns how many these are. */
+size_t text_end_behind(struct text *t);
 
 #endif

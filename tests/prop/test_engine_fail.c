@@ -119,6 +119,7 @@ static void world_open(bool overcommit, size_t swap_bytes, int32_t n_blocks)
 	m.logits = trick_logits;
 	const struct core_limits lim = {
 			.model = rig_model,
+			.text = true,
 			.n_vocab = info.n_vocab,
 			.n_embd = info.n_embd,
 			.n_slots = N_SLOTS,

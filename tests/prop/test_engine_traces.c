@@ -491,7 +491,7 @@ static void check_end(struct trace *t)
 			c->n_private == 0 && c->n_reserved == 0 && c->n_idle == c->lim.n_slots &&
 					c->n_in[STREAM_PARKED] == 0 && c->swap_used == 0 && c->n_open == 0,
 			"%d blocks are private to nobody, %d promised, %d slots idle, %d parked, %zu bytes swapped",
-			c->n_private, c->n_reserved, c->n_idle, c->n_in[STREAM_PARKED], c->swap_used);
+			c->n_private, c->n_reserved, c->n_idle, (int)c->n_in[STREAM_PARKED], c->swap_used);
 	sim_check(&t->m, t->m.n_used == 0, "%d blocks are held by nobody", t->m.n_used);
 	for (int i = 0; i < SIM_SEQS; i++)
 		sim_check(&t->m, t->m.seqs[i].n == 0, "sequence %d still has %d cells", i, t->m.seqs[i].n);
