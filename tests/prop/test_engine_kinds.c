@@ -1,8 +1,10 @@
 /* The engine over other kinds of models: states (mamba), sliding windows (gemma3, phi3), encoders (bert). Prompts that
- * begin alike, sessions, several outputs, little room, cancels and failed copies: each request says what it says alone.
+ * begin alike, sessions, several outputs, embeddings among them, little room and cancels: each request says what it
+ * says alone.
  *
- * Shown red by planted faults: a state kept where the sequence is not (generating), cells of a window copied without
- * those that are gone (generating), texts of an encoder that are cut by the chunk size (encoding). */
+ * Shown red by planted faults: the state of another block copied, pieces that outrun what a window still has to share,
+ * embeddings of all rows that reuse some, a restored stream that skips a token (generating); the second row taken for
+ * the first (encoding). */
 #include "engine_rig.h"
 
 static char dir[64];
