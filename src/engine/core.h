@@ -205,7 +205,8 @@ struct cohort_request {
 enum cohort_status request_open(const struct core *c, const struct cohort_request_params *params,
 		struct cohort_request **out, struct cohort_err *err);
 /* What can be said of params without looking at tokens: cheap, before anything else. */
-enum cohort_status request_check(const struct core *c, const struct cohort_request_params *params, struct cohort_err *err);
+enum cohort_status request_check(const struct core *c, const struct cohort_request_params *params,
+		struct cohort_err *err);
 void request_unref(struct cohort_request *r);
 /* Whether a token adds nothing to the text: it ends things. */
 bool request_is_silent(const struct cohort_request *r, cohort_token token);

@@ -128,8 +128,7 @@ static enum cohort_status check_length(
 		n = most - p->n_prompt;
 	/* What is reserved at once must fit at once; an open end is then as long as it can be. */
 	const int64_t n_at_once = c->lim.overcommit ? 1 : p->n_outputs;
-	while (c->lim.n_blocks && open_end && n > 1 &&
-			blocks_most(c, p->n_prompt, n, n_at_once) > c->lim.n_blocks)
+	while (c->lim.n_blocks && open_end && n > 1 && blocks_most(c, p->n_prompt, n, n_at_once) > c->lim.n_blocks)
 		n -= n > c->lim.block_size ? c->lim.block_size : 1;
 	if (c->lim.n_blocks && blocks_most(c, p->n_prompt, n, n_at_once) > c->lim.n_blocks)
 		return err_rule(err, COHORT_E_LIMIT, "context", -1, -1, (int64_t)c->lim.n_blocks * c->lim.block_size,

@@ -132,8 +132,8 @@ bool text_init(struct text *t, const struct cohort_model *model, bool special, b
 	memset(t, 0, sizeof *t);
 	t->stops = stops;
 	cohort_detok_init(&t->detok, model, special, at_start);
-	/* Held for a stop and for the character it begins in; held by the decoder; a token; what the decoder held at the
-	 * end, behind all that. */
+	/* Held for a stop and for the character it begins in; held by the decoder; a token; what the decoder held at
+	 * the end, behind all that. */
 	if (!size_add(piece_max, 3 * CHAR_HELD_MAX + (stops ? (size_t)stops->n_longest : 0), &n_max))
 		return false;
 	t->out_max = n_max;

@@ -443,6 +443,117 @@ static void callbacks(void **state)
 	cohort_engine_free(e);
 }
 
+/* A stop that an unfinished character completes at the very end is not shown, neither to who is called back nor to who
+ * asks. Seen red when only callbacks ended the text by its own rules. */
+static void hear_bytes(struct cohort_request *r, const struct cohort_event *e, void *user)
+{
+	*(size_t *)user += e->n_bytes;
+	if (e->kind == COHORT_EVENT_DONE)
+		cohort_request_free(r);
+}
+
+static void unfinished_stop(void **state)
+{
+	size_t n_heard = 0;
+	struct cohort_engine_params ep;
+	struct cohort_logit_bias bias = {.token = -1, .bias = 1000};
+	struct cohort_output o;
+	struct job j;
+
+	(void)state;
+	rig_params(&ep);
+	struct cohort_engine *e = rig_engine(&ep);
+	for (cohort_token t = 0; bias.token < 0; t++) {
+		size_t n;
+		const char *bytes = cohort_token_bytes(rig_model, t, false, &n);
+		assert_non_null(bytes);
+		if (n == 1 && bytes[0] == '\xe2')
+			bias.token = t;
+	}
+	rig_job(&j, 1, 5, 1);
+	j.p.stops = (const char *const[]){"\xe2"};
+	j.p.n_stops = 1;
+	j.p.sampler.temperature = 0;
+	j.p.sampler.bias = &bias;
+	j.p.sampler.n_bias = 1;
+	for (int calls = 0; calls < 2; calls++) {
+		j.p.on_event = calls ? hear_bytes : NULL;
+		j.p.user = &n_heard;
+		struct cohort_request *r = rig_submit(e, &j);
+		rig_run(e);
+		if (calls) {
+			assert_int_equal(n_heard, 0);
+			continue; /* the callback freed it */
+		}
+		o = rig_output(r, 0);
+		assert_int_equal(o.tokens[0], bias.token);
+		assert_int_equal(o.n_bytes, 0);
+		cohort_request_free(r);
+	}
+	cohort_engine_free(e);
+}
+
+/* A model without a tokeniser says tokens, and no text. Seen red when a text was asked for: no event ever came. */
+static void no_text(void **state)
+{
+	static const struct shape shape = {61, 32, 1, 4, 2, 16, 16, 48, 16, 1024, QUANT_F32, QUANT_F32, QUANT_F32,
+			QUANT_F32, true, NULL, NULL, NULL};
+	char *path = synth_write(&shape, 5);
+	struct cohort_engine_params ep;
+	struct cohort_request_params p;
+	struct cohort_request *r;
+	struct cohort_engine *e;
+	struct cohort_model *m;
+	struct cohort_event ev;
+	int n_tokens = 0;
+
+	(void)state;
+	assert_int_equal(cohort_model_open(path, NULL, &m, NULL), COHORT_OK);
+	rig_params(&ep);
+	assert_int_equal(cohort_engine_open(m, &ep, &e, NULL), COHORT_OK);
+	cohort_request_params_init(&p);
+	p.prompt = (const cohort_token[]){5, 6, 7};
+	p.n_prompt = 3;
+	p.max_tokens = 4;
+	assert_int_equal(cohort_engine_submit(e, &p, &r, NULL), COHORT_OK);
+	rig_run(e);
+	do {
+		assert_int_equal(cohort_request_next(r, 0, &ev, NULL), COHORT_OK);
+		assert_int_not_equal(ev.kind, COHORT_EVENT_NONE);
+		assert_int_equal(ev.n_bytes, 0);
+		n_tokens += ev.kind == COHORT_EVENT_TOKEN;
+	} while (ev.kind != COHORT_EVENT_DONE);
+	assert_int_equal(n_tokens, 4);
+	assert_int_equal(rig_output(r, 0).n_bytes, 0);
+	cohort_request_free(r);
+	cohort_engine_free(e);
+	cohort_model_free(m);
+	unlink(path);
+	free(path);
+}
+
+/* As many slots as a context can have sequences leave none for cached prompts: nothing is reused, all the same. */
+static void most_slots(void **state)
+{
+	struct cohort_engine_params ep;
+	struct job j;
+
+	(void)state;
+	rig_params(&ep);
+	ep.n_slots = 65536;
+	ep.context.n_ctx = 64;
+	struct cohort_engine *e = rig_engine(&ep);
+	for (int i = 0; i < 2; i++) {
+		rig_job(&j, 3, 40, 2);
+		struct cohort_request *r = rig_submit(e, &j);
+		rig_run(e);
+		rig_check(r, &j);
+		cohort_request_free(r);
+	}
+	assert_int_equal(rig_stats(e).n_cached_tokens, 0);
+	cohort_engine_free(e);
+}
+
 static void prompt_logprobs(void **state)
 {
 	struct cohort_engine_params ep;
@@ -739,6 +850,9 @@ int main(void)
 			cmocka_unit_test(open_end),
 			cmocka_unit_test(closed),
 			cmocka_unit_test(callbacks),
+			cmocka_unit_test(unfinished_stop),
+			cmocka_unit_test(no_text),
+			cmocka_unit_test(most_slots),
 			cmocka_unit_test(prompt_logprobs),
 			cmocka_unit_test(embeddings),
 			cmocka_unit_test(ends),

@@ -531,6 +531,8 @@ static void bad_params(void **state)
 	BAD(queue_tokens_max, -1, "queue_tokens_max");
 	BAD(wait_max_s, NAN, "wait_max_s");
 	BAD(room, (enum cohort_room)2, "room");
+	static const struct cohort_strategy unfinished = {.struct_size = sizeof unfinished, .name = "x"};
+	BAD(strategy, &unfinished, "build_batch");
 	BAD(cost_s, NULL, "cost");
 	BAD(struct_size, 8, "params");
 #undef BAD
