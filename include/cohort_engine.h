@@ -179,7 +179,7 @@ struct cohort_event {
 	int32_t index;               /* TOKEN: its place among the tokens of the output */
 	cohort_token token;          /* TOKEN; the token that ended the output is one, too */
 	/* TOKEN, END: bytes that can be shown now: whole characters, nothing that may yet become a stop string. What
-	 * an END brings may end within a character. */
+	 * an END brings may end within a character. Never NULL. */
 	const char *text;
 	size_t n_bytes;
 	float logprob;               /* TOKEN, with n_logprobs >= 0: of the model, before the sampler's chain */

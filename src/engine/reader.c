@@ -122,13 +122,16 @@ static void prompt_event(struct cohort_request *r, struct cohort_event *e)
 {
 	r->prompt_read = true;
 	*e = (struct cohort_event){.kind = COHORT_EVENT_PROMPT,
+			.text = "",
 			.prompt_logprobs = r->prompt_logprobs,
 			.prompt_top = r->prompt_top,
 			.n_prompt = r->p.n_prompt,
 			.n_top = r->n_top};
 	if (r->embedding)
-		*e = (struct cohort_event){
-				.kind = COHORT_EVENT_EMBEDDING, .embedding = r->embedding, .n_embd = r->n_embd};
+		*e = (struct cohort_event){.kind = COHORT_EVENT_EMBEDDING,
+				.text = "",
+				.embedding = r->embedding,
+				.n_embd = r->n_embd};
 }
 
 /* What there is to read next. */
@@ -188,7 +191,7 @@ enum cohort_status cohort_request_next(
 	if (isnan(timeout_s))
 		return err_set(err, COHORT_E_ARG, "timeout_s is not a number");
 	const double until = clock_now() + timeout_s;
-	*event = (struct cohort_event){.kind = COHORT_EVENT_NONE};
+	*event = (struct cohort_event){.kind = COHORT_EVENT_NONE, .text = ""};
 	lock_take(&r->hub->lock);
 	enum news news = find_news(r, &which);
 	while (news == NEWS_NONE && !r->done_read && wait_more(r, timeout_s, until))

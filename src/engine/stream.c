@@ -223,11 +223,13 @@ static void call_prompt(const struct core *c, struct cohort_request *r)
 	if (r->embedding)
 		call(r,
 				&(struct cohort_event){.kind = COHORT_EVENT_EMBEDDING,
+						.text = "",
 						.embedding = r->embedding,
 						.n_embd = c->lim.n_embd});
 	else
 		call(r,
 				&(struct cohort_event){.kind = COHORT_EVENT_PROMPT,
+						.text = "",
 						.prompt_logprobs = r->prompt_logprobs,
 						.prompt_top = r->prompt_top,
 						.n_prompt = r->p.n_prompt,
@@ -245,7 +247,7 @@ static void call_token(struct stream *s)
 					.output = s->index,
 					.index = i,
 					.token = s->known[s->n_known - 1],
-					.text = s->rest->text.out,
+					.text = s->rest->text.out ? s->rest->text.out : "",
 					.n_bytes = s->phase == STREAM_ENDED ? s->rest->n_before_end
 									    : s->rest->text.n_out,
 					.logprob = s->rest->logprobs ? s->rest->logprobs[i] : 0,
@@ -286,7 +288,7 @@ static void call_back(struct core *c, struct stream *s)
 	if (!ended || --r->n_untold > 0)
 		return;
 	if (r->p.on_event) {
-		call(r, &(struct cohort_event){.kind = COHORT_EVENT_DONE});
+		call(r, &(struct cohort_event){.kind = COHORT_EVENT_DONE, .text = ""});
 		lock_take(&c->hub->lock);
 		tell_done(c, r);
 		lock_give(&c->hub->lock);

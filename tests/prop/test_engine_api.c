@@ -373,13 +373,14 @@ static void note(struct script *s, const struct cohort_event *e)
 	char *b = s->bytes[which];
 
 	assert_false(s->done);
+	assert_non_null(e->text);
 	/* The prompt comes first, the end of all last. */
 	assert_true(e->kind != COHORT_EVENT_PROMPT || s->n_events == 0);
 	s->done = e->kind == COHORT_EVENT_DONE;
 	s->n_events++;
 	*n += (size_t)snprintf(b + *n, sizeof s->bytes[0] - *n, "[%d %d %d %d %d %.9g %d|%.*s]", (int)e->kind,
 			e->output, e->index, e->token, (int)e->finish, (double)e->logprob, e->error != NULL,
-			(int)e->n_bytes, e->text ? e->text : "");
+			(int)e->n_bytes, e->text);
 	for (int32_t i = 0; e->kind == COHORT_EVENT_TOKEN && i < e->n_top; i++)
 		*n += (size_t)snprintf(b + *n, sizeof s->bytes[0] - *n, "(%d %.9g)", e->top[i].token,
 				(double)e->top[i].logprob);
