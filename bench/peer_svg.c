@@ -6,6 +6,7 @@
  *  2. Every panel has its zero and its line at 1.0; above it ours is faster. Whiskers are the spread.
  *  3. Texts are escaped: nothing that a program says of itself can break the picture. */
 #include "peer.h"
+#include "svg.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,29 +32,6 @@ struct panel {
 	int64_t ticks[TICKS_MAX]; /* rows, ascending */
 	size_t n_ticks;
 };
-
-static void put_text(FILE *o, const char *s)
-{
-	for (; *s; s++)
-		switch (*s) {
-		case '<': fputs("&lt;", o); break;
-		case '>': fputs("&gt;", o); break;
-		case '&': fputs("&amp;", o); break;
-		default: fputc(*s, o); break;
-		}
-}
-
-static void text_at(FILE *o, double x, double y, const char *class, const char *anchor, const char *s)
-{
-	fprintf(o, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\" text-anchor=\"%s\">", x, y, class, anchor);
-	put_text(o, s);
-	fputs("</text>\n", o);
-}
-
-static void line_at(FILE *o, double x1, double y1, double x2, double y2, const char *class)
-{
-	fprintf(o, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n", x1, y1, x2, y2, class);
-}
 
 static double y_of(const struct panel *p, double ratio)
 {
@@ -115,17 +93,17 @@ static void axes(FILE *o, const struct panel *p, const char *title, const char *
 	size_t i = 0;
 	char text[32];
 
-	text_at(o, p->x, p->y - 12, "strong", "start", title);
+	svg_text(o, p->x, p->y - 12, "strong", "start", title);
 	while (i + 1 < sizeof steps / sizeof *steps && p->most / steps[i] > 7)
 		i++;
 	for (double v = 0; v <= p->most; v += steps[i]) {
-		line_at(o, p->x, y_of(p, v), p->x + PANEL_W, y_of(p, v), "grid");
+		svg_line(o, p->x, y_of(p, v), p->x + PANEL_W, y_of(p, v), "grid");
 		snprintf(text, sizeof text, steps[i] < 1 ? "%.2f" : "%.0f", v);
-		text_at(o, p->x - 8, y_of(p, v) + 4, "small", "end", text);
+		svg_text(o, p->x - 8, y_of(p, v) + 4, "small", "end", text);
 	}
-	line_at(o, p->x, y_of(p, 1), p->x + PANEL_W, y_of(p, 1), "one");
-	text_at(o, p->x + PANEL_W + 6, y_of(p, 1) + 4, "strong small", "start", "1.0");
-	text_at(o, p->x + PANEL_W / 2.0, p->y + PANEL_H + 34, "small", "middle", below);
+	svg_line(o, p->x, y_of(p, 1), p->x + PANEL_W, y_of(p, 1), "one");
+	svg_text(o, p->x + PANEL_W + 6, y_of(p, 1) + 4, "strong small", "start", "1.0");
+	svg_text(o, p->x + PANEL_W / 2.0, p->y + PANEL_H + 34, "small", "middle", below);
 }
 
 static void whisker(FILE *o, const struct panel *p, const json_t *cell, size_t format, double x)
@@ -154,7 +132,7 @@ static void lines(const struct picture *s, const struct panel *p)
 
 	for (size_t t = 0; t < p->n_ticks; t++) {
 		snprintf(text, sizeof text, "%lld", (long long)p->ticks[t]);
-		text_at(s->o, p->x + step * ((double)t + 0.5), p->y + PANEL_H + 17, "small", "middle", text);
+		svg_text(s->o, p->x + step * ((double)t + 0.5), p->y + PANEL_H + 17, "small", "middle", text);
 	}
 	for (size_t f = 0; f < s->n_formats; f++) {
 		const double shift = 3 * ((double)f - (double)(s->n_formats - 1) / 2);
@@ -197,13 +175,13 @@ static void bars(const struct picture *s, const struct panel *p)
 			continue;
 		fprintf(s->o, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x - w / 2,
 				y_of(p, r), w, PANEL_H * r / p->most, colours[f % N_COLOURS]);
-		line_at(s->o, x, y_of(p, cell_number(c, "ratio", p->key, "min")), x,
+		svg_line(s->o, x, y_of(p, cell_number(c, "ratio", p->key, "min")), x,
 				y_of(p, cell_number(c, "ratio", p->key, "max")), "whisker");
 		snprintf(text, sizeof text, "%.2f", r);
-		text_at(s->o, x + w / 2 + 4, y_of(p, r) + 12, "small", "start", text);
-		text_at(s->o, x, p->y + PANEL_H + 17, "small", "middle", s->formats[f]);
+		svg_text(s->o, x + w / 2 + 4, y_of(p, r) + 12, "small", "start", text);
+		svg_text(s->o, x, p->y + PANEL_H + 17, "small", "middle", s->formats[f]);
 	}
-	line_at(s->o, p->x, y_of(p, 1), p->x + PANEL_W, y_of(p, 1), "one"); /* over the bars, too */
+	svg_line(s->o, p->x, y_of(p, 1), p->x + PANEL_W, y_of(p, 1), "one"); /* over the bars, too */
 }
 
 static void draw_shared(const struct picture *s, const struct view *v, double x, double y)
@@ -287,19 +265,19 @@ static void head(const struct picture *s, double height)
 	const char *path = cell_text(peer, "path"), *slash = strrchr(path, '/');
 	snprintf(text, sizeof text, "%.40s (%.40s) against %.60s", cell_text(ours, "version"),
 			cell_text(ours, "commit"), slash ? slash + 1 : path);
-	text_at(s->o, MARGIN, 30, "title", "start", text);
+	svg_text(s->o, MARGIN, 30, "title", "start", text);
 	snprintf(text, sizeof text, "peer: %.140s", cell_text(peer, "version"));
-	text_at(s->o, MARGIN, 50, "small", "start", text);
+	svg_text(s->o, MARGIN, 50, "small", "start", text);
 	snprintf(text, sizeof text, "%.100s, %.0f CPUs, Linux %.60s; %.40s; load before %.2f", cell_text(m, "cpu"),
 			field(m, "cores"), cell_text(m, "kernel"), cell_text(run, "started"),
 			field(m, "load_before"));
-	text_at(s->o, MARGIN, 67, "small", "start", text);
-	text_at(s->o, MARGIN, 84, "small", "start",
+	svg_text(s->o, MARGIN, 67, "small", "start", text);
+	svg_text(s->o, MARGIN, 84, "small", "start",
 			"Ratio of medians, ours over the peer's: above 1.0 ours is faster. Whiskers: smallest and "
 			"largest ratio within a round.");
 	for (size_t f = 0; f < s->n_formats; f++) {
 		mark(s->o, f, x + 6, 102);
-		text_at(s->o, x + 16, 106, "small", "start", s->formats[f]);
+		svg_text(s->o, x + 16, 106, "small", "start", s->formats[f]);
 		x += 40 + 7.5 * (double)strlen(s->formats[f]);
 	}
 }

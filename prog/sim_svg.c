@@ -9,9 +9,9 @@
  *  4. Texts are escaped: no name can break the picture. */
 #include "common.h"
 #include "sim.h"
+#include "svg.h"
 
 #include "base/mem.h"
-#include "base/utf8.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,36 +39,6 @@ struct panel {
 };
 
 /* ---- Elements ---- */
-
-/* Texts may have been cut within a character: what is none, or no text, becomes a question mark. */
-static void put_text(FILE *o, const char *s)
-{
-	uint32_t c;
-
-	for (size_t n = strlen(s), len; n > 0; s += len, n -= len) {
-		len = utf8_decode(s, n, &c);
-		if (len == 0 || c < 32 || c == 127 || c == 0xfffe || c == 0xffff) {
-			len = len ? len : 1;
-			fputc('?', o);
-		} else if (c == '<' || c == '>' || c == '&') {
-			fputs(c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&amp;", o);
-		} else {
-			fwrite(s, 1, len, o);
-		}
-	}
-}
-
-static void text_at(FILE *o, double x, double y, const char *class, const char *anchor, const char *s)
-{
-	fprintf(o, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\" text-anchor=\"%s\">", x, y, class, anchor);
-	put_text(o, s);
-	fputs("</text>\n", o);
-}
-
-static void line_at(FILE *o, double x1, double y1, double x2, double y2, const char *class)
-{
-	fprintf(o, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n", x1, y1, x2, y2, class);
-}
 
 static void mark(FILE *o, size_t i, double x, double y)
 {
@@ -161,20 +131,20 @@ static void axes(FILE *o, const struct panel *p, const char *title)
 	const bool wide = p->hi / p->lo > 300;
 	char text[32];
 
-	text_at(o, p->x, p->y - 14, "strong", "start", title);
+	svg_text(o, p->x, p->y - 14, "strong", "start", title);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
 		snprintf(text, sizeof text, "%.0f %%", 100 * parts[i]);
-		line_at(o, p->x, y_of(p, parts[i]), p->x + PANEL_W, y_of(p, parts[i]), i == 0 ? "axis" : "grid");
-		text_at(o, p->x - 8, y_of(p, parts[i]) + 4, "small", "end", text);
+		svg_line(o, p->x, y_of(p, parts[i]), p->x + PANEL_W, y_of(p, parts[i]), i == 0 ? "axis" : "grid");
+		svg_text(o, p->x - 8, y_of(p, parts[i]) + 4, "small", "end", text);
 	}
 	/* Lines at 1, 2 and 5; texts at 1 only when they would meet. */
 	for (double v = p->lo; v <= p->hi * 1.0001; v = round_axis(v * 1.001, true)) {
 		const double lead = v / pow(10, floor(log10(v * 1.0001)));
-		line_at(o, x_of(p, v), p->y, x_of(p, v), p->y + PANEL_H, "grid");
+		svg_line(o, x_of(p, v), p->y, x_of(p, v), p->y + PANEL_H, "grid");
 		if (wide && lead > 1.5)
 			continue;
 		time_text(text, sizeof text, v);
-		text_at(o, x_of(p, v), p->y + PANEL_H + 17, "small", "middle", text);
+		svg_text(o, x_of(p, v), p->y + PANEL_H + 17, "small", "middle", text);
 	}
 }
 
@@ -265,7 +235,7 @@ static void bars(const struct picture *k, double x, double y)
 	double most = 0;
 	char text[160];
 
-	text_at(k->o, x, y - 14, "strong", "start", "Output tokens per second");
+	svg_text(k->o, x, y - 14, "strong", "start", "Output tokens per second");
 	for (size_t i = 0; i < k->n; i++)
 		most = k->results[i].out_per_s > most ? k->results[i].out_per_s : most;
 	for (size_t i = 0; i < k->n; i++) {
@@ -274,12 +244,12 @@ static void bars(const struct picture *k, double x, double y)
 		snprintf(text, sizeof text, "%.60s: %s requests/s, fairness %.3f, %llu refused, %llu parked", r->name,
 				sim_number(r->requests_per_s), r->jain, (unsigned long long)r->totals.n_refused,
 				(unsigned long long)r->totals.n_parked);
-		text_at(k->o, x + 5, at - 5, "small", "start", text);
+		svg_text(k->o, x + 5, at - 5, "small", "start", text);
 		fprintf(k->o, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" fill=\"%s\"/>\n", x,
 				at, w, h, colours[i % N_COLOURS]);
-		text_at(k->o, x + w + 6, at + h / 2 + 4, "small strong", "start", sim_number(r->out_per_s));
+		svg_text(k->o, x + w + 6, at + h / 2 + 4, "small strong", "start", sim_number(r->out_per_s));
 	}
-	line_at(k->o, x, y, x, y + height, "axis");
+	svg_line(k->o, x, y, x, y + height, "axis");
 }
 
 /* ---- The whole ---- */
@@ -316,7 +286,7 @@ static double legend(const struct picture *k, bool draw)
 					"stroke-width=\"2\" stroke-dasharray=\"%s\"/>\n",
 					x, y, x + 30, y, colours[i % N_COLOURS], dashes[i % N_DASHES]);
 			mark(k->o, i, x + 15, y);
-			text_at(k->o, x + 37, y + 4, "small", "start", k->results[i].name);
+			svg_text(k->o, x + 37, y + 4, "small", "start", k->results[i].name);
 		}
 		x += w;
 	}
@@ -328,15 +298,15 @@ static void head(const struct picture *k)
 	const struct cohort_sim_params *p = k->setting->params;
 	char text[640];
 
-	text_at(k->o, MARGIN, 32, "title", "start", "Strategies under the same load, simulated");
+	svg_text(k->o, MARGIN, 32, "title", "start", "Strategies under the same load, simulated");
 	snprintf(text, sizeof text, "trace: %.150s", k->setting->about_trace);
-	text_at(k->o, MARGIN, 54, "small", "start", text);
+	svg_text(k->o, MARGIN, 54, "small", "start", text);
 	snprintf(text, sizeof text, "cost: %.150s", k->setting->cost->about);
-	text_at(k->o, MARGIN, 71, "small", "start", text);
+	svg_text(k->o, MARGIN, 71, "small", "start", text);
 	snprintf(text, sizeof text,
 			"%d slots, cache of %d tokens, %d rows a tick, chunks of %d; marks at 50, 90 and 99 %%",
 			p->n_slots, p->n_ctx, p->budget ? p->budget : p->n_batch, p->chunk_size);
-	text_at(k->o, MARGIN, 88, "small", "start", text);
+	svg_text(k->o, MARGIN, 88, "small", "start", text);
 	legend(k, true);
 }
 

@@ -246,49 +246,41 @@ static void room_for_all(void **state)
 	assert_true(sum.n_cached_tokens > 500);
 }
 
-static void parked_and_dropped(void **state)
+/* So little room that streams are parked. */
+static struct cohort_engine_stats run_crowded(size_t swap_bytes, bool no_reuse)
 {
 	struct cohort_engine_params p;
 	struct cohort_engine_stats sum = {0};
 
-	(void)state;
 	params_make(&p);
 	p.context.n_ctx = 224;
 	p.room = COHORT_ROOM_OVERCOMMIT;
+	p.swap_bytes = swap_bytes;
+	p.no_reuse = no_reuse;
 	run_strategies(&p, &sum);
 	assert_true(sum.n_parked > 20);
 	assert_true(sum.n_resumed > 20);
+	return sum;
+}
+
+static void parked_and_dropped(void **state)
+{
+	(void)state;
+	const struct cohort_engine_stats sum = run_crowded(0, false);
 	assert_int_equal(sum.n_swapped, 0);
 	assert_true(sum.n_evicted > 20);
 }
 
 static void parked_and_swapped(void **state)
 {
-	struct cohort_engine_params p;
-	struct cohort_engine_stats sum = {0};
-
 	(void)state;
-	params_make(&p);
-	p.context.n_ctx = 224;
-	p.room = COHORT_ROOM_OVERCOMMIT;
-	p.swap_bytes = (size_t)64 << 20;
-	run_strategies(&p, &sum);
-	assert_true(sum.n_swapped > 20);
+	assert_true(run_crowded((size_t)64 << 20, false).n_swapped > 20);
 }
 
 static void nothing_reused(void **state)
 {
-	struct cohort_engine_params p;
-	struct cohort_engine_stats sum = {0};
-
 	(void)state;
-	params_make(&p);
-	p.context.n_ctx = 224;
-	p.room = COHORT_ROOM_OVERCOMMIT;
-	p.no_reuse = true;
-	run_strategies(&p, &sum);
-	assert_int_equal(sum.n_cached_tokens, 0);
-	assert_true(sum.n_parked > 20);
+	assert_int_equal(run_crowded(0, true).n_cached_tokens, 0);
 }
 
 int main(void)

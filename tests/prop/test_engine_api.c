@@ -8,6 +8,20 @@
 
 /* ---- What is refused ---- */
 
+/* An error with its rule and both numbers; NULL: without a rule. */
+static void check_err(const struct cohort_err *err, enum cohort_status status, const char *rule, int64_t expected,
+		int64_t got)
+{
+	assert_int_equal(err->status, status);
+	assert_true(strlen(err->text) > 8);
+	if (!rule)
+		return;
+	assert_non_null(err->rule);
+	assert_string_equal(err->rule, rule);
+	assert_int_equal(err->expected, expected);
+	assert_int_equal(err->got, got);
+}
+
 static void open_refused(const struct cohort_engine_params *p, const char *rule, int64_t expected, int64_t got)
 {
 	struct cohort_engine *e = NULL;
@@ -15,15 +29,8 @@ static void open_refused(const struct cohort_engine_params *p, const char *rule,
 
 	assert_int_equal(cohort_engine_open(rig_model, p, &e, &err), COHORT_E_ARG);
 	assert_null(e);
-	assert_int_equal(err.status, COHORT_E_ARG);
-	assert_true(strlen(err.text) > 8);
-	if (!rule)
-		return;
-	assert_non_null(err.rule);
-	assert_string_equal(err.rule, rule);
-	assert_int_equal(err.expected, expected);
-	assert_int_equal(err.got, got);
-	assert_non_null(strstr(err.text, rule));
+	check_err(&err, COHORT_E_ARG, rule, expected, got);
+	assert_true(!rule || strstr(err.text, rule));
 }
 
 static enum cohort_status plan_nothing(const struct cohort_strategy *self, void *state, struct cohort_plan *plan)
@@ -119,14 +126,7 @@ static void submit_refused(struct cohort_engine *e, const struct cohort_request_
 	if (st != status)
 		fail_msg("%s: %s, for rule %s", cohort_status_name(st), st ? err.text : "", rule ? rule : "");
 	assert_null(r);
-	assert_int_equal(err.status, status);
-	assert_true(strlen(err.text) > 8);
-	if (!rule)
-		return;
-	assert_non_null(err.rule);
-	assert_string_equal(err.rule, rule);
-	assert_int_equal(err.expected, expected);
-	assert_int_equal(err.got, got);
+	check_err(&err, status, rule, expected, got);
 }
 
 static void submit_arguments(void **state)

@@ -254,22 +254,29 @@ static enum cohort_status blame_nobody(const struct cohort_batch_raw *rows, stru
 	return err_set(err, trick.status, "something is wrong");
 }
 
+/* A crowd in which request v cannot be computed: from its prompt on, or from its third token on. */
+static void run_victim(int v, bool late, enum cohort_status status,
+		enum cohort_status (*before)(const struct cohort_batch_raw *rows, struct cohort_err *err))
+{
+	world_open(false, 0, BLOCKS);
+	crowd_submit();
+	trick.victim = crowd_r[v];
+	trick.status = status;
+	trick.at = late ? crowd[v].p.n_prompt + 2 : 0;
+	trick.before = before;
+	world_run();
+	trick.victim = NULL;
+}
+
 /* A failure that names its sequence, within a prompt and while generating: one retry, one end. */
 static void named(void **state)
 {
 	(void)state;
 	for (int v = 0; v < N_CROWD; v++)
 		for (int late = 0; late < 2; late++) {
-			world_open(false, 0, BLOCKS);
-			crowd_submit();
-			trick.victim = crowd_r[v];
-			trick.status = COHORT_E_NUMERIC;
-			trick.at = late ? crowd[v].p.n_prompt + 2 : 0;
-			trick.before = name_victim;
-			world_run();
+			run_victim(v, late, COHORT_E_NUMERIC, name_victim);
 			const bool hit = !late || crowd[v].p.max_tokens > 1;
 			assert_int_equal(core.live.n_retries, hit);
-			trick.victim = NULL;
 			assert_int_equal(crowd_check(COHORT_E_NUMERIC), !hit ? 0 : late ? 1 : crowd[v].p.n_outputs);
 			world_close();
 		}
@@ -281,17 +288,10 @@ static void unnamed(void **state)
 	(void)state;
 	for (int v = 0; v < N_CROWD; v++)
 		for (int late = 0; late < 2; late++) {
-			world_open(false, 0, BLOCKS);
-			crowd_submit();
-			trick.victim = crowd_r[v];
-			trick.status = COHORT_E_BUG;
-			trick.at = late ? crowd[v].p.n_prompt + 2 : 0;
-			trick.before = blame_nobody;
-			world_run();
+			run_victim(v, late, COHORT_E_BUG, blame_nobody);
 			/* Eight streams at most: three halvings, each with one that works and one that does not. */
 			assert_true(core.live.n_retries <= 4);
 			assert_true(late || core.live.n_retries > 0);
-			trick.victim = NULL;
 			const bool hit = !late || crowd[v].p.max_tokens > 1;
 			assert_int_equal(crowd_check(COHORT_E_BUG), !hit ? 0 : late ? 1 : crowd[v].p.n_outputs);
 			world_close();
