@@ -5,11 +5,11 @@
  *     that chains end at a root: n_before falls by block_size with every step up.
  *  2. n_children counts the live nodes that name this one as parent. n_pins counts its own pins and its pinned
  * children; pinned is who has n_pins > 0. So a change goes up only where a count leaves or reaches 0.
- *  3. The heap holds exactly the live nodes that have neither children nor pins, the least recently used on top.
- *  4. A node was last used at the latest stamp of itself and of all that was ever below it. A node that goes hands its
- *     stamp to its parent, so that nobody walks up a chain to stamp it: while a node has children its stamp is not
- *     asked for. Stamps are given once and handed on by who goes, so no two nodes in the heap have the same, and a
- *     stamp never changes while its node is in the heap.
+ *  3. The LRU list holds exactly the live nodes without pins, and a node stands in front of its parent. So whoever stands
+ *     first has no children: it is the next to go.
+ *  4. The list's order is that of last use: who loses its last pin goes to the end, and those above it that lose theirs
+ *     with it behind it; so does a new node, and what is above it and not pinned. To use a node is to use all that is
+ *     above it, and nothing else reorders the list.
  *  5. The table chains every live node under its hash, but for tails that are no session's any more. Blocks and tails
  *     share it; a block is never taken for a tail, as that has fewer tokens.
  *  6. Every id is either on the free stack or some live node's, once.
@@ -26,9 +26,8 @@ struct node {
 	struct prefix_root root; /* compared where there is no parent, and of tails */
 	uint64_t session;        /* of a tail */
 	uint64_t hash;
-	uint64_t stamp;
 	int32_t next;            /* in the table's chain or on the free list; -1: the last */
-	int32_t at;              /* in the heap; -1: not there */
+	int32_t older, newer;    /* in the LRU list; both -1: the only one, or not there */
 	int32_t n_children;
 	int32_t n_pins;
 	int32_t n_pins_own;
@@ -41,13 +40,11 @@ struct prefix {
 	cohort_token *tokens; /* [n_nodes_max, block_size] */
 	int32_t *table;       /* [mask + 1]: the first node of each chain, or -1 */
 	uint64_t mask;
-	int32_t *heap;        /* [n_nodes_max], n_heap of them used */
-	int32_t n_heap;
+	int32_t oldest, newest; /* of the LRU list; -1: it is empty */
 	cohort_seq *ids;      /* [n_ids]: the free ones, n_free_ids of them */
 	int32_t n_free_ids;
 	int32_t first_free;   /* node */
 	int32_t n_pinned;
-	uint64_t stamp;       /* the last one given */
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -75,14 +72,13 @@ struct prefix *prefix_open(const struct prefix_limits *lim)
 	p->nodes = mem_zalloc(n_nodes, sizeof *p->nodes);
 	p->tokens = mem_alloc(n_tokens, sizeof *p->tokens);
 	p->table = mem_alloc(n_table, sizeof *p->table);
-	p->heap = mem_alloc(n_nodes, sizeof *p->heap);
 	p->ids = mem_alloc((size_t)lim->n_ids, sizeof *p->ids);
-	if (!p->nodes || !p->tokens || !p->table || !p->heap || !p->ids) {
+	if (!p->nodes || !p->tokens || !p->table || !p->ids) {
 		prefix_free(p);
 		return NULL;
 	}
 	memset(p->table, 0xff, n_table * sizeof *p->table);
-	p->first_free = -1;
+	p->first_free = p->oldest = p->newest = -1;
 	for (int32_t i = lim->n_nodes_max - 1; i >= 0; i--) {
 		p->nodes[i].next = p->first_free;
 		p->first_free = i;
@@ -99,7 +95,6 @@ void prefix_free(struct prefix *p)
 	mem_free(p->nodes);
 	mem_free(p->tokens);
 	mem_free(p->table);
-	mem_free(p->heap);
 	mem_free(p->ids);
 	mem_free(p);
 }
@@ -203,69 +198,36 @@ int32_t prefix_tail_get(const struct prefix *p, const struct prefix_root *root, 
 	return -1;
 }
 
-/* ---- Heap of those that can go ----------------------------------------------------------------------------------- */
+/* ---- LRU list ---------------------------------------------------------------------------------------------------- */
 
-static void heap_put(struct prefix *p, int32_t at, int32_t i)
+/* Where the one before and the one behind point at a node. */
+static int32_t *link_from_older(struct prefix *p, int32_t older)
 {
-	p->heap[at] = i;
-	p->nodes[i].at = at;
+	return older < 0 ? &p->oldest : &p->nodes[older].newer;
 }
 
-/* Finds the place of node i, from `at` towards the top. */
-static void heap_rise(struct prefix *p, int32_t at, int32_t i)
+static int32_t *link_from_newer(struct prefix *p, int32_t newer)
 {
-	while (at > 0) {
-		int32_t above = (at - 1) / 2;
-		if (p->nodes[p->heap[above]].stamp < p->nodes[i].stamp)
-			break;
-		heap_put(p, at, p->heap[above]);
-		at = above;
-	}
-	heap_put(p, at, i);
+	return newer < 0 ? &p->newest : &p->nodes[newer].older;
 }
 
-/* The same away from the top. */
-static void heap_sink(struct prefix *p, int32_t at, int32_t i)
+static void lru_append(struct prefix *p, int32_t i)
 {
-	while (at < p->n_heap / 2) {
-		int32_t below = 2 * at + 1;
-		if (below + 1 < p->n_heap && p->nodes[p->heap[below + 1]].stamp < p->nodes[p->heap[below]].stamp)
-			below++;
-		if (p->nodes[i].stamp < p->nodes[p->heap[below]].stamp)
-			break;
-		heap_put(p, at, p->heap[below]);
-		at = below;
-	}
-	heap_put(p, at, i);
+	struct node *n = &p->nodes[i];
+
+	n->older = p->newest;
+	n->newer = -1;
+	*link_from_older(p, n->older) = i;
+	p->newest = i;
 }
 
-static void heap_remove(struct prefix *p, int32_t i)
+static void lru_remove(struct prefix *p, int32_t i)
 {
-	const int32_t at = p->nodes[i].at, last = p->heap[--p->n_heap];
+	struct node *n = &p->nodes[i];
 
-	p->nodes[i].at = -1;
-	if (last == i)
-		return;
-	if (at > 0 && p->nodes[last].stamp < p->nodes[p->heap[(at - 1) / 2]].stamp)
-		heap_rise(p, at, last);
-	else
-		heap_sink(p, at, last);
-}
-
-static bool can_go(const struct node *n)
-{
-	return n->n_children == 0 && n->n_pins == 0;
-}
-
-/* Puts a node into the heap or takes it out, after its counts changed. */
-static void heap_update(struct prefix *p, int32_t i)
-{
-	const struct node *n = &p->nodes[i];
-
-	if (can_go(n) && n->at < 0)
-		heap_rise(p, p->n_heap++, i);
-	else if (!can_go(n) && n->at >= 0)
-		heap_remove(p, i);
+	*link_from_older(p, n->older) = n->newer;
+	*link_from_newer(p, n->newer) = n->older;
+	n->older = n->newer = -1;
 }
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
@@ -292,16 +254,17 @@ static int32_t node_new(struct prefix *p, const struct prefix_root *root, uint64
 			.root = *root,
 			.session = session,
 			.hash = hash,
-			.stamp = ++p->stamp,
-			.at = -1,
 	};
 	if (parent >= 0) {
 		n->shown.n_before = p->nodes[parent].shown.n_before + p->lim.block_size;
 		p->nodes[parent].n_children++;
-		heap_update(p, parent);
 	}
 	chain(p, i);
-	heap_update(p, i);
+	lru_append(p, i);
+	for (int32_t k = parent; k >= 0 && p->nodes[k].n_pins == 0; k = p->nodes[k].shown.parent) {
+		lru_remove(p, k);
+		lru_append(p, k);
+	}
 	return i;
 }
 
@@ -309,19 +272,14 @@ static void node_remove(struct prefix *p, int32_t i)
 {
 	struct node *n = &p->nodes[i];
 
-	assert(is_live(p, i) && can_go(n));
+	assert(is_live(p, i) && n->n_children == 0 && n->n_pins == 0);
 	if (n->chained)
 		unchain(p, i);
-	heap_remove(p, i);
+	lru_remove(p, i);
 	if (n->shown.seq >= 0)
 		p->ids[p->n_free_ids++] = n->shown.seq;
-	if (n->shown.parent >= 0) {
-		struct node *parent = &p->nodes[n->shown.parent];
-		parent->n_children--;
-		if (parent->stamp < n->stamp)
-			parent->stamp = n->stamp;
-		heap_update(p, n->shown.parent);
-	}
+	if (n->shown.parent >= 0)
+		p->nodes[n->shown.parent].n_children--;
 	n->shown.n_tokens = 0;
 	n->next = p->first_free;
 	p->first_free = i;
@@ -373,7 +331,7 @@ void prefix_pin(struct prefix *p, int32_t node)
 	p->nodes[node].n_pins_own++;
 	for (int32_t i = node; i >= 0 && p->nodes[i].n_pins++ == 0; i = p->nodes[i].shown.parent) {
 		p->n_pinned += p->nodes[i].shown.seq >= 0;
-		heap_update(p, i);
+		lru_remove(p, i);
 	}
 }
 
@@ -381,17 +339,16 @@ void prefix_unpin(struct prefix *p, int32_t node)
 {
 	assert(is_live(p, node) && p->nodes[node].n_pins_own > 0);
 	p->nodes[node].n_pins_own--;
-	p->nodes[node].stamp = ++p->stamp; /* it is pinned, so not in the heap */
 	for (int32_t i = node; i >= 0 && --p->nodes[i].n_pins == 0; i = p->nodes[i].shown.parent) {
 		p->n_pinned -= p->nodes[i].shown.seq >= 0;
-		heap_update(p, i);
+		lru_append(p, i);
 	}
 }
 
 bool prefix_evict(struct prefix *p, cohort_seq *seq)
 {
-	while (p->n_heap > 0) {
-		const int32_t i = p->heap[0];
+	while (p->oldest >= 0) {
+		const int32_t i = p->oldest;
 		*seq = p->nodes[i].shown.seq;
 		node_remove(p, i);
 		if (*seq >= 0)
@@ -439,6 +396,26 @@ int32_t prefix_tail_set(struct prefix *p, const struct prefix_root *root, uint64
 
 /* ---- Looking at itself ------------------------------------------------------------------------------------------- */
 
+static bool stands_before(const struct prefix *p, int32_t i, int32_t later)
+{
+	while (i >= 0 && i != later)
+		i = p->nodes[i].newer;
+	return i >= 0;
+}
+
+/* Whether the LRU list is whole, of live nodes without pins; how many in *n. */
+static bool lru_consistent(const struct prefix *p, int32_t *n)
+{
+	int32_t before = -1;
+
+	*n = 0;
+	for (int32_t i = p->oldest; i >= 0; before = i, i = p->nodes[i].newer)
+		if (!is_live(p, i) || p->nodes[i].n_pins > 0 || p->nodes[i].older != before ||
+				++*n > p->lim.n_nodes_max)
+			return false;
+	return p->newest == before;
+}
+
 /* What invariants 1 to 6 say of one live node. */
 static bool node_consistent(const struct prefix *p, int32_t i)
 {
@@ -458,21 +435,19 @@ static bool node_consistent(const struct prefix *p, int32_t i)
 		n_children += other->shown.parent == i;
 		n_pins += other->shown.parent == i && other->n_pins > 0;
 		n_same_id += other->shown.seq == n->shown.seq;
-		if (k != i && can_go(other) && can_go(n) && other->stamp == n->stamp)
-			return false;
 	}
 	for (int32_t k = 0; k < p->n_free_ids; k++)
 		n_same_id += p->ids[k] == n->shown.seq;
 	if (n->n_children != n_children || n->n_pins != n_pins || n->n_pins_own < 0 || n->shown.n_before != n_before)
 		return false;
 	if (n->shown.tokens != &p->tokens[(size_t)i * (size_t)p->lim.block_size] ||
-			n->shown.n_tokens > p->lim.block_size || n->stamp > p->stamp)
+			n->shown.n_tokens > p->lim.block_size)
 		return false;
 	if (n->shown.seq != -1 &&
 			(n_same_id != 1 || n->shown.seq < p->lim.first_id ||
 					n->shown.seq >= p->lim.first_id + p->lim.n_ids))
 		return false;
-	if (can_go(n) ? n->at < 0 || n->at >= p->n_heap || p->heap[n->at] != i : n->at != -1)
+	if (parent != -1 && n->n_pins == 0 && p->nodes[parent].n_pins == 0 && !stands_before(p, i, parent))
 		return false;
 	if (!n->chained)
 		return is_tail(p, n);
@@ -483,8 +458,11 @@ static bool node_consistent(const struct prefix *p, int32_t i)
 /* Takes time as the square of the nodes, so that it needs no memory. */
 bool prefix_consistent(const struct prefix *p)
 {
-	int32_t n_live = 0, n_held = 0, n_pinned = 0, n_chained = 0, n_can_go = 0, n_free = 0, n_in_table = 0;
+	int32_t n_live = 0, n_held = 0, n_pinned = 0, n_chained = 0, n_unpinned = 0, n_free = 0, n_in_table = 0,
+		n_in_lru;
 
+	if (!lru_consistent(p, &n_in_lru))
+		return false;
 	for (int32_t i = p->first_free; i >= 0; i = p->nodes[i].next)
 		if (is_live(p, i) || ++n_free > p->lim.n_nodes_max)
 			return false;
@@ -503,15 +481,12 @@ bool prefix_consistent(const struct prefix *p)
 		n_held += n->shown.seq >= 0;
 		n_pinned += n->shown.seq >= 0 && n->n_pins > 0;
 		n_chained += n->chained;
-		n_can_go += can_go(n);
+		n_unpinned += n->n_pins == 0;
 	}
-	for (int32_t at = 1; at < p->n_heap; at++)
-		if (p->nodes[p->heap[at]].stamp < p->nodes[p->heap[(at - 1) / 2]].stamp)
-			return false;
 	for (int32_t k = 0; k < p->n_free_ids; k++)
 		for (int32_t j = 0; j < k; j++)
 			if (p->ids[k] == p->ids[j])
 				return false;
 	return n_live + n_free == p->lim.n_nodes_max && n_held + p->n_free_ids == p->lim.n_ids &&
-			n_pinned == p->n_pinned && n_chained == n_in_table && n_can_go == p->n_heap;
+			n_pinned == p->n_pinned && n_chained == n_in_table && n_unpinned == n_in_lru;
 }

@@ -5,11 +5,11 @@
  * an adapter or its scale; comparing the scale without an adapter; comparing neither session nor root of a tail
  * (leaving out one of them alone stays green: no two sessions of a root are known whose hashes meet); taking a tail
  * for a block or a block for a tail; passing a pin or its end on to nobody; evicting the most recently used, or
- * stopping at a node without an id; not stamping what is unpinned; not handing a stamp to the parent; a heap that
- * does not sink, or does not rise when one leaves its middle; a node that gets its id or loses it while pinned and is
- * not counted; an id that is taken and given to nobody; a tail that goes while pinned, or stays in the table when it
- * is replaced or evicted; an id that is not given back; keeping the caller's tokens instead of a copy; half of a
- * product as hash, or one that forgets the number of tokens; an allocation that is not checked. */
+ * stopping at a node without an id; a new node that uses nothing above it, or its parent only; a list whose links go
+ * one way; a node that gets its id or loses it while pinned and is not counted; an id that is taken and given to
+ * nobody; a tail that goes while pinned, or stays in the table when it is replaced or evicted; an id that is not given
+ * back; keeping the caller's tokens instead of a copy; half of a product as hash, or one that forgets the number of
+ * tokens; an allocation that is not checked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
