@@ -94,8 +94,8 @@ static inline void sim_dump(const struct core *c)
 					"private %d, promised %d%s, turn %llu\n",
 					i, phases[s->phase], (unsigned long long)s->request->id, s->index,
 					s->request->p.n_outputs, s->request->p.n_prompt, s->request->n_max, s->n_known,
-					s->n_cached, s->n_chain, s->n_private, s->n_reserved,
-					s->shares ? ", shares" : "", (unsigned long long)s->turn);
+					s->n_cached, s->n_chain, s->rest->n_private, s->rest->n_reserved,
+					s->shares ? ", shares" : "", (unsigned long long)s->rest->turn);
 	}
 	for (const struct queue_item *i = queue_oldest(c->queue); i; i = i->newer) {
 		const struct cohort_request *r = (const struct cohort_request *)i;

@@ -64,7 +64,7 @@ static inline void planner_note(struct planner *p, const struct cohort_plan *pla
 	for (int32_t i = 0; i < plan->n_slots; i++) {
 		const struct cohort_slot *v = &plan->slots[i];
 		const struct stream *s = p->c->slots[v->id];
-		p->oldest = s->turn < p->oldest ? s->turn : p->oldest;
+		p->oldest = s->rest->turn < p->oldest ? s->rest->turn : p->oldest;
 		sim_check(p->m,
 				v->state == COHORT_SLOT_GENERATING
 						? v->pending == s->known[v->pos] && v->pos == s->n_known - 1

@@ -87,8 +87,8 @@ enum stream_phase {
 };
 
 struct stream_rest;
-/* One output of a request: what every tick touches. These lie together (hub.c), so that a thousand of them are a few
- * pages and not a thousand. */
+/* One output of a request: what every tick touches, in two cache lines of which planning and computing need the first.
+ * Streams lie together (hub.c), so that a thousand of them are a few pages and not a thousand. */
 struct stream {
 	struct cohort_request *request;
 	/* The prompt and what was sampled. Rows n_cached .. n_known - 1 are to be computed; the last one's logits give
@@ -100,16 +100,12 @@ struct stream {
 	enum stream_phase phase;
 	cohort_seq slot;          /* -1: none */
 	int32_t index;
-	int32_t n_counted;        /* cells when its blocks were last counted */
-	struct cohort_sampler *sampler; /* NULL in a simulation: the machine picks */
-	uint32_t *shown;          /* [n_max]: bytes of text that may be shown after each token */
-	struct stream *next_changed;
-	bool every_row, limited;  /* the request's */
+	bool every_row;           /* the request's */
 	bool alone;               /* the request has no other */
 	bool called;              /* the request has a callback */
 	bool has_stops;           /* ... and stop tokens */
 	bool has_text;            /* the model has a tokeniser */
-	bool watched;             /* under the lock: a reader waits */
+	bool has_logprobs;        /* of every token */
 	bool changed;
 	bool fresh;               /* a token was sampled in this tick */
 	bool news;                /* something else happened to it */
@@ -118,22 +114,30 @@ struct stream {
 	bool sharable;            /* the request lets others have its blocks */
 	bool chain_over;          /* the next block could not be shared */
 	bool shares;              /* the whole blocks of the prompt are counted in the request */
-	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
-	int32_t n_told;           /* under the lock: tokens that readers know of */
-	int32_t n_unserved;       /* of these: tokens that the queue does not know of */
-	int32_t priority;
+	bool limited;             /* in time: the request's */
+	bool watched;             /* under the lock: a reader waits */
+
+	struct stream_rest *rest;
+	struct stream *next_changed;
+	struct cohort_sampler *sampler; /* NULL in a simulation: the machine picks */
 	uint64_t client;
 	double at_came;
+	int32_t priority;
+	int32_t n_counted;        /* cells when its blocks were last counted */
+	int32_t n_told;           /* under the lock: tokens that readers know of */
+	int32_t n_unserved;       /* of these: tokens that the queue does not know of */
 	/* Blocks: n_chain of the first ones belong to cached prompts, down to `node`; the rest is private. */
 	int32_t node, n_chain;
-	int32_t n_private, n_reserved;
-	uint64_t hash;            /* of the chain */
-	uint64_t turn;            /* when it was admitted: the highest number is the youngest */
-	struct stream_rest *rest;
 };
+_Static_assert(sizeof(struct stream) == 128, "two cache lines");
 
 /* What is touched now and then. */
 struct stream_rest {
+	uint64_t hash;            /* of the chain */
+	uint64_t turn;            /* when it was admitted: the highest number is the youngest */
+	int32_t n_private, n_reserved; /* blocks */
+	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
+	uint32_t *shown;          /* [n_max]: bytes of text that may be shown after each token */
 	void *swap;               /* saved cells of a parked one, or NULL */
 	size_t n_swap;
 
@@ -315,7 +319,14 @@ enum cohort_status answer_check(struct core *c, const struct cohort_plan *plan, 
 /* Resumes parked streams and admits requests as there is room. Takes the lock now and then. */
 void room_admit(struct core *c);
 /* Blocks that the next n_rows of a stream take. */
-int32_t room_growth(const struct core *c, const struct stream *s, int32_t n_rows);
+int32_t room_growth_of(const struct core *c, const struct stream *s, int32_t n_rows);
+static inline int32_t room_growth(const struct core *c, const struct stream *s, int32_t n_rows)
+{
+	/* Mostly it is one row within a block, behind the prompt. */
+	if (n_rows <= 1 && (s->n_cached & (c->lim.block_size - 1)) && s->n_cached >= s->n_prompt)
+		return 0;
+	return room_growth_of(c, s, n_rows);
+}
 /* Makes room for the rows that c->taken plans; parks streams if it must (their rows are not to be computed). */
 void room_make(struct core *c);
 /* Whether what the stream computes is kept for others. */

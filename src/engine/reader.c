@@ -97,7 +97,7 @@ static enum cohort_status token_event(struct stream *s, struct cohort_event *e, 
 			.top = r->n_top ? s->rest->top + (size_t)i * (size_t)r->n_top : NULL,
 			.n_top = s->rest->logprobs ? r->n_top : 0,
 	};
-	give_text(s, s->shown[i], e);
+	give_text(s, s->rest->shown[i], e);
 	return COHORT_OK;
 }
 

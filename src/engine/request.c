@@ -199,8 +199,8 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	const size_t n = (size_t)r->n_max, n_prompt = (size_t)p->n_prompt;
 
 	s->known = mem_alloc(n_prompt + n, sizeof *s->known);
-	s->shown = mem_zalloc(n, sizeof *s->shown);
-	if (!s->known || !s->shown)
+	s->rest->shown = mem_zalloc(n, sizeof *s->rest->shown);
+	if (!s->known || !s->rest->shown)
 		return no_memory(err);
 	memcpy(s->known, p->prompt, n_prompt * sizeof *s->known);
 	s->n_known = s->n_prompt = p->n_prompt;
@@ -213,7 +213,8 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	s->called = p->on_event;
 	s->has_stops = p->n_stop_tokens > 0;
 	s->sharable = !p->no_reuse && p->task == COHORT_TASK_GENERATE;
-	if (p->n_logprobs >= 0 && p->task == COHORT_TASK_GENERATE) {
+	s->has_logprobs = p->n_logprobs >= 0 && p->task == COHORT_TASK_GENERATE;
+	if (s->has_logprobs) {
 		s->rest->logprobs = mem_alloc(n, sizeof *s->rest->logprobs);
 		s->rest->top = mem_alloc(n * (size_t)r->n_top, sizeof *s->rest->top);
 		if (!s->rest->logprobs || !s->rest->top)
@@ -336,7 +337,8 @@ static void release_stream(struct stream *s)
 		return;
 	cohort_sampler_free(s->sampler);
 	text_release(&s->rest->text);
-	void *const arrays[] = {s->known, s->shown, s->rest->logprobs, s->rest->top, s->rest->read_text, s->rest->swap};
+	const struct stream_rest *rest = s->rest;
+	void *const arrays[] = {s->known, rest->shown, rest->logprobs, rest->top, rest->read_text, rest->swap};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 }

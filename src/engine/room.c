@@ -58,17 +58,17 @@ static void recount(struct core *c, struct stream *s)
 	s->n_counted = s->n_cached;
 	if (c->lim.n_blocks == 0)
 		return;
-	c->n_private -= s->n_private;
-	c->n_reserved -= s->n_reserved;
-	s->n_private = s->n_reserved = 0;
+	c->n_private -= s->rest->n_private;
+	c->n_reserved -= s->rest->n_reserved;
+	s->rest->n_private = s->rest->n_reserved = 0;
 	if (has_slot(s) && s->phase != STREAM_PARKED) { /* n_cached of a parked one is what was saved of it */
-		s->n_private = ceil_blocks(c, s->n_cached) - larger(shared, s->n_chain);
-		s->n_reserved = s->n_private;
+		s->rest->n_private = ceil_blocks(c, s->n_cached) - larger(shared, s->n_chain);
+		s->rest->n_reserved = s->rest->n_private;
 		if (!c->lim.overcommit)
-			s->n_reserved = ceil_blocks(c, cells_most(r)) - larger(s->shares ? whole : 0, s->n_chain);
+			s->rest->n_reserved = ceil_blocks(c, cells_most(r)) - larger(s->shares ? whole : 0, s->n_chain);
 	}
-	c->n_private += s->n_private;
-	c->n_reserved += s->n_reserved;
+	c->n_private += s->rest->n_private;
+	c->n_reserved += s->rest->n_reserved;
 	if (r->p.n_outputs == 1 || (r->n_sharing > 0 && !s->shares))
 		return;
 	c->n_private -= r->n_private;
@@ -259,7 +259,7 @@ static void attach(struct core *c, struct stream *s, const struct match *m)
 	s->node = -1;
 	s->n_cached = s->n_chain = 0;
 	s->chain_over = false;
-	s->fork_at = m->n_path * c->lim.block_size;
+	s->rest->fork_at = m->n_path * c->lim.block_size;
 	if (m->n_chain > 0)
 		prefix_pin(c->prefix, c->path[m->n_chain - 1]);
 	if (m->tail >= 0)
@@ -275,7 +275,7 @@ static void attach(struct core *c, struct stream *s, const struct match *m)
 	}
 	if (m->tail >= 0)
 		prefix_unpin(c->prefix, m->tail);
-	s->hash = chain_hash(c, s, s->n_chain);
+	s->rest->hash = chain_hash(c, s, s->n_chain);
 }
 
 /* The stream's next whole block is at `node`, whoever computed it. */
@@ -286,7 +286,7 @@ static void step_chain(struct core *c, struct stream *s, int32_t node, uint64_t 
 		prefix_unpin(c->prefix, s->node);
 	s->node = node;
 	s->n_chain++;
-	s->hash = hash;
+	s->rest->hash = hash;
 }
 
 /* Makes an id free for what is behind the stream's chain. Where all are pinned, the last state before is given up: who
@@ -340,7 +340,7 @@ static bool share_block(struct core *c, struct stream *s)
 {
 	const int32_t size = c->lim.block_size, p0 = s->n_chain * size, p1 = p0 + size;
 	const cohort_token *tokens = s->known + p0;
-	const uint64_t hash = block_hash(c, s, s->n_chain, s->hash);
+	const uint64_t hash = block_hash(c, s, s->n_chain, s->rest->hash);
 	int32_t node = prefix_find(c->prefix, &s->request->root, s->node, hash, tokens);
 	/* A state can be kept only while the sequence is there. */
 	const bool here = !c->lim.recurrent || s->n_cached == p1;
@@ -430,7 +430,7 @@ static enum cohort_status take_slot(struct core *c, struct stream *s, struct coh
 
 	s->slot = c->idle[--c->n_idle];
 	c->slots[s->slot] = s;
-	s->turn = ++c->n_turns;
+	s->rest->turn = ++c->n_turns;
 	c->n_limited += s->limited;
 	return c->m.adapter_set(c->m.self, s->slot, r->p.adapter, r->p.adapter ? r->p.adapter_scale : 1.0f, err);
 }
@@ -490,12 +490,12 @@ void room_fork(struct core *c, struct stream *first)
 			continue;
 		stream_enter(c, s, STREAM_PREFILLS);
 		s->chain_over = first->chain_over;
-		s->hash = chain_hash(c, s, 0);
+		s->rest->hash = chain_hash(c, s, 0);
 		if (!c->m.seq_cp(c->m.self, first->slot, s->slot, 0, r->p.n_prompt, &err)) {
 			s->n_cached = r->p.n_prompt;
 			s->node = first->node;
 			s->n_chain = first->n_chain;
-			s->hash = first->hash;
+			s->rest->hash = first->rest->hash;
 			s->shares = first->shares;
 			r->n_sharing += s->shares;
 			if (s->node >= 0)
@@ -632,7 +632,7 @@ static struct stream *find_stream(const struct core *c, bool parked)
 				(parked ? s->phase != STREAM_PARKED
 					: s->phase != STREAM_PREFILLS && s->phase != STREAM_GENERATES))
 			continue;
-		if (!best || (parked ? s->turn < best->turn : s->turn > best->turn))
+		if (!best || (parked ? s->rest->turn < best->rest->turn : s->rest->turn > best->rest->turn))
 			best = s;
 	}
 	return best;
@@ -647,7 +647,7 @@ static bool restore(struct core *c, struct stream *s)
 	s->n_cached = s->n_chain = 0;
 	s->node = -1;
 	s->chain_over = false;
-	s->hash = chain_hash(c, s, 0);
+	s->rest->hash = chain_hash(c, s, 0);
 	if (ok)
 		s->n_cached = n_cached;
 	return ok;
@@ -719,7 +719,7 @@ static int32_t n_waiting(const struct cohort_request *r)
 	return n;
 }
 
-int32_t room_growth(const struct core *c, const struct stream *s, int32_t n_rows)
+int32_t room_growth_of(const struct core *c, const struct stream *s, int32_t n_rows)
 {
 	const int32_t end = s->n_cached + n_rows, n = ceil_blocks(c, end) - ceil_blocks(c, s->n_cached);
 

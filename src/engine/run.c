@@ -33,7 +33,7 @@ static uint8_t wants(const struct stream *s, int32_t pos)
 	return last && stream_n_generated(s) < s->n_max;
 }
 
-static void add_row(struct piece *p, struct stream *s, const struct cohort_entry *e)
+static inline void add_row(struct piece *p, struct stream *s, const struct cohort_entry *e)
 {
 	p->tokens[p->n] = e->token;
 	p->pos[p->n] = e->pos;
@@ -80,7 +80,7 @@ static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
 	if (!(c->lim.recurrent || c->lim.n_window) || !room_shares(c, s))
 		return false;
 	if (c->lim.recurrent)
-		return passes(s, pos, s->fork_at) || passes(s, pos, (s->n_known - 1) / size * size);
+		return passes(s, pos, s->rest->fork_at) || passes(s, pos, (s->n_known - 1) / size * size);
 	return c->lim.n_window && pos - block_end >= (c->lim.n_window > 2 ? c->lim.n_window - 2 : 0);
 }
 
@@ -234,6 +234,7 @@ static void collect(struct core *c, int32_t lo, int32_t hi)
 	for (int32_t i = lo; i < hi; i++) {
 		struct stream *s = p->of[i];
 		s->n_cached = p->pos[i] + 1;
+		__builtin_prefetch(s->known + s->n_known, 1); /* where the next token goes, in memory of its own */
 		n_generating += s->phase == STREAM_GENERATES;
 		more = more || s->every_row;
 	}

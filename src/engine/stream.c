@@ -26,8 +26,6 @@ static enum cohort_status note_logprobs(
 {
 	const int32_t n_top = s->request->n_top;
 
-	if (!s->rest->logprobs)
-		return COHORT_OK;
 	if (!logits) {
 		s->rest->logprobs[i] = 0;
 		return COHORT_OK;
@@ -61,7 +59,7 @@ static enum cohort_finish add_token(struct stream *s, cohort_token token, int32_
 		finish = COHORT_FINISH_STOP;
 	}
 	if (s->has_text)
-		s->shown[i] = (uint32_t)s->rest->text.n_shown;
+		s->rest->shown[i] = (uint32_t)s->rest->text.n_shown;
 	if (finish == COHORT_FINISH_NONE && i + 1 == s->n_max)
 		finish = COHORT_FINISH_LENGTH;
 	return finish;
@@ -85,7 +83,8 @@ void stream_sample(struct core *c, struct stream *s, const float *logits)
 		token = c->m.pick(c->m.self, logits, s->index);
 	if (!st) {
 		s->known[s->n_known++] = s->last = token;
-		st = note_logprobs(c, s, logits, i, &err);
+		if (s->has_logprobs)
+			st = note_logprobs(c, s, logits, i, &err);
 		s->n_known -= st != COHORT_OK;
 	}
 	if (st) {

@@ -198,10 +198,10 @@ static void check_parked(struct trace *t)
 		const struct stream *s = c->slots[id];
 		if (!s || s->phase != STREAM_PARKED)
 			continue;
-		sim_check(&t->m, s->turn > t->planner.oldest, "the oldest stream was parked");
+		sim_check(&t->m, s->rest->turn > t->planner.oldest, "the oldest stream was parked");
 		for (int32_t k = 0; k < c->n_views; k++) {
 			const struct stream *other = c->slots[c->views[k].id];
-			sim_check(&t->m, !other || other->phase == STREAM_PARKED || other->turn < s->turn,
+			sim_check(&t->m, !other || other->phase == STREAM_PARKED || other->rest->turn < s->rest->turn,
 					"slot %d was parked, which is older than slot %d", id, c->views[k].id);
 		}
 	}
