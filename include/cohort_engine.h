@@ -41,7 +41,7 @@ struct cohort_slot {
 	int32_t n_planned;          /* rows it has in this plan */
 	int32_t priority;
 	uint64_t client;
-	double age_s;               /* since its request came */
+	float age_s;                /* since its request came */
 	int32_t n_generated;        /* tokens sampled so far */
 	int32_t n_left;             /* tokens it may yet sample at most */
 };

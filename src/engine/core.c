@@ -55,12 +55,13 @@ static bool open_parts(struct core *c)
 	c->queue = queue_open(lim->wait_max_s);
 	c->slots = mem_zalloc(n, sizeof(struct stream *));
 	c->idle = mem_zalloc(n, sizeof *c->idle);
-	c->views = mem_zalloc(n, sizeof *c->views);
+	c->views = mem_zalloc_aligned(n, sizeof *c->views);
 	c->view_of = mem_zalloc(n, sizeof *c->view_of);
 	c->taken = mem_zalloc(n, sizeof *c->taken);
 	c->entries = mem_zalloc((size_t)lim->budget, sizeof *c->entries);
 	c->path = mem_zalloc(n_path, sizeof *c->path);
 	c->infos = mem_zalloc(n, sizeof *c->infos);
+	c->grown = mem_zalloc(n_ubatch, sizeof(struct stream *));
 	c->default_state = mem_zalloc(1, cohort_strategy_get(0)->state_bytes);
 	c->state = mem_zalloc(1, c->strategy->state_bytes);
 	bool ok = piece_init(&c->piece, n_ubatch);
@@ -74,7 +75,7 @@ static bool open_parts(struct core *c)
 				.n_nodes_max = lim->recurrent ? 16 * lim->n_ids + (int32_t)n_path : lim->n_ids,
 		});
 	return ok && c->hub && c->queue && c->slots && c->idle && c->views && c->view_of && c->taken && c->entries &&
-			c->path && c->infos && c->default_state && c->state && (c->prefix || !lim->n_ids);
+			c->path && c->infos && c->grown && c->default_state && c->state && (c->prefix || !lim->n_ids);
 }
 
 static bool is_whole(const struct cohort_strategy *s)
@@ -117,10 +118,11 @@ void core_release(struct core *c)
 	piece_release(&c->spare);
 	prefix_free(c->prefix);
 	queue_free(c->queue);
-	void *const arrays[] = {c->slots, c->idle, c->views, c->view_of, c->taken, c->entries, c->path, c->infos,
+	void *const arrays[] = {c->slots, c->idle, c->view_of, c->taken, c->entries, c->path, c->infos, c->grown,
 			c->default_state, c->state, c->next_state};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
+	mem_free_aligned(c->views);
 	hub_unref(c->hub);
 	if (c->strategy)
 		cond_release(&c->looked);
@@ -304,7 +306,7 @@ static void build_views(struct core *c, double now)
 				.batch_index = -1,
 				.priority = s->priority,
 				.client = s->client,
-				.age_s = now - s->at_came,
+				.age_s = (float)(now - s->at_came),
 				.n_generated = stream_n_generated(s),
 				.n_left = s->n_max - stream_n_generated(s),
 		};

@@ -180,12 +180,16 @@ struct cohort_request {
 	uint64_t id;
 	int32_t n_max;          /* tokens of an output at most */
 	int32_t n_top;          /* of each token */
+	/* These, up to the next comment, lie behind the request in one piece with it. */
+	struct stream_rest *rests; /* of each stream */
+	cohort_token *known;    /* the streams' */
+	uint32_t *shown;        /* the streams' */
 	cohort_token *stop_tokens;
+	uint64_t *hashes;       /* [n_prompt / block_size] of the prompt's blocks */
+	/* These do not. */
 	struct stops *stops;
 	struct prefix_root root;
-	uint64_t *hashes;       /* [n_prompt / block_size] of the prompt's blocks */
 	struct stream *streams; /* [p.n_outputs] */
-	struct stream_rest *rests; /* of each */
 	int32_t n_live;         /* that have not ended */
 	int32_t n_ends_told;
 	int32_t n_untold;       /* whose end was not called back with */
@@ -276,6 +280,7 @@ struct core {
 	struct cohort_entry *entries;   /* [budget] */
 	int32_t n_entries;
 	struct piece piece, spare;
+	struct stream **grown;          /* [n_ubatch]: those of a piece that began or filled a block */
 	int32_t *path;                  /* [n_pos_max / block_size + 1]: nodes of a chain */
 	struct stream *changed, **last_changed;
 	struct cohort_tick tick;
@@ -333,6 +338,11 @@ void room_make(struct core *c);
 bool room_shares(const struct core *c, const struct stream *s);
 /* Rows of the stream were computed: its whole blocks are kept for others, and counted. */
 void room_grow(struct core *c, struct stream *s);
+/* Whether that has anything to do when n cells are reached: a block was filled, or begun. */
+static inline bool room_turns(const struct core *c, int32_t n)
+{
+	return (n & (c->lim.block_size - 1)) <= 1;
+}
 /* The other streams of a request begin where its first one is. */
 void room_fork(struct core *c, struct stream *first);
 void room_park(struct core *c, struct stream *s);

@@ -65,12 +65,12 @@ struct prefix *prefix_open(const struct prefix_limits *lim)
 	if (!p)
 		return NULL;
 	const size_t n_nodes = (size_t)lim->n_nodes_max, n_tokens = n_nodes * (size_t)lim->block_size;
-	while (n_table < n_nodes)
+	while (n_table < 4 * n_nodes) /* mostly nothing is found: then it should not take looking at other nodes */
 		n_table *= 2;
 	p->lim = *lim;
 	p->mask = n_table - 1;
-	p->nodes = mem_zalloc(n_nodes, sizeof *p->nodes);
-	p->tokens = mem_alloc(n_tokens, sizeof *p->tokens);
+	p->nodes = mem_zalloc_large(n_nodes * sizeof *p->nodes);
+	p->tokens = mem_zalloc_large(n_tokens * sizeof *p->tokens);
 	p->table = mem_alloc(n_table, sizeof *p->table);
 	p->ids = mem_alloc((size_t)lim->n_ids, sizeof *p->ids);
 	if (!p->nodes || !p->tokens || !p->table || !p->ids) {
@@ -92,8 +92,8 @@ void prefix_free(struct prefix *p)
 {
 	if (!p)
 		return;
-	mem_free(p->nodes);
-	mem_free(p->tokens);
+	mem_free_aligned(p->nodes);
+	mem_free_aligned(p->tokens);
 	mem_free(p->table);
 	mem_free(p->ids);
 	mem_free(p);

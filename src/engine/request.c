@@ -183,6 +183,42 @@ static enum cohort_status no_memory(struct cohort_err *err)
 	return err_set(err, COHORT_E_MEMORY, "out of memory for a request");
 }
 
+/* The next n elements of a piece of memory; without one, only how far that goes. */
+static void *carve(char *piece, size_t *at, size_t n, size_t size)
+{
+	void *p = piece ? piece + *at : NULL;
+	*at += (n * size + 15) / 16 * 16;
+	return p;
+}
+
+/* Where a request and what nearly every one has lie in a piece of memory; returns how much that takes. */
+static size_t lay_out(const struct core *c, const struct cohort_request_params *p, int32_t n_max, char *piece,
+		struct cohort_request *r)
+{
+	const size_t n_outputs = (size_t)p->n_outputs, n_prompt = (size_t)p->n_prompt;
+	size_t n = 0;
+
+	carve(piece, &n, 1, sizeof *r);
+	r->rests = carve(piece, &n, n_outputs, sizeof *r->rests);
+	r->known = carve(piece, &n, n_outputs * (n_prompt + (size_t)n_max), sizeof *r->known);
+	r->shown = carve(piece, &n, n_outputs * (size_t)n_max, sizeof *r->shown);
+	r->stop_tokens = carve(piece, &n, (size_t)p->n_stop_tokens, sizeof *r->stop_tokens);
+	r->hashes = carve(piece, &n, n_prompt / (size_t)c->lim.block_size, sizeof *r->hashes);
+	return n;
+}
+
+/* Zeroed, in one piece: requests come and go all the time. Their lengths were checked. */
+static struct cohort_request *alloc_request(
+		const struct core *c, const struct cohort_request_params *p, int32_t n_max)
+{
+	struct cohort_request unused;
+	char *piece = mem_zalloc(1, lay_out(c, p, n_max, NULL, &unused));
+
+	if (piece)
+		lay_out(c, p, n_max, piece, (struct cohort_request *)piece);
+	return (struct cohort_request *)piece;
+}
+
 static enum cohort_status open_sampler(
 		const struct core *c, struct stream *s, const struct cohort_request_params *p, struct cohort_err *err)
 {
@@ -196,13 +232,9 @@ static enum cohort_status open_sampler(
 static enum cohort_status open_stream(const struct core *c, struct cohort_request *r, struct stream *s,
 		const struct cohort_request_params *p, struct cohort_err *err)
 {
-	const size_t n = (size_t)r->n_max, n_prompt = (size_t)p->n_prompt;
+	const size_t n = (size_t)r->n_max;
 
-	s->known = mem_alloc(n_prompt + n, sizeof *s->known);
-	s->rest->shown = mem_zalloc(n, sizeof *s->rest->shown);
-	if (!s->known || !s->rest->shown)
-		return no_memory(err);
-	memcpy(s->known, p->prompt, n_prompt * sizeof *s->known);
+	memcpy(s->known, p->prompt, (size_t)p->n_prompt * sizeof *s->known);
 	s->n_known = s->n_prompt = p->n_prompt;
 	s->n_max = r->n_max;
 	s->priority = p->priority;
@@ -236,9 +268,6 @@ static enum cohort_status open_prompt(const struct core *c, struct cohort_reques
 {
 	const size_t size = (size_t)c->lim.block_size, n_whole = (size_t)p->n_prompt / size;
 
-	r->hashes = mem_alloc(n_whole, sizeof *r->hashes);
-	if (!r->hashes)
-		return no_memory(err);
 	r->root = (struct prefix_root){p->salt, p->adapter, p->adapter ? p->adapter_scale : 0};
 	uint64_t h = prefix_hash_root(&r->root);
 	for (size_t i = 0; c->prefix && !p->no_reuse && i < n_whole; i++)
@@ -267,15 +296,16 @@ static enum cohort_status build(const struct core *c, struct cohort_request *r, 
 
 	if (st)
 		return st;
-	r->stop_tokens = mem_dup(p->stop_tokens ? p->stop_tokens : &(cohort_token){0},
-			(size_t)p->n_stop_tokens * sizeof *r->stop_tokens);
+	if (p->n_stop_tokens > 0)
+		memcpy(r->stop_tokens, p->stop_tokens, (size_t)p->n_stop_tokens * sizeof *r->stop_tokens);
 	r->streams = hub_take_streams(r->hub, p->n_outputs);
-	r->rests = mem_zalloc((size_t)p->n_outputs, sizeof *r->rests);
-	if (!r->stop_tokens || !r->streams || !r->rests)
+	if (!r->streams)
 		return no_memory(err);
 	for (int32_t i = 0; i < p->n_outputs; i++) {
 		r->streams[i].request = r;
 		r->streams[i].rest = &r->rests[i];
+		r->streams[i].known = r->known + (size_t)i * (size_t)(p->n_prompt + r->n_max);
+		r->rests[i].shown = r->shown + (size_t)i * (size_t)r->n_max;
 		r->streams[i].index = i;
 		r->streams[i].slot = r->streams[i].node = -1;
 	}
@@ -301,7 +331,7 @@ enum cohort_status request_open(const struct core *c, const struct cohort_reques
 	if (st)
 		return st;
 	struct cohort_request_params p = *params;
-	struct cohort_request *r = mem_zalloc(1, sizeof *r);
+	struct cohort_request *r = alloc_request(c, &p, n_max);
 	if (!r)
 		return no_memory(err);
 	if (!cond_init(&r->told)) {
@@ -338,7 +368,7 @@ static void release_stream(struct stream *s)
 	cohort_sampler_free(s->sampler);
 	text_release(&s->rest->text);
 	const struct stream_rest *rest = s->rest;
-	void *const arrays[] = {s->known, rest->shown, rest->logprobs, rest->top, rest->read_text, rest->swap};
+	void *const arrays[] = {rest->logprobs, rest->top, rest->read_text, rest->swap};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 }
@@ -347,11 +377,11 @@ void request_unref(struct cohort_request *r)
 {
 	if (atomic_fetch_sub(&r->n_refs, 1) != 1)
 		return;
-	for (int32_t i = 0; r->streams && r->rests && i < r->p.n_outputs; i++)
+	for (int32_t i = 0; r->streams && i < r->p.n_outputs; i++)
 		release_stream(&r->streams[i]);
 	hub_give_streams(r->hub, r->streams, r->p.n_outputs);
 	stops_free(r->stops);
-	void *const arrays[] = {r->rests, r->stop_tokens, r->hashes, r->prompt_logprobs, r->prompt_top, r->embedding};
+	void *const arrays[] = {r->prompt_logprobs, r->prompt_top, r->embedding};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 	cond_release(&r->told);

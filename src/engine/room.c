@@ -38,9 +38,9 @@ static int32_t smaller(int32_t a, int32_t b)
 }
 
 /* Cells that a stream needs at most: the last token sampled needs none. */
-static int64_t cells_most(const struct cohort_request *r)
+static int64_t cells_most(const struct stream *s)
 {
-	return (int64_t)r->p.n_prompt + (r->n_max > 1 ? r->n_max - 1 : 0);
+	return (int64_t)s->n_prompt + (s->n_max > 1 ? s->n_max - 1 : 0);
 }
 
 static bool has_slot(const struct stream *s)
@@ -65,11 +65,11 @@ static void recount(struct core *c, struct stream *s)
 		s->rest->n_private = ceil_blocks(c, s->n_cached) - larger(shared, s->n_chain);
 		s->rest->n_reserved = s->rest->n_private;
 		if (!c->lim.overcommit)
-			s->rest->n_reserved = ceil_blocks(c, cells_most(r)) - larger(s->shares ? whole : 0, s->n_chain);
+			s->rest->n_reserved = ceil_blocks(c, cells_most(s)) - larger(s->shares ? whole : 0, s->n_chain);
 	}
 	c->n_private += s->rest->n_private;
 	c->n_reserved += s->rest->n_reserved;
-	if (r->p.n_outputs == 1 || (r->n_sharing > 0 && !s->shares))
+	if (s->alone || (r->n_sharing > 0 && !s->shares))
 		return;
 	c->n_private -= r->n_private;
 	c->n_reserved -= r->n_reserved;
@@ -141,9 +141,8 @@ struct match {
 
 static uint64_t block_hash(const struct core *c, const struct stream *s, int32_t i, uint64_t before)
 {
-	const struct cohort_request *r = s->request;
-	if (i < whole_blocks(c, r->p.n_prompt))
-		return r->hashes[i];
+	if (i < whole_blocks(c, s->n_prompt))
+		return s->request->hashes[i];
 	return prefix_hash(before, s->known + (size_t)i * (size_t)c->lim.block_size, c->lim.block_size);
 }
 
@@ -511,7 +510,7 @@ void room_fork(struct core *c, struct stream *first)
 static int64_t n_needed(const struct core *c, const struct cohort_request *r, const struct match *m)
 {
 	const int64_t n_outputs = r->p.n_outputs, whole = r->p.n_prompt / c->lim.block_size;
-	int64_t n = whole + n_outputs * (ceil_blocks(c, cells_most(r)) - whole);
+	int64_t n = whole + n_outputs * (ceil_blocks(c, cells_most(r->streams)) - whole);
 
 	if (c->lim.overcommit)
 		n = ceil_blocks(c, (int64_t)r->p.n_prompt + 1) + (n_outputs - 1);

@@ -228,7 +228,7 @@ static void finish_prompt(struct core *c, struct stream *s)
 static void collect(struct core *c, int32_t lo, int32_t hi)
 {
 	struct piece *p = &c->piece;
-	int32_t n_generating = 0;
+	int32_t n_generating = 0, n_grown = 0;
 	bool more = false;
 
 	for (int32_t i = lo; i < hi; i++) {
@@ -237,11 +237,14 @@ static void collect(struct core *c, int32_t lo, int32_t hi)
 		__builtin_prefetch(s->known + s->n_known, 1); /* where the next token goes, in memory of its own */
 		n_generating += s->phase == STREAM_GENERATES;
 		more = more || s->every_row;
+		if (room_turns(c, s->n_cached) && (n_grown == 0 || c->grown[n_grown - 1] != s)) {
+			__builtin_prefetch(s->rest);
+			c->grown[n_grown++] = s;
+		}
 	}
-	/* Once for each stream, at its last row: a plan may have rows of several in turns. */
-	for (int32_t i = lo; i < hi && !c->lim.encoder; i++)
-		if (p->pos[i] + 1 == p->of[i]->n_cached)
-			room_grow(c, p->of[i]);
+	/* A plan may have rows of several streams in turns: once all know where they are. */
+	for (int32_t i = 0; i < n_grown && !c->lim.encoder; i++)
+		room_grow(c, c->grown[i]);
 	c->tick.n_decode_rows += n_generating;
 	c->tick.n_prefill_rows += hi - lo - n_generating;
 	const double start = c->m.now(c->m.self);
