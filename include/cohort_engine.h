@@ -39,8 +39,8 @@ struct cohort_slot {
 	cohort_pos pos;             /* of the next row */
 	int32_t batch_index;        /* the entry whose logits will be sampled; -1: none yet */
 	int32_t n_planned;          /* rows it has in this plan */
-	int32_t priority;
 	uint64_t client;
+	int32_t priority;
 	float age_s;                /* since its request came */
 	int32_t n_generated;        /* tokens sampled so far */
 	int32_t n_left;             /* tokens it may yet sample at most */
@@ -71,30 +71,37 @@ struct cohort_plan {
  * one. Returns how many there was room for. Inline, so that a strategy in a file of its own needs no library. */
 static inline int32_t cohort_plan_add(struct cohort_plan *plan, struct cohort_slot *slot, int32_t n_max)
 {
-	int32_t n = 0;
-	while (n < n_max && plan->n_entries < plan->budget) {
-		struct cohort_entry *e = &plan->entries[plan->n_entries];
-		if (slot->state == COHORT_SLOT_GENERATING) {
-			if (slot->pending < 0)
-				break;
-			e->token = slot->pending;
-			e->logits = true;
-			slot->pending = -1;
-		} else {
-			if (slot->state != COHORT_SLOT_PREFILLING || slot->n_prefilled >= slot->n_prompt ||
-					slot->n_planned >= plan->chunk_size)
-				break;
-			e->token = slot->prompt[slot->n_prefilled++];
-			e->logits = slot->n_prefilled == slot->n_prompt;
+	const int32_t first = plan->n_entries, n_room = plan->budget - first;
+	struct cohort_entry *e = plan->entries + first;
+	int32_t n = n_max < n_room ? n_max : n_room;
+
+	if (n <= 0)
+		return 0;
+	if (slot->state == COHORT_SLOT_GENERATING) {
+		if (slot->pending < 0)
+			return 0;
+		n = 1;
+		*e = (struct cohort_entry){slot->pending, slot->pos, slot->id, true};
+		slot->pending = -1;
+		slot->batch_index = first;
+	} else {
+		const cohort_token *tokens = slot->prompt + slot->n_prefilled;
+		const int32_t n_left = slot->n_prompt - slot->n_prefilled, n_chunk = plan->chunk_size - slot->n_planned;
+		n = n < n_left ? n : n_left;
+		n = n < n_chunk ? n : n_chunk;
+		if (slot->state != COHORT_SLOT_PREFILLING || n <= 0)
+			return 0;
+		for (int32_t i = 0; i < n; i++)
+			e[i] = (struct cohort_entry){tokens[i], slot->pos + i, slot->id, false};
+		slot->n_prefilled += n;
+		if (n == n_left) {
+			e[n - 1].logits = true;
+			slot->batch_index = first + n - 1;
 		}
-		e->pos = slot->pos++;
-		e->seq = slot->id;
-		if (e->logits)
-			slot->batch_index = plan->n_entries;
-		slot->n_planned++;
-		plan->n_entries++;
-		n++;
 	}
+	slot->pos += n;
+	slot->n_planned += n;
+	plan->n_entries += n;
 	return n;
 }
 

@@ -11,28 +11,57 @@ static enum cohort_status refuse(struct cohort_err *err, const char *rule, int64
 			(long long)expected, (long long)got);
 }
 
-static enum cohort_status check_entry(
-		struct core *c, const struct cohort_entry *e, int32_t i, int32_t chunk_size, struct cohort_err *err)
-{
-	const int32_t v = e->seq >= 0 && e->seq < c->lim.n_slots ? c->view_of[e->seq] : -1;
+enum entry_rule { ENTRY_GOOD = 0, ENTRY_SLOT, ENTRY_ORDER, ENTRY_TOKEN, ENTRY_CHUNK, ENTRY_LOGITS };
 
-	if (v < 0)
-		return refuse(err, "slot", i, e->seq, c->lim.n_slots, e->seq, "no slot of the plan has this sequence");
+/* What an entry should be, and which rule it breaks. A good one is counted in c->taken. */
+struct verdict {
+	enum entry_rule rule;
+	int32_t pos, taken;
+	cohort_token token;
+	bool logits;
+};
+
+static inline struct verdict check_entry(struct core *c, const struct cohort_entry *e)
+{
+	struct verdict v = {.rule = ENTRY_SLOT};
+
+	if ((uint32_t)e->seq >= (uint32_t)c->lim.n_slots || c->view_of[e->seq] < 0)
+		return v;
+	int32_t *taken = &c->taken[c->view_of[e->seq]];
 	const struct stream *s = c->slots[e->seq];
-	const int32_t pos = s->n_cached + c->taken[v];
-	if (e->pos != pos || pos >= s->n_known)
-		return refuse(err, "order", i, e->seq, pos < s->n_known ? pos : -1, e->pos,
+	const bool generates = s->phase == STREAM_GENERATES;
+	v.taken = *taken;
+	v.pos = s->n_cached + v.taken;
+	v.rule = ENTRY_ORDER;
+	if (e->pos != v.pos || v.pos >= s->n_known)
+		return v;
+	v.token = generates ? s->last : s->known[v.pos];
+	v.logits = v.pos == s->n_known - 1;
+	v.rule = e->token != v.token                                ? ENTRY_TOKEN
+			: !generates && v.taken >= c->lim.chunk_size ? ENTRY_CHUNK
+			: e->logits != v.logits                      ? ENTRY_LOGITS
+								     : ENTRY_GOOD;
+	*taken += v.rule == ENTRY_GOOD;
+	return v;
+}
+
+static enum cohort_status refuse_entry(const struct core *c, const struct cohort_entry *e, int32_t i,
+		const struct verdict *v, struct cohort_err *err)
+{
+	switch (v->rule) {
+	case ENTRY_ORDER:
+		return refuse(err, "order", i, e->seq, v->pos < c->slots[e->seq]->n_known ? v->pos : -1, e->pos,
 				"a slot's rows go on from where it is, one by one");
-	const cohort_token token = s->phase == STREAM_GENERATES ? s->last : s->known[pos];
-	if (e->token != token)
-		return refuse(err, "token", i, e->seq, token, e->token, "the token is not the slot's");
-	if (s->phase == STREAM_PREFILLS && c->taken[v] >= chunk_size)
-		return refuse(err, "chunk", i, e->seq, chunk_size, c->taken[v] + 1, "too many rows of one prompt");
-	if (e->logits != (pos == s->n_known - 1))
-		return refuse(err, "logits", i, e->seq, pos == s->n_known - 1, e->logits,
+	case ENTRY_TOKEN:
+		return refuse(err, "token", i, e->seq, v->token, e->token, "the token is not the slot's");
+	case ENTRY_CHUNK:
+		return refuse(err, "chunk", i, e->seq, c->lim.chunk_size, v->taken + 1, "too many rows of one prompt");
+	case ENTRY_LOGITS:
+		return refuse(err, "logits", i, e->seq, v->logits, e->logits,
 				"logits belong to the last row, and to no other");
-	c->taken[v]++;
-	return COHORT_OK;
+	default:
+		return refuse(err, "slot", i, e->seq, c->lim.n_slots, e->seq, "no slot of the plan has this sequence");
+	}
 }
 
 /* What the returned slots say must be what the entries do. */
@@ -73,8 +102,11 @@ enum cohort_status answer_check(
 		return refuse(err, "budget", -1, -1, c->lim.budget, plan->n_entries, "too many entries");
 	if (plan->n_entries == 0)
 		return refuse(err, "empty", -1, -1, 1, 0, "slots have work, and none is planned");
-	for (int32_t i = 0; !st && i < plan->n_entries; i++)
-		st = check_entry(c, &plan->entries[i], i, c->lim.chunk_size, err);
+	for (int32_t i = 0; i < plan->n_entries; i++) {
+		const struct verdict v = check_entry(c, &plan->entries[i]);
+		if (v.rule)
+			return refuse_entry(c, &plan->entries[i], i, &v, err);
+	}
 	for (int32_t v = 0; !st && v < c->n_views; v++) {
 		const cohort_seq id = plan->slots[v].id;
 		if (id < 0 || id >= c->lim.n_slots || c->view_of[id] != v)

@@ -13,6 +13,9 @@
 #include <math.h>
 #include <string.h>
 
+/* How many slots ahead a walk over them fetches: there are as many empty ones behind the last. */
+enum { AHEAD = 8 };
+
 /* ---- Opening ---- */
 
 static bool piece_init(struct piece *p, size_t n)
@@ -53,7 +56,7 @@ static bool open_parts(struct core *c)
 
 	c->hub = hub_open();
 	c->queue = queue_open(lim->wait_max_s);
-	c->slots = mem_zalloc(n, sizeof(struct stream *));
+	c->slots = mem_zalloc(n + AHEAD, sizeof(struct stream *));
 	c->idle = mem_zalloc(n, sizeof *c->idle);
 	c->views = mem_zalloc_aligned(n, sizeof *c->views);
 	c->view_of = mem_zalloc(n, sizeof *c->view_of);
@@ -278,24 +281,21 @@ static void expire_slots(struct core *c, double now)
 
 /* ---- Planning ---- */
 
-enum { AHEAD = 8 };
-
 static void build_views(struct core *c, double now)
 {
-	c->n_views = 0;
-	for (int32_t i = 0; i < c->lim.n_slots; i++) {
+	const int32_t n_slots = c->lim.n_slots;
+	int32_t n = 0;
+
+	for (int32_t i = 0; i < n_slots; i++) {
 		const struct stream *s = c->slots[i];
 		/* Streams lie anywhere in memory; this is the first that a tick sees of them. */
-		if (i + AHEAD < c->lim.n_slots && c->slots[i + AHEAD]) {
-			__builtin_prefetch(c->slots[i + AHEAD]);
-			__builtin_prefetch((const char *)c->slots[i + AHEAD] + 64);
-		}
+		__builtin_prefetch(c->slots[i + AHEAD]);
 		c->view_of[i] = -1;
-		if (!s || (s->phase != STREAM_PREFILLS && s->phase != STREAM_GENERATES))
+		if (!stream_is_active(s))
 			continue;
 		const bool generates = s->phase == STREAM_GENERATES;
-		c->view_of[i] = c->n_views;
-		c->views[c->n_views++] = (struct cohort_slot){
+		c->view_of[i] = n;
+		c->views[n++] = (struct cohort_slot){
 				.id = i,
 				.state = generates ? COHORT_SLOT_GENERATING : COHORT_SLOT_PREFILLING,
 				.prompt = s->known,
@@ -311,6 +311,8 @@ static void build_views(struct core *c, double now)
 				.n_left = s->n_max - stream_n_generated(s),
 		};
 	}
+	c->n_views = n;
+	c->lost = false;
 }
 
 static enum cohort_status ask(

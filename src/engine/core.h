@@ -218,6 +218,11 @@ enum cohort_status request_check(const struct core *c, const struct cohort_reque
 void request_unref(struct cohort_request *r);
 /* Whether a token adds nothing to the text: it ends things. */
 bool request_is_silent(const struct cohort_request *r, cohort_token token);
+/* Whether there is a stream, with rows to compute. */
+static inline bool stream_is_active(const struct stream *s)
+{
+	return s && (s->phase == STREAM_PREFILLS || s->phase == STREAM_GENERATES);
+}
 /* Tokens of an output so far. */
 static inline int32_t stream_n_generated(const struct stream *s)
 {
@@ -277,6 +282,7 @@ struct core {
 	int32_t *view_of;               /* [n_slots]: a slot's place among views; -1: none */
 	int32_t *taken;                 /* [n_slots]: rows that a view's slot has in the plan */
 	int32_t n_growth;               /* blocks that these take */
+	bool lost;                      /* some of these were set to 0 since: the slot's rows are not to be computed */
 	struct cohort_entry *entries;   /* [budget] */
 	int32_t n_entries;
 	struct piece piece, spare;
@@ -380,6 +386,8 @@ void core_look(struct core *c);
 /* Every change of a phase goes through here. */
 static inline void stream_enter(struct core *c, struct stream *s, enum stream_phase phase)
 {
+	if (s->phase == phase)
+		return;
 	c->n_in[s->phase]--;
 	c->n_in[phase]++;
 	s->phase = phase;

@@ -104,7 +104,7 @@ static int32_t n_outstanding(const struct core *c)
 	int32_t n = 0;
 	for (int32_t i = 0; c->lim.overcommit && i < c->lim.n_slots; i++) {
 		const struct stream *s = c->slots[i];
-		if (s && (s->phase == STREAM_PREFILLS || s->phase == STREAM_GENERATES))
+		if (stream_is_active(s))
 			n += ceil_blocks(c, s->n_known) - ceil_blocks(c, s->n_cached);
 	}
 	return n;
@@ -319,6 +319,15 @@ static int32_t add_node(struct core *c, struct stream *s, uint64_t hash, const c
 	return node;
 }
 
+/* What is planned of the stream is not to be computed. */
+static void drop_rows(struct core *c, const struct stream *s)
+{
+	if (c->view_of[s->slot] >= 0) {
+		c->taken[c->view_of[s->slot]] = 0;
+		c->lost = true;
+	}
+}
+
 static bool end_chain(struct stream *s)
 {
 	s->chain_over = true;
@@ -356,8 +365,7 @@ static bool share_block(struct core *c, struct stream *s)
 			s->n_cached = smaller(s->n_cached, p0);
 			c->m.seq_rm(c->m.self, s->slot, p0, -1, NULL);
 			stream_enter(c, s, STREAM_PREFILLS);
-			if (c->view_of[s->slot] >= 0)
-				c->taken[c->view_of[s->slot]] = 0;
+			drop_rows(c, s);
 			return end_chain(s);
 		}
 		step_chain(c, s, node, hash);
@@ -735,10 +743,9 @@ static bool park_one(struct core *c)
 	if (c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_GENERATES] < 2)
 		return false;
 	const int32_t v = c->view_of[s->slot];
-	if (v >= 0) {
+	if (v >= 0)
 		c->n_growth -= room_growth(c, s, c->taken[v]);
-		c->taken[v] = 0;
-	}
+	drop_rows(c, s);
 	room_park(c, s);
 	return true;
 }

@@ -13,11 +13,6 @@
 
 /* ---- Pieces ---- */
 
-static bool is_active(const struct stream *s)
-{
-	return s && (s->phase == STREAM_PREFILLS || s->phase == STREAM_GENERATES);
-}
-
 /* What is wanted of the row at `pos` of a stream that is not like most, as a batch says it. */
 static uint8_t wants(const struct stream *s, int32_t pos)
 {
@@ -33,13 +28,13 @@ static uint8_t wants(const struct stream *s, int32_t pos)
 	return last && stream_n_generated(s) < s->n_max;
 }
 
-static inline void add_row(struct piece *p, struct stream *s, const struct cohort_entry *e)
+static inline void put_row(struct piece *p, int32_t n, struct stream *s, const struct cohort_entry *e)
 {
-	p->tokens[p->n] = e->token;
-	p->pos[p->n] = e->pos;
-	p->seq[p->n] = e->seq;
-	p->output[p->n] = s->every_row ? wants(s, e->pos) : e->logits;
-	p->of[p->n++] = s;
+	p->tokens[n] = e->token;
+	p->pos[n] = e->pos;
+	p->seq[n] = e->seq;
+	p->output[n] = s->every_row ? wants(s, e->pos) : e->logits;
+	p->of[n] = s;
 }
 
 static void copy_row(const struct piece *from, int32_t i, struct piece *to, int32_t j)
@@ -54,7 +49,7 @@ static void copy_row(const struct piece *from, int32_t i, struct piece *to, int3
 /* Ends a stream that nobody waits for any more; true if it may go on. */
 static bool still_wanted(struct core *c, struct stream *s)
 {
-	if (!is_active(s))
+	if (!stream_is_active(s))
 		return false;
 	/* Requests are looked at only when one was cancelled since the tick began. */
 	if (atomic_load_explicit(&c->hub->n_cancels, memory_order_relaxed) == c->n_cancels_ended ||
@@ -77,7 +72,7 @@ static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
 {
 	const int32_t size = c->lim.block_size, block_end = (s->n_cached / size + 1) * size;
 
-	if (!(c->lim.recurrent || c->lim.n_window) || !room_shares(c, s))
+	if (!room_shares(c, s))
 		return false;
 	if (c->lim.recurrent)
 		return passes(s, pos, s->rest->fork_at) || passes(s, pos, (s->n_known - 1) / size * size);
@@ -87,19 +82,21 @@ static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
 /* The next rows of the plan from entry i on; returns the entry behind them. */
 static int32_t gather(struct core *c, int32_t i)
 {
-	struct piece *p = &c->piece;
+	const bool in_steps = c->lim.recurrent || c->lim.n_window;
+	const int32_t n_entries = c->n_entries, n_ubatch = c->lim.n_ubatch;
+	int32_t n = 0;
 
-	p->n = 0;
-	for (; i < c->n_entries && p->n < c->lim.n_ubatch; i++) {
+	for (; i < n_entries && n < n_ubatch; i++) {
 		const struct cohort_entry *e = &c->entries[i];
 		struct stream *s = c->slots[e->seq];
 		/* Rows of a slot that lost its cells or its stream since the plan was made are not computed. */
-		if (!still_wanted(c, s) || c->taken[c->view_of[e->seq]] == 0)
+		if (!still_wanted(c, s) || (c->lost && c->taken[c->view_of[e->seq]] == 0))
 			continue;
-		if (too_far(c, s, e->pos))
+		if (in_steps && too_far(c, s, e->pos))
 			break;
-		add_row(p, s, e);
+		put_row(&c->piece, n++, s, e);
 	}
+	c->piece.n = n;
 	return i;
 }
 
@@ -173,39 +170,51 @@ static void sample_all(struct core *c, struct stream *first, const float *logits
 	room_settle(c);
 }
 
+static bool has_row(struct core *c, struct stream *s, const float *given, const char *what, int32_t row)
+{
+	struct cohort_err err;
+
+	if (given || !c->lim.model)
+		return true;
+	err_set(&err, COHORT_E_BUG, "row %d has no %s", row, what);
+	fail(c, s, &err);
+	return false;
+}
+
+/* A row of a stream of which more is wanted than the next token; true if that is all that is wanted of it. */
+static bool take_more(struct core *c, struct stream *s, int32_t pos, int32_t row)
+{
+	const struct cohort_request *r = s->request;
+
+	if (pos == s->n_prompt - 1)
+		prompt_done(c, s);
+	if (r->embedding) {
+		const float *embedding = c->m.embedding(c->m.self, row);
+		if (has_row(c, s, embedding, "embedding", row))
+			note_embedding(c, s, pos, embedding);
+		return true;
+	}
+	if (!r->prompt_logprobs || pos >= s->n_prompt - 1 || r->prompt_changed)
+		return false;
+	const float *logits = c->m.logits(c->m.self, row);
+	if (has_row(c, s, logits, "logits", row))
+		note_prompt(c, s, pos, logits);
+	return true;
+}
+
 /* Row i of the piece, the machine's row number `row`. */
-static void take_output(struct core *c, int32_t i, int32_t row)
+static inline void take_output(struct core *c, int32_t i, int32_t row)
 {
 	struct stream *s = c->piece.of[i];
-	struct cohort_request *r = s->request;
 	const int32_t pos = c->piece.pos[i];
 
 	/* What the stream lost again (see share_block in room.c) comes again. */
-	if (!still_wanted(c, s) || s->n_cached <= pos)
+	if (!still_wanted(c, s) || s->n_cached <= pos || (s->every_row && take_more(c, s, pos, row)))
 		return;
-	if (s->every_row && pos == s->n_prompt - 1)
-		prompt_done(c, s);
-	if (s->every_row && r->embedding) {
-		const float *embedding = c->m.embedding(c->m.self, row);
-		if (!embedding && c->lim.model) {
-			struct cohort_err err;
-			err_set(&err, COHORT_E_BUG, "row %d has no embedding", row);
-			fail(c, s, &err);
-			return;
-		}
-		note_embedding(c, s, pos, embedding);
-		return;
-	}
 	const float *logits = c->m.logits(c->m.self, row);
-	if (!logits && c->lim.model) {
-		struct cohort_err err;
-		err_set(&err, COHORT_E_BUG, "row %d has no logits", row);
-		fail(c, s, &err);
+	if (!has_row(c, s, logits, "logits", row))
 		return;
-	}
-	if (s->every_row && r->prompt_logprobs && pos < s->n_prompt - 1 && !r->prompt_changed)
-		note_prompt(c, s, pos, logits);
-	else if (s->index == 0 && !s->alone && !r->forked)
+	if (!s->alone && s->index == 0 && !s->request->forked)
 		sample_all(c, s, logits);
 	else
 		stream_sample(c, s, logits);
@@ -216,7 +225,7 @@ static void finish_prompt(struct core *c, struct stream *s)
 {
 	const struct cohort_request *r = s->request;
 
-	if (!is_active(s) || !s->every_row || s->n_cached < s->n_prompt)
+	if (!stream_is_active(s) || !s->every_row || s->n_cached < s->n_prompt)
 		return;
 	prompt_done(c, s);
 	if (r->embedding)
@@ -341,7 +350,7 @@ static int32_t halve(struct core *c, int32_t lo, int32_t hi)
 static bool others_hold(const struct core *c, const struct stream *s)
 {
 	for (int32_t i = 0; i < c->lim.n_slots; i++)
-		if (c->slots[i] != s && is_active(c->slots[i]) && c->slots[i]->n_cached > 0)
+		if (c->slots[i] != s && stream_is_active(c->slots[i]) && c->slots[i]->n_cached > 0)
 			return true;
 	return false;
 }
@@ -405,7 +414,7 @@ static void run_texts(struct core *c)
 		}
 		s->n_cached = 0;
 		for (int32_t i = 0; i < s->n_known; i++)
-			add_row(p, s, &(struct cohort_entry){s->known[i], i, s->slot, i == s->n_known - 1});
+			put_row(p, p->n++, s, &(struct cohort_entry){s->known[i], i, s->slot, i == s->n_known - 1});
 	}
 	run_rows(c, 0, p->n);
 }
