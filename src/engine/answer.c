@@ -69,10 +69,12 @@ static enum cohort_status check_slot(
 		const struct core *c, const struct cohort_plan *plan, int32_t v, struct cohort_err *err)
 {
 	const struct cohort_slot *slot = &plan->slots[v];
-	const struct stream *s = c->slots[slot->id];
+	const struct stream *s = c->active[v];
 	const int32_t pos = s->n_cached + c->taken[v];
 	const bool generates = s->phase == STREAM_GENERATES, done = pos == s->n_known;
 
+	if (slot->id != s->slot)
+		return refuse(err, "progress", -1, slot->id, s->slot, slot->id, "id of the slot");
 	if (slot->pos != pos)
 		return refuse(err, "progress", -1, slot->id, pos, slot->pos, "pos of the slot");
 	if (!generates && slot->n_prefilled != pos)
@@ -89,10 +91,11 @@ static enum cohort_status check_slot(
 enum cohort_status answer_check(
 		struct core *c, const struct cohort_plan *plan, enum cohort_status said, struct cohort_err *err)
 {
+	const int32_t n_views = c->n_views;
 	enum cohort_status st = COHORT_OK;
+	int32_t n_growth = 0;
 
 	memset(c->taken, 0, (size_t)c->n_views * sizeof *c->taken);
-	c->n_growth = 0;
 	if (said)
 		return refuse(err, "status", -1, -1, COHORT_OK, said, cohort_status_name(said));
 	/* The arrays are the engine's, whatever the plan says now. */
@@ -107,13 +110,10 @@ enum cohort_status answer_check(
 		if (v.rule)
 			return refuse_entry(c, &plan->entries[i], i, &v, err);
 	}
-	for (int32_t v = 0; !st && v < c->n_views; v++) {
-		const cohort_seq id = plan->slots[v].id;
-		if (id < 0 || id >= c->lim.n_slots || c->view_of[id] != v)
-			return refuse(err, "progress", -1, id, v, -1, "id of the slot");
+	for (int32_t v = 0; !st && v < n_views; v++) {
 		st = check_slot(c, plan, v, err);
-		if (!st)
-			c->n_growth += room_growth(c, c->slots[id], c->taken[v]);
+		n_growth += room_growth(c, c->active[v], c->taken[v]);
 	}
+	c->n_growth = n_growth;
 	return st;
 }

@@ -60,6 +60,7 @@ static bool open_parts(struct core *c)
 	c->idle = mem_zalloc(n, sizeof *c->idle);
 	c->views = mem_zalloc_aligned(n, sizeof *c->views);
 	c->view_of = mem_zalloc(n, sizeof *c->view_of);
+	c->active = mem_zalloc(n, sizeof(struct stream *));
 	c->taken = mem_zalloc(n, sizeof *c->taken);
 	c->entries = mem_zalloc((size_t)lim->budget, sizeof *c->entries);
 	c->path = mem_zalloc(n_path, sizeof *c->path);
@@ -77,7 +78,7 @@ static bool open_parts(struct core *c)
 				/* States lie far apart: nodes between them are there for their tokens. */
 				.n_nodes_max = lim->recurrent ? 16 * lim->n_ids + (int32_t)n_path : lim->n_ids,
 		});
-	return ok && c->hub && c->queue && c->slots && c->idle && c->views && c->view_of && c->taken && c->entries &&
+	return ok && c->hub && c->queue && c->slots && c->idle && c->views && c->view_of && c->active && c->taken && c->entries &&
 			c->path && c->infos && c->grown && c->default_state && c->state && (c->prefix || !lim->n_ids);
 }
 
@@ -121,7 +122,7 @@ void core_release(struct core *c)
 	piece_release(&c->spare);
 	prefix_free(c->prefix);
 	queue_free(c->queue);
-	void *const arrays[] = {c->slots, c->idle, c->view_of, c->taken, c->entries, c->path, c->infos, c->grown,
+	void *const arrays[] = {c->slots, c->idle, c->view_of, c->active, c->taken, c->entries, c->path, c->infos, c->grown,
 			c->default_state, c->state, c->next_state};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
@@ -287,7 +288,7 @@ static void build_views(struct core *c, double now)
 	int32_t n = 0;
 
 	for (int32_t i = 0; i < n_slots; i++) {
-		const struct stream *s = c->slots[i];
+		struct stream *s = c->slots[i];
 		/* Streams lie anywhere in memory; this is the first that a tick sees of them. */
 		__builtin_prefetch(c->slots[i + AHEAD]);
 		c->view_of[i] = -1;
@@ -295,6 +296,7 @@ static void build_views(struct core *c, double now)
 			continue;
 		const bool generates = s->phase == STREAM_GENERATES;
 		c->view_of[i] = n;
+		c->active[n] = s;
 		c->views[n++] = (struct cohort_slot){
 				.id = i,
 				.state = generates ? COHORT_SLOT_GENERATING : COHORT_SLOT_PREFILLING,

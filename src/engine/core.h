@@ -279,6 +279,7 @@ struct core {
 	/* Of a tick. */
 	struct cohort_slot *views;      /* [n_slots] */
 	int32_t n_views;
+	struct stream **active;         /* [n_slots]: of each view */
 	int32_t *view_of;               /* [n_slots]: a slot's place among views; -1: none */
 	int32_t *taken;                 /* [n_slots]: rows that a view's slot has in the plan */
 	int32_t n_growth;               /* blocks that these take */
@@ -344,6 +345,8 @@ void room_make(struct core *c);
 bool room_shares(const struct core *c, const struct stream *s);
 /* Rows of the stream were computed: its whole blocks are kept for others, and counted. */
 void room_grow(struct core *c, struct stream *s);
+/* That will follow soon: begins to fetch what it looks at. */
+void room_expect(const struct core *c, const struct stream *s);
 /* Whether that has anything to do when n cells are reached: a block was filled, or begun. */
 static inline bool room_turns(const struct core *c, int32_t n)
 {

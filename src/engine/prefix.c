@@ -186,6 +186,13 @@ int32_t prefix_find(const struct prefix *p, const struct prefix_root *root, int3
 	return -1;
 }
 
+void prefix_expect(const struct prefix *p, int32_t node, uint64_t hash)
+{
+	__builtin_prefetch(&p->table[hash & p->mask]);
+	if (node >= 0)
+		__builtin_prefetch(&p->nodes[node], 1);
+}
+
 int32_t prefix_tail_get(const struct prefix *p, const struct prefix_root *root, uint64_t session)
 {
 	const uint64_t hash = prefix_hash_session(root, session);
@@ -260,6 +267,10 @@ static int32_t node_new(struct prefix *p, const struct prefix_root *root, uint64
 		p->nodes[parent].n_children++;
 	}
 	chain(p, i);
+	if (p->first_free >= 0) { /* the next one's, long not touched */
+		__builtin_prefetch(&p->nodes[p->first_free], 1);
+		__builtin_prefetch(&p->tokens[(size_t)p->first_free * (size_t)p->lim.block_size], 1);
+	}
 	lru_append(p, i);
 	for (int32_t k = parent; k >= 0 && p->nodes[k].n_pins == 0; k = p->nodes[k].shown.parent) {
 		lru_remove(p, k);

@@ -45,6 +45,8 @@ uint64_t prefix_hash(uint64_t before, const cohort_token *tokens, int32_t n);
  * says of them; tokens are compared as well, so that a hash that meets another does no harm. */
 int32_t prefix_find(const struct prefix *p, const struct prefix_root *root, int32_t parent, uint64_t hash,
 		const cohort_token *tokens);
+/* Begins to fetch what that will look at, and the parent. */
+void prefix_expect(const struct prefix *p, int32_t parent, uint64_t hash);
 /* A new child, which must not be there yet, of a whole block; with_id: it gets a sequence id, into which the caller
  * copies the cells. It and those above it are the most recently used. -1 when there is no node or id left: prefix_evict
  * makes room. */

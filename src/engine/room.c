@@ -393,6 +393,12 @@ bool room_shares(const struct core *c, const struct stream *s)
 	return c->prefix && s->sharable && !s->chain_over;
 }
 
+void room_expect(const struct core *c, const struct stream *s)
+{
+	if (room_shares(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached)
+		prefix_expect(c->prefix, s->node, block_hash(c, s, s->n_chain, s->rest->hash));
+}
+
 void room_grow(struct core *c, struct stream *s)
 {
 	/* Within a block nothing changes. */

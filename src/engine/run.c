@@ -253,6 +253,8 @@ static void collect(struct core *c, int32_t lo, int32_t hi)
 	}
 	/* A plan may have rows of several streams in turns: once all know where they are. */
 	for (int32_t i = 0; i < n_grown && !c->lim.encoder; i++)
+		room_expect(c, c->grown[i]);
+	for (int32_t i = 0; i < n_grown && !c->lim.encoder; i++)
 		room_grow(c, c->grown[i]);
 	c->tick.n_decode_rows += n_generating;
 	c->tick.n_prefill_rows += hi - lo - n_generating;
