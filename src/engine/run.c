@@ -28,7 +28,7 @@ static uint8_t wants(const struct stream *s, int32_t pos)
 	return last && stream_n_generated(s) < s->n_max;
 }
 
-static inline void put_row(struct piece *p, int32_t n, struct stream *s, const struct cohort_entry *e)
+static inline void put_row(const struct piece *p, int32_t n, struct stream *s, const struct cohort_entry *e)
 {
 	p->tokens[n] = e->token;
 	p->pos[n] = e->pos;
@@ -84,17 +84,20 @@ static int32_t gather(struct core *c, int32_t i)
 {
 	const bool in_steps = c->lim.recurrent || c->lim.n_window;
 	const int32_t n_entries = c->n_entries, n_ubatch = c->lim.n_ubatch;
+	const struct cohort_entry *entries = c->entries;
+	struct stream *const *slots = c->slots;
+	const struct piece piece = c->piece; /* a copy of its own, which no row's bytes can change */
 	int32_t n = 0;
 
 	for (; i < n_entries && n < n_ubatch; i++) {
-		const struct cohort_entry *e = &c->entries[i];
-		struct stream *s = c->slots[e->seq];
+		const struct cohort_entry *e = &entries[i];
+		struct stream *s = slots[e->seq];
 		/* Rows of a slot that lost its cells or its stream since the plan was made are not computed. */
 		if (!still_wanted(c, s) || (c->lost && c->taken[c->view_of[e->seq]] == 0))
 			continue;
 		if (in_steps && too_far(c, s, e->pos))
 			break;
-		put_row(&c->piece, n++, s, e);
+		put_row(&piece, n++, s, e);
 	}
 	c->piece.n = n;
 	return i;
