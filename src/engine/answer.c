@@ -111,6 +111,7 @@ enum cohort_status answer_check(
 			return refuse_entry(c, &plan->entries[i], i, &v, err);
 	}
 	for (int32_t v = 0; !st && v < n_views; v++) {
+		__builtin_prefetch(c->active[v + AHEAD]);
 		st = check_slot(c, plan, v, err);
 		n_growth += room_growth(c, c->active[v], c->taken[v]);
 	}

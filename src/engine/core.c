@@ -13,9 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-/* How many slots ahead a walk over them fetches: there are as many empty ones behind the last. */
-enum { AHEAD = 8 };
-
 /* ---- Opening ---- */
 
 static bool piece_init(struct piece *p, size_t n)
@@ -60,7 +57,7 @@ static bool open_parts(struct core *c)
 	c->idle = mem_zalloc(n, sizeof *c->idle);
 	c->views = mem_zalloc_aligned(n, sizeof *c->views);
 	c->view_of = mem_zalloc(n, sizeof *c->view_of);
-	c->active = mem_zalloc(n, sizeof(struct stream *));
+	c->active = mem_zalloc(n + AHEAD, sizeof(struct stream *));
 	c->taken = mem_zalloc(n, sizeof *c->taken);
 	c->entries = mem_zalloc((size_t)lim->budget, sizeof *c->entries);
 	c->path = mem_zalloc(n_path, sizeof *c->path);

@@ -17,6 +17,9 @@
 
 struct core;
 
+/* How far ahead a walk over streams fetches what it will see. */
+enum { AHEAD = 8 };
+
 /* ---- The machine ---- */
 
 struct machine {
@@ -265,7 +268,7 @@ struct core {
 	int32_t n_limited;              /* slots whose requests have limits in time */
 	double opened_s;
 
-	struct stream **slots;          /* [n_slots]; NULL: idle */
+	struct stream **slots;          /* [n_slots + AHEAD]; NULL: idle */
 	cohort_seq *idle;               /* [n_idle]: a stack */
 	int32_t n_idle;
 	uint64_t n_turns;
@@ -275,11 +278,12 @@ struct core {
 	/* Blocks. n_private: held by slots and not part of cached prompts; n_reserved: promised to them (at least what
 	 * they hold). Together with what the prefix index holds and has pinned they never exceed n_blocks. */
 	int32_t n_private, n_reserved;
+	int32_t n_outstanding;          /* while streams are admitted: what those under way will need for what they know */
 
 	/* Of a tick. */
 	struct cohort_slot *views;      /* [n_slots] */
 	int32_t n_views;
-	struct stream **active;         /* [n_slots]: of each view */
+	struct stream **active;         /* [n_slots + AHEAD]: of each view */
 	int32_t *view_of;               /* [n_slots]: a slot's place among views; -1: none */
 	int32_t *taken;                 /* [n_slots]: rows that a view's slot has in the plan */
 	int32_t n_growth;               /* blocks that these take */

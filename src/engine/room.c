@@ -98,16 +98,10 @@ static int32_t n_spare(const struct core *c)
 	return c->lim.n_blocks - c->n_reserved - n_pinned(c);
 }
 
-/* Blocks that streams under way are still going to need for the tokens they know. */
-static int32_t n_outstanding(const struct core *c)
+/* Blocks that a stream under way is still going to need for the tokens it knows. With reservation they are reserved. */
+static int32_t n_outstanding(const struct core *c, const struct stream *s)
 {
-	int32_t n = 0;
-	for (int32_t i = 0; c->lim.overcommit && i < c->lim.n_slots; i++) {
-		const struct stream *s = c->slots[i];
-		if (stream_is_active(s))
-			n += ceil_blocks(c, s->n_known) - ceil_blocks(c, s->n_cached);
-	}
-	return n;
+	return c->lim.overcommit && stream_is_active(s) ? ceil_blocks(c, s->n_known) - ceil_blocks(c, s->n_cached) : 0;
 }
 
 static bool evict_one(struct core *c)
@@ -535,7 +529,7 @@ static int64_t n_needed(const struct core *c, const struct cohort_request *r, co
 
 static bool has_room(const struct core *c, int64_t n)
 {
-	return c->lim.n_blocks == 0 || n <= n_spare(c) - n_outstanding(c);
+	return c->lim.n_blocks == 0 || n <= n_spare(c) - c->n_outstanding;
 }
 
 static void count_reuse(struct core *c, struct cohort_request *r, int32_t n_cached)
@@ -586,6 +580,7 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 		}
 	}
 	recount(c, first);
+	c->n_outstanding += n_outstanding(c, first);
 	count_reuse(c, r, first->n_cached);
 	lock_take(&c->hub->lock);
 	queue_serve(c->queue, &r->item, r->p.n_prompt - first->n_cached);
@@ -651,6 +646,11 @@ static struct stream *find_stream(const struct core *c, bool parked)
 	return best;
 }
 
+static int64_t n_under_way(const struct core *c)
+{
+	return c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_GENERATES];
+}
+
 static bool restore(struct core *c, struct stream *s)
 {
 	const bool ok = s->rest->swap && !c->m.state_restore(c->m.self, s->slot, s->rest->swap, s->rest->n_swap, NULL);
@@ -670,7 +670,7 @@ static bool restore(struct core *c, struct stream *s)
 static bool resume(struct core *c)
 {
 	struct stream *s = find_stream(c, true);
-	const bool alone = !find_stream(c, false);
+	const bool alone = n_under_way(c) == 0;
 	const int32_t n_others = c->lim.n_slots - c->n_idle - (int32_t)c->n_in[STREAM_PARKED];
 
 	if (!s)
@@ -697,6 +697,7 @@ static bool resume(struct core *c)
 	s->n_counted = 0;
 	room_grow(c, s);
 	recount(c, s);
+	c->n_outstanding += n_outstanding(c, s);
 	c->live.n_resumed++;
 	return true;
 }
@@ -716,6 +717,12 @@ void room_admit(struct core *c)
 	const double now = c->m.now(c->m.self);
 	struct cohort_request *r = first_in_queue(c, now);
 
+	if (!r && !c->n_in[STREAM_PARKED])
+		return;
+	/* Once a tick: from here on only those who get in change it. */
+	c->n_outstanding = 0;
+	for (int32_t i = 0; c->lim.overcommit && i < c->lim.n_slots; i++)
+		c->n_outstanding += n_outstanding(c, c->slots[i]);
 	while (c->n_in[STREAM_PARKED] && resume(c))
 		;
 	while (!c->n_in[STREAM_PARKED] && r && admit(c, r, now))
@@ -746,7 +753,7 @@ static bool park_one(struct core *c)
 {
 	struct stream *s = find_stream(c, false);
 
-	if (c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_GENERATES] < 2)
+	if (n_under_way(c) < 2)
 		return false;
 	const int32_t v = c->view_of[s->slot];
 	if (v >= 0)

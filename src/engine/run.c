@@ -246,7 +246,6 @@ static void collect(struct core *c, int32_t lo, int32_t hi)
 	for (int32_t i = lo; i < hi; i++) {
 		struct stream *s = p->of[i];
 		s->n_cached = p->pos[i] + 1;
-		__builtin_prefetch(s->known + s->n_known, 1); /* where the next token goes, in memory of its own */
 		n_generating += s->phase == STREAM_GENERATES;
 		more = more || s->every_row;
 		if (room_turns(c, s->n_cached) && (n_grown == 0 || c->grown[n_grown - 1] != s)) {
@@ -262,9 +261,13 @@ static void collect(struct core *c, int32_t lo, int32_t hi)
 	c->tick.n_decode_rows += n_generating;
 	c->tick.n_prefill_rows += hi - lo - n_generating;
 	const double start = c->m.now(c->m.self);
-	for (int32_t i = lo; i < hi; i++)
+	for (int32_t i = lo; i < hi; i++) {
+		/* Where the next token goes is memory that nothing else touched for a while. */
+		const struct stream *later = p->of[i + AHEAD < hi ? i + AHEAD : i];
+		__builtin_prefetch(later->known + later->n_known, 1);
 		if (p->output[i])
 			take_output(c, i, i - lo);
+	}
 	c->tick.sample_s += c->m.now(c->m.self) - start;
 	for (int32_t i = lo; more && i < hi; i++)
 		if (p->pos[i] == p->of[i]->n_prompt - 1)
