@@ -316,7 +316,8 @@ struct cohort_tick {
 struct cohort_engine_stats {
 	struct cohort_tick last;      /* the last tick */
 	uint64_t n_ticks;
-	uint64_t n_submitted, n_refused, n_admitted;
+	uint64_t n_submitted, n_admitted;
+	uint64_t n_refused;           /* that cohort_engine_submit returned an error for, whatever it was */
 	uint64_t n_ended[COHORT_FINISH_SHUTDOWN + 1]; /* requests, by cohort_finish */
 	uint64_t n_decode_rows, n_prefill_rows, n_sampled;
 	uint64_t n_prompt_tokens, n_cached_tokens; /* of admitted requests; of those reused */

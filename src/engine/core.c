@@ -172,7 +172,6 @@ enum cohort_status core_may_submit(struct core *c, int32_t n_tokens, struct coho
 {
 	lock_take(&c->hub->lock);
 	enum cohort_status st = check_queue(c, n_tokens, err);
-	c->n_refused += st != COHORT_OK;
 	lock_give(&c->hub->lock);
 	return st;
 }
@@ -212,7 +211,6 @@ enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct 
 				.n_prompt = r->p.n_prompt};
 		c->next_expiry = fmin(c->next_expiry, queue_expiry(r, &which));
 	}
-	c->n_refused += st != COHORT_OK;
 	lock_give(&c->hub->lock);
 	return st;
 }
@@ -468,7 +466,7 @@ bool core_tick(struct core *c)
 	c->clear_cache = false;
 	lock_give(&c->hub->lock);
 	if (clear)
-		room_clear(c);
+		room_empty(c);
 	room_admit(c);
 	build_views(c, start);
 	if (c->n_views == 0 && !c->changed && !errands)

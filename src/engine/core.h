@@ -262,7 +262,8 @@ struct core {
 	void *next_state;
 	bool clear_cache;               /* under the lock: asked for */
 	bool closed;                    /* under the lock: no more requests */
-	uint64_t n_submitted, n_refused; /* under the lock */
+	uint64_t n_submitted;           /* under the lock */
+	uint64_t n_refused;             /* under the lock: counted by who submits */
 	double next_expiry;             /* under the lock: nobody in the queue is too late before */
 	unsigned n_cancels_seen, n_cancels_ended; /* in the queue, in slots */
 	int32_t n_limited;              /* slots whose requests have limits in time */
@@ -311,7 +312,7 @@ struct core {
 enum cohort_status core_init(struct core *c, const struct core_limits *lim, const struct machine *m,
 		const struct cohort_strategy *strategy, struct cohort_err *err);
 void core_release(struct core *c);
-/* Whether the queue takes another prompt of n tokens. Takes the lock; a refusal is counted. */
+/* Whether the queue takes another prompt of n tokens. Takes the lock. */
 enum cohort_status core_may_submit(struct core *c, int32_t n_tokens, struct cohort_err *err);
 /* Queues a request that request_open made, or refuses it (the request is then the caller's alone). Takes the lock. */
 enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct cohort_err *err);
@@ -365,6 +366,8 @@ void room_leave(struct core *c, struct stream *s);
 void room_settle(struct core *c);
 /* Empties the cache of all that nobody uses; false: there was nothing. */
 bool room_clear(struct core *c);
+/* The same because somebody asked for it: not counted as evictions. */
+void room_empty(struct core *c);
 
 /* ---- run.c: the planned rows through the machine ---- */
 

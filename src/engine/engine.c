@@ -264,13 +264,10 @@ void cohort_engine_free(struct cohort_engine *e)
 
 /* ---- Requests ---- */
 
-enum cohort_status cohort_engine_submit(struct cohort_engine *e, const struct cohort_request_params *params,
+static enum cohort_status submit(struct cohort_engine *e, const struct cohort_request_params *params,
 		struct cohort_request **out, struct cohort_err *err)
 {
 	struct cohort_request *r;
-
-	if (!e || !params || !out)
-		return err_set(err, COHORT_E_ARG, "%s is NULL", !e ? "engine" : !params ? "params" : "out");
 	/* A full queue refuses before anything is allocated. */
 	enum cohort_status st = request_check(&e->core, params, err);
 	if (!st)
@@ -285,12 +282,23 @@ enum cohort_status cohort_engine_submit(struct cohort_engine *e, const struct co
 		*out = NULL;
 		request_unref(r);
 		request_unref(r);
-		return st;
 	}
+	return st;
+}
+
+enum cohort_status cohort_engine_submit(struct cohort_engine *e, const struct cohort_request_params *params,
+		struct cohort_request **out, struct cohort_err *err)
+{
+	if (!e || !params || !out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !e ? "engine" : !params ? "params" : "out");
+	const enum cohort_status st = submit(e, params, out, err);
 	lock_take(&e->core.hub->lock);
-	cond_signal(&e->work);
+	if (st)
+		e->core.n_refused++;
+	else
+		cond_signal(&e->work);
 	lock_give(&e->core.hub->lock);
-	return COHORT_OK;
+	return st;
 }
 
 /* ---- Driving it ---- */

@@ -4,8 +4,9 @@
  *  1. Blocks are counted, never guessed: held by cached prompts (prefix), private to slots (n_private), promised
  *     (n_reserved, at least what is private). Pinned and promised blocks together fit the cache; cached ones that are
  *     not pinned are evicted as room is needed. What is counted is never less than what is held.
- *  2. With reservation nothing that was admitted is ever parked. Without, the youngest is, until the rest fits; the
- *     oldest never, so that there is always progress. Nobody is admitted while somebody is parked.
+ *  2. With reservation nothing that was admitted is ever parked, unless cells that it was to have cannot be copied.
+ *     Without, the youngest is, until the rest fits; the oldest never, so that there is always progress. Nobody is
+ *     admitted while somebody is parked.
  *  3. At least the last token of what a stream knows is computed, so that there are logits to go on from.
  *  4. A block that two streams computed is held once: the later one takes over the cached one. */
 #include "engine/core.h"
@@ -116,10 +117,17 @@ static bool evict_one(struct core *c)
 
 bool room_clear(struct core *c)
 {
-	bool any = false;
+	const uint64_t n_evicted = c->live.n_evicted;
 	while (evict_one(c))
-		any = true;
-	return any;
+		;
+	return c->live.n_evicted > n_evicted;
+}
+
+void room_empty(struct core *c)
+{
+	const uint64_t n_evicted = c->live.n_evicted;
+	room_clear(c);
+	c->live.n_evicted = n_evicted; /* nobody needed the room */
 }
 
 /* ---- Reuse ---- */
@@ -512,6 +520,57 @@ void room_fork(struct core *c, struct stream *first)
 	}
 }
 
+/* ---- Parking ---- */
+
+static bool save(struct core *c, struct stream *s)
+{
+	const size_t n = s->request->p.adapter ? 0 : c->m.state_size(c->m.self, s->slot);
+
+	if (n == 0 || n > c->lim.swap_bytes - c->swap_used)
+		return false;
+	s->rest->swap = mem_alloc(n, 1);
+	if (!s->rest->swap)
+		return false;
+	s->rest->n_swap = n;
+	c->swap_used += n;
+	if (c->m.state_save(c->m.self, s->slot, s->rest->swap, n, NULL)) {
+		drop_swap(c, s);
+		return false;
+	}
+	c->live.n_swapped++;
+	return true;
+}
+
+void room_park(struct core *c, struct stream *s)
+{
+	struct cohort_request *r = s->request;
+
+	/* Of a stream whose last row was computed and not looked at, that row comes again. */
+	if (s->n_cached == s->n_known && !c->m.seq_rm(c->m.self, s->slot, s->n_known - 1, -1, NULL))
+		s->n_cached--;
+	const int32_t n_cached = s->n_cached;
+	const bool saved = c->lim.swap_bytes && n_cached > 0 && n_cached < s->n_known && save(c, s);
+	let_go(c, s);
+	stream_enter(c, s, STREAM_PARKED);
+	s->n_cached = saved ? n_cached : 0;
+	recount(c, s);
+	if (r->embedding && !saved) /* its rows come again */
+		memset(r->embedding, 0, (size_t)c->lim.n_embd * sizeof *r->embedding);
+	c->live.n_parked++;
+	r->n_parks++;
+	stream_news(c, s);
+}
+
+/* Cells that were found for a stream could not be copied, so that it needs more than was looked for: it waits if that is
+ * not there. */
+static bool keep_promises(struct core *c, struct stream *s)
+{
+	if (c->lim.n_blocks == 0 || n_spare(c) >= 0)
+		return true;
+	room_park(c, s);
+	return false;
+}
+
 /* ---- Admission ---- */
 
 /* Blocks that a request takes from those to spare. */
@@ -580,6 +639,7 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 		}
 	}
 	recount(c, first);
+	keep_promises(c, first);
 	c->n_outstanding += n_outstanding(c, first);
 	count_reuse(c, r, first->n_cached);
 	lock_take(&c->hub->lock);
@@ -589,46 +649,7 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	return true;
 }
 
-/* ---- Parking ---- */
-
-static bool save(struct core *c, struct stream *s)
-{
-	const size_t n = s->request->p.adapter ? 0 : c->m.state_size(c->m.self, s->slot);
-
-	if (n == 0 || n > c->lim.swap_bytes - c->swap_used)
-		return false;
-	s->rest->swap = mem_alloc(n, 1);
-	if (!s->rest->swap)
-		return false;
-	s->rest->n_swap = n;
-	c->swap_used += n;
-	if (c->m.state_save(c->m.self, s->slot, s->rest->swap, n, NULL)) {
-		drop_swap(c, s);
-		return false;
-	}
-	c->live.n_swapped++;
-	return true;
-}
-
-void room_park(struct core *c, struct stream *s)
-{
-	struct cohort_request *r = s->request;
-
-	/* Of a stream whose last row was computed and not looked at, that row comes again. */
-	if (s->n_cached == s->n_known && !c->m.seq_rm(c->m.self, s->slot, s->n_known - 1, -1, NULL))
-		s->n_cached--;
-	const int32_t n_cached = s->n_cached;
-	const bool saved = c->lim.swap_bytes && n_cached > 0 && n_cached < s->n_known && save(c, s);
-	let_go(c, s);
-	stream_enter(c, s, STREAM_PARKED);
-	s->n_cached = saved ? n_cached : 0;
-	recount(c, s);
-	if (r->embedding && !saved) /* its rows come again */
-		memset(r->embedding, 0, (size_t)c->lim.n_embd * sizeof *r->embedding);
-	c->live.n_parked++;
-	r->n_parks++;
-	stream_news(c, s);
-}
+/* ---- Resuming ---- */
 
 /* Of the parked streams the oldest, of the others the youngest that has cells or is to get some. */
 static struct stream *find_stream(const struct core *c, bool parked)
@@ -671,14 +692,16 @@ static bool resume(struct core *c)
 {
 	struct stream *s = find_stream(c, true);
 	const bool alone = n_under_way(c) == 0;
-	const int32_t n_others = c->lim.n_slots - c->n_idle - (int32_t)c->n_in[STREAM_PARKED];
+	/* Who has nothing reserved may need another block at any time. */
+	const int32_t n_others =
+			c->lim.overcommit ? c->lim.n_slots - c->n_idle - (int32_t)c->n_in[STREAM_PARKED] : 0;
 
 	if (!s)
 		return false;
 	struct match m = {.tail = -1, .from = -1};
 	if (!s->rest->swap)
 		m = look_up(c, s);
-	int64_t need = ceil_blocks(c, (int64_t)s->n_known + 1) - m.n_chain;
+	int64_t need = ceil_blocks(c, c->lim.overcommit ? (int64_t)s->n_known + 1 : cells_most(s)) - m.n_chain;
 	if (m.n_chain > 0)
 		need += prefix_n_unpinned(c->prefix, c->path[m.n_chain - 1]);
 	if (!alone && !has_room(c, need + n_others))
@@ -697,8 +720,10 @@ static bool resume(struct core *c)
 	s->n_counted = 0;
 	room_grow(c, s);
 	recount(c, s);
-	c->n_outstanding += n_outstanding(c, s);
 	c->live.n_resumed++;
+	if (!keep_promises(c, s))
+		return false;
+	c->n_outstanding += n_outstanding(c, s);
 	return true;
 }
 
@@ -765,7 +790,7 @@ static bool park_one(struct core *c)
 
 void room_settle(struct core *c)
 {
-	while (c->lim.overcommit && c->lim.n_blocks && n_spare(c) < 0 && park_one(c))
+	while (c->lim.n_blocks && n_spare(c) < 0 && park_one(c))
 		;
 	while (c->lim.n_blocks && c->n_private + n_held(c) > c->lim.n_blocks && evict_one(c))
 		;

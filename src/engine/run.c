@@ -354,22 +354,24 @@ static int32_t halve(struct core *c, int32_t lo, int32_t hi)
 	return lo + n_front;
 }
 
-/* Whether somebody else holds cells that may yet be given back. */
-static bool others_hold(const struct core *c, const struct stream *s)
+/* There is no room for the stream: the youngest of those that hold cells waits, which may be the stream itself. The
+ * oldest never waits, so that two do not wait for each other. False: nobody else holds any. */
+static bool make_way(struct core *c, struct stream *s)
 {
-	for (int32_t i = 0; i < c->lim.n_slots; i++)
-		if (c->slots[i] != s && stream_is_active(c->slots[i]) && c->slots[i]->n_cached > 0)
-			return true;
-	return false;
-}
+	struct stream *youngest = s;
+	bool others = false;
 
-/* The stream cannot be computed now. Without room it waits, if that can help. */
-static void give_up(struct core *c, struct stream *s, const struct cohort_err *err)
-{
-	if (err->status == COHORT_NO_ROOM && others_hold(c, s))
-		room_park(c, s);
-	else
-		fail(c, s, err);
+	for (int32_t i = 0; i < c->lim.n_slots; i++) {
+		struct stream *other = c->slots[i];
+		if (other == s || !stream_is_active(other) || other->n_cached == 0)
+			continue;
+		others = true;
+		if (other->rest->turn > youngest->rest->turn)
+			youngest = other;
+	}
+	if (others)
+		room_park(c, youngest);
+	return others;
 }
 
 /* Each level has half the streams of the one before: no deeper than 31. */
@@ -396,8 +398,12 @@ static void run_rows(struct core *c, int32_t lo, int32_t hi)
 			hi = without_gone(c, lo, hi);
 			continue;
 		}
+		if (st == COHORT_NO_ROOM && make_way(c, s)) {
+			hi = without_gone(c, lo, hi);
+			continue;
+		}
 		hi = without(&c->piece, s, lo, hi);
-		give_up(c, s, &err);
+		fail(c, s, &err);
 	}
 }
 
