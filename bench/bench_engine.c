@@ -346,7 +346,8 @@ int main(int argc, char **argv)
 			{"check", NULL, OPT_FLAG, &check, 0, 0, NULL, "exit 1 when a limit is missed", NULL},
 	};
 	const struct opt_prog op = {prog, "[options]", "What the engine costs beside decoding and sampling.",
-			"  bench_engine --raw\n  bench_engine --slots 1024 --check\n", opts, sizeof opts / sizeof *opts};
+			"  bench_engine --raw\n  bench_engine --slots 1024 --check\n", opts,
+			sizeof opts / sizeof *opts};
 	int rc = opt_parse(&op, argc, argv, 1, NULL, 0, NULL);
 
 	if (rc)

@@ -75,8 +75,8 @@ static bool open_parts(struct core *c)
 				/* States lie far apart: nodes between them are there for their tokens. */
 				.n_nodes_max = lim->recurrent ? 16 * lim->n_ids + (int32_t)n_path : lim->n_ids,
 		});
-	return ok && c->hub && c->queue && c->slots && c->idle && c->views && c->view_of && c->active && c->taken && c->entries &&
-			c->path && c->infos && c->grown && c->default_state && c->state && (c->prefix || !lim->n_ids);
+	return ok && c->hub && c->queue && c->slots && c->idle && c->views && c->view_of && c->active && c->taken &&
+			c->entries && c->path && c->infos && c->grown && c->default_state && c->state && (c->prefix || !lim->n_ids);
 }
 
 static bool is_whole(const struct cohort_strategy *s)
@@ -119,8 +119,8 @@ void core_release(struct core *c)
 	piece_release(&c->spare);
 	prefix_free(c->prefix);
 	queue_free(c->queue);
-	void *const arrays[] = {c->slots, c->idle, c->view_of, c->active, c->taken, c->entries, c->path, c->infos, c->grown,
-			c->default_state, c->state, c->next_state};
+	void *const arrays[] = {c->slots, c->idle, c->view_of, c->active, c->taken, c->entries, c->path, c->infos,
+			c->grown, c->default_state, c->state, c->next_state};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 	mem_free_aligned(c->views);

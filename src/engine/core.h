@@ -279,7 +279,7 @@ struct core {
 	/* Blocks. n_private: held by slots and not part of cached prompts; n_reserved: promised to them (at least what
 	 * they hold). Together with what the prefix index holds and has pinned they never exceed n_blocks. */
 	int32_t n_private, n_reserved;
-	int32_t n_outstanding;          /* while streams are admitted: what those under way will need for what they know */
+	int32_t n_outstanding;          /* during admission: for what those under way know already */
 
 	/* Of a tick. */
 	struct cohort_slot *views;      /* [n_slots] */

@@ -5,8 +5,8 @@
  *     that chains end at a root: n_before falls by block_size with every step up.
  *  2. n_children counts the live nodes that name this one as parent. n_pins counts its own pins and its pinned
  * children; pinned is who has n_pins > 0. So a change goes up only where a count leaves or reaches 0.
- *  3. The LRU list holds exactly the live nodes without pins, and a node stands in front of its parent. So whoever stands
- *     first has no children: it is the next to go.
+ *  3. The LRU list holds exactly the live nodes without pins, and a node stands in front of its parent. So whoever
+ *     stands first has no children: it is the next to go.
  *  4. The list's order is that of last use: who loses its last pin goes to the end, and those above it that lose theirs
  *     with it behind it; so does a new node, and what is above it and not pinned. To use a node is to use all that is
  *     above it, and nothing else reorders the list.

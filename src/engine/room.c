@@ -561,8 +561,8 @@ void room_park(struct core *c, struct stream *s)
 	stream_news(c, s);
 }
 
-/* Cells that were found for a stream could not be copied, so that it needs more than was looked for: it waits if that is
- * not there. */
+/* Cells that were found for a stream could not be copied, so that it needs more than was looked for: it waits if that
+ * is not there. */
 static bool keep_promises(struct core *c, struct stream *s)
 {
 	if (c->lim.n_blocks == 0 || n_spare(c) >= 0)

@@ -4,9 +4,9 @@
  * Shown red by planted faults: a named stream that takes its neighbour along (named), halves that are not tried on
  * (unnamed), a stream without room that is ended and not parked (waits_for_room), or parked whoever is younger, so
  * that two groups wait for each other (each_decode), a copy whose failure is not seen, or that leaves more promised
- * than there is (copies), a state believed to be restored (swaps), an adapter's failure that is not seen (adapters), a cancelled
- * stream whose rows stay in the plan (cancel_between), first streams that end alone (first_of_several), each rule of a
- * plan left unchecked (bad_plans). */
+ * than there is (copies), a state believed to be restored (swaps), an adapter's failure that is not seen (adapters), a
+ * cancelled stream whose rows stay in the plan (cancel_between), first streams that end alone (first_of_several), each
+ * rule of a plan left unchecked (bad_plans). */
 #include "engine_rig.h"
 
 #include "engine/core.h"
