@@ -76,7 +76,8 @@ static bool open_parts(struct core *c)
 				.n_nodes_max = lim->recurrent ? 16 * lim->n_ids + (int32_t)n_path : lim->n_ids,
 		});
 	return ok && c->hub && c->queue && c->slots && c->idle && c->views && c->view_of && c->active && c->taken &&
-			c->entries && c->path && c->infos && c->grown && c->default_state && c->state && (c->prefix || !lim->n_ids);
+			c->entries && c->path && c->infos && c->grown && c->default_state && c->state &&
+			(c->prefix || !lim->n_ids);
 }
 
 static bool is_whole(const struct cohort_strategy *s)
