@@ -201,7 +201,7 @@ struct cohort_event {
 	const struct cohort_err *error; /* END with ERROR or TIMEOUT; otherwise NULL */
 };
 
-#define COHORT_OUTPUTS_MAX 256     /* of a request */
+#define COHORT_OUTPUTS_MAX 65536   /* of a request */
 #define COHORT_STOPS_MAX 64        /* stop strings of a request, and as many stop tokens */
 #define COHORT_STOP_BYTES_MAX 1024 /* of a stop string */
 #define COHORT_TOP_MAX 64          /* n_logprobs */

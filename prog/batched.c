@@ -1,10 +1,9 @@
-/* batched: n continuations of one prompt, decoded together. The prompt is computed once; the sequences share its
- * cells. */
-#include "common.h"
-#include "opt.h"
-#include "sampling.h"
+/* batched: n continuations of one prompt, or of each of many, decoded together. A prompt is computed once; its
+ * sequences share its cells. */
+#include "batched.h"
 
 #include "base/err.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -14,234 +13,165 @@
 
 static const char prog[] = "batched";
 
-struct config {
-	const char *model, *prompt, *isa;
-	struct load_opts load;
-	int64_t n_parallel, n_predict, n_ctx, threads;
-	bool threads_given, verbose, ignore_eos, version;
-};
+enum { PROMPTS_BYTES_MAX = 1 << 28 };
 
-struct sequence {
-	struct cohort_sampler *sampler;
-	cohort_token *tokens; /* [n_predict] */
-	int32_t n;
-	bool ended; /* by an end-of-text token */
-};
+/* ---- Prompts ---- */
 
-struct run {
-	struct config c;
-	struct sampling s;
-	struct cohort_model *model;
-	struct cohort_model_info info;
-	struct cohort_context *ctx;
-	struct cohort_batch batch;
-	cohort_token *prompt;
-	size_t n_prompt;
-	struct sequence *seqs; /* [n_parallel] */
-	int32_t *rows; /* sequence of each row of the batch */
-	int32_t n_predict; /* may be less than asked for, see limits() */
-	double prefill_s, generate_s;
-	uint64_t n_generated;
-};
+/* Cells that one continuation of a prompt takes at most: all but its last token. */
+static int64_t cells(const struct gen_prompt *p, int64_t n_predict)
+{
+	return (int64_t)p->n_tokens + (n_predict > 1 ? n_predict - 1 : 0);
+}
 
-static int tokenize(struct run *r)
+static int add_prompt(struct job *j, const char *text, size_t n_bytes)
+{
+	struct gen_prompt *p = &j->prompts[j->n_prompts++];
+	const int rc = gen_prompt_init(&j->gen, p, text, n_bytes, (int32_t)j->c.n_parallel);
+
+	if (!rc && p->n_tokens == 0)
+		return bad_usage(prog, "%s is empty and the model has no begin token; give a -prompt",
+				j->c.prompts_file ? "a prompt" : "the prompt");
+	return rc;
+}
+
+/* A prompt per line; empty lines are none. */
+static int read_prompts(struct job *j)
 {
 	struct cohort_err err;
-	size_t n_bytes = strlen(r->c.prompt), room = cohort_tokenize_bound(n_bytes);
+	size_t n_bytes = 0, n_lines = 1;
 
-	r->prompt = mem_alloc(room, sizeof *r->prompt);
-	if (!r->prompt) {
-		fprintf(stderr, "%s: out of memory for the prompt\n", prog);
-		return EXIT_RUN;
+	if (file_read(j->c.prompts_file, PROMPTS_BYTES_MAX, &j->prompts_bytes, &n_bytes, &err)) {
+		fail(prog, &err);
+		return EXIT_FILE;
 	}
-	if (cohort_tokenize(r->model, r->c.prompt, n_bytes, COHORT_TOKENIZE_SPECIAL, r->prompt, room, &r->n_prompt,
-			    &err))
-		return fail(prog, &err);
-	if (r->n_prompt == 0) {
-		fprintf(stderr, "%s: the prompt is empty and the model has no begin token; give a -prompt\n", prog);
+	for (size_t i = 0; i < n_bytes; i++)
+		n_lines += j->prompts_bytes[i] == '\n';
+	j->prompts = mem_zalloc(n_lines, sizeof *j->prompts);
+	if (!j->prompts)
+		return out_of_memory(prog);
+	int rc = 0;
+	for (size_t at = 0; at < n_bytes && !rc;) {
+		const char *line = j->prompts_bytes + at, *end = memchr(line, '\n', n_bytes - at);
+		const size_t n = end ? (size_t)(end - line) : n_bytes - at;
+		const size_t n_text = n > 0 && line[n - 1] == '\r' ? n - 1 : n;
+		if (n_text > 0)
+			rc = add_prompt(j, line, n_text);
+		at += n + 1;
+	}
+	if (!rc && j->n_prompts == 0)
+		rc = bad_usage(prog, "%s has no prompts: it should have one on each line", j->c.prompts_file);
+	return rc;
+}
+
+static int make_prompts(struct job *j)
+{
+	if (j->c.prompts_file)
+		return read_prompts(j);
+	j->prompts = mem_zalloc(1, sizeof *j->prompts);
+	return j->prompts ? add_prompt(j, j->c.prompt, strlen(j->c.prompt)) : out_of_memory(prog);
+}
+
+/* ---- What fits ---- */
+
+/* The prompt's whole blocks are there once; what is behind them, once for every sequence. */
+struct room {
+	int64_t shared, own; /* blocks */
+};
+
+static struct room room_of(const struct gen_prompt *p, int64_t n_predict)
+{
+	const int64_t block = cohort_kv_block_size(), shared = (int64_t)p->n_tokens / block;
+	return (struct room){shared, (cells(p, n_predict) + block - 1) / block - shared};
+}
+
+static int check_prompt(struct job *j, const struct gen_prompt *p, int64_t *n_predict)
+{
+	const int64_t n_tokens = (int64_t)p->n_tokens, block = cohort_kv_block_size();
+	const int64_t n_blocks = (j->c.n_ctx + block - 1) / block;
+
+	if (n_tokens > j->info.n_ctx_train) {
+		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, the model was trained for %d\n", prog, n_tokens,
+				j->info.n_ctx_train);
 		return EXIT_USAGE;
 	}
+	if (n_tokens > n_blocks * block) {
+		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, -ctx holds %" PRId64 "; raise -ctx\n", prog,
+				n_tokens, n_blocks * block);
+		return EXIT_USAGE;
+	}
+	if (n_tokens + *n_predict > j->info.n_ctx_train)
+		*n_predict = j->info.n_ctx_train - n_tokens;
 	return 0;
 }
 
-/* Says what does not fit, before anything is computed. A sequence holds the prompt and all but the last of its
- * tokens. */
-static int limits(struct run *r)
+static int check_room(const struct job *j, const struct gen_prompt *p)
 {
-	const int64_t n_prompt = (int64_t)r->n_prompt, block = cohort_kv_block_size();
-	const int64_t n_blocks = (r->c.n_ctx + block - 1) / block;
-	int64_t n_predict = r->c.n_predict;
+	const int64_t block = cohort_kv_block_size(), n_blocks = (j->c.n_ctx + block - 1) / block;
+	const struct room room = room_of(p, j->n_predict);
+	const int64_t held = (int64_t)p->n_tokens + j->n_predict;
+	const int64_t fits = room.own > 0 ? (n_blocks - room.shared) / room.own : j->c.n_parallel;
 
-	if (n_prompt > r->info.n_ctx_train) {
-		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, the model was trained for %d\n", prog, n_prompt,
-				r->info.n_ctx_train);
-		return EXIT_USAGE;
-	}
-	if (n_prompt > n_blocks * block) {
-		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, -ctx holds %" PRId64 "; raise -ctx\n", prog,
-				n_prompt, n_blocks * block);
-		return EXIT_USAGE;
-	}
-	if (n_prompt + n_predict - 1 > r->info.n_ctx_train) {
-		n_predict = r->info.n_ctx_train - n_prompt + 1;
-		fprintf(stderr,
-				"%s: the model was trained for %d tokens: sequences end after %" PRId64
-				" of the %" PRId64 " tokens asked for\n",
-				prog, r->info.n_ctx_train, n_predict, r->c.n_predict);
-	}
-	int64_t held = n_prompt + (n_predict > 0 ? n_predict - 1 : 0);
-	/* Nothing is written after the prompt when at most one token is drawn: then even its last block is shared. */
-	int64_t shared = n_predict > 1 ? n_prompt / block : (n_prompt + block - 1) / block;
-	int64_t own = (held + block - 1) / block - shared;
-	int64_t fits = own > 0 ? (n_blocks - shared) / own : r->c.n_parallel;
-	if (fits < 1) {
+	if (fits < 1 || held > n_blocks * block) {
 		fprintf(stderr,
 				"%s: one sequence of %" PRId64 " tokens does not fit into -ctx %" PRId64
 				"; raise -ctx to %" PRId64 "\n",
-				prog, held, r->c.n_ctx, (shared + own) * block);
+				prog, held, j->c.n_ctx, (held + block - 1) / block * block);
 		return EXIT_USAGE;
 	}
-	if (r->c.n_parallel > fits) {
+	if (j->c.n_parallel > fits) {
 		fprintf(stderr,
 				"%s: %" PRId64 " sequences of %" PRId64 " tokens do not fit into -ctx %" PRId64
 				": %" PRId64 " would; use -n-parallel %" PRId64 " or raise -ctx to %" PRId64 "\n",
-				prog, r->c.n_parallel, held, r->c.n_ctx, fits, fits,
-				(shared + own * r->c.n_parallel) * block);
+				prog, j->c.n_parallel, held, j->c.n_ctx, fits, fits,
+				(room.shared + room.own * j->c.n_parallel) * block);
 		return EXIT_USAGE;
 	}
-	r->n_predict = (int32_t)n_predict;
 	return 0;
 }
 
-static int open_context(struct run *r)
+/* Says what does not fit, before anything is computed. */
+static int check_limits(struct job *j)
 {
-	struct cohort_context_params cp;
-	struct cohort_err err;
-	size_t n = (size_t)r->c.n_parallel;
+	int64_t n_predict = j->c.n_predict;
+	int rc = 0;
 
-	cohort_context_params_init(&cp);
-	cp.n_ctx = (int32_t)r->c.n_ctx;
-	cp.n_seq_max = (int32_t)n;
-	cp.n_batch = n > 512 ? (int32_t)n : 512;
-	cp.n_threads = thread_count(r->c.threads_given, r->c.threads);
-	cp.abort = stop_asked;
-	if (cohort_context_open(r->model, &cp, &r->ctx, &err) || cohort_batch_init(&r->batch, cp.n_batch, 0, 1, &err))
-		return fail(prog, &err);
-	r->seqs = mem_zalloc(n, sizeof *r->seqs);
-	r->rows = mem_zalloc(n, sizeof *r->rows);
-	if (!r->seqs || !r->rows) {
-		fprintf(stderr, "%s: out of memory for %zu sequences\n", prog, n);
-		return EXIT_RUN;
-	}
-	for (size_t i = 0; i < n; i++) {
-		r->seqs[i].tokens = mem_zalloc((size_t)r->n_predict, sizeof *r->seqs[i].tokens);
-		if (!r->seqs[i].tokens) {
-			fprintf(stderr, "%s: out of memory for %zu sequences\n", prog, n);
-			return EXIT_RUN;
+	for (size_t i = 0; i < j->n_prompts && !rc; i++)
+		rc = check_prompt(j, &j->prompts[i], &n_predict);
+	if (!rc && n_predict < j->c.n_predict)
+		fprintf(stderr,
+				"%s: the model was trained for %d tokens: sequences end after %" PRId64
+				" of the %" PRId64 " tokens asked for\n",
+				prog, j->info.n_ctx_train, n_predict, j->c.n_predict);
+	j->n_predict = j->gen.n_predict = (int32_t)n_predict;
+	for (size_t i = 0; i < j->n_prompts && !rc; i++)
+		rc = check_room(j, &j->prompts[i]);
+	return rc;
+}
+
+/* Sequences that can be under way at once: no more than there are, and a slot for each block at most. */
+static int64_t slot_count(const struct job *j)
+{
+	const int64_t block = cohort_kv_block_size(), n_blocks = (j->c.n_ctx + block - 1) / block;
+	const int64_t n_all = (int64_t)j->n_prompts * j->c.n_parallel;
+	const int64_t most = n_blocks > j->c.n_parallel ? n_blocks : j->c.n_parallel;
+
+	return n_all < most ? n_all : most;
+}
+
+/* ---- Output ---- */
+
+static void print_sequences(const struct job *j)
+{
+	for (size_t i = 0; i < j->n_prompts; i++) {
+		const struct gen_prompt *p = &j->prompts[i];
+		for (int32_t k = 0; k < p->n_texts; k++) {
+			if (j->n_prompts > 1)
+				printf("Prompt %zu, ", i);
+			printf(j->n_prompts > 1 ? "sequence %d:\n\n" : "Sequence %d:\n\n", k);
+			fwrite(p->text, 1, p->n_bytes, stdout);
+			fwrite(p->texts[k].bytes ? p->texts[k].bytes : "", 1, p->texts[k].n_bytes, stdout);
+			fputs("\n\n", stdout);
 		}
-		if (sampling_sampler(&r->s, i, r->prompt, r->n_prompt, &r->seqs[i].sampler, &err))
-			return fail(prog, &err);
-	}
-	return 0;
-}
-
-/* The prompt goes through once, as sequence 0; the others become copies of it, sharing its cells. */
-static int prefill(struct run *r)
-{
-	struct cohort_err err;
-	const cohort_seq zero = 0;
-	const size_t n_batch = 512;
-
-	for (size_t at = 0; at < r->n_prompt; at += n_batch) {
-		size_t n = r->n_prompt - at < n_batch ? r->n_prompt - at : n_batch;
-		cohort_batch_reset(&r->batch);
-		for (size_t i = 0; i < n; i++)
-			if (cohort_batch_add(&r->batch, r->prompt[at + i], (cohort_pos)(at + i), &zero, 1,
-					    at + i + 1 == r->n_prompt, &err))
-				return fail(prog, &err);
-		if (cohort_decode(r->ctx, &r->batch, &err))
-			return fail(prog, &err);
-	}
-	for (cohort_seq s = 1; s < (cohort_seq)r->c.n_parallel; s++)
-		if (cohort_seq_cp(r->ctx, 0, s, 0, -1, &err))
-			return fail(prog, &err);
-	return 0;
-}
-
-/* Takes the next token of one sequence from logits row i. Returns -1 on failure, 1 if the sequence goes on, else 0. */
-static int take(struct run *r, struct sequence *s, int32_t i)
-{
-	struct cohort_err err;
-	cohort_token t;
-	const float *logits = cohort_logits_get(r->ctx, i, &err);
-
-	if (!logits || cohort_sampler_sample(s->sampler, logits, &t, &err)) {
-		fail(prog, &err);
-		return -1;
-	}
-	r->n_generated++;
-	if (!r->c.ignore_eos && cohort_token_is_eog(r->model, t)) {
-		s->ended = true;
-		return 0;
-	}
-	s->tokens[s->n++] = t;
-	return s->n < r->n_predict;
-}
-
-static int generate(struct run *r)
-{
-	struct cohort_err err;
-	int32_t n_rows = 0;
-	double started = clock_now();
-
-	for (int32_t i = 0; i < (int32_t)r->c.n_parallel && r->n_predict > 0; i++) {
-		int go = take(r, &r->seqs[i], -1);
-		if (go < 0)
-			return EXIT_RUN;
-		if (go)
-			r->rows[n_rows++] = i;
-	}
-	for (int32_t step = 1; n_rows > 0; step++) {
-		if (interrupted())
-			return EXIT_INTERRUPTED;
-		cohort_batch_reset(&r->batch);
-		for (int32_t i = 0; i < n_rows; i++) {
-			const struct sequence *s = &r->seqs[r->rows[i]];
-			const cohort_seq id = r->rows[i];
-			if (cohort_batch_add(&r->batch, s->tokens[s->n - 1], (cohort_pos)r->n_prompt + s->n - 1, &id, 1,
-					    true, &err))
-				return fail(prog, &err);
-		}
-		enum cohort_status st = cohort_decode(r->ctx, &r->batch, &err);
-		if (st == COHORT_ABORTED)
-			return EXIT_INTERRUPTED;
-		if (st)
-			return fail(prog, &err);
-		int32_t left = 0;
-		for (int32_t i = 0; i < n_rows; i++) {
-			int go = take(r, &r->seqs[r->rows[i]], i);
-			if (go < 0)
-				return EXIT_RUN;
-			if (go)
-				r->rows[left++] = r->rows[i];
-		}
-		n_rows = left;
-		progress_line(started, "%d of %d tokens in %" PRId64 " sequences", step + 1, r->n_predict,
-				r->c.n_parallel);
-	}
-	return 0;
-}
-
-static void print_sequences(const struct run *r)
-{
-	for (int64_t i = 0; i < r->c.n_parallel; i++) {
-		struct cohort_detok d;
-		printf("Sequence %" PRId64 ":\n\n%s", i, r->c.prompt);
-		cohort_detok_init(&d, r->model, false, false);
-		for (int32_t j = 0; j < r->seqs[i].n; j++)
-			print_token(&d, r->seqs[i].tokens[j]);
-		print_rest(&d);
-		fputs("\n\n", stdout);
 	}
 }
 
@@ -250,153 +180,218 @@ static double rate(double n, double seconds)
 	return seconds > 0 ? n / seconds : 0;
 }
 
-static void print_statistics(const struct run *r)
+static void print_cut(const struct job *j)
 {
-	struct cohort_usage u;
-	char shown[ERR_SHOW_BYTES];
+	size_t n_cut = 0, n_all = 0;
 
-	fprintf(stderr, "Performance Statistics:\n");
-	fprintf(stderr, "  Decoded %" PRIu64 " tokens in %.2f seconds\n", r->n_generated, r->generate_s);
-	fprintf(stderr, "  Speed: %.2f tokens/second\n", rate((double)r->n_generated, r->generate_s));
-	fprintf(stderr, "  Parallel sequences: %" PRId64 "\n", r->c.n_parallel);
-	fprintf(stderr, "  Prefill: %zu tokens in %.2f seconds (%.2f tokens/second), once for all sequences\n\n",
-			r->n_prompt, r->prefill_s, rate((double)r->n_prompt, r->prefill_s));
-	fprintf(stderr, "Configuration:\n  Model: %s (%s, %.1f M parameters)\n",
-			*r->info.name ? err_show(shown, r->info.name, strlen(r->info.name)) : "unnamed", r->info.arch,
-			(double)r->info.n_params * 1e-6);
-	fprintf(stderr, "  Sequences: %" PRId64 " of up to %d tokens, context %" PRId64 ", threads %d\n",
-			r->c.n_parallel, r->n_predict, r->c.n_ctx, thread_count(r->c.threads_given, r->c.threads));
-	fputs("  Sampling: ", stderr);
-	sampling_print(&r->s, stderr);
-	fputc('\n', stderr);
-	int64_t n_cut = 0;
-	for (int64_t i = 0; i < r->c.n_parallel; i++)
-		n_cut += !r->seqs[i].ended && !cohort_sampler_is_complete(r->seqs[i].sampler);
+	for (size_t i = 0; i < j->n_prompts; i++)
+		for (int32_t k = 0; k < j->prompts[i].n_texts; k++, n_all++)
+			n_cut += j->prompts[i].texts[k].cut;
 	if (n_cut > 0)
-		fprintf(stderr,
-				"\n%" PRId64 " of %" PRId64
-				" sequences were cut before the end that the %s wants; raise -n-predict\n",
-				n_cut, r->c.n_parallel, r->s.grammar || r->s.grammar_file ? "grammar" : "schema");
-	if (!r->c.verbose)
-		return;
-	cohort_usage_get(r->ctx, &u);
+		fprintf(stderr, "\n%zu of %zu sequences were cut before the end that the %s wants; raise -n-predict\n",
+				n_cut, n_all, j->s.grammar || j->s.grammar_file ? "grammar" : "schema");
+}
+
+static void print_ends(const struct job *j)
+{
+	for (size_t i = 0; i < j->n_prompts; i++)
+		for (int32_t k = 0; k < j->prompts[i].n_texts; k++) {
+			const struct gen_text *t = &j->prompts[i].texts[k];
+			const char *why = "interrupted";
+			if (t->cut)
+				why = "cut before the grammar's end";
+			else if (t->finish == COHORT_FINISH_EOG)
+				why = "ended by the model";
+			else if (t->finish == COHORT_FINISH_LENGTH)
+				why = "length reached";
+			else if (t->finish == COHORT_FINISH_ERROR)
+				why = t->error ? t->error : "error";
+			if (j->n_prompts > 1)
+				fprintf(stderr, "  Prompt %zu, sequence %d: %zu tokens, %s\n", i, k, t->n_tokens, why);
+			else
+				fprintf(stderr, "  Sequence %d: %zu tokens, %s\n", k, t->n_tokens, why);
+		}
+}
+
+static void print_details(const struct job *j)
+{
+	struct cohort_engine_stats stats;
+
+	cohort_engine_stats_get(j->gen.engine, &stats);
 	fprintf(stderr,
 			"\nDetails:\n  Instruction set: %s\n  Layers %d, width %d, heads %d (%d KV), feed-forward %d, "
 			"vocabulary %d (%s)\n",
-			r->info.isa, r->info.n_layer, r->info.n_embd, r->info.n_head, r->info.n_head_kv, r->info.n_ff,
-			r->info.n_vocab, r->info.tokenizer);
+			j->info.isa, j->info.n_layer, j->info.n_embd, j->info.n_head, j->info.n_head_kv, j->info.n_ff,
+			j->info.n_vocab, j->info.tokenizer);
 	fprintf(stderr, "  Weights: %.1f MiB in the file, %.1f MiB repacked\n",
-			(double)r->info.weight_bytes / 1048576.0, (double)r->info.packed_bytes / 1048576.0);
-	fprintf(stderr, "  KV cache: %d of %d blocks of %d positions in use, %d shared, %.1f KiB each\n", u.n_used,
-			u.n_blocks, u.block_size, u.n_shared, (double)u.block_bytes / 1024.0);
-	fprintf(stderr, "  Prompt tokens:");
-	for (size_t i = 0; i < r->n_prompt; i++)
-		fprintf(stderr, " %d", r->prompt[i]);
-	fputc('\n', stderr);
-	for (int64_t i = 0; i < r->c.n_parallel; i++) {
-		const struct sequence *s = &r->seqs[i];
-		const char *why = s->n < r->n_predict ? "interrupted" : "length reached";
-		if (s->ended)
-			why = "ended by the model";
-		else if (!cohort_sampler_is_complete(s->sampler))
-			why = "cut before the grammar's end";
-		fprintf(stderr, "  Sequence %" PRId64 ": %d tokens, %s\n", i, s->n, why);
+			(double)j->info.weight_bytes / 1048576.0, (double)j->info.packed_bytes / 1048576.0);
+	fprintf(stderr, "  KV cache: at most %d of %d blocks of %d positions in use\n", j->gen.n_blocks_most,
+			j->gen.n_blocks, cohort_kv_block_size());
+	fprintf(stderr, "  Engine: %" PRIu64 " ticks, %.0f ms of decoding, %.0f ms of sampling\n", stats.n_ticks,
+			1e3 * stats.decode_s, 1e3 * stats.sample_s);
+	for (size_t i = 0; i < j->n_prompts; i++) {
+		fprintf(stderr, j->n_prompts > 1 ? "  Tokens of prompt %zu:" : "  Prompt tokens:", i);
+		for (size_t k = 0; k < j->prompts[i].n_tokens; k++)
+			fprintf(stderr, " %d", j->prompts[i].tokens[k]);
+		fputc('\n', stderr);
 	}
+	print_ends(j);
 }
 
-static int run(struct run *r)
+static void print_statistics(const struct job *j)
+{
+	const struct gen *g = &j->gen;
+	char shown[ERR_SHOW_BYTES];
+	size_t n_prompt = 0;
+
+	for (size_t i = 0; i < j->n_prompts; i++)
+		n_prompt += j->prompts[i].n_tokens;
+	fprintf(stderr, "Performance Statistics:\n");
+	fprintf(stderr, "  Decoded %" PRIu64 " tokens in %.2f seconds\n", g->n_generated, g->generate_s);
+	fprintf(stderr, "  Speed: %.2f tokens/second\n", rate((double)g->n_generated, g->generate_s));
+	fprintf(stderr, "  Parallel sequences: %" PRId64 "\n", j->c.n_parallel);
+	if (j->n_prompts > 1)
+		fprintf(stderr, "  Prompts: %zu of %zu tokens together, the last one's first token after %.2f seconds\n\n",
+				j->n_prompts, n_prompt, g->prefill_s);
+	else
+		fprintf(stderr, "  Prefill: %zu tokens in %.2f seconds (%.2f tokens/second), once for all sequences\n\n",
+				n_prompt, g->prefill_s, rate((double)n_prompt, g->prefill_s));
+	fprintf(stderr, "Configuration:\n  Model: %s (%s, %.1f M parameters)\n",
+			*j->info.name ? err_show(shown, j->info.name, strlen(j->info.name)) : "unnamed", j->info.arch,
+			(double)j->info.n_params * 1e-6);
+	fprintf(stderr, "  Sequences: %" PRId64 " of up to %d tokens, context %" PRId64 ", threads %d\n",
+			j->c.n_parallel, j->n_predict, j->c.n_ctx, j->n_threads);
+	fputs("  Sampling: ", stderr);
+	sampling_print(&j->s, stderr);
+	fputc('\n', stderr);
+	print_cut(j);
+	if (j->c.verbose)
+		print_details(j);
+}
+
+/* ---- Running ---- */
+
+struct progress {
+	const struct job *j;
+	double started;
+};
+
+static void show_progress(void *user)
+{
+	const struct progress *p = user;
+	const struct job *j = p->j;
+	const double most = (double)j->n_predict * (double)j->c.n_parallel * (double)j->n_prompts;
+
+	progress_line(p->started, "%" PRIu64 " of at most %.0f tokens in %" PRId64 " sequences", j->gen.n_generated,
+			most, (int64_t)j->n_prompts * j->c.n_parallel);
+}
+
+static int generate(struct job *j)
+{
+	struct progress progress = {j, clock_now()};
+	const struct gen_watch watch = {.tick = show_progress, .user = &progress};
+
+	j->gen.watch = &watch;
+	const int rc = gen_run(&j->gen, j->prompts, j->n_prompts);
+	j->gen.watch = NULL;
+	return rc;
+}
+
+static int open_model(struct job *j)
 {
 	struct cohort_model_params mp;
+
 	cohort_model_params_init(&mp);
-	mp.isa = r->c.isa;
-	int rc = load_opts_apply(prog, &r->c.load, &mp);
+	mp.isa = j->c.isa;
+	int rc = load_opts_apply(prog, &j->c.load, &mp);
 	if (!rc)
-		rc = load_model(prog, r->c.model, &mp, &r->model);
+		rc = load_model(prog, j->c.model, &mp, &j->model);
 	if (rc)
 		return rc;
-	cohort_model_info_get(r->model, &r->info);
-	if (!*r->info.tokenizer) {
+	cohort_model_info_get(j->model, &j->info);
+	if (!*j->info.tokenizer) {
 		fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
 		return EXIT_MODEL;
 	}
-	if (r->c.verbose) {
+	if (j->c.verbose) {
 		char shown[ERR_SHOW_BYTES];
-		fprintf(stderr, "%s: loaded %s\n", prog, err_show(shown, r->info.name, strlen(r->info.name)));
+		fprintf(stderr, "%s: loaded %s\n", prog, err_show(shown, j->info.name, strlen(j->info.name)));
 	}
-	rc = sampling_open(&r->s, prog, r->model);
+	j->n_threads = thread_count(j->c.threads_given, j->c.threads);
+	j->gen.prog = prog;
+	j->gen.model = j->model;
+	j->gen.s = &j->s;
+	j->gen.ignore_eos = j->c.ignore_eos;
+	return sampling_open(&j->s, prog, j->model);
+}
+
+static int run(struct job *j)
+{
+	int rc = open_model(j);
+
 	if (!rc)
-		rc = tokenize(r);
+		rc = make_prompts(j);
 	if (!rc)
-		rc = limits(r);
+		rc = check_limits(j);
 	if (!rc)
-		rc = open_context(r);
-	if (rc)
-		return rc;
-	double t0 = clock_now();
-	rc = prefill(r);
-	double t1 = clock_now();
-	r->prefill_s = t1 - t0;
+		rc = gen_open(&j->gen, slot_count(j), j->c.n_ctx, j->n_threads);
 	if (!rc)
-		rc = generate(r);
-	r->generate_s = clock_now() - t1;
-	progress_end();
+		rc = generate(j);
 	if (rc && rc != EXIT_INTERRUPTED)
 		return rc;
-	print_sequences(r);
-	int out = close_stdout(prog);
-	print_statistics(r);
+	print_sequences(j);
+	const int out = close_stdout(prog);
+	print_statistics(j);
 	return rc ? rc : out;
 }
 
-static void cleanup(struct run *r)
+static void cleanup(struct job *j)
 {
-	for (int64_t i = 0; r->seqs && i < r->c.n_parallel; i++) {
-		cohort_sampler_free(r->seqs[i].sampler);
-		mem_free(r->seqs[i].tokens);
-	}
-	mem_free(r->seqs);
-	mem_free(r->rows);
-	mem_free(r->prompt);
-	cohort_batch_release(&r->batch);
-	cohort_context_free(r->ctx);
-	sampling_release(&r->s);
-	cohort_model_free(r->model);
+	for (size_t i = 0; i < j->n_prompts; i++)
+		gen_prompt_release(&j->prompts[i]);
+	mem_free(j->prompts);
+	mem_free(j->prompts_bytes);
+	gen_close(&j->gen);
+	sampling_release(&j->s);
+	cohort_model_free(j->model);
 }
 
 int main(int argc, char **argv)
 {
-	struct run r = {.c = {
+	struct job j = {.c = {
 					.prompt = "Hello my name is",
 					.n_parallel = 4,
 					.n_predict = 32,
 					.n_ctx = 2048,
 					.threads = 4,
 			}};
-	sampling_init(&r.s, 0.9);
+	sampling_init(&j.s, 0.9);
 	const struct opt own[] = {
-			{"model", "m", OPT_STR, &r.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)",
+			{"model", "m", OPT_STR, &j.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)",
 					NULL},
-			{"prompt", "p", OPT_STR, &r.c.prompt, 0, 0, "TEXT",
+			{"prompt", "p", OPT_STR, &j.c.prompt, 0, 0, "TEXT",
 					"what all sequences continue (default: \"Hello my name is\")", NULL},
-			{"n-parallel", "np", OPT_INT, &r.c.n_parallel, 1, 65536, "N",
-					"sequences generated together (default: 4)", NULL},
-			{"n-predict", "n", OPT_INT, &r.c.n_predict, 0, 1 << 24, "N",
+			{"prompts", NULL, OPT_STR, &j.c.prompts_file, 0, 0, "FILE",
+					"many prompts, one on each line; -: standard input", NULL},
+			{"n-parallel", "np", OPT_INT, &j.c.n_parallel, 1, 65536, "N",
+					"sequences generated together, of each prompt (default: 4)", NULL},
+			{"n-predict", "n", OPT_INT, &j.c.n_predict, 0, 1 << 24, "N",
 					"tokens per sequence (default: 32)", NULL},
-			{"ctx", "c", OPT_INT, &r.c.n_ctx, 1, 1 << 30, "N",
+			{"ctx", "c", OPT_INT, &j.c.n_ctx, 1, 1 << 30, "N",
 					"tokens the KV cache holds, all sequences together (default: 2048)", NULL},
-			{"threads", "t", OPT_INT, &r.c.threads, 1, 1024, "N",
-					"compute threads (default: 4, or the CPUs there are)", &r.c.threads_given},
-			{"ignore-eos", NULL, OPT_FLAG, &r.c.ignore_eos, 0, 0, NULL,
+			{"threads", "t", OPT_INT, &j.c.threads, 1, 1024, "N",
+					"compute threads (default: 4, or the CPUs there are)", &j.c.threads_given},
+			{"ignore-eos", NULL, OPT_FLAG, &j.c.ignore_eos, 0, 0, NULL,
 					"go on after the model ends its text", NULL},
-			{"isa", NULL, OPT_STR, &r.c.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
-			OPTS_LOAD(&r.c.load),
-			{"verbose", "v", OPT_FLAG, &r.c.verbose, 0, 0, NULL, "details on stderr", NULL},
-			{"version", NULL, OPT_FLAG, &r.c.version, 0, 0, NULL, "print the version", NULL},
+			{"isa", NULL, OPT_STR, &j.c.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			OPTS_LOAD(&j.c.load),
+			{"verbose", "v", OPT_FLAG, &j.c.verbose, 0, 0, NULL, "details on stderr", NULL},
+			{"version", NULL, OPT_FLAG, &j.c.version, 0, 0, NULL, "print the version", NULL},
 	};
 	enum { N_OWN = sizeof own / sizeof *own };
 	struct opt opts[N_OWN + SAMPLING_OPTIONS];
 	memcpy(opts, own, sizeof own);
-	sampling_options(&r.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.9)", opts + N_OWN);
+	sampling_options(&j.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.9)", opts + N_OWN);
 	const struct opt_prog p = {
 			prog,
 			"[options]",
@@ -404,7 +399,7 @@ int main(int argc, char **argv)
 			"everything else to standard error.",
 			"  batched -prompt \"The future of AI is\" -n-parallel 4\n"
 			"  batched -prompt \"Once upon a time\" -n-parallel 2 -n-predict 64 -seed 7\n"
-			"  batched -model model.gguf -prompt \"Innovation means\" -temperature 1.2 -verbose\n",
+			"  batched -prompt \"Innovation means\" -temperature 1.2 -verbose\n",
 			opts,
 			sizeof opts / sizeof *opts,
 	};
@@ -412,12 +407,12 @@ int main(int argc, char **argv)
 	int rc = opt_parse(&p, argc, argv, 1, NULL, 0, NULL);
 	if (rc)
 		return rc - 1;
-	if (r.c.version) {
+	if (j.c.version) {
 		printf("batched %s\n", cohort_version());
 		return close_stdout(prog);
 	}
 	catch_signals();
-	rc = run(&r);
-	cleanup(&r);
+	rc = run(&j);
+	cleanup(&j);
 	return rc;
 }

@@ -204,6 +204,7 @@ struct cohort_request {
 
 	/* Under the lock. */
 	struct cond told;
+	int32_t n_generated;    /* tokens of all outputs; of those under way, as many as the queue knows of */
 	struct cohort_request_stats stats;
 	bool prompt_told, done;
 	int32_t n_waiting;      /* threads that wait for `told` */

@@ -140,10 +140,6 @@ void request_end(struct core *c, struct cohort_request *r, enum cohort_finish fi
 static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
 {
 	const double came = r->at_came, took = (r->at_end < 0 ? 0 : r->at_end - r->at_first);
-	int32_t n_generated = 0;
-
-	for (int32_t i = 0; i < r->p.n_outputs; i++)
-		n_generated += stream_n_generated(&r->streams[i]);
 
 	r->stats = (struct cohort_request_stats){
 			.id = r->id,
@@ -152,9 +148,10 @@ static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
 			.end_s = r->at_end < 0 ? -1 : r->at_end - came,
 			.n_prompt = r->p.n_prompt,
 			.n_cached = r->n_cached_prompt,
-			.n_generated = n_generated,
+			.n_generated = r->n_generated,
 			.n_parked = r->n_parks,
-			.tokens_per_s = r->at_first >= 0 && took > 0 && n_generated > 1 ? (n_generated - 1) / took : 0,
+			.tokens_per_s = r->at_first >= 0 && took > 0 && r->n_generated > 1 ? (r->n_generated - 1) / took
+											   : 0,
 			.finish = r->n_live ? COHORT_FINISH_NONE : finish,
 	};
 }
@@ -166,6 +163,7 @@ static void serve(struct core *c, struct stream *s)
 {
 	if (s->request->at_admitted >= 0)
 		queue_serve(c->queue, &s->request->item, s->n_unserved);
+	s->request->n_generated += s->n_unserved;
 	s->n_unserved = 0;
 }
 

@@ -231,10 +231,10 @@ run batched -ctx "${more:-0}" -n-parallel 1
 [ "$rc" = 0 ] && sequences 1
 verdict 'the context it names works'
 run batched -n-predict 2000 -n-parallel 1
-[ "$rc" = 0 ] && sequences 1 && matches err 'trained for 1024 tokens: sequences end after 1020 of the 2000'
+[ "$rc" = 0 ] && sequences 1 && matches err 'trained for 1024 tokens: sequences end after 1019 of the 2000'
 verdict '-n-predict beyond the trained length: a note'
 run batched -n-predict 2000 -n-parallel 1 -ignore-eos -threads 1
-[ "$rc" = 0 ] && sequences 1 && has err 'Decoded 1020 tokens'
+[ "$rc" = 0 ] && sequences 1 && has err 'Decoded 1019 tokens'
 verdict '-n-predict beyond the trained length: stops there'
 run batched -top-k 1 -seed 9 -n-predict 8
 keep out k1

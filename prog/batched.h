@@ -1,0 +1,30 @@
+/* What the parts of batched share: one job, what was asked for and what came of it. */
+#ifndef PROG_BATCHED_H
+#define PROG_BATCHED_H
+
+#include "common.h"
+#include "gen.h"
+#include "sampling.h"
+
+struct config {
+	const char *model;      /* path; NULL: the built-in one */
+	const char *prompt, *prompts_file, *isa;
+	struct load_opts load;
+	int64_t n_parallel, n_predict, n_ctx, threads;
+	bool threads_given, verbose, ignore_eos, version;
+};
+
+struct job {
+	struct config c;
+	struct sampling s;
+	struct cohort_model *model;
+	struct cohort_model_info info;
+	struct gen gen;
+	char *prompts_bytes;         /* of -prompts */
+	struct gen_prompt *prompts;  /* [n_prompts], with n_parallel texts each */
+	size_t n_prompts;
+	int32_t n_predict;           /* may be less than asked for: what the model was trained for */
+	int32_t n_threads;
+};
+
+#endif

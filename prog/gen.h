@@ -1,0 +1,82 @@
+/* Prompts continued by an engine that the calling thread drives: what the programs that generate text share. Whoever
+ * wants to show texts as they come gives a watch. */
+#ifndef PROG_GEN_H
+#define PROG_GEN_H
+
+#include "cohort_engine.h"
+#include "sampling.h"
+
+/* One continuation, as far as it has come. */
+struct gen_text {
+	char *bytes;                /* [n_bytes], with a NUL behind; NULL while there are none */
+	size_t n_bytes, bytes_max;
+	cohort_token *tokens;       /* [n_tokens], without the one that ended it */
+	float *logprobs;            /* [n_tokens], when asked for */
+	size_t n_tokens, tokens_max, logprobs_max;
+	enum cohort_finish finish;  /* NONE: it was not begun, or is under way */
+	char *error;                /* why, with FINISH_ERROR; else NULL */
+	bool cut;                   /* by its length, before the end that the grammar wants */
+};
+
+struct gen_prompt {
+	const char *text;           /* [n_bytes], borrowed */
+	size_t n_bytes;
+	cohort_token *tokens;       /* [n_tokens] */
+	size_t n_tokens;
+	uint64_t stream;            /* of the sampler, for the first text; the others follow */
+	struct gen_text *texts;     /* [n_texts] */
+	int32_t n_texts;
+	struct cohort_request_stats stats; /* once it has ended */
+	/* While it runs. */
+	struct cohort_request *request;
+	struct gen *gen;
+	size_t index;
+};
+
+/* Told while gen_run runs, on its thread; each may be NULL. */
+struct gen_watch {
+	void (*text)(void *user, const struct gen_prompt *p, int32_t i, const char *bytes, size_t n_bytes);
+	void (*end)(void *user, const struct gen_prompt *p, int32_t i); /* of text i */
+	void (*tick)(void *user);
+	void *user;
+};
+
+/* How to generate; fields may be changed between runs, but for those that gen_open reads. */
+struct gen {
+	const char *prog;
+	const struct cohort_model *model;
+	const struct sampling *s;       /* opened */
+	struct cohort_engine *engine;
+	int32_t n_predict;              /* tokens of a text at most */
+	bool ignore_eos;
+	bool logprobs;                  /* of every token */
+	const char *const *stops;       /* [n_stops] */
+	int32_t n_stops;
+	const struct gen_watch *watch;  /* NULL: nobody */
+	/* Of the last run. */
+	double prefill_s;               /* until all prompts had their first token */
+	double generate_s;              /* from there to the end */
+	uint64_t n_generated;           /* tokens, with those that ended texts */
+	int32_t n_blocks, n_blocks_most; /* of the cache; used by sequences at once, at most */
+	int rc;                         /* the first failure */
+};
+
+/* Opens the engine: n_slots sequences at once in a cache of n_ctx tokens. The fields that a run needs are the
+ * caller's to fill in before. Returns 0 or an exit code, having said why. */
+int gen_open(struct gen *g, int64_t n_slots, int64_t n_ctx, int32_t n_threads);
+void gen_close(struct gen *g);
+
+/* Tokenises a text, which must outlive p, and makes room for n_texts continuations. Returns 0 or an exit code. */
+int gen_prompt_init(const struct gen *g, struct gen_prompt *p, const char *text, size_t n_bytes, int32_t n_texts);
+void gen_prompt_release(struct gen_prompt *p);
+/* Forgets the texts, for another run. */
+void gen_prompt_clear(struct gen_prompt *p);
+
+/* Continues all prompts. 0, or an exit code after saying why; EXIT_INTERRUPTED with what was generated until then. */
+int gen_run(struct gen *g, struct gen_prompt *prompts, size_t n_prompts);
+
+/* Mean log-probability and perplexity of a text with logprobs; 0 and 1 for an empty one. */
+double gen_mean_logprob(const struct gen_text *t);
+double gen_perplexity(const struct gen_text *t);
+
+#endif
