@@ -190,6 +190,7 @@ struct cohort_event {
 	const char *text;
 	size_t n_bytes;
 	float logprob;               /* TOKEN, with n_logprobs >= 0: of the model, before the sampler's chain */
+	float chain_logprob;         /* TOKEN, with chain_logprobs: behind the chain, among what it left */
 	const struct cohort_logprob *top; /* TOKEN: [n_top] likeliest tokens in its place, best first */
 	int32_t n_top;
 	const float *prompt_logprobs; /* PROMPT: [n_prompt]; of the first token 0 */
@@ -223,6 +224,7 @@ struct cohort_request_params {
 	bool special;                /* control tokens are part of the text */
 	bool text_start;             /* the outputs begin a text (see cohort_detok_init) */
 	int32_t n_logprobs;          /* -1: none; 0: of each token; n: and of the n likeliest */
+	bool chain_logprobs;         /* and those behind the sampler's chain */
 	bool prompt_logprobs;        /* the same for the prompt; what it begins with is then not reused */
 	enum cohort_pooling pooling; /* EMBED: mean, first or last row; not none */
 	int32_t priority;            /* higher ones are admitted first */

@@ -30,6 +30,8 @@ int gen_open(struct gen *g, int64_t n_slots, int64_t n_ctx, int32_t n_threads)
 	p.context.n_ctx = (int32_t)n_ctx;
 	p.context.n_threads = n_threads;
 	p.context.n_batch = n_slots > 512 ? (int32_t)n_slots : 512;
+	g->n_slots = n_slots;
+	g->n_blocks_all = (n_ctx + cohort_kv_block_size() - 1) / cohort_kv_block_size();
 	p.queue_requests_max = INT32_MAX;
 	p.queue_tokens_max = INT64_MAX;
 	p.manual = true;
@@ -51,6 +53,8 @@ static void text_release(struct gen_text *t)
 	mem_free(t->bytes);
 	mem_free(t->tokens);
 	mem_free(t->logprobs);
+	mem_free(t->chain_logprobs);
+	mem_free(t->top);
 	mem_free(t->error);
 	*t = (struct gen_text){.bytes = NULL};
 }
@@ -99,16 +103,24 @@ double gen_perplexity(const struct gen_text *t)
 
 /* ---- What the engine tells ---- */
 
+/* As many texts of a prompt as fit together: one request. */
+struct part {
+	struct gen *g;
+	struct gen_prompt *p;
+	int32_t first, n;
+	struct cohort_request *request;
+};
+
 static void give_up(struct gen *g, int rc)
 {
 	if (!g->rc)
 		g->rc = rc;
 }
 
-static void add_bytes(struct gen_prompt *p, int32_t i, const char *bytes, size_t n)
+static void add_bytes(const struct part *part, int32_t i, const char *bytes, size_t n)
 {
-	struct gen *g = p->gen;
-	struct gen_text *t = &p->texts[i];
+	struct gen *g = part->g;
+	struct gen_text *t = &part->p->texts[i];
 	void *at = t->bytes;
 
 	if (n == 0 || g->rc)
@@ -122,30 +134,44 @@ static void add_bytes(struct gen_prompt *p, int32_t i, const char *bytes, size_t
 	t->n_bytes += n;
 	t->bytes[t->n_bytes] = '\0';
 	if (g->watch && g->watch->text)
-		g->watch->text(g->watch->user, p, i, bytes, n);
+		g->watch->text(g->watch->user, part->p, i, bytes, n);
 }
 
-static void add_token(struct gen_prompt *p, const struct cohort_event *e)
+/* Room for one more of an array's elements, if the array is wanted. */
+static bool grow(bool wanted, void *array, size_t *n_max, size_t n, size_t size)
 {
-	struct gen *g = p->gen;
-	struct gen_text *t = &p->texts[e->output];
-	void *tokens = t->tokens, *logprobs = t->logprobs;
+	void *p;
 
-	g->n_generated++;
+	if (!wanted)
+		return true;
+	memcpy(&p, array, sizeof p);
+	const bool ok = mem_grow(&p, n_max, n, size);
+	memcpy(array, &p, sizeof p);
+	return ok;
+}
+
+static void add_token(const struct part *part, struct gen_text *t, const struct cohort_event *e)
+{
+	struct gen *g = part->g;
+	const size_t n = t->n_tokens, n_top = (size_t)g->n_top;
+
+	if (g->n_generated++ == 0 || part->p->first_token_s == 0)
+		part->p->first_token_s = clock_now() - g->started_s;
 	if (!g->ignore_eos && cohort_token_is_eog(g->model, e->token))
 		return;
-	bool ok = mem_grow(&tokens, &t->tokens_max, t->n_tokens + 1, sizeof *t->tokens);
-	t->tokens = tokens;
-	if (ok && g->logprobs) {
-		ok = mem_grow(&logprobs, &t->logprobs_max, t->n_tokens + 1, sizeof *t->logprobs);
-		t->logprobs = logprobs;
-	}
-	if (!ok) {
+	if (!grow(true, &t->tokens, &t->tokens_max, n + 1, sizeof *t->tokens) ||
+			!grow(g->logprobs, &t->logprobs, &t->logprobs_max, n + 1, sizeof *t->logprobs) ||
+			!grow(g->chain_logprobs, &t->chain_logprobs, &t->chain_max, n + 1, sizeof *t->logprobs) ||
+			!grow(n_top > 0, &t->top, &t->top_max, (n + 1) * n_top, sizeof *t->top)) {
 		give_up(g, out_of_memory(g->prog));
 		return;
 	}
 	if (g->logprobs)
-		t->logprobs[t->n_tokens] = e->logprob;
+		t->logprobs[n] = e->logprob;
+	if (g->chain_logprobs)
+		t->chain_logprobs[n] = e->chain_logprob;
+	if (n_top > 0)
+		memcpy(t->top + n * n_top, e->top, n_top * sizeof *t->top);
 	t->tokens[t->n_tokens++] = e->token;
 }
 
@@ -163,10 +189,10 @@ static bool is_cut(const struct gen *g, const struct gen_prompt *p, const struct
 	return cut;
 }
 
-static void end_text(struct gen_prompt *p, const struct cohort_event *e)
+static void end_text(const struct part *part, int32_t i, const struct cohort_event *e)
 {
-	struct gen *g = p->gen;
-	struct gen_text *t = &p->texts[e->output];
+	struct gen *g = part->g;
+	struct gen_text *t = &part->p->texts[i];
 
 	t->finish = e->finish;
 	if (e->error) {
@@ -174,113 +200,82 @@ static void end_text(struct gen_prompt *p, const struct cohort_event *e)
 		if (!t->error)
 			give_up(g, out_of_memory(g->prog));
 	}
-	t->cut = is_cut(g, p, t);
+	t->cut = is_cut(g, part->p, t);
 	if (g->watch && g->watch->end)
-		g->watch->end(g->watch->user, p, e->output);
+		g->watch->end(g->watch->user, part->p, i);
 }
 
 static void on_event(struct cohort_request *r, const struct cohort_event *e, void *user)
 {
-	struct gen_prompt *p = user;
+	const struct part *part = user;
+	const int32_t i = part->first + e->output;
 
-	switch (e->kind) {
-	case COHORT_EVENT_TOKEN:
-		add_token(p, e);
-		add_bytes(p, e->output, e->text, e->n_bytes);
-		break;
-	case COHORT_EVENT_END:
-		add_bytes(p, e->output, e->text, e->n_bytes);
-		end_text(p, e);
-		break;
-	case COHORT_EVENT_DONE: cohort_request_stats_get(r, &p->stats); break;
-	default: break;
-	}
+	(void)r;
+	if (e->kind != COHORT_EVENT_TOKEN && e->kind != COHORT_EVENT_END)
+		return;
+	if (e->kind == COHORT_EVENT_TOKEN)
+		add_token(part, &part->p->texts[i], e);
+	add_bytes(part, i, e->text, e->n_bytes);
+	if (e->kind == COHORT_EVENT_END)
+		end_text(part, i, e);
 }
 
 /* ---- Running ---- */
 
-static int submit(struct gen *g, struct gen_prompt *p)
+/* Texts of a prompt that run at once at most: its whole blocks are there once, what is behind them for each. */
+static int32_t together(const struct gen *g, const struct gen_prompt *p)
 {
+	const int64_t block = cohort_kv_block_size(), shared = (int64_t)p->n_tokens / block;
+	const int64_t cells = (int64_t)p->n_tokens + (g->n_predict > 1 ? g->n_predict - 1 : 0);
+	const int64_t own = (cells + block - 1) / block - shared;
+	int64_t n = own > 0 ? (g->n_blocks_all - shared) / own : g->n_slots;
+
+	n = n < g->n_slots ? n : g->n_slots;
+	n = n < p->n_texts ? n : p->n_texts;
+	return n < 1 ? 1 : (int32_t)n;
+}
+
+static int submit(struct part *part)
+{
+	const struct gen *g = part->g;
+	const struct gen_prompt *p = part->p;
 	struct cohort_request_params rp;
 	struct cohort_err err;
 
 	cohort_request_params_init(&rp);
 	rp.prompt = p->tokens;
 	rp.n_prompt = (int32_t)p->n_tokens;
-	rp.n_outputs = p->n_texts;
+	rp.n_outputs = part->n;
 	rp.max_tokens = g->n_predict;
 	rp.sampler = g->s->p;
-	rp.sampler.stream = p->stream;
+	rp.sampler.stream = p->stream + (uint64_t)part->first;
 	rp.ignore_eos = g->ignore_eos;
 	rp.stops = g->stops;
 	rp.n_stops = g->n_stops;
-	rp.n_logprobs = g->logprobs ? 0 : -1;
+	rp.n_logprobs = g->logprobs ? g->n_top : -1;
+	rp.chain_logprobs = g->chain_logprobs;
 	rp.on_event = on_event;
-	rp.user = p;
-	p->gen = g;
-	if (cohort_engine_submit(g->engine, &rp, &p->request, &err)) {
+	rp.user = part;
+	if (cohort_engine_submit(g->engine, &rp, &part->request, &err)) {
 		fail(g->prog, &err);
 		return err.status == COHORT_E_LIMIT ? EXIT_USAGE : EXIT_RUN;
 	}
 	return 0;
 }
 
-static void cancel(struct gen_prompt *prompts, size_t n_prompts)
+static int drive(struct gen *g, struct part *parts, size_t n_parts)
 {
-	for (size_t i = 0; i < n_prompts; i++)
-		if (prompts[i].request)
-			cohort_request_cancel(prompts[i].request);
-}
-
-/* Time in which all prompts that have tokens had their first one. */
-static double first_tokens_s(const struct gen_prompt *prompts, size_t n_prompts)
-{
-	double most = 0;
-	for (size_t i = 0; i < n_prompts; i++)
-		most = fmax(most, prompts[i].stats.first_token_s);
-	return most;
-}
-
-static void say_errors(const struct gen *g, const struct gen_prompt *prompts, size_t n_prompts)
-{
-	for (size_t i = 0; i < n_prompts; i++)
-		for (int32_t k = 0; k < prompts[i].n_texts; k++)
-			if (prompts[i].texts[k].error)
-				fprintf(stderr, "%s: sequence %d of prompt %zu ended early: %s\n", g->prog, k, i,
-						prompts[i].texts[k].error);
-}
-
-static int result(const struct gen *g, const struct gen_prompt *prompts, size_t n_prompts, bool stopped)
-{
-	if (g->rc)
-		return g->rc;
-	if (stopped)
-		return EXIT_INTERRUPTED;
-	for (size_t i = 0; i < n_prompts; i++)
-		for (int32_t k = 0; k < prompts[i].n_texts; k++)
-			if (prompts[i].texts[k].error)
-				return EXIT_RUN;
-	return 0;
-}
-
-int gen_run(struct gen *g, struct gen_prompt *prompts, size_t n_prompts)
-{
-	const double started = clock_now();
-	bool idle = n_prompts == 0, stopped = false;
+	bool idle = n_parts == 0, stopped = false;
 	struct cohort_err err;
 
-	g->rc = 0;
-	g->n_generated = 0;
-	g->n_blocks_most = 0;
-	for (size_t i = 0; i < n_prompts && !g->rc; i++) {
-		prompts[i].index = i;
-		prompts[i].stats = (struct cohort_request_stats){.first_token_s = 0};
-		give_up(g, submit(g, &prompts[i]));
-	}
+	for (size_t i = 0; i < n_parts && !g->rc; i++)
+		give_up(g, submit(&parts[i]));
 	while (!idle) {
-		if (g->rc || interrupted()) {
+		if (!stopped && (g->rc || interrupted())) {
 			stopped = true;
-			cancel(prompts, n_prompts);
+			for (size_t i = 0; i < n_parts; i++)
+				if (parts[i].request)
+					cohort_request_cancel(parts[i].request);
 		}
 		if (cohort_engine_tick(g->engine, &idle, &err)) {
 			give_up(g, fail(g->prog, &err));
@@ -289,13 +284,55 @@ int gen_run(struct gen *g, struct gen_prompt *prompts, size_t n_prompts)
 		if (g->watch && g->watch->tick)
 			g->watch->tick(g->watch->user);
 	}
-	progress_end();
-	g->prefill_s = first_tokens_s(prompts, n_prompts);
-	g->generate_s = clock_now() - started - g->prefill_s;
+	for (size_t i = 0; i < n_parts; i++)
+		cohort_request_free(parts[i].request);
+	return g->rc ? g->rc : stopped ? EXIT_INTERRUPTED : 0;
+}
+
+static int say_errors(const struct gen *g, const struct gen_prompt *prompts, size_t n_prompts)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n_prompts; i++)
+		for (int32_t k = 0; k < prompts[i].n_texts; k++)
+			if (prompts[i].texts[k].error) {
+				fprintf(stderr, "%s: text %d of prompt %zu ended early: %s\n", g->prog, k, i,
+						prompts[i].texts[k].error);
+				rc = EXIT_RUN;
+			}
+	return rc;
+}
+
+int gen_run(struct gen *g, struct gen_prompt *prompts, size_t n_prompts)
+{
+	size_t n_parts = 0, at = 0;
+
+	g->rc = 0;
+	g->n_generated = 0;
+	g->n_blocks_most = 0;
+	g->prefill_s = 0;
+	g->started_s = clock_now();
 	for (size_t i = 0; i < n_prompts; i++) {
-		cohort_request_free(prompts[i].request);
-		prompts[i].request = NULL;
+		const int32_t n = together(g, &prompts[i]);
+		n_parts += (size_t)((prompts[i].n_texts + n - 1) / n);
 	}
-	say_errors(g, prompts, n_prompts);
-	return result(g, prompts, n_prompts, stopped);
+	struct part *parts = mem_zalloc(n_parts, sizeof *parts);
+	if (!parts)
+		return out_of_memory(g->prog);
+	for (size_t i = 0; i < n_prompts; i++) {
+		struct gen_prompt *p = &prompts[i];
+		const int32_t n = together(g, p);
+		p->index = i;
+		p->first_token_s = 0;
+		for (int32_t first = 0; first < p->n_texts; first += n)
+			parts[at++] = (struct part){g, p, first, p->n_texts - first < n ? p->n_texts - first : n, NULL};
+	}
+	int rc = drive(g, parts, n_parts);
+	mem_free(parts);
+	progress_end();
+	for (size_t i = 0; i < n_prompts; i++)
+		g->prefill_s = fmax(g->prefill_s, prompts[i].first_token_s);
+	g->generate_s = clock_now() - g->started_s - g->prefill_s;
+	const int bad = say_errors(g, prompts, n_prompts);
+	return rc ? rc : bad;
 }

@@ -11,8 +11,10 @@ struct gen_text {
 	char *bytes;                /* [n_bytes], with a NUL behind; NULL while there are none */
 	size_t n_bytes, bytes_max;
 	cohort_token *tokens;       /* [n_tokens], without the one that ended it */
-	float *logprobs;            /* [n_tokens], when asked for */
-	size_t n_tokens, tokens_max, logprobs_max;
+	/* When asked for, [n_tokens]: of the model, and behind the sampler's chain; [n_tokens, n_top]: the likeliest. */
+	float *logprobs, *chain_logprobs;
+	struct cohort_logprob *top;
+	size_t n_tokens, tokens_max, logprobs_max, chain_max, top_max;
 	enum cohort_finish finish;  /* NONE: it was not begun, or is under way */
 	char *error;                /* why, with FINISH_ERROR; else NULL */
 	bool cut;                   /* by its length, before the end that the grammar wants */
@@ -26,11 +28,8 @@ struct gen_prompt {
 	uint64_t stream;            /* of the sampler, for the first text; the others follow */
 	struct gen_text *texts;     /* [n_texts] */
 	int32_t n_texts;
-	struct cohort_request_stats stats; /* once it has ended */
-	/* While it runs. */
-	struct cohort_request *request;
-	struct gen *gen;
-	size_t index;
+	double first_token_s;       /* after gen_run began; 0: there was none */
+	size_t index;               /* among the prompts of the run */
 };
 
 /* Told while gen_run runs, on its thread; each may be NULL. */
@@ -50,14 +49,18 @@ struct gen {
 	int32_t n_predict;              /* tokens of a text at most */
 	bool ignore_eos;
 	bool logprobs;                  /* of every token */
+	int32_t n_top;                  /* ... and of the likeliest in its place */
+	bool chain_logprobs;            /* ... and behind the chain */
 	const char *const *stops;       /* [n_stops] */
 	int32_t n_stops;
 	const struct gen_watch *watch;  /* NULL: nobody */
+	int64_t n_slots, n_blocks_all;  /* gen_open's: what runs at once at most */
 	/* Of the last run. */
 	double prefill_s;               /* until all prompts had their first token */
 	double generate_s;              /* from there to the end */
 	uint64_t n_generated;           /* tokens, with those that ended texts */
 	int32_t n_blocks, n_blocks_most; /* of the cache; used by sequences at once, at most */
+	double started_s;
 	int rc;                         /* the first failure */
 };
 
@@ -72,7 +75,8 @@ void gen_prompt_release(struct gen_prompt *p);
 /* Forgets the texts, for another run. */
 void gen_prompt_clear(struct gen_prompt *p);
 
-/* Continues all prompts. 0, or an exit code after saying why; EXIT_INTERRUPTED with what was generated until then. */
+/* Continues all prompts. Those of one prompt that do not fit together take turns; the prompt is computed once for all
+ * that do. 0, or an exit code after saying why; EXIT_INTERRUPTED with what was generated until then. */
 int gen_run(struct gen *g, struct gen_prompt *prompts, size_t n_prompts);
 
 /* Mean log-probability and perplexity of a text with logprobs; 0 and 1 for an empty one. */

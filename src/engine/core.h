@@ -146,6 +146,7 @@ struct stream_rest {
 
 	struct text text;
 	float *logprobs;            /* [n_max], or NULL */
+	float *chain_logprobs;      /* [n_max], or NULL */
 	struct cohort_logprob *top; /* [n_max, n_top], or NULL */
 	size_t n_before_end;        /* bytes of text.out that came with the last token; the rest is the END's */
 	enum cohort_finish ending;  /* how it ended, once phase is ENDED */

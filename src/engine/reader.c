@@ -94,6 +94,7 @@ static enum cohort_status token_event(struct stream *s, struct cohort_event *e, 
 			.index = i,
 			.token = s->known[r->p.n_prompt + i],
 			.logprob = s->rest->logprobs ? s->rest->logprobs[i] : 0,
+			.chain_logprob = s->rest->chain_logprobs ? s->rest->chain_logprobs[i] : 0,
 			.top = r->n_top ? s->rest->top + (size_t)i * (size_t)r->n_top : NULL,
 			.n_top = s->rest->logprobs ? r->n_top : 0,
 	};

@@ -245,11 +245,13 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	s->called = p->on_event;
 	s->has_stops = p->n_stop_tokens > 0;
 	s->sharable = !p->no_reuse && p->task == COHORT_TASK_GENERATE;
-	s->has_logprobs = p->n_logprobs >= 0 && p->task == COHORT_TASK_GENERATE;
+	s->has_logprobs = (p->n_logprobs >= 0 || p->chain_logprobs) && p->task == COHORT_TASK_GENERATE;
 	if (s->has_logprobs) {
 		s->rest->logprobs = mem_alloc(n, sizeof *s->rest->logprobs);
 		s->rest->top = mem_alloc(n * (size_t)r->n_top, sizeof *s->rest->top);
-		if (!s->rest->logprobs || !s->rest->top)
+		if (p->chain_logprobs)
+			s->rest->chain_logprobs = mem_alloc(n, sizeof *s->rest->chain_logprobs);
+		if (!s->rest->logprobs || !s->rest->top || (p->chain_logprobs && !s->rest->chain_logprobs))
 			return no_memory(err);
 	}
 	if (!c->lim.model || p->task != COHORT_TASK_GENERATE)
@@ -368,7 +370,7 @@ static void release_stream(struct stream *s)
 	cohort_sampler_free(s->sampler);
 	text_release(&s->rest->text);
 	const struct stream_rest *rest = s->rest;
-	void *const arrays[] = {rest->logprobs, rest->top, rest->read_text, rest->swap};
+	void *const arrays[] = {rest->logprobs, rest->chain_logprobs, rest->top, rest->read_text, rest->swap};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 }

@@ -30,6 +30,12 @@ static enum cohort_status note_logprobs(
 		s->rest->logprobs[i] = 0;
 		return COHORT_OK;
 	}
+	if (s->rest->chain_logprobs) {
+		enum cohort_status st = cohort_sampler_logprobs_get(
+				s->sampler, s->last, &s->rest->chain_logprobs[i], NULL, 0, NULL, err);
+		if (st)
+			return st;
+	}
 	return cohort_logprobs_get(logits, c->lim.n_vocab, s->known[s->n_known - 1], &s->rest->logprobs[i],
 			n_top ? s->rest->top + (size_t)i * (size_t)n_top : NULL, n_top, NULL, err);
 }
@@ -248,6 +254,7 @@ static void call_token(struct stream *s)
 					.n_bytes = s->phase == STREAM_ENDED ? s->rest->n_before_end
 									    : s->rest->text.n_out,
 					.logprob = s->rest->logprobs ? s->rest->logprobs[i] : 0,
+					.chain_logprob = s->rest->chain_logprobs ? s->rest->chain_logprobs[i] : 0,
 					.top = r->n_top ? s->rest->top + (size_t)i * (size_t)r->n_top : NULL,
 					.n_top = s->rest->logprobs ? r->n_top : 0,
 			});
