@@ -38,7 +38,7 @@ struct job {
 /* What an output is when it is computed alone. */
 struct alone {
 	cohort_token tokens[512];
-	float logprobs[512];
+	float logprobs[512], chain[512];
 	struct cohort_logprob top[512][JOB_TOP];
 	int32_t n_tokens;
 	char text[8192];
@@ -120,6 +120,7 @@ static inline void alone_run(const struct cohort_model *model, struct cohort_con
 		a->tokens[a->n_tokens++] = t;
 		assert(cohort_logprobs_get(logits, info.n_vocab, t, &a->logprobs[i], a->top[i], JOB_TOP, NULL, NULL) ==
 				COHORT_OK);
+		assert(cohort_sampler_logprobs_get(sampler, t, &a->chain[i], NULL, 0, NULL, NULL) == COHORT_OK);
 		a->finish = alone_add(model, p, &d, a, t);
 		by_text = a->finish == COHORT_FINISH_STOP && !alone_is_stop_token(p, t);
 		if (a->finish == COHORT_FINISH_NONE && a->n_tokens == p->max_tokens)
@@ -186,6 +187,7 @@ static inline void job_make(struct job *j, struct rng *r, const struct cohort_mo
 	p->salt = (uint64_t)pick(r, 0, 1);
 	p->no_reuse = pick(r, 0, 7) == 0;
 	j->cancel_after = pick(r, 0, 5) ? -1 : pick(r, 0, 12);
+	p->chain_logprobs = pick(r, 0, 1);
 }
 
 #endif

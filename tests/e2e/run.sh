@@ -112,6 +112,18 @@ verdict 'run: without a prompt'
 run cohort run -c 32 "$(seq -s ' ' 1 200)"
 [ "$rc" = 2 ] && matches err 'tokens'
 verdict 'run: a prompt that does not fit'
+printf "The cat\n\r\nOnce upon a time\r\n" >"$tmp/lines"
+run cohort run -n 20 -seed 5 -prompts "$tmp/lines"
+[ "$rc" = 0 ] && [ "$(grep -c "^Prompt [01]:$" "$tmp/out")" = 2 ] && sed -n "/^Prompt 1:/,\$p" "$tmp/out" | sed 1d >"$tmp/second" && same second alone
+verdict "run: a prompt on each line of a file"
+printf "The cat" >"$tmp/cat"
+run cohort run -n 20 -seed 5 -f "$tmp/cat" -f "$tmp/story"
+[ "$rc" = 0 ] && sed -n "/^Prompt 1:/,\$p" "$tmp/out" | sed 1d >"$tmp/second" && same second alone
+verdict "run: several files"
+word=$(tr -d "\n" <"$tmp/alone" | cut -c 9-12)
+run cohort run -n 20 -seed 5 "Once upon a time" -stop "$word"
+[ "$rc" = 0 ] && [ "$(tr -d "\n" <"$tmp/out")" = "$(tr -d "\n" <"$tmp/alone" | sed "s/$word.*//")" ]
+verdict "run: -stop"
 run cohort run x -n 0
 [ "$rc" = 0 ] && empty err
 verdict 'run: no tokens'

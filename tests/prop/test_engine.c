@@ -84,6 +84,8 @@ static void check_token(int i, const struct cohort_event *e, struct heard *h)
 
 	if (e->index != h->n_tokens || e->index >= a->n_tokens || e->token != a->tokens[e->index])
 		fail_job(i, e->output, "another token");
+	if (jobs[i].p.chain_logprobs && memcmp(&e->chain_logprob, &a->chain[e->index], sizeof e->chain_logprob) != 0)
+		fail_job(i, e->output, "another log-probability behind the chain");
 	if (jobs[i].p.n_logprobs >= 0 && memcmp(&e->logprob, &a->logprobs[e->index], sizeof e->logprob) != 0)
 		fail_job(i, e->output, "another log-probability");
 	if (e->n_top != n_top || (n_top && memcmp(e->top, a->top[e->index], (size_t)n_top * sizeof *e->top) != 0))

@@ -378,9 +378,9 @@ static void note(struct script *s, const struct cohort_event *e)
 	assert_true(e->kind != COHORT_EVENT_PROMPT || s->n_events == 0);
 	s->done = e->kind == COHORT_EVENT_DONE;
 	s->n_events++;
-	*n += (size_t)snprintf(b + *n, sizeof s->bytes[0] - *n, "[%d %d %d %d %d %.9g %d|%.*s]", (int)e->kind,
-			e->output, e->index, e->token, (int)e->finish, (double)e->logprob, e->error != NULL,
-			(int)e->n_bytes, e->text);
+	*n += (size_t)snprintf(b + *n, sizeof s->bytes[0] - *n, "[%d %d %d %d %d %.9g %.9g %d|%.*s]",
+			(int)e->kind, e->output, e->index, e->token, (int)e->finish, (double)e->logprob,
+			(double)e->chain_logprob, e->error != NULL, (int)e->n_bytes, e->text);
 	for (int32_t i = 0; e->kind == COHORT_EVENT_TOKEN && i < e->n_top; i++)
 		*n += (size_t)snprintf(b + *n, sizeof s->bytes[0] - *n, "(%d %.9g)", e->top[i].token,
 				(double)e->top[i].logprob);
@@ -416,6 +416,7 @@ static void callbacks(void **state)
 		rig_job(&j, seed, 9, 12);
 		j.p.n_outputs = 2;
 		j.p.n_logprobs = 2;
+		j.p.chain_logprobs = true;
 		j.p.prompt_logprobs = seed % 2;
 		j.p.text_start = true;
 		j.p.stops = (const char *const[]){"th", "e ", "\xc3"};
