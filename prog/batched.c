@@ -251,10 +251,12 @@ static void print_statistics(const struct job *j)
 	fprintf(stderr, "  Speed: %.2f tokens/second\n", rate((double)g->n_generated, g->generate_s));
 	fprintf(stderr, "  Parallel sequences: %" PRId64 "\n", j->c.n_parallel);
 	if (j->n_prompts > 1)
-		fprintf(stderr, "  Prompts: %zu of %zu tokens together, the last one's first token after %.2f seconds\n\n",
+		fprintf(stderr, "  Prompts: %zu, %zu tokens together, the last one begun after %.2f seconds\n\n",
 				j->n_prompts, n_prompt, g->prefill_s);
 	else
-		fprintf(stderr, "  Prefill: %zu tokens in %.2f seconds (%.2f tokens/second), once for all sequences\n\n",
+		fprintf(stderr,
+				"  Prefill: %zu tokens in %.2f seconds (%.2f tokens/second), "
+				"once for all sequences\n\n",
 				n_prompt, g->prefill_s, rate((double)n_prompt, g->prefill_s));
 	fprintf(stderr, "Configuration:\n  Model: %s (%s, %.1f M parameters)\n",
 			*j->info.name ? err_show(shown, j->info.name, strlen(j->info.name)) : "unnamed", j->info.arch,
@@ -282,8 +284,7 @@ static void show_progress(void *user)
 	const struct job *j = p->j;
 	const double most = (double)j->n_predict * (double)j->c.n_parallel * (double)j->n_prompts;
 
-	progress_line(p->started, "%" PRIu64 " of at most %.0f tokens in %" PRId64 " sequences", j->gen.n_generated,
-			most, (int64_t)j->n_prompts * j->c.n_parallel);
+	progress_bar(p->started, "generating", (double)j->gen.n_generated, most, "tokens");
 }
 
 static int generate(struct job *j)

@@ -113,7 +113,7 @@ static int decode(const struct cohort_model *m, struct cohort_context *ctx, cons
 				rc = EXIT_FILE;
 			}
 		}
-		progress_line(started, "%zu of %zu tokens", at + len, n);
+		progress_bar(started, "decoding", (double)(at + len), (double)n, "tokens");
 	}
 	progress_end();
 	cohort_batch_release(&b);

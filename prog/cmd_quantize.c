@@ -20,7 +20,7 @@ static int hint(void)
 static bool working(float done, void *user)
 {
 	const double *started = user;
-	progress_line(*started, "quantising: %3.0f %%", (double)done * 100.0);
+	progress_bar(*started, "quantising", (double)done, 1, NULL);
 	return !interrupted();
 }
 

@@ -121,8 +121,8 @@ static int read_prompts(struct run *r)
 	for (const char *line; !rc && (line = next_line(lines, n_lines_bytes, &at, &n));)
 		rc = add_prompt(r, line, n);
 	if (!rc && r->n_prompts == 0)
-		rc = bad_usage(prog, "give a prompt: as an argument, with -p, with -f FILE (- is standard input), or one "
-				     "on each line of a file with -prompts FILE");
+		rc = bad_usage(prog, "give a prompt: as an argument, with -p, with -f FILE (- is standard "
+				     "input), or one on each line of a file with -prompts FILE");
 	return rc;
 }
 
@@ -146,8 +146,7 @@ static void show_progress(void *user)
 	const struct run *r = user;
 	const double most = (double)r->n_predict * (double)r->n_parallel * (double)r->n_prompts;
 
-	progress_line(r->started, "%" PRIu64 " of at most %.0f tokens, %.0f tokens/s", r->gen.n_generated, most,
-			(double)r->gen.n_generated / (clock_now() - r->started));
+	progress_bar(r->started, "generating", (double)r->gen.n_generated, most, "tokens");
 }
 
 static void show_token(const struct run *r, cohort_token t)
@@ -313,7 +312,7 @@ int cmd_run(int argc, char **argv)
 			{"model", "m", OPT_STR, &r.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
 			{"prompt", "p", OPT_LIST, &r.texts, 0, 0, "TEXT", "a prompt; may be given again", NULL},
 			{"file", "f", OPT_LIST, &r.files, 0, 0, "FILE",
-					"a prompt from a file, every byte of it; - is standard input; may be given again",
+					"a prompt from a file, every byte of it (- is standard input); repeatable",
 					NULL},
 			{"prompts", NULL, OPT_STR, &r.prompts_file, 0, 0, "FILE",
 					"many prompts, one on each line; - is standard input", NULL},

@@ -153,7 +153,7 @@ static int set_shape(struct cohort_synth_params *p, const char *s)
 static bool writing(float done, void *user)
 {
 	const double *started = user;
-	progress_line(*started, "writing: %3.0f %%", (double)done * 100.0);
+	progress_bar(*started, "writing", (double)done, 1, NULL);
 	return !interrupted();
 }
 

@@ -67,6 +67,38 @@ void progress_line(double started, const char *fmt, ...)
 	line_shown = true;
 }
 
+/* "4 s", "2 min 05 s", "3 h 12 min" */
+static void show_span(char *out, size_t n, double seconds)
+{
+	const long s = seconds < 0 ? 0 : seconds > 1e8 ? 100000000 : (long)(seconds + 0.5);
+
+	if (s < 60)
+		snprintf(out, n, "%ld s", s);
+	else if (s < 3600)
+		snprintf(out, n, "%ld min %02ld s", s / 60, s % 60);
+	else
+		snprintf(out, n, "%ld h %02ld min", s / 3600, s / 60 % 60);
+}
+
+void progress_bar(double started, const char *what, double done, double total, const char *unit)
+{
+	enum { CELLS = 24 };
+	const double passed = clock_now() - started, rate = passed > 0 ? done / passed : 0;
+	const double share = total > 0 ? (done < total ? done / total : 1) : 0;
+	char bar[CELLS + 1], left[32] = "?", speed[64] = "";
+
+	if (passed < 2.0)
+		return;
+	for (int i = 0; i < CELLS; i++)
+		bar[i] = (i + 0.5) / CELLS < share ? '#' : '.';
+	bar[CELLS] = '\0';
+	if (rate > 0)
+		show_span(left, sizeof left, (total - done) / rate);
+	if (unit)
+		snprintf(speed, sizeof speed, "  %.*f %s/s", rate < 10 ? 1 : 0, rate, unit);
+	progress_line(started, "%s [%s] %3.0f %%%s  %s left", what, bar, 100 * share, speed, left);
+}
+
 void progress_end(void)
 {
 	if (line_shown)
@@ -76,7 +108,7 @@ void progress_end(void)
 
 static bool loading(float done, void *user)
 {
-	progress_line(*(const double *)user, "loading: %3.0f %%", 100.0 * (double)done);
+	progress_bar(*(const double *)user, "loading", (double)done, 1, NULL);
 	return !stop;
 }
 

@@ -78,6 +78,9 @@ int close_stdout(const char *prog);
 /* A line on the terminal that is overwritten; shown only on a terminal and only after two seconds. */
 void progress_line(double started, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void progress_end(void);
+/* The same as a bar behind `what`: how much of `total` is done, how much of it a second (unless unit is NULL), and how
+ * long the rest will take. */
+void progress_bar(double started, const char *what, double done, double total, const char *unit);
 
 /* Threads to use: as given, or 4 but not more than there are CPUs. */
 int32_t thread_count(bool given, int64_t n);

@@ -11,7 +11,7 @@ struct gen_text {
 	char *bytes;                /* [n_bytes], with a NUL behind; NULL while there are none */
 	size_t n_bytes, bytes_max;
 	cohort_token *tokens;       /* [n_tokens], without the one that ended it */
-	/* When asked for, [n_tokens]: of the model, and behind the sampler's chain; [n_tokens, n_top]: the likeliest. */
+	/* When asked for. [n_tokens]: of the model, and behind the chain; [n_tokens, n_top]: the likeliest. */
 	float *logprobs, *chain_logprobs;
 	struct cohort_logprob *top;
 	size_t n_tokens, tokens_max, logprobs_max, chain_max, top_max;
