@@ -38,26 +38,21 @@ static int add_prompt(struct job *j, const char *text, size_t n_bytes)
 static int read_prompts(struct job *j)
 {
 	struct cohort_err err;
-	size_t n_bytes = 0, n_lines = 1;
+	size_t n_bytes = 0, n_lines = 0, at = 0, n = 0;
 
 	if (file_read(j->c.prompts_file, PROMPTS_BYTES_MAX, &j->prompts_bytes, &n_bytes, &err)) {
 		fail(prog, &err);
 		return EXIT_FILE;
 	}
-	for (size_t i = 0; i < n_bytes; i++)
-		n_lines += j->prompts_bytes[i] == '\n';
+	while (next_line(j->prompts_bytes, n_bytes, &at, &n))
+		n_lines++;
 	j->prompts = mem_zalloc(n_lines, sizeof *j->prompts);
 	if (!j->prompts)
 		return out_of_memory(prog);
 	int rc = 0;
-	for (size_t at = 0; at < n_bytes && !rc;) {
-		const char *line = j->prompts_bytes + at, *end = memchr(line, '\n', n_bytes - at);
-		const size_t n = end ? (size_t)(end - line) : n_bytes - at;
-		const size_t n_text = n > 0 && line[n - 1] == '\r' ? n - 1 : n;
-		if (n_text > 0)
-			rc = add_prompt(j, line, n_text);
-		at += n + 1;
-	}
+	at = 0;
+	for (const char *line; !rc && (line = next_line(j->prompts_bytes, n_bytes, &at, &n));)
+		rc = add_prompt(j, line, n);
 	if (!rc && j->n_prompts == 0)
 		rc = bad_usage(prog, "%s has no prompts: it should have one on each line", j->c.prompts_file);
 	return rc;

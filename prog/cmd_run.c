@@ -78,21 +78,6 @@ static int read_file(struct run *r, const char *path)
 	return 0;
 }
 
-/* The next line from *at on that is not empty; NULL: there is none. */
-static const char *next_line(const char *bytes, size_t n_bytes, size_t *at, size_t *n)
-{
-	while (*at < n_bytes) {
-		const char *line = bytes + *at, *end = memchr(line, '\n', n_bytes - *at);
-		*n = end ? (size_t)(end - line) : n_bytes - *at;
-		*at += *n + 1;
-		if (*n > 0 && line[*n - 1] == '\r')
-			--*n;
-		if (*n > 0)
-			return line;
-	}
-	return NULL;
-}
-
 static int read_prompts(struct run *r)
 {
 	size_t n_most = r->texts.n + r->n_operands + r->files.n, at = 0, n = 0;

@@ -246,6 +246,20 @@ int32_t thread_count(bool given, int64_t n)
 	return (int32_t)(given || n <= cpus ? n : cpus);
 }
 
+const char *next_line(const char *bytes, size_t n_bytes, size_t *at, size_t *n)
+{
+	while (*at < n_bytes) {
+		const char *line = bytes + *at, *end = memchr(line, '\n', n_bytes - *at);
+		*n = end ? (size_t)(end - line) : n_bytes - *at;
+		*at += *n + 1;
+		if (*n > 0 && line[*n - 1] == '\r')
+			--*n;
+		if (*n > 0)
+			return line;
+	}
+	return NULL;
+}
+
 static bool odd_byte(const char *s, size_t n, size_t *len)
 {
 	uint32_t cp;

@@ -85,6 +85,9 @@ void progress_bar(double started, const char *what, double done, double total, c
 /* Threads to use: as given, or 4 but not more than there are CPUs. */
 int32_t thread_count(bool given, int64_t n);
 
+/* The next line from *at on that is not empty, without its end (a return as well); NULL: there is none. *at moves on. */
+const char *next_line(const char *bytes, size_t n_bytes, size_t *at, size_t *n);
+
 /* Both are freed with mem_free, and NULL when out of memory.
  * s for a table or for JSON: each byte that belongs in neither becomes a question mark. */
 char *printable(const char *s);
