@@ -231,9 +231,9 @@ int cmd_template(int argc, char **argv)
 			"Prints a conversation as the text that a model was trained on, by its chat template.\n"
 			"docs/templates.md tells what a template may do.",
 			"  cohort template --messages chat.json\n"
-			"  cohort template -m model.gguf --name tool_use --messages request.json\n"
+			"  cohort template -m model.gguf --messages request.json --no-generation-prompt\n"
 			"  cohort template --template chat.jinja --messages - --bos '<s>' --extra "
-			"'{\"enable_thinking\": false}'\n",
+			"'{\"enable_thinking\": false}' < chat.json\n",
 			opts,
 			sizeof opts / sizeof *opts,
 	};

@@ -116,7 +116,7 @@ static int parse(struct sim_options *c, int argc, char **argv)
 			"the end (end: p50, p99); fairness between clients (Jain: 1 is best); requests refused,\n"
 			"parkings, prompt tokens that were reused.",
 			"  cohort simulate --rate 20 --slots 32 --svg compare.svg\n"
-			"  cohort simulate --trace day.csv --strategy balanced --strategy ./mine.so:mine\n"
+			"  cohort simulate --trace day.csv --strategy balanced --strategy ./mine.so\n"
 			"  cohort simulate -m model.gguf --save-cost cost.json --requests 100\n"
 			"  cohort simulate --cost cost.json --generate bursts --prompt 600 --share 400\n",
 			opts,

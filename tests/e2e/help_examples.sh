@@ -1,0 +1,74 @@
+#!/bin/sh
+# Every example of every --help runs as it is printed, beside files of the names that examples use. A new example needs nothing here, unless it
+# names a file of another kind.
+#
+# Shown red by an example with an option that does not exist.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+command -v bash >/dev/null || {
+	n_case=1
+	echo 'ok 1 - the examples of --help # SKIP there is no bash'
+	exit 0
+}
+
+# ---- What examples may name ----
+
+mkdir "$tmp/here" "$tmp/home" "$tmp/here/notes"
+cd "$tmp/here" || exit 1
+ln -s "$model" model.gguf
+"$bin/cohort" synth -s n_layer=2,n_embd=64,n_ff=128,n_head=4,n_head_kv=2,n_vocab=512 -t F16 -o model-f16.gguf >/dev/null 2>&1
+ln -s "$model" draft.gguf
+for i in 1 2 3 4 5 6; do echo 'Once upon a time there was a little cat. The cat liked to play in the garden, and the dog liked the cat.'; done >story.txt
+cp story.txt text.txt
+cp story.txt notes/story.txt
+echo 'The dog sleeps in the sun.' >notes/dog.md
+printf 'The cat\nThe dog\n' >prompts.txt
+cp prompts.txt lines.txt
+cp prompts.txt questions.txt
+printf '{"messages":[{"role":"user","content":"Hello"}]}' >chat.json
+printf '{"messages":[{"role":"user","content":"What is the weather?"}],"tools":[]}' >request.json
+printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }}\n{%% endfor %%}' >chat.jinja
+printf 'arrival,prompt,output\n0,10,5\n0.5,20,5\n1,30,6\n' >day.csv
+printf '{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"The cat","max_tokens":8}}\n' >jobs.jsonl
+cp jobs.jsonl batch.jsonl
+cp jobs.jsonl in.jsonl
+[ -e "$COHORT_BUILD/strategy_shortest_first.so" ] && ln -s "$COHORT_BUILD/strategy_shortest_first.so" mine.so
+printf 'root ::= "yes" | "no"\n' >answer.gbnf
+
+# ---- The examples ----
+
+# Each in a file of its own: a line with two spaces in front, and those behind it with more.
+split() {
+	rm -f "$tmp"/example.*
+	sed -n '/^Examples:$/,$p' "$tmp/out" | sed 1d |
+		awk -v dir="$tmp" '/^  [^ ]/ { n++ } { sub(/^  /, ""); print > (dir "/example." sprintf("%02d", n)) }'
+}
+
+ran_any=
+try() { # try NAME: the help is in $tmp/out
+	split
+	for example in "$tmp"/example.*; do
+		[ -e "$example" ] || continue
+		ran_any=1
+		text=$(head -n 1 "$example")
+		here() {
+			PATH=$bin:$PATH HOME=$tmp/home XDG_STATE_HOME=$tmp/home XDG_CONFIG_HOME=$tmp/home timeout 120 bash "$example"
+		}
+		run here
+		ran=$text
+		[ "$rc" = 0 ]
+		verdict "$1: $text"
+	done
+}
+
+run batched --help
+try batched
+for c in $("$bin/cohort" help | sed -n '/^Commands:$/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+	case $c in help | version | man | completion) continue ;; esac
+	run cohort "$c" --help
+	ran_any=
+	try "$c"
+	[ -n "$ran_any" ]
+	verdict "$c: has examples"
+done
