@@ -29,7 +29,7 @@ cp prompts.txt questions.txt
 printf '{"messages":[{"role":"user","content":"Hello"}]}' >chat.json
 printf '{"messages":[{"role":"user","content":"What is the weather?"}],"tools":[]}' >request.json
 printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }}\n{%% endfor %%}' >chat.jinja
-printf 'arrival,prompt,output\n0,10,5\n0.5,20,5\n1,30,6\n' >day.csv
+printf 'arrival_s,prompt_tokens,output_tokens\n0,10,5\n0.5,20,5\n1,30,6\n' >day.csv
 printf '{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"The cat","max_tokens":8}}\n' >jobs.jsonl
 cp jobs.jsonl batch.jsonl
 cp jobs.jsonl in.jsonl
