@@ -142,8 +142,8 @@ typedef const struct cohort_strategy *cohort_strategy_export_fn(uint32_t abi, si
 #define COHORT_STRATEGY_EXPORT "cohort_strategy_export"
 struct cohort_strategy_file; /* opaque */
 /* Loads the object and finds the strategy called `name` in it (NULL: its first). Both stay until the file is freed,
- * which no engine may outlast. Loading runs the object's code. E_IO: it cannot be loaded; E_FORMAT: it exports no
- * strategies; E_UNSUPPORTED: it was built for another abi; E_ARG: none has that name. */
+ * which no engine with one of its strategies may outlast. Loading runs the object's code. E_IO: it cannot be loaded;
+ * E_FORMAT: it exports no strategies; E_UNSUPPORTED: it was built for another abi; E_ARG: none has that name. */
 COHORT_API enum cohort_status cohort_strategy_open(const char *path, const char *name,
 		struct cohort_strategy_file **file, const struct cohort_strategy **out, struct cohort_err *err);
 COHORT_API void cohort_strategy_file_free(struct cohort_strategy_file *file);
@@ -370,7 +370,8 @@ COHORT_API enum cohort_status cohort_engine_drain(struct cohort_engine *engine, 
 COHORT_API void cohort_engine_free(struct cohort_engine *engine);
 /* One tick of a manual engine, by one thread at a time. *idle tells that there is nothing left to do. */
 COHORT_API enum cohort_status cohort_engine_tick(struct cohort_engine *engine, bool *idle, struct cohort_err *err);
-/* Another strategy, from the next tick on (NULL: the default). */
+/* Another strategy, from the next tick on (NULL: the default). The one before is in use until the engine's stats name
+ * the other. */
 COHORT_API enum cohort_status cohort_engine_strategy_set(struct cohort_engine *engine,
 		const struct cohort_strategy *strategy, struct cohort_err *err);
 /* Forgets cached prompts and sessions that nobody uses at the moment. */

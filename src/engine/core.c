@@ -356,7 +356,8 @@ static void begin(struct core *c, double now)
 		c->state = c->next_state;
 		c->next_strategy = NULL;
 		c->next_state = NULL;
-		c->live.strategy = c->strategy->name;
+		/* Told before it plans, and no longer once it never will: who sees another's name may free it. */
+		c->stats.strategy = c->live.strategy = c->strategy->name;
 	}
 	expire_queue(c, now);
 }

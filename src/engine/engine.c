@@ -268,6 +268,9 @@ static enum cohort_status submit(struct cohort_engine *e, const struct cohort_re
 		struct cohort_request **out, struct cohort_err *err)
 {
 	struct cohort_request *r;
+
+	if (!params || !out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", params ? "out" : "params");
 	/* A full queue refuses before anything is allocated. */
 	enum cohort_status st = request_check(&e->core, params, err);
 	if (!st)
@@ -289,8 +292,8 @@ static enum cohort_status submit(struct cohort_engine *e, const struct cohort_re
 enum cohort_status cohort_engine_submit(struct cohort_engine *e, const struct cohort_request_params *params,
 		struct cohort_request **out, struct cohort_err *err)
 {
-	if (!e || !params || !out)
-		return err_set(err, COHORT_E_ARG, "%s is NULL", !e ? "engine" : !params ? "params" : "out");
+	if (!e)
+		return err_set(err, COHORT_E_ARG, "engine is NULL");
 	const enum cohort_status st = submit(e, params, out, err);
 	lock_take(&e->core.hub->lock);
 	if (st)

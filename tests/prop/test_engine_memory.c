@@ -3,7 +3,8 @@
  *
  * Shown red by planted faults: a request's prompt hashes that are not freed when its sampler cannot be opened (submits;
  * under AddressSanitizer), a reader that counts a token as read before it has its text (reads), a strategy that is
- * changed before its state is there (strategies), an allocation in stream_end (warm). */
+ * changed before its state is there (strategies), an allocation in stream_end (warm), one where an embedding is pooled,
+ * where a stop string is looked for, where log-probabilities are noted and in a grammar's mask (warm_kinds, each). */
 #include "engine_rig.h"
 
 #include "base/mem.h"
@@ -262,6 +263,131 @@ static void warm(void **state)
 	}
 }
 
+/* ---- Warm ticks of every kind of request ---- */
+
+enum kind { BY_GBNF, BY_SCHEMA, BY_STOPS, BY_LOGPROBS, BY_CHAIN, EMBEDS, N_KINDS };
+
+/* What a kind needs from outside. */
+struct tools {
+	struct cohort_lexicon *lexicon;
+	struct cohort_grammar *gbnf, *schema;
+};
+
+static void open_tools(struct tools *t)
+{
+	static const char gbnf[] = "root ::= (\"(\" [a-z0-9]* \")\" | [^()]+ | \"[\" root? \"]\")+";
+	static const char schema[] =
+			"{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"n\":{\"type\":"
+			"\"integer\"},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},"
+			"\"required\":[\"name\"],\"additionalProperties\":false}";
+
+	assert_int_equal(cohort_lexicon_open(rig_model, &t->lexicon, NULL), COHORT_OK);
+	assert_int_equal(cohort_grammar_open(t->lexicon, gbnf, strlen(gbnf), NULL, &t->gbnf, NULL), COHORT_OK);
+	assert_int_equal(cohort_grammar_open_schema(t->lexicon, schema, strlen(schema), &t->schema, NULL), COHORT_OK);
+}
+
+static void free_tools(struct tools *t)
+{
+	cohort_grammar_free(t->gbnf);
+	cohort_grammar_free(t->schema);
+	cohort_lexicon_free(t->lexicon);
+}
+
+static void kind_job(struct job *j, const struct tools *t, enum kind kind, uint64_t seed)
+{
+	static const char *const stops[] = {"zzzz", "b", "a", "\xc3\xa9", "be", "ce ba"};
+	static const enum cohort_pooling poolings[] = {COHORT_POOL_MEAN, COHORT_POOL_CLS, COHORT_POOL_LAST};
+	static const char *const breakers[] = {"\n", ":"};
+
+	const int32_t i = (int32_t)(seed / N_KINDS); /* of its kind */
+
+	rig_job(j, seed, 10 + i * 7 % 50, 20);
+	j->p.n_outputs = 1 + i % 2;
+	j->p.sampler.temperature = 1.5f;
+	switch (kind) {
+	case BY_GBNF: j->p.sampler.grammar = t->gbnf; break;
+	case BY_SCHEMA:
+		j->p.sampler.grammar = t->schema;
+		j->p.ignore_eos = false; /* documents have an end */
+		break;
+	case BY_STOPS:
+		j->p.stops = stops;
+		j->p.n_stops = 1 + i % 6;
+		break;
+	case BY_LOGPROBS:
+		j->p.n_logprobs = i % (JOB_TOP + 1);
+		j->p.prompt_logprobs = i % 2;
+		break;
+	case BY_CHAIN: /* whatever a sampler may remember */
+		j->p.sampler.repeat_penalty = 1.2f;
+		j->p.sampler.dry_multiplier = 0.8f;
+		j->p.sampler.dry_breakers = breakers;
+		j->p.sampler.n_dry_breakers = 2;
+		j->p.sampler.lexicon = t->lexicon;
+		break;
+	default:
+		j->p.task = COHORT_TASK_EMBED;
+		j->p.pooling = poolings[i % 3];
+		j->p.n_outputs = 1;
+	}
+}
+
+static void check_kind(struct cohort_request *r, const struct job *j)
+{
+	if (j->p.task == COHORT_TASK_GENERATE) {
+		rig_check(r, j);
+		return;
+	}
+	struct cohort_event ev;
+	assert_int_equal(rig_output(r, 0).finish, COHORT_FINISH_EMBEDDED);
+	assert_int_equal(cohort_request_next(r, 0, &ev, NULL), COHORT_OK);
+	assert_int_equal(ev.kind, COHORT_EVENT_EMBEDDING);
+}
+
+/* Ticks in which prompts, embeddings, and tokens under every kind of rule meet. Requests of the second pass are others
+ * than those of the first: what is warm is the engine, not the answer. */
+static void warm_kinds(void **state)
+{
+	enum { N = 6 * N_KINDS };
+	struct cohort_engine_params ep;
+	struct cohort_request *r[N];
+	static struct job j[N];
+	struct tools t;
+	int n_stopped = 0;
+
+	(void)state;
+	open_tools(&t);
+	rig_params(&ep);
+	ep.context.outputs = COHORT_OUTPUT_LOGITS | COHORT_OUTPUT_EMBEDDINGS;
+	ep.context.n_threads = 2;
+	ep.context.n_ctx = 320;
+	struct cohort_engine *e = rig_engine(&ep);
+	for (int pass = 0; pass < 3; pass++) {
+		for (int i = 0; i < N; i++) {
+			kind_job(&j[i], &t, (enum kind)(i % N_KINDS), (uint64_t)(pass * N + i));
+			r[i] = rig_submit(e, &j[i]);
+		}
+		mem_fail_all(pass > 0);
+		const uint64_t n_before = mem_count();
+		rig_run(e);
+		const uint64_t n_after = mem_count();
+		mem_fail_all(false);
+		if (pass)
+			assert_int_equal(n_after, n_before);
+		for (int i = 0; i < N; i++) {
+			check_kind(r[i], &j[i]);
+			n_stopped += rig_output(r[i], 0).finish == COHORT_FINISH_STOP;
+			cohort_request_free(r[i]);
+		}
+	}
+	const struct cohort_engine_stats s = rig_stats(e);
+	assert_int_equal(s.n_ended[COHORT_FINISH_ERROR], 0);
+	assert_true(n_stopped > 0 && s.n_ended[COHORT_FINISH_EMBEDDED] == 3 * N / N_KINDS);
+	rig_check_empty(e, 4);
+	cohort_engine_free(e);
+	free_tools(&t);
+}
+
 /* Parking to memory asks for memory; without it the stream is computed again. */
 static void swap_without_memory(void **state)
 {
@@ -304,6 +430,7 @@ int main(void)
 			cmocka_unit_test(reads),
 			cmocka_unit_test(strategies),
 			cmocka_unit_test(warm),
+			cmocka_unit_test(warm_kinds),
 			cmocka_unit_test(swap_without_memory),
 	};
 	return cmocka_run_group_tests_name("engine memory", tests, rig_set_up_random, rig_tear_down);

@@ -1,0 +1,211 @@
+/* What the engine counts: every refused request, whatever the reason, and no eviction that made no room.
+ *
+ * Shown red by planted faults: refusals that are counted where the queue is looked at (refused), and where the request
+ * is there already (refused, no_memory), without those that have no params at all (refused); a cleared cache that
+ * counts as evictions (cleared). */
+#include "engine_rig.h"
+
+#include "base/mem.h"
+
+/* Refused, and counted: once, as that and as nothing else. */
+static void refuse(struct cohort_engine *e, const struct cohort_request_params *p, enum cohort_status status,
+		const char *rule)
+{
+	const struct cohort_engine_stats before = rig_stats(e);
+	struct cohort_request *r = NULL;
+	struct cohort_err err;
+
+	assert_int_equal(cohort_engine_submit(e, p, &r, &err), status);
+	assert_int_equal(err.status, status);
+	if (rule)
+		assert_string_equal(err.rule, rule);
+	assert_null(r);
+	const struct cohort_engine_stats after = rig_stats(e);
+	if (after.n_refused != before.n_refused + 1)
+		fail_msg("refused and not counted: %s", err.text);
+	assert_int_equal(after.n_submitted, before.n_submitted);
+	assert_int_equal(after.last.n_queued, before.last.n_queued);
+	assert_int_equal(after.last.n_queued_tokens, before.last.n_queued_tokens);
+}
+
+static void refused(void **state)
+{
+	struct cohort_model_info info = {.struct_size = sizeof info};
+	static const char *const no_text[] = {""};
+	struct cohort_engine_params ep;
+	struct cohort_request *r[3];
+	struct cohort_err err;
+	struct job good, j;
+
+	(void)state;
+	cohort_model_info_get(rig_model, &info);
+	rig_params(&ep);
+	ep.queue_requests_max = 3;
+	ep.queue_tokens_max = 600;
+	struct cohort_engine *e = rig_engine(&ep);
+	assert_int_equal(rig_stats(e).n_refused, 0);
+	rig_job(&good, 1, 5, 3);
+	int n = 0;
+#define REFUSED(field, value, status, rule) \
+	do { \
+		j = good; \
+		j.p.prompt = j.prompt; \
+		j.p.field = value; \
+		refuse(e, &j.p, status, rule); \
+		n++; \
+	} while (0)
+	REFUSED(max_tokens, 600, COHORT_E_LIMIT, "context");
+	REFUSED(n_prompt, 513, COHORT_E_LIMIT, "context");
+	REFUSED(n_outputs, 5, COHORT_E_LIMIT, "slots");
+	REFUSED(struct_size, 8, COHORT_E_ARG, NULL);
+	REFUSED(n_prompt, 0, COHORT_E_ARG, "n_prompt");
+	REFUSED(prompt, NULL, COHORT_E_ARG, NULL);
+	REFUSED(total_limit_s, -1, COHORT_E_ARG, "total_limit_s");
+	REFUSED(task, COHORT_TASK_EMBED, COHORT_E_ARG, NULL);
+	REFUSED(sampler.top_p, -1, COHORT_E_ARG, NULL);
+#undef REFUSED
+	j = good;
+	j.p.prompt = j.prompt;
+	j.prompt[4] = info.n_vocab;
+	refuse(e, &j.p, COHORT_E_ARG, "token");
+	j.prompt[4] = 3;
+	j.p.stop_tokens = &(cohort_token){-1};
+	j.p.n_stop_tokens = 1;
+	refuse(e, &j.p, COHORT_E_ARG, "token");
+	j.p.n_stop_tokens = 0;
+	j.p.stops = no_text;
+	j.p.n_stops = 1;
+	refuse(e, &j.p, COHORT_E_ARG, NULL);
+	refuse(e, NULL, COHORT_E_ARG, NULL);
+	n += 4;
+	good.p.prompt = good.prompt;
+	assert_int_equal(cohort_engine_submit(e, &good.p, NULL, &err), COHORT_E_ARG);
+	assert_int_equal(rig_stats(e).n_refused, ++n);
+
+	/* The queue: by tokens, then by requests. */
+	rig_job(&j, 2, 300, 1);
+	r[0] = rig_submit(e, &j);
+	rig_job(&j, 2, 301, 1);
+	refuse(e, &j.p, COHORT_E_LIMIT, "queue-tokens");
+	r[1] = rig_submit(e, &good);
+	r[2] = rig_submit(e, &good);
+	refuse(e, &good.p, COHORT_E_LIMIT, "queue-requests");
+	n += 2;
+	rig_run(e);
+	for (int i = 0; i < 3; i++)
+		cohort_request_free(r[i]);
+	/* A tick, and the ends of others, change nothing. */
+	assert_int_equal(rig_stats(e).n_refused, n);
+	assert_int_equal(rig_stats(e).n_submitted, 3);
+	assert_int_equal(rig_stats(e).n_ended[COHORT_FINISH_LENGTH], 3);
+	cohort_engine_free(e);
+}
+
+/* Every allocation of a submit fails in turn. */
+static void no_memory(void **state)
+{
+	struct cohort_engine_params ep;
+	struct cohort_request *r = NULL;
+	struct job j;
+	int n = 0;
+
+	(void)state;
+	rig_params(&ep);
+	struct cohort_engine *e = rig_engine(&ep);
+	rig_job(&j, 1, 40, 3);
+	for (;; n++) {
+		mem_fail_after(n);
+		const enum cohort_status st = cohort_engine_submit(e, &j.p, &r, NULL);
+		mem_fail_after(-1);
+		if (!st)
+			break;
+		assert_int_equal(st, COHORT_E_MEMORY);
+		assert_int_equal(rig_stats(e).n_refused, n + 1);
+		assert_int_equal(rig_stats(e).n_submitted, 0);
+	}
+	assert_true(n > 3);
+	assert_int_equal(rig_stats(e).n_refused, n);
+	assert_int_equal(rig_stats(e).n_submitted, 1);
+	rig_run(e);
+	rig_check(r, &j);
+	cohort_request_free(r);
+	cohort_engine_free(e);
+}
+
+/* An engine that is closed refuses, and counts. */
+static void closed(void **state)
+{
+	struct cohort_engine_params ep;
+	struct job j;
+	bool clean = false;
+
+	(void)state;
+	rig_params(&ep);
+	ep.manual = false;
+	struct cohort_engine *e = rig_engine(&ep);
+	assert_int_equal(cohort_engine_drain(e, -1, &clean, NULL), COHORT_OK);
+	rig_job(&j, 1, 4, 3);
+	refuse(e, &j.p, COHORT_E_LIMIT, "closed");
+	refuse(e, &j.p, COHORT_E_LIMIT, "closed");
+	assert_int_equal(rig_stats(e).n_refused, 2);
+	cohort_engine_free(e);
+}
+
+/* ---- Evictions ---- */
+
+static void run_one(struct cohort_engine *e, uint64_t seed, int32_t n_prompt)
+{
+	struct job j;
+
+	rig_job(&j, seed, n_prompt, 2);
+	j.p.session = seed % 2; /* now and then the tail of the last block is kept, too */
+	struct cohort_request *r = rig_submit(e, &j);
+	rig_run(e);
+	rig_check(r, &j);
+	cohort_request_free(r);
+}
+
+/* What is cleared was not evicted: nobody needed the room. What has to go for others was. */
+static void cleared(void **state)
+{
+	const int32_t size = cohort_kv_block_size();
+	struct cohort_engine_params ep;
+
+	(void)state;
+	rig_params(&ep);
+	ep.context.n_ctx = 16 * size;
+	struct cohort_engine *e = rig_engine(&ep);
+	for (int round = 0; round < 3; round++) {
+		const uint64_t n_before = rig_stats(e).n_evicted;
+		for (uint64_t seed = 0; seed < 3; seed++)
+			run_one(e, seed, 3 * size + 5);
+		assert_true(rig_stats(e).last.n_blocks_cached >= 9);
+		assert_int_equal(rig_stats(e).n_evicted, n_before); /* there was room for all */
+		cohort_engine_cache_clear(e);
+		rig_tick(e);
+		assert_int_equal(rig_stats(e).last.n_blocks_cached, 0);
+		assert_int_equal(rig_stats(e).n_evicted, n_before);
+		/* Six prompts of four blocks do not fit into sixteen. */
+		for (uint64_t seed = 0; seed < 6; seed++)
+			run_one(e, seed, 4 * size);
+		const uint64_t n_evicted = rig_stats(e).n_evicted;
+		assert_true(n_evicted >= n_before + 8);
+		cohort_engine_cache_clear(e);
+		rig_tick(e);
+		assert_int_equal(rig_stats(e).last.n_blocks_cached, 0);
+		assert_int_equal(rig_stats(e).n_evicted, n_evicted);
+	}
+	rig_check_empty(e, 4);
+	cohort_engine_free(e);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test(refused),
+			cmocka_unit_test(no_memory),
+			cmocka_unit_test(closed),
+			cmocka_unit_test(cleared),
+	};
+	return cmocka_run_group_tests_name("engine counts", tests, rig_set_up_random, rig_tear_down);
+}
