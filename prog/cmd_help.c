@@ -257,7 +257,7 @@ int cmd_completion(int argc, char **argv)
 int cmd_version(int argc, char **argv)
 {
 	const struct opt_prog p = {
-			"cohort version", "", "Prints the version.", "  cohort version\n", NULL, 0,
+			"cohort version", "[-help]", "Prints the version.", "  cohort version\n", NULL, 0,
 	};
 	int rc = opt_parse(&p, argc, argv, 2, NULL, 0, NULL);
 	if (rc)

@@ -1,8 +1,8 @@
 /* Manual pages: the tables that --help is printed from, in the man macros of roff.
  *
  * Invariants:
- *   1. Text never reaches roff as a request or an escape: backslashes are escaped, and a line that starts with a dot or
- *      a quote gets a zero-width character in front.
+ *   1. Text never reaches roff as a request or an escape: backslashes and quotes are escaped, and a line that starts
+ *      with a dot gets a zero-width character in front.
  *   2. The same tables give the same bytes: there is no date.
  *
  * It does not know any option by name. */
@@ -21,7 +21,7 @@
 /* n bytes of text; at_start tells whether a line begins here. */
 static void put(const char *s, size_t n, bool at_start, FILE *out)
 {
-	if (at_start && n > 0 && (*s == '.' || *s == '\''))
+	if (at_start && n > 0 && *s == '.')
 		fputs("\\&", out);
 	for (size_t i = 0; i < n; i++) {
 		switch (s[i]) {
