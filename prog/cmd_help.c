@@ -1,5 +1,5 @@
-/* cohort help, man, completion and version: what the program tells about itself, all of it from the table of commands and
- * each command's table of options.
+/* cohort help, man, completion and version: what the program tells about itself, all of it from the table of commands
+ * and each command's table of options.
  *
  * A command's table is on the stack of its function, so it is reached by calling that function with a visitor set
  * (opt_visit), which opt_parse hands the table to. */
@@ -70,7 +70,8 @@ void cmd_usage(FILE *out)
 	for (size_t i = 0; topic_get(i); i++)
 		fprintf(out, "  %-12s %s\n", topic_get(i)->name, topic_get(i)->brief);
 	fputs("\n'cohort COMMAND --help' tells a command's options.\n"
-	      "Without -m a command uses the built-in model.\n", out);
+	      "Without -m a command uses the built-in model.\n",
+			out);
 }
 
 static void help_of(const struct opt_prog *p, void *user)
@@ -123,7 +124,8 @@ static void man_cohort(FILE *out)
 	man_section("DESCRIPTION", out);
 	man_text("Reads GGUF models and runs many sequences through one of them together. Each command has a page of\n"
 		 "its own. Texts and results go to standard output, everything else to standard error. Without -m a\n"
-		 "command uses the built-in model.\n", out);
+		 "command uses the built-in model.\n",
+			out);
 	man_section("COMMANDS", out);
 	for (size_t i = 0; cmd_get(i); i++) {
 		man_entry(cmd_get(i)->name, NULL, cmd_get(i)->about, out);
@@ -136,7 +138,8 @@ static void man_cohort(FILE *out)
 		char word[64];
 		snprintf(word, sizeof word, "-%s", opt_common[i].name);
 		man_entry(word, opt_common[i].arg,
-				strcmp(opt_common[i].name, "help") == 0 ? "print a command's options" : opt_common[i].help,
+				strcmp(opt_common[i].name, "help") == 0 ? "print a command's options"
+									: opt_common[i].help,
 				out);
 	}
 	man_section("CONFIGURATION", out);
@@ -144,7 +147,8 @@ static void man_cohort(FILE *out)
 	man_section("EXAMPLES", out);
 	man_text("  cohort run \"Once upon a time\"\n"
 		 "  cohort help sampling\n"
-		 "  cohort man run | man -l -\n", out);
+		 "  cohort man run | man -l -\n",
+			out);
 	man_tail(see, out);
 }
 
@@ -160,8 +164,8 @@ int cmd_man(int argc, char **argv)
 	const struct opt_prog p = {
 			"cohort man",
 			"[COMMAND]",
-			"Prints the manual page of a command, or of cohort itself, as roff. Installed pages are read with\n"
-			"'man cohort-run'.",
+			"Prints the manual page of a command, or of cohort itself, as roff. Installed pages are\n"
+			"read with 'man cohort-run'.",
 			"  cohort man run | man -l -\n"
 			"  cohort man > cohort.1\n",
 			NULL,
@@ -222,8 +226,8 @@ int cmd_completion(int argc, char **argv)
 	const struct opt_prog p = {
 			"cohort completion",
 			"bash | zsh | fish",
-			"Prints completions of the cohort command for a shell. An installation has them in place; these\n"
-			"are for a program that runs from its build directory.",
+			"Prints completions of the cohort command for a shell. An installation has them in place;\n"
+			"these are for a program that runs from its build directory.",
 			"  cohort completion bash > ~/.local/share/bash-completion/completions/cohort\n"
 			"  cohort completion zsh > ~/.zfunc/_cohort\n"
 			"  cohort completion fish > ~/.config/fish/completions/cohort.fish\n",
@@ -257,7 +261,12 @@ int cmd_completion(int argc, char **argv)
 int cmd_version(int argc, char **argv)
 {
 	const struct opt_prog p = {
-			"cohort version", "[-help]", "Prints the version.", "  cohort version\n", NULL, 0,
+			"cohort version",
+			"[-help]",
+			"Prints the version.",
+			"  cohort version\n",
+			NULL,
+			0,
 	};
 	int rc = opt_parse(&p, argc, argv, 2, NULL, 0, NULL);
 	if (rc)

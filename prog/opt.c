@@ -2,8 +2,8 @@
  * and what was expected.
  *
  * Invariants:
- *   1. The command line is walked twice: first for what is no option, for what is missing and for the options that every
- *      program has; then, after the weaker sources (opt_sources.c), for the values. So help needs no working
+ *   1. The command line is walked twice: first for what is no option, for what is missing and for the options that
+ * every program has; then, after the weaker sources (opt_sources.c), for the values. So help needs no working
  *      configuration, and the command line wins.
  *   2. Nothing but *value and *given of the table's options is written.
  *
@@ -128,9 +128,7 @@ static bool set(const struct opt *o, const char *text, char why[OPT_WHY_BYTES])
 			return true;
 		snprintf(why, OPT_WHY_BYTES, "expects 1, 0, true, false, yes, no, on or off, got '%s'", shown);
 		return false;
-	case OPT_STR:
-		*(const char **)o->value = text;
-		return true;
+	case OPT_STR: *(const char **)o->value = text; return true;
 	case OPT_LIST: {
 		struct opt_list *list = o->value;
 		if (list->n == OPT_LIST_MAX) {
@@ -171,8 +169,7 @@ static bool set(const struct opt *o, const char *text, char why[OPT_WHY_BYTES])
 	return false;
 }
 
-bool opt_take(struct opt_run *s, size_t i, const char *text, enum opt_from from, size_t line,
-		char why[OPT_WHY_BYTES])
+bool opt_take(struct opt_run *s, size_t i, const char *text, enum opt_from from, size_t line, char why[OPT_WHY_BYTES])
 {
 	const struct opt *o = &s->p->opts[i];
 
@@ -195,7 +192,7 @@ static bool called(const struct opt *o, const char *name, size_t n)
 /* An argument taken apart. */
 struct word {
 	const struct opt *o;
-	bool common;      /* o is of opt_common, else of the table */
+	bool common; /* o is of opt_common, else of the table */
 	const char *text; /* NULL for flags */
 };
 
@@ -265,8 +262,8 @@ static int print_generated(const struct opt_prog *p, int argc, char **argv, int 
 }
 
 /* One of the two walks of invariant 1: the first when values is false. Returns 0, or as opt_parse does. */
-static int walk(struct opt_run *s, bool values, int argc, char **argv, int from, const char **operands,
-		size_t n_max, size_t *n_operands)
+static int walk(struct opt_run *s, bool values, int argc, char **argv, int from, const char **operands, size_t n_max,
+		size_t *n_operands)
 {
 	const struct opt_prog *p = s->p;
 	char why[OPT_WHY_BYTES];

@@ -87,7 +87,8 @@ static void bash_begin(const struct completion *c)
 
 static void bash_commands(const struct completion *c, const char *const *names, size_t n)
 {
-	fputs("\t((COMP_CWORD < 2)) || command=${COMP_WORDS[1]}\n\tcase $command in\n\t'')\n\t\tkind=word words='", c->out);
+	fputs("\t((COMP_CWORD < 2)) || command=${COMP_WORDS[1]}\n\tcase $command in\n\t'')\n\t\tkind=word words='",
+			c->out);
 	for (size_t i = 0; i < n; i++)
 		fprintf(c->out, "%s%s", i > 0 ? " " : "", names[i]);
 	fputs("'\n\t\t;;\n", c->out);
@@ -151,9 +152,10 @@ static void bash_end(const struct completion *c)
 			"\tword) mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\") ;;\n"
 			"\tfile) mapfile -t COMPREPLY < <(compgen -f -- \"$cur\") ;;\n"
 			"\tdir) mapfile -t COMPREPLY < <(compgen -d -- \"$cur\") ;;\n"
-			"\tboth) mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\"; compgen -f -- \"$cur\") ;;\n"
+			"\tboth) mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\"\n"
+			"\t\tcompgen -f -- \"$cur\") ;;\n"
 			"\tesac\n"
-			"\t# Directories go on with a slash, names with blanks are quoted; only a running completion has this.\n"
+			"\t# Directories go on with a slash, names with blanks are quoted.\n"
 			"\tcase $kind in file | dir | both) compopt -o filenames 2>/dev/null ;; esac\n"
 			"\treturn 0\n"
 			"}\n"
@@ -172,7 +174,8 @@ static void zsh_commands(const struct completion *c, const char *const *names, c
 		fputs("'\n", c->out);
 	}
 	fputs("\t\t)\n\t\t_describe -t commands command commands\n\t\treturn\n\tfi\n"
-	      "\tlocal command=$words[2]\n\tshift words\n\t((CURRENT--))\n\tcase $command in\n", c->out);
+	      "\tlocal command=$words[2]\n\tshift words\n\t((CURRENT--))\n\tcase $command in\n",
+			c->out);
 }
 
 /* '(-a --a)'{-a=,--a=}'[help]:FILE:_files', and '*' in front for what may be given again. */
@@ -281,7 +284,8 @@ static void fish_commands(const struct completion *c, const char *const *names, 
 			"end\n",
 			c->program);
 	for (size_t i = 0; i < n; i++) {
-		fprintf(c->out, "complete -c %s -n '__%s_command \"\"' -f -a %s -d '", c->program, c->program, names[i]);
+		fprintf(c->out, "complete -c %s -n '__%s_command \"\"' -f -a %s -d '", c->program, c->program,
+				names[i]);
 		put_quoted(c, abouts[i], "\\");
 		fputs("'\n", c->out);
 	}
@@ -312,8 +316,10 @@ bool completion_begin(struct completion *c, const char *shell, const char *progr
 	*c = (struct completion){.shell = (enum shell)i, .program = program, .out = out};
 	switch (c->shell) {
 	case SHELL_BASH: bash_begin(c); break;
-	case SHELL_ZSH: fprintf(out, "#compdef %s\n# Made from the tables of options of %s.\n_%s()\n{\n", program,
-			program, program); break;
+	case SHELL_ZSH:
+		fprintf(out, "#compdef %s\n# Made from the tables of options of %s.\n_%s()\n{\n", program, program,
+				program);
+		break;
 	case SHELL_FISH: fprintf(out, "# fish completion for %s, made from its tables of options.\n", program); break;
 	}
 	return true;

@@ -68,10 +68,11 @@ static enum cohort_status unquote(char *s, size_t line, struct cohort_err *err)
 		switch (*++from) {
 		case 'n': *to++ = '\n'; break;
 		case 't': *to++ = '\t'; break;
-		case '"': case '\\': *to++ = *from; break;
+		case '"':
+		case '\\': *to++ = *from; break;
 		default:
-			return err_set(err, COHORT_E_FORMAT, "line %zu: in quotes a backslash goes before n, t, \" or \\",
-					line);
+			return err_set(err, COHORT_E_FORMAT,
+					"line %zu: in quotes a backslash goes before n, t, \" or \\", line);
 		}
 	}
 	if (!*from)
@@ -100,8 +101,8 @@ static enum cohort_status read_section(char *s, size_t n, size_t line, const cha
 	return COHORT_OK;
 }
 
-static enum cohort_status read_pair(struct opt_config *c, char *s, size_t line, const char *section,
-		struct cohort_err *err)
+static enum cohort_status read_pair(
+		struct opt_config *c, char *s, size_t line, const char *section, struct cohort_err *err)
 {
 	char *name = s, shown[ERR_SHOW_BYTES];
 
@@ -110,8 +111,9 @@ static enum cohort_status read_pair(struct opt_config *c, char *s, size_t line, 
 	char *end = s;
 	s = skip_blanks(s);
 	if (end == name || *s != '=')
-		return err_set(err, COHORT_E_FORMAT, "line %zu: expected name = value, [section] or # comment, got '%s'",
-				line, err_show(shown, name, strlen(name)));
+		return err_set(err, COHORT_E_FORMAT,
+				"line %zu: expected name = value, [section] or # comment, got '%s'", line,
+				err_show(shown, name, strlen(name)));
 	if (*name == '-')
 		return err_set(err, COHORT_E_FORMAT, "line %zu: a name is written without dashes in front", line);
 	s = skip_blanks(s + 1);

@@ -156,7 +156,8 @@ static void first_sentence(const char *about, char *out, size_t n_max)
 {
 	size_t n = 0;
 
-	for (; about[n] && n + 1 < n_max && !(about[n] == '.' && (!about[n + 1] || isspace((unsigned char)about[n + 1])));
+	for (; about[n] && n + 1 < n_max &&
+			!(about[n] == '.' && (!about[n + 1] || isspace((unsigned char)about[n + 1])));
 			n++)
 		out[n] = (char)(about[n] == '\n' ? ' ' : n == 0 ? tolower((unsigned char)about[n]) : about[n]);
 	out[n] = '\0';

@@ -42,8 +42,7 @@ static enum section section_of(const struct opt_prog *p, const char *section)
 		return SECTION_ALL;
 	if (strcmp(section, p->name) == 0 || (space && strcmp(section, space + 1) == 0))
 		return SECTION_OWN;
-	if (space && strlen(section) == (size_t)(space - p->name) &&
-			memcmp(section, p->name, strlen(section)) == 0)
+	if (space && strlen(section) == (size_t)(space - p->name) && memcmp(section, p->name, strlen(section)) == 0)
 		return SECTION_FAMILY; /* [cohort] holds for all of its commands */
 	return SECTION_OTHER;
 }
@@ -72,6 +71,12 @@ static bool section_known(const char *section, char *list, size_t n_list, const 
 	return false;
 }
 
+static int mend(void)
+{
+	fputs("Mend the file, or leave it out with -no-config; 'cohort help config' has its format.\n", stderr);
+	return EXIT_USAGE + 1;
+}
+
 static int bad_line(const struct opt_run *s, const struct opt_config_line *l, const char *why, const char *near)
 {
 	char shown[ERR_SHOW_BYTES];
@@ -80,8 +85,8 @@ static int bad_line(const struct opt_run *s, const struct opt_config_line *l, co
 			why);
 	if (near)
 		fprintf(stderr, "; did you mean '%s'?", near);
-	fprintf(stderr, "\nMend the file, or leave it out with -no-config; 'cohort help config' has its format.\n");
-	return EXIT_USAGE + 1;
+	fputc('\n', stderr);
+	return mend();
 }
 
 static int check_section(const struct opt_run *s, const struct opt_config_line *l)
@@ -104,7 +109,8 @@ static size_t find(const struct opt_prog *p, const char *name)
 	return i;
 }
 
-/* A line that this program has no option for. In its own section that is a mistake; elsewhere the line is for others. */
+/* A line that this program has no option for. In its own section that is a mistake; elsewhere the line is for others.
+ */
 static int unknown_name(const struct opt_run *s, const struct opt_config_line *l, bool own)
 {
 	const struct opt_prog *p = s->p;
@@ -162,8 +168,7 @@ static int read_file(struct opt_run *s)
 			(!s->config && !opt_config_path(s->path, &must) && must))
 		return no_file(s->p, "its name is too long");
 	/* A home directory that is closed to us has no file for us. */
-	if (!must && (!*s->path || (stat(s->path, &st) &&
-						  (errno == ENOENT || errno == ENOTDIR || errno == EACCES))))
+	if (!must && (!*s->path || (stat(s->path, &st) && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))))
 		return 0;
 	enum cohort_status status = file_read(s->path, OPT_CONFIG_BYTES_MAX, &bytes, &n, &err);
 	if (status)
@@ -176,8 +181,7 @@ static int read_file(struct opt_run *s)
 	if (status) {
 		/* The text starts with "line N: ". */
 		fprintf(stderr, "%s: %s: %s\n", s->p->name, s->path, err.text);
-		fprintf(stderr, "Mend the file, or leave it out with -no-config; 'cohort help config' has its format.\n");
-		return EXIT_USAGE + 1;
+		return mend();
 	}
 	s->found = true;
 	return 0;
@@ -187,8 +191,8 @@ static int read_file(struct opt_run *s)
 
 bool opt_variable(const char *name, char out[OPT_VARIABLE_BYTES])
 {
-	static const char *const reserved[] = {"config", "no-config", "show-config", "help", "version", "build",
-			"source", "shared"};
+	static const char *const reserved[] = {
+			"config", "no-config", "show-config", "help", "version", "build", "source", "shared"};
 	static const char prefix[] = "COHORT_";
 	size_t n = sizeof prefix - 1;
 
@@ -302,7 +306,8 @@ int opt_show(const struct opt_run *s)
 		printf("%-22s %-24s ", o->name, value);
 		switch (s->sources[i].from) {
 		case FROM_DEFAULT: puts("default"); break;
-		case FROM_CONFIG: case FROM_SECTION: printf("%s:%zu\n", s->path, s->sources[i].line); break;
+		case FROM_CONFIG:
+		case FROM_SECTION: printf("%s:%zu\n", s->path, s->sources[i].line); break;
 		case FROM_ENVIRONMENT:
 			opt_variable(o->name, name);
 			printf("environment (%s)\n", name);

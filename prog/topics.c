@@ -52,7 +52,8 @@ static const struct topic_pair exit_codes[] = {
 };
 
 static const struct topic_pair variables[] = {
-		{"COHORT_NAME", "the option -name, in capitals and with _ for -: COHORT_TEMPERATURE=0.5, "
+		{"COHORT_NAME",
+				"the option -name, in capitals and with _ for -: COHORT_TEMPERATURE=0.5, "
 				"COHORT_N_PREDICT=64; flags are 1, 0, true, false, yes, no, on or off; "
 				"an option that may be given again gets one item"},
 		{"COHORT_CONFIG", "the configuration file, which then must be there"},
@@ -108,7 +109,8 @@ static void print_environment(FILE *out)
 	      "\n"
 	      "Examples:\n"
 	      "  COHORT_TEMPERATURE=0 cohort run \"Once upon a time\"\n"
-	      "  COHORT_N_PREDICT=16 COHORT_VERBOSE=yes batched\n", out);
+	      "  COHORT_N_PREDICT=16 COHORT_VERBOSE=yes batched\n",
+			out);
 }
 
 static void print_sampling(FILE *out)
@@ -121,12 +123,14 @@ static void print_sampling(FILE *out)
 	fputs("How the next token is chosen: stages cut down what is possible and change how likely it is, then\n"
 	      "one token is drawn. The same seed gives the same text on every machine; temperature 0 always takes\n"
 	      "the likeliest. Grammars and JSON schemas permit only texts that match. docs/sampling.md has every\n"
-	      "formula. The options (of batched and run, one dash or two):\n\n", out);
+	      "formula. The options (of batched and run, one dash or two):\n\n",
+			out);
 	opt_help_options(opts, SAMPLING_OPTIONS, out);
 	fputs("\nExamples:\n"
 	      "  cohort run -temperature 0 \"Once upon a time\"\n"
 	      "  cohort run -top-k 0 -top-p 1 -min-p 0.1 -seed 7 \"Once upon a time\"\n"
-	      "  cohort run -p \"Yes or no? \" -grammar 'root ::= \"yes\" | \"no\"'\n", out);
+	      "  cohort run -p \"Yes or no? \" -grammar 'root ::= \"yes\" | \"no\"'\n",
+			out);
 }
 
 static void print_exit_codes(FILE *out)
@@ -138,8 +142,9 @@ static void print_exit_codes(FILE *out)
 
 static void print_formats(FILE *out)
 {
-	fputs("Models are GGUF files, whole or in several parts. 'cohort info -m FILE' tells what one holds and whether\n"
-	      "it runs here.\n\nFormats and mixes that 'cohort quantize' and 'cohort synth' write:\n", out);
+	fputs("Models are GGUF files, whole or in several parts. 'cohort info -m FILE' tells what one holds and\n"
+	      "whether it runs here.\n\nFormats and mixes that 'cohort quantize' and 'cohort synth' write:\n",
+			out);
 	size_t at = 0;
 	for (size_t i = 0; cohort_mix_name(i); i++) {
 		if (at == 0 || at + strlen(cohort_mix_name(i)) > 96)
@@ -148,12 +153,13 @@ static void print_formats(FILE *out)
 	}
 	fputs("\n\nOther formats:\n"
 	      "  prompts         any bytes; UTF-8 text for most models\n"
-	      "  token ids       decimal, separated by white space ('cohort tokenize' writes what 'cohort logits' reads)\n"
+	      "  token ids       decimal, separated by white space ('cohort tokenize', 'cohort logits')\n"
 	      "  logits          n_tokens x n_vocab float32, little endian, nothing else\n"
 	      "  grammars        GBNF (-grammar), or a JSON schema (-json-schema)\n"
 	      "  conversations   JSON as of the chat completions interface ('cohort template')\n"
 	      "  traces          CSV with a header ('cohort simulate --help')\n"
-	      "  configuration   see 'cohort help config'\n", out);
+	      "  configuration   see 'cohort help config'\n",
+			out);
 }
 
 static const struct topic topics[] = {

@@ -1,5 +1,5 @@
-/* Any bytes as a configuration file: refused with a line, or lines whose names and values lie within the bytes, in order,
- * and that written out in quotes are read back the same. */
+/* Any bytes as a configuration file: refused with a line, or lines whose names and values lie within the bytes, in
+ * order, and that written out in quotes are read back the same. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,8 @@ static void read_back(const struct opt_config_line *l)
 	size_t n = (size_t)sprintf(text, "%s = ", l->name);
 	n += write_quoted(text + n, l->value);
 	check(opt_config_parse(&c, text, n, &err) == COHORT_OK && c.n_lines == 1, "a written line is refused");
-	check(strcmp(c.lines[0].name, l->name) == 0 && strcmp(c.lines[0].value, l->value) == 0, "another line comes back");
+	check(strcmp(c.lines[0].name, l->name) == 0 && strcmp(c.lines[0].value, l->value) == 0,
+			"another line comes back");
 	opt_config_release(&c);
 }
 

@@ -43,13 +43,22 @@ static void check(const struct opt_config *c, size_t i, const char *section, con
 static void pairs(void **state)
 {
 	(void)state;
-	static const char text[] = "\xef\xbb\xbf# comment\n\n  temperature = 0.5  \nmodel=/a b/c#d.gguf\r\n\t#x = y\n"
-				   "empty =\nprompt = \"two\\nlines\\t\\\"q\\\" \\\\ end \"\nname-2_x.y\t=\tgr\xc3\xbc\xc3\x9f e\n"
-				   "url = a=b=c\nquotes = a \"b\" c\nlast = 1";
-	static const struct { const char *name, *value; size_t line; } want[] = {
-		{"temperature", "0.5", 3}, {"model", "/a b/c#d.gguf", 4}, {"empty", "", 6},
-		{"prompt", "two\nlines\t\"q\" \\ end ", 7}, {"name-2_x.y", "gr\xc3\xbc\xc3\x9f e", 8}, {"url", "a=b=c", 9},
-		{"quotes", "a \"b\" c", 10}, {"last", "1", 11},
+	static const char text[] =
+			"\xef\xbb\xbf# comment\n\n  temperature = 0.5  \nmodel=/a b/c#d.gguf\r\n\t#x = y\n"
+			"empty =\nprompt = \"two\\nlines\\t\\\"q\\\" \\\\ end \"\nname-2_x.y\t=\tgr\xc3\xbc\xc3\x9f e\n"
+			"url = a=b=c\nquotes = a \"b\" c\nlast = 1";
+	static const struct {
+		const char *name, *value;
+		size_t line;
+	} want[] = {
+			{"temperature", "0.5", 3},
+			{"model", "/a b/c#d.gguf", 4},
+			{"empty", "", 6},
+			{"prompt", "two\nlines\t\"q\" \\ end ", 7},
+			{"name-2_x.y", "gr\xc3\xbc\xc3\x9f e", 8},
+			{"url", "a=b=c", 9},
+			{"quotes", "a \"b\" c", 10},
+			{"last", "1", 11},
 	};
 	struct opt_config c;
 	struct cohort_err err;
@@ -65,7 +74,8 @@ static void pairs(void **state)
 static void sections(void **state)
 {
 	(void)state;
-	static const char text[] = "a = 1\n[run]\nb = 2\n\n# c\nc = 3\n  [ cohort bench ]  \n[batched]\nd = 4\n[run]\na = 5\n";
+	static const char text[] =
+			"a = 1\n[run]\nb = 2\n\n# c\nc = 3\n  [ cohort bench ]  \n[batched]\nd = 4\n[run]\na = 5\n";
 	struct opt_config c;
 	struct cohort_err err;
 
@@ -97,18 +107,40 @@ static void nothing(void **state)
 static void refusals(void **state)
 {
 	(void)state;
-	static const struct { const char *text; size_t n; const char *why; } cases[] = {
+	static const struct {
+		const char *text;
+		size_t n;
+		const char *why;
+	} cases[] = {
 #define BAD(text, why) {text, sizeof text - 1, why}
-		BAD("a = 1\nverbose\n", "line 2: expected name = value"), BAD("= 1", "line 1: expected name"),
-		BAD("a b = 1", "line 1: expected name"), BAD("--a = 1", "without dashes"), BAD("\xc3\xbc = 1", "expected name"),
-		BAD("a = \"b", "line 1: the closing quote"), BAD("a = \"b\\", "backslash"), BAD("a = \"b\\\"", "closing quote"),
-		BAD("a = \"b\" c", "behind the closing quote"), BAD("a = \"\\x41\"", "a backslash goes before"),
-		BAD("\n\n[run", "line 3: a section is [name]"), BAD("[", "a section is [name]"), BAD("[]", "a section is the name"),
-		BAD("[ ]", "a section is the name"), BAD("[run] x", "a section is [name]"), BAD("[a/b]", "a section is the name"),
-		BAD("a = 1\n\n\0", "line 3: control character 0x00"), BAD("a = b\0c", "0x00 (column 6)"),
-		BAD("a = b\x1b[31m", "0x1b"), BAD("a = b\x7f", "0x7f"), BAD("a\rb = 1", "0x0d"), BAD("# \xff", "byte 0xff is not UTF-8"),
-		BAD("a = \xc3", "0xc3 is not UTF-8"), BAD("a = \xed\xa0\x80", "0xed is not UTF-8"), BAD("\x7f" "ELF\2\1", "line 1: control"),
-		BAD("GGUF\3\0\0\0", "control character 0x03"),
+			BAD("a = 1\nverbose\n", "line 2: expected name = value"),
+			BAD("= 1", "line 1: expected name"),
+			BAD("a b = 1", "line 1: expected name"),
+			BAD("--a = 1", "without dashes"),
+			BAD("\xc3\xbc = 1", "expected name"),
+			BAD("a = \"b", "line 1: the closing quote"),
+			BAD("a = \"b\\", "backslash"),
+			BAD("a = \"b\\\"", "closing quote"),
+			BAD("a = \"b\" c", "behind the closing quote"),
+			BAD("a = \"\\x41\"", "a backslash goes before"),
+			BAD("\n\n[run", "line 3: a section is [name]"),
+			BAD("[", "a section is [name]"),
+			BAD("[]", "a section is the name"),
+			BAD("[ ]", "a section is the name"),
+			BAD("[run] x", "a section is [name]"),
+			BAD("[a/b]", "a section is the name"),
+			BAD("a = 1\n\n\0", "line 3: control character 0x00"),
+			BAD("a = b\0c", "0x00 (column 6)"),
+			BAD("a = b\x1b[31m", "0x1b"),
+			BAD("a = b\x7f", "0x7f"),
+			BAD("a\rb = 1", "0x0d"),
+			BAD("# \xff", "byte 0xff is not UTF-8"),
+			BAD("a = \xc3", "0xc3 is not UTF-8"),
+			BAD("a = \xed\xa0\x80", "0xed is not UTF-8"),
+			BAD("\x7f"
+			    "ELF\2\1",
+					"line 1: control"),
+			BAD("GGUF\3\0\0\0", "control character 0x03"),
 #undef BAD
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -201,13 +233,13 @@ static void places(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pairs),
-		cmocka_unit_test(sections),
-		cmocka_unit_test(nothing),
-		cmocka_unit_test(refusals),
-		cmocka_unit_test(limit),
-		cmocka_unit_test(no_memory),
-		cmocka_unit_test(places),
+			cmocka_unit_test(pairs),
+			cmocka_unit_test(sections),
+			cmocka_unit_test(nothing),
+			cmocka_unit_test(refusals),
+			cmocka_unit_test(limit),
+			cmocka_unit_test(no_memory),
+			cmocka_unit_test(places),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,11 +20,11 @@ static bool flag;
 static const char *text;
 static struct opt_list list;
 static const struct opt opts[] = {
-	{"dot", "d", OPT_FLAG, &flag, 0, 0, NULL, ".so /etc/passwd", NULL},
-	{"quote", NULL, OPT_STR, &text, 0, 0, "TEXT", "'s: [a] $(b) `c` \\d \"e\"", NULL},
-	{"level", "lv", OPT_STR, &text, 0, 0, "one|two|FILE.x", "some", NULL},
-	{"file", NULL, OPT_LIST, &list, 0, 0, "FILE:X", "again", NULL},
-	{"into", NULL, OPT_STR, &text, 0, 0, "DIR", "a directory", NULL},
+		{"dot", "d", OPT_FLAG, &flag, 0, 0, NULL, ".so /etc/passwd", NULL},
+		{"quote", NULL, OPT_STR, &text, 0, 0, "TEXT", "'s: [a] $(b) `c` \\d \"e\"", NULL},
+		{"level", "lv", OPT_STR, &text, 0, 0, "one|two|FILE.x", "some", NULL},
+		{"file", NULL, OPT_LIST, &list, 0, 0, "FILE:X", "again", NULL},
+		{"into", NULL, OPT_STR, &text, 0, 0, "DIR", "a directory", NULL},
 };
 static const struct opt_prog prog = {"prog sub", "[options]",
 		".ds x\n'br\n\n  .nf in a block\n\n\\(co \\fBx\nEnd of it. And more.", "  .so x\n  prog 'a'\n", opts,
@@ -68,7 +68,8 @@ static void man(void **state)
 		if (!ok)
 			fail_msg("a request: %.40s", line);
 		/* Escapes are ours: a text's own backslash is \e. */
-		for (const char *b = strchr(line, '\\'), *end = strchrnul(line, '\n'); b && b < end; b = strchr(b + 2, '\\'))
+		for (const char *b = strchr(line, '\\'), *end = strchrnul(line, '\n'); b && b < end;
+				b = strchr(b + 2, '\\'))
 			assert_non_null(strchr("e-(fB&\"", b[1]));
 	}
 	holds(page, "prog\\-sub \\- .ds x \\(aqbr");
@@ -126,7 +127,8 @@ static void unknown_shell(void **state)
 static void variables(void **state)
 {
 	(void)state;
-	static const char *const kept[] = {"config", "help", "version", "build", "source", "shared", "show-config", "no-config"};
+	static const char *const kept[] = {
+			"config", "help", "version", "build", "source", "shared", "show-config", "no-config"};
 	char out[OPT_VARIABLE_BYTES], name[OPT_VARIABLE_BYTES];
 
 	assert_true(opt_variable("n-predict", out));
@@ -147,12 +149,12 @@ static void variables(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(man),
-		cmocka_unit_test(bash),
-		cmocka_unit_test(zsh),
-		cmocka_unit_test(fish),
-		cmocka_unit_test(unknown_shell),
-		cmocka_unit_test(variables),
+			cmocka_unit_test(man),
+			cmocka_unit_test(bash),
+			cmocka_unit_test(zsh),
+			cmocka_unit_test(fish),
+			cmocka_unit_test(unknown_shell),
+			cmocka_unit_test(variables),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
