@@ -379,7 +379,7 @@ int main(int argc, char **argv)
 					"compute threads (default: 4, or the CPUs there are)", &j.c.threads_given},
 			{"ignore-eos", NULL, OPT_FLAG, &j.c.ignore_eos, 0, 0, NULL,
 					"go on after the model ends its text", NULL},
-			{"isa", NULL, OPT_STR, &j.c.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			{"isa", NULL, OPT_STR, &j.c.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&j.c.load),
 			{"verbose", "v", OPT_FLAG, &j.c.verbose, 0, 0, NULL, "details on stderr", NULL},
 			{"version", NULL, OPT_FLAG, &j.c.version, 0, 0, NULL, "print the version", NULL},

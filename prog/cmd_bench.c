@@ -599,12 +599,12 @@ static int parse(struct config *c, int argc, char **argv)
 				"compute threads (default: 4, or the CPUs there are)", &c->threads_given},
 		{"rounds", "r", OPT_INT, &c->rounds, 1, 10000, "N",
 				"measure each combination N times (default: 1)", NULL},
-		{"kv-type", NULL, OPT_STR, &c->kv, 0, 0, "TYPE", "cache type: f16 (default), f32 or q8_0", NULL},
-		{"isa", NULL, OPT_STR, &c->isa, 0, 0, "LEVEL",
+		{"kv-type", NULL, OPT_STR, &c->kv, 0, 0, "f16|f32|q8_0", "type of the cache (default: f16)", NULL},
+		{"isa", NULL, OPT_STR, &c->isa, 0, 0, ISA_ARG,
 				ISA_HELP, NULL},
 		OPTS_LOAD(&c->load),
 		{"seed", "s", OPT_UINT64, &c->seed, 0, 0, "N", "of the random tokens (default: 0)", NULL},
-		{"output-format", NULL, OPT_STR, &c->format, 0, 0, "FORMAT",
+		{"output-format", NULL, OPT_STR, &c->format, 0, 0, "md|jsonl",
 				"md (default): a table of medians; jsonl: one line per round", NULL},
 	};
 	const struct opt_prog p = {

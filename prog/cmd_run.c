@@ -319,7 +319,7 @@ int cmd_run(int argc, char **argv)
 					"ends a text before this; may be given again", NULL},
 			{"ignore-eos", NULL, OPT_FLAG, &r.ignore_eos, 0, 0, NULL, "go on after the model ends its text",
 					NULL},
-			{"isa", NULL, OPT_STR, &r.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			{"isa", NULL, OPT_STR, &r.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&r.load),
 			{"verbose", "v", OPT_FLAG, &r.verbose, 0, 0, NULL, "speed and values on stderr", NULL},
 	};

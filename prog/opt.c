@@ -1,11 +1,46 @@
-/* Option tables. Everything that can be wrong with an option is said with the option's name and what was expected. */
+/* Option tables: the command line and help. Everything that can be wrong with an option is said with the option's name
+ * and what was expected.
+ *
+ * Invariants:
+ *   1. The command line is walked twice: first for what is no option, for what is missing and for the options that
+ * every program has; then, after the weaker sources (opt_sources.c), for the values. So help needs no working
+ *      configuration, and the command line wins.
+ *   2. Nothing but *value and *given of the table's options is written.
+ *
+ * It does not know what an option is for. */
 #include "opt.h"
 
 #include "common.h"
+#include "opt_complete.h"
+#include "opt_man.h"
+#include "opt_part.h"
+
+#include "base/err.h"
+#include "base/mem.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+const struct opt opt_common[OPT_COMMON] = {
+		{"config", NULL, OPT_STR, NULL, 0, 0, "FILE",
+				"options from this file, not the usual one (see 'cohort help config')", NULL},
+		{"no-config", NULL, OPT_FLAG, NULL, 0, 0, NULL, "options from no file", NULL},
+		{"show-config", NULL, OPT_FLAG, NULL, 0, 0, NULL,
+				"print each option's value and where it came from, and end", NULL},
+		{"help", "h", OPT_FLAG, NULL, 0, 0, NULL, "this text", NULL},
+};
+
+static struct {
+	void (*fn)(const struct opt_prog *p, void *user);
+	void *user;
+} visitor;
+
+void opt_visit(void (*fn)(const struct opt_prog *p, void *user), void *user)
+{
+	visitor.fn = fn;
+	visitor.user = user;
+}
 
 /* Edit distance with a small bound; words here are short. */
 static size_t distance(const char *a, const char *b)
@@ -45,104 +80,206 @@ const char *opt_nearest(const char *word, const char *const *names, size_t n)
 	return best;
 }
 
-static int wrong(const struct opt_prog *p)
+int opt_wrong(const struct opt_prog *p)
 {
 	fprintf(stderr, "Try '%s --help'.\n", p->name);
-	return 3;
+	return EXIT_USAGE + 1;
 }
 
 static int unknown(const struct opt_prog *p, const char *name)
 {
-	const char *names[128];
+	const char *names[256];
+	char shown[ERR_SHOW_BYTES];
 	size_t n = 0;
-	for (size_t i = 0; i < p->n_opts && n < 127; i++)
+	for (size_t i = 0; i < p->n_opts && n < 256 - OPT_COMMON; i++)
 		names[n++] = p->opts[i].name;
-	names[n++] = "help";
+	for (size_t i = 0; i < OPT_COMMON; i++)
+		names[n++] = opt_common[i].name;
 	const char *near = opt_nearest(name, names, n);
-	fprintf(stderr, "%s: unknown option '%s'", p->name, name);
+	fprintf(stderr, "%s: unknown option '%s'", p->name, err_show(shown, name, strlen(name)));
 	if (near)
 		fprintf(stderr, "; did you mean '-%s'?", near);
 	fputc('\n', stderr);
-	return wrong(p);
+	return opt_wrong(p);
 }
 
-static int set(const struct opt_prog *p, const struct opt *o, const char *text)
+bool opt_flag(const char *text, bool *on)
 {
-	char *end = NULL;
+	static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (strcmp(text, words[i]) == 0) {
+			*on = i % 2 == 1;
+			return true;
+		}
+	return false;
+}
+
+/* Sets the value. False with the reason. */
+static bool set(const struct opt *o, const char *text, char why[OPT_WHY_BYTES])
+{
+	char shown[ERR_SHOW_BYTES], *end = NULL;
 	double d = 0;
 
+	err_show(shown, text, strlen(text));
 	errno = 0;
 	switch (o->type) {
 	case OPT_FLAG:
-		*(bool *)o->value = true;
-		return 0;
-	case OPT_STR:
-		*(const char **)o->value = text;
-		return 0;
+		if (opt_flag(text, o->value))
+			return true;
+		snprintf(why, OPT_WHY_BYTES, "expects 1, 0, true, false, yes, no, on or off, got '%s'", shown);
+		return false;
+	case OPT_STR: *(const char **)o->value = text; return true;
 	case OPT_LIST: {
 		struct opt_list *list = o->value;
 		if (list->n == OPT_LIST_MAX) {
-			fprintf(stderr, "%s: -%s is given more than %d times\n", p->name, o->name, OPT_LIST_MAX);
-			return wrong(p);
+			snprintf(why, OPT_WHY_BYTES, "is given more than %d times", OPT_LIST_MAX);
+			return false;
 		}
 		list->items[list->n++] = text;
-		return 0;
+		return true;
 	}
-	case OPT_UINT64:
-		*(uint64_t *)o->value = strtoull(text, &end, 10);
+	case OPT_UINT64: {
+		const unsigned long long v = strtoull(text, &end, 10);
 		if (*text < '0' || *text > '9' || *end || errno) {
-			fprintf(stderr, "%s: -%s expects a number from 0 to 2^64 - 1, got '%s'\n", p->name, o->name,
-					text);
-			return wrong(p);
+			snprintf(why, OPT_WHY_BYTES, "expects a number from 0 to 2^64 - 1, got '%s'", shown);
+			return false;
 		}
-		return 0;
+		*(uint64_t *)o->value = v;
+		return true;
+	}
 	case OPT_INT: {
-		long long v = strtoll(text, &end, 10);
+		const long long v = strtoll(text, &end, 10);
 		if (*text == '\0' || *end || errno || (double)v < o->min || (double)v > o->max) {
-			fprintf(stderr, "%s: -%s expects a whole number from %.0f to %.0f, got '%s'\n", p->name,
-					o->name, o->min, o->max, text);
-			return wrong(p);
+			snprintf(why, OPT_WHY_BYTES, "expects a whole number from %.0f to %.0f, got '%s'", o->min,
+					o->max, shown);
+			return false;
 		}
 		*(int64_t *)o->value = v;
-		return 0;
+		return true;
 	}
 	case OPT_FLOAT:
 		d = strtod(text, &end);
 		if (*text == '\0' || *end || !(d >= o->min && d <= o->max)) {
-			fprintf(stderr, "%s: -%s expects a number from %g to %g, got '%s'\n", p->name, o->name, o->min,
-					o->max, text);
-			return wrong(p);
+			snprintf(why, OPT_WHY_BYTES, "expects a number from %g to %g, got '%s'", o->min, o->max, shown);
+			return false;
 		}
 		*(double *)o->value = d;
-		return 0;
+		return true;
 	}
-	return wrong(p);
+	return false;
 }
 
-static const struct opt *find(const struct opt_prog *p, const char *name, size_t n)
+bool opt_take(struct opt_run *s, size_t i, const char *text, enum opt_from from, size_t line, char why[OPT_WHY_BYTES])
 {
-	for (size_t i = 0; i < p->n_opts; i++) {
-		const struct opt *o = &p->opts[i];
-		if (strlen(o->name) == n && memcmp(o->name, name, n) == 0)
-			return o;
-		if (o->alias && strlen(o->alias) == n && memcmp(o->alias, name, n) == 0)
-			return o;
-	}
-	return NULL;
+	const struct opt *o = &s->p->opts[i];
+
+	if (o->type == OPT_LIST && s->sources[i].from != from)
+		((struct opt_list *)o->value)->n = 0;
+	if (!set(o, text, why))
+		return false;
+	s->sources[i] = (struct opt_source){from, line};
+	if (o->given)
+		*o->given = true;
+	return true;
 }
 
-int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max,
+static bool called(const struct opt *o, const char *name, size_t n)
+{
+	return (strlen(o->name) == n && memcmp(o->name, name, n) == 0) ||
+			(o->alias && strlen(o->alias) == n && memcmp(o->alias, name, n) == 0);
+}
+
+/* An argument taken apart. */
+struct word {
+	const struct opt *o;
+	bool common; /* o is of opt_common, else of the table */
+	const char *text; /* NULL for flags */
+};
+
+/* The option at argv[*i], which starts with a dash, and its value; *i moves to the last word of it. Returns 0, or as
+ * opt_parse does. */
+static int read_word(const struct opt_prog *p, int argc, char **argv, int *i, struct word *w)
+{
+	const char *name = argv[*i] + 1 + (argv[*i][1] == '-'), *eq = strchr(name, '=');
+	const size_t len = eq ? (size_t)(eq - name) : strlen(name);
+
+	*w = (struct word){.text = eq ? eq + 1 : NULL};
+	for (size_t k = 0; k < p->n_opts && !w->o; k++)
+		w->o = called(&p->opts[k], name, len) ? &p->opts[k] : NULL;
+	w->common = !w->o;
+	for (size_t k = 0; k < OPT_COMMON && !w->o; k++)
+		w->o = called(&opt_common[k], name, len) ? &opt_common[k] : NULL;
+	if (!w->o)
+		return unknown(p, len == 0 ? argv[*i] : name);
+	if (w->o->type == OPT_FLAG && w->text) {
+		fprintf(stderr, "%s: -%s takes no value\n", p->name, w->o->name);
+		return opt_wrong(p);
+	}
+	if (w->o->type != OPT_FLAG && !w->text) {
+		if (++*i >= argc) {
+			fprintf(stderr, "%s: -%s expects a value (%s)\n", p->name, w->o->name, w->o->arg);
+			return opt_wrong(p);
+		}
+		w->text = argv[*i];
+	}
+	return 0;
+}
+
+/* -config and its like. Returns 0, or as opt_parse does. */
+static int take_common(struct opt_run *s, const struct word *w)
+{
+	if (strcmp(w->o->name, "help") == 0) {
+		opt_help(s->p, stdout);
+		return close_stdout(s->p->name) + 1;
+	}
+	if (strcmp(w->o->name, "config") == 0)
+		s->config = w->text;
+	else if (strcmp(w->o->name, "no-config") == 0)
+		s->no_config = true;
+	else
+		s->show = true;
+	if (s->config && s->no_config)
+		return bad_usage(s->p->name, "-config and -no-config contradict each other") + 1;
+	return 0;
+}
+
+/* Manual pages and completions of a program that is no command of another: for the build, and in no list. */
+static int print_generated(const struct opt_prog *p, int argc, char **argv, int from)
+{
+	if (from + 1 == argc && strcmp(argv[from], "-print-man") == 0) {
+		opt_man(p, NULL, stdout);
+		return close_stdout(p->name) + 1;
+	}
+	if (from + 2 == argc && strcmp(argv[from], "-print-completion") == 0) {
+		struct completion c;
+		if (!completion_begin(&c, argv[from + 1], p->name, stdout))
+			return bad_usage(p->name, "completions are for bash, zsh and fish") + 1;
+		completion_table(&c, p, NULL, NULL);
+		completion_end(&c);
+		return close_stdout(p->name) + 1;
+	}
+	return 0;
+}
+
+/* One of the two walks of invariant 1: the first when values is false. Returns 0, or as opt_parse does. */
+static int walk(struct opt_run *s, bool values, int argc, char **argv, int from, const char **operands, size_t n_max,
 		size_t *n_operands)
 {
+	const struct opt_prog *p = s->p;
+	char why[OPT_WHY_BYTES];
 	bool only_operands = false;
 	size_t n = 0;
+	int rc = 0;
 
-	for (int i = from; i < argc; i++) {
+	for (int i = from; !rc && i < argc; i++) {
 		const char *a = argv[i];
+		struct word w;
 		if (only_operands || a[0] != '-' || a[1] == '\0') {
+			char shown[ERR_SHOW_BYTES];
 			if (n >= n_max) {
-				fprintf(stderr, "%s: unexpected argument '%s'\n", p->name, a);
-				return wrong(p);
+				fprintf(stderr, "%s: unexpected argument '%s'\n", p->name,
+						err_show(shown, a, strlen(a)));
+				return opt_wrong(p);
 			}
 			operands[n++] = a;
 			continue;
@@ -151,51 +288,64 @@ int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const c
 			only_operands = true;
 			continue;
 		}
-		const char *name = a + 1 + (a[1] == '-'), *eq = strchr(name, '=');
-		size_t len = eq ? (size_t)(eq - name) : strlen(name);
-		if (len == 0)
-			return unknown(p, a);
-		if ((len == 4 && memcmp(name, "help", 4) == 0) || (len == 1 && *name == 'h')) {
-			opt_help(p, stdout);
-			return close_stdout(p->name) + 1;
+		rc = read_word(p, argc, argv, &i, &w);
+		if (!rc && !values && w.common)
+			rc = take_common(s, &w);
+		if (!rc && values && !w.common &&
+				!opt_take(s, (size_t)(w.o - p->opts), w.text ? w.text : "1", FROM_COMMAND, 0, why)) {
+			fprintf(stderr, "%s: -%s %s\n", p->name, w.o->name, why);
+			rc = opt_wrong(p);
 		}
-		const struct opt *o = find(p, name, len);
-		if (!o)
-			return unknown(p, name);
-		const char *text = eq ? eq + 1 : NULL;
-		if (o->type == OPT_FLAG && text) {
-			fprintf(stderr, "%s: -%s takes no value\n", p->name, o->name);
-			return wrong(p);
-		}
-		if (o->type != OPT_FLAG && !text) {
-			if (++i >= argc) {
-				fprintf(stderr, "%s: -%s expects a value (%s)\n", p->name, o->name, o->arg);
-				return wrong(p);
-			}
-			text = argv[i];
-		}
-		int rc = set(p, o, text);
-		if (rc)
-			return rc;
-		if (o->given)
-			*o->given = true;
 	}
 	if (n_operands)
 		*n_operands = n;
-	return 0;
+	return rc;
+}
+
+int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max,
+		size_t *n_operands)
+{
+	struct opt_run s = {.p = p};
+
+	if (visitor.fn) {
+		visitor.fn(p, visitor.user);
+		return EXIT_OK + 1;
+	}
+	int rc = print_generated(p, argc, argv, from);
+	if (!rc)
+		rc = walk(&s, false, argc, argv, from, operands, n_max, n_operands);
+	if (rc)
+		return rc;
+	s.sources = mem_zalloc(p->n_opts, sizeof *s.sources);
+	if (!s.sources)
+		return out_of_memory(p->name) + 1;
+	rc = opt_sources(&s);
+	if (!rc)
+		rc = walk(&s, true, argc, argv, from, operands, n_max, n_operands);
+	if (!rc && s.show)
+		rc = opt_show(&s);
+	mem_free(s.sources);
+	return rc;
+}
+
+void opt_help_options(const struct opt *opts, size_t n, FILE *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct opt *o = &opts[i];
+		char left[96];
+		snprintf(left, sizeof left, "-%s%s%s%s%s", o->name, o->alias ? ", -" : "", o->alias ? o->alias : "",
+				o->arg ? " " : "", o->arg ? o->arg : "");
+		/* One that is far too long for its column has a line of its own. */
+		fprintf(out, strlen(left) > 40 ? "  %s\n%29s%s\n" : "  %-26s%s%s\n", left, strlen(left) > 40 ? "" : " ",
+				o->help);
+	}
 }
 
 void opt_help(const struct opt_prog *p, FILE *out)
 {
 	fprintf(out, "Usage: %s %s\n\n%s\n\nOptions (one dash or two):\n", p->name, p->usage, p->about);
-	for (size_t i = 0; i < p->n_opts; i++) {
-		const struct opt *o = &p->opts[i];
-		char left[64];
-		snprintf(left, sizeof left, "-%s%s%s%s%s", o->name, o->alias ? ", -" : "", o->alias ? o->alias : "",
-				o->arg ? " " : "", o->arg ? o->arg : "");
-		fprintf(out, "  %-26s %s\n", left, o->help);
-	}
-	fprintf(out, "  %-26s %s\n", "-help, -h", "this text");
+	opt_help_options(p->opts, p->n_opts, out);
+	opt_help_options(opt_common, OPT_COMMON, out);
 	if (p->examples)
 		fprintf(out, "\nExamples:\n%s", p->examples);
 }

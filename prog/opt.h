@@ -1,8 +1,10 @@
-/* Command-line options from one table: parsing, help, suggestions. One dash or two; --name value or --name=value. */
+/* Options of a program from one table: the command line, the environment, a configuration file, help, manual pages,
+ * completions, suggestions. One dash or two; --name value or --name=value. */
 #ifndef PROG_OPT_H
 #define PROG_OPT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -21,7 +23,9 @@ struct opt {
 	enum opt_type type;
 	void *value;         /* bool, const char *, int64_t, uint64_t, double, struct opt_list */
 	double min, max;     /* for numbers */
-	const char *arg;     /* "FILE", "N"; NULL for flags */
+	/* "N"; "FILE..." and "DIR..." are names in the file system; "a|b|c" or "a|b|FILE" are the words that it may be,
+	 * which completions offer; NULL for flags. */
+	const char *arg;
 	const char *help;    /* with the default in words */
 	bool *given;         /* may be NULL */
 };
@@ -35,13 +39,31 @@ struct opt_prog {
 	size_t n_opts;
 };
 
-/* Parses argv[from..]. Operands go to operands[0..*n_operands), at most n_max. Returns 0 to go on, or an exit code plus
- * 1: 1 after help was printed (exit 0; 5 if it could not be written), 3 after an error with a hint on stderr (exit 2).
- */
+/* Parses argv[from..]. What it does not say comes from COHORT_* variables, what these do not say from the configuration
+ * file. Operands go to operands[0..*n_operands), at most n_max. Strings are borrowed from argv, from the environment,
+ * or from memory that stays until the program ends. Returns 0 to go on, or an exit code plus 1: 1 after help or values
+ * were printed (exit 0; 5 if they could not be written), 3 after an error with a hint on stderr (exit 2), 5 when the
+ * configuration file cannot be read (exit 4), 2 when memory is out (exit 1). */
 int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max,
 		size_t *n_operands);
 void opt_help(const struct opt_prog *p, FILE *out);
+/* The lines of opt_help about options. */
+void opt_help_options(const struct opt *opts, size_t n, FILE *out);
 /* Prints the name of the best match for a misspelt word, or nothing. */
 const char *opt_nearest(const char *word, const char *const *names, size_t n);
+
+/* The options that every program has: -config, -no-config, -show-config, -help. */
+enum { OPT_COMMON = 4 };
+extern const struct opt opt_common[OPT_COMMON];
+
+/* With a visitor opt_parse hands it the table and returns 1, without looking at anything else: so who calls a command's
+ * function gets to its table. NULL ends that. */
+void opt_visit(void (*visitor)(const struct opt_prog *p, void *user), void *user);
+
+/* COHORT_N_PREDICT for n-predict; false if it does not fit, or if the name is not one that the environment may give:
+ * COHORT_CONFIG names the file, COHORT_VERSION, COHORT_BUILD, COHORT_SOURCE and COHORT_SHARED are builders' and tests'.
+ */
+enum { OPT_VARIABLE_BYTES = 64 };
+bool opt_variable(const char *name, char out[OPT_VARIABLE_BYTES]);
 
 #endif

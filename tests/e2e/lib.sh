@@ -10,6 +10,12 @@ set -u
 LC_ALL=C
 export LC_ALL
 : "${COHORT_BUILD:?}" "${COHORT_SOURCE:?}"
+# Options come from the tests alone, not from who runs them.
+for v in $(env | sed -n 's/^\(COHORT_[A-Za-z0-9_]*\)=.*/\1/p'); do
+	case $v in COHORT_BUILD | COHORT_SOURCE | COHORT_SHARED) ;; *) unset "$v" ;; esac
+done
+COHORT_CONFIG=/dev/null
+export COHORT_CONFIG
 shared=${COHORT_SHARED:-$COHORT_SOURCE/../shared}
 model=$COHORT_SOURCE/models/cohort-tiny.gguf
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/cohort-e2e.XXXXXX") || exit 1
