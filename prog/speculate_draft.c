@@ -39,8 +39,8 @@ static int differs(const struct draft_params *p, cohort_token t, const char *a, 
 {
 	char show_a[ERR_SHOW_BYTES], show_b[ERR_SHOW_BYTES];
 	fprintf(stderr,
-			"%s: the draft model %s has another vocabulary: token %d is '%s' there and '%s' in the model; a "
-			"draft model must come from the same family\n",
+			"%s: the draft model %s has another vocabulary: token %d is '%s' there and '%s' in the model; "
+			"a draft model must come from the same family\n",
 			p->prog, p->path, t, err_show(show_b, b ? b : "", n_b), err_show(show_a, a ? a : "", n_a));
 	return EXIT_MODEL;
 }
