@@ -77,11 +77,10 @@ static int read_prompt(struct speculate *c)
 		return fail(prog, &err);
 	if (c->n_tokens == 0)
 		return bad_usage(prog, "the prompt is empty and the model has no begin token");
-	if (c->n_tokens > (size_t)c->info.n_ctx_train)
+	if (c->n_tokens >= (size_t)c->info.n_ctx_train)
 		return bad_usage(prog, "the prompt has %zu tokens, and the model was trained for %d; give less",
 				c->n_tokens, c->info.n_ctx_train);
-	/* The last token of a text takes no position: nothing comes after it. */
-	const int64_t most = c->info.n_ctx_train - (int64_t)c->n_tokens + 1;
+	const int64_t most = c->info.n_ctx_train - (int64_t)c->n_tokens;
 	if (c->n_predict > most) {
 		fprintf(stderr,
 				"%s: note: the prompt has %zu tokens and the model was trained for %d: texts end after "

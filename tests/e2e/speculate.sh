@@ -101,6 +101,10 @@ only="-draft $model -draft-greedy"
 identical 'a greedy draft for a sampled text' "$story" -n 60 -seed 12
 [ "$(number 'accepted \([0-9]*\)')" -lt "$(number 'drafted \([0-9]*\)')" ] && accepts 5
 verdict 'draft: -draft-greedy is right now and then'
+# A draft that goes on from wrong guesses of its own is still right by chance: 34 % here, 46 % when it forgets them.
+run cohort speculate 'Once upon a time' -n 300 -np 4 -seed 12 -ignore-eos -draft "$model" -draft-greedy
+[ "$rc" = 0 ] && [ "$(number 'accepted [0-9]* (\([0-9]*\)')" -ge 40 ]
+verdict 'draft: it forgets what was wrong'
 only="-draft $model -lookup"
 identical 'lookup first, then the draft' "$story" -n 60 -temp 0 -np 2
 
@@ -149,10 +153,10 @@ run cohort speculate x -n 0 -compare
 [ "$rc" = 0 ] && is out '' && has err 'drafted 0'
 verdict 'no tokens'
 run cohort speculate 'Once upon a time' -n 3000 -temp 0 -ignore-eos
-[ "$rc" = 0 ] && has err 'texts end after 1020 tokens'
+[ "$rc" = 0 ] && has err 'texts end after 1019 tokens'
 verdict 'a text to the end of what the model takes'
 keep out long
-run cohort run 'Once upon a time' -n 1020 -temp 0 -ignore-eos
+run cohort run 'Once upon a time' -n 1019 -temp 0 -ignore-eos
 [ "$rc" = 0 ] && same out long
 verdict 'the last positions are guessed no further than they go'
 printf 'Tom \000\377 has' >"$tmp/odd"
