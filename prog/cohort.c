@@ -8,6 +8,7 @@
 
 static const struct cmd cmds[] = {
 	{"run", "continues prompts, all of them together", cmd_run},
+	{"speculate", "continues a prompt with guesses: the same text, sooner", cmd_speculate},
 	{"info", "what a model file holds", cmd_info},
 	{"tokenize", "text to token ids", cmd_tokenize},
 	{"template", "a conversation as a model's text, by its chat template", cmd_template},

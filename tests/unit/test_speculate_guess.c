@@ -1,0 +1,210 @@
+/* Prompt lookup against a search from end to end, over random texts that grow by random pieces; then periods, memory,
+ * and the length of guesses.
+ *
+ * Faults planted in prog/speculate_guess.c, each seen to turn this red: indexing the last token, too (the text then
+ * finds its own end); keeping the first occurrence instead of the last; not comparing the tokens of a slot; comparing
+ * one token less; taking the shortest n-gram; stopping below n_min when a shorter one is missing; a guess that ends
+ * with the text instead of going on with itself; tables that do not grow, or forget their slots when they do; an
+ * allocation that is not checked; a pace that never rests, never grows, or leaves its bounds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "speculate_guess.h"
+
+enum { TEXT_MAX = 3000, GUESS_MAX = 20 };
+
+/* The index behind the latest earlier occurrence of the text's longest n-gram; 0: there is none. */
+static size_t naive(const cohort_token *text, size_t n_text, int32_t n_min, int32_t n_max, int32_t *n_gram)
+{
+	for (int32_t n = n_max; n >= n_min; n--)
+		for (size_t after = n_text - 1; (size_t)n < n_text && after >= (size_t)n; after--)
+			if (memcmp(text + after - n, text + n_text - n, (size_t)n * sizeof *text) == 0) {
+				*n_gram = n;
+				return after;
+			}
+	*n_gram = 0;
+	return 0;
+}
+
+static void compare(struct lookup *l, const cohort_token *text, size_t n_text, int32_t n_guess)
+{
+	cohort_token got[GUESS_MAX], want[TEXT_MAX + GUESS_MAX];
+	int32_t n_got = -1, n_gram = -1, n_gram_want;
+	const size_t after = naive(text, n_text, l->n_min, l->n_max, &n_gram_want);
+
+	assert_int_equal(lookup_guess(l, text, n_text, got, n_guess, &n_got, &n_gram, NULL), COHORT_OK);
+	assert_int_equal(n_gram, n_gram_want);
+	assert_int_equal(n_got, after ? n_guess : 0);
+	memcpy(want, text, n_text * sizeof *text);
+	for (int32_t i = 0; i < n_got; i++) {
+		want[n_text + (size_t)i] = want[after + (size_t)i];
+		assert_int_equal(got[i], want[n_text + (size_t)i]);
+	}
+}
+
+/* Small alphabets have long repetitions, large ones few; pieces of the text come again. */
+static void random_texts(void **state)
+{
+	(void)state;
+	static cohort_token text[TEXT_MAX];
+	struct rng r;
+	size_t n_found = 0, n_asked = 0;
+
+	rng_init(&r, 8, 1);
+	for (int round = 0; round < 60; round++) {
+		const uint32_t n_alphabet = 1 + rng_u32(&r) % (round % 3 ? 6 : 1000);
+		const int32_t n_min = 1 + (int32_t)(rng_u32(&r) % 4), n_max = n_min + (int32_t)(rng_u32(&r) % 6);
+		const size_t n_text = round % 10 ? 300 : TEXT_MAX - 1;
+		struct lookup l;
+		size_t n = 0;
+		lookup_init(&l, n_min, n_max);
+		while (n < n_text) {
+			const size_t more = 1 + rng_u32(&r) % 12, from = n ? rng_u32(&r) % n : 0;
+			const bool again = n && rng_u32(&r) % 3 == 0;
+			for (size_t k = 0; k < more && n < n_text; k++)
+				text[n++] = again ? text[from + k] : (cohort_token)(rng_u32(&r) % n_alphabet) - 3;
+			if (n_text > 1000 && rng_u32(&r) % 8)
+				continue;
+			int32_t n_gram;
+			compare(&l, text, n, (int32_t)(rng_u32(&r) % (GUESS_MAX + 1)));
+			n_found += naive(text, n, n_min, n_max, &n_gram) > 0;
+			n_asked++;
+		}
+		lookup_release(&l);
+	}
+	/* Both outcomes were seen often. */
+	assert_in_range(n_found, n_asked / 5, n_asked - n_asked / 20);
+}
+
+static void short_texts(void **state)
+{
+	(void)state;
+	const cohort_token text[] = {5, 5, 5, 7};
+	struct lookup l;
+
+	lookup_init(&l, 1, 8);
+	for (size_t n = 1; n <= 4; n++)
+		compare(&l, text, n, 4);
+	int32_t n_got = 1, n_gram = 1;
+	assert_int_equal(lookup_guess(&l, text, 0, NULL, 4, &n_got, &n_gram, NULL), COHORT_OK);
+	assert_int_equal(n_got + n_gram, 0);
+	lookup_release(&l);
+	lookup_release(&l);
+}
+
+/* A text with a period is guessed on for as long as wanted, not only to where it ends. */
+static void periods(void **state)
+{
+	(void)state;
+	for (int32_t period = 1; period <= 7; period++) {
+		cohort_token text[40], out[GUESS_MAX];
+		int32_t n_got, n_gram;
+		struct lookup l;
+		for (int32_t i = 0; i < 40; i++)
+			text[i] = i % period;
+		lookup_init(&l, 2, 8);
+		assert_int_equal(lookup_guess(&l, text, 40, out, GUESS_MAX, &n_got, &n_gram, NULL), COHORT_OK);
+		assert_int_equal(n_got, GUESS_MAX);
+		assert_int_equal(n_gram, 8);
+		for (int32_t i = 0; i < GUESS_MAX; i++)
+			assert_int_equal(out[i], (40 + i) % period);
+		lookup_release(&l);
+	}
+}
+
+/* Each allocation fails once, while the text grows; the call is repeated, and nothing is missing from the index a
+ * period later. */
+static void memory(void **state)
+{
+	(void)state;
+	enum { N = 700, PERIOD = 301 };
+	cohort_token text[N], out[GUESS_MAX];
+	int n_failed = 0;
+	bool failed = true;
+
+	for (int32_t i = 0; i < N; i++)
+		text[i] = i % PERIOD;
+	for (int64_t k = 0; failed; k++) {
+		struct lookup l;
+		lookup_init(&l, 1, 3);
+		failed = false;
+		mem_fail_after(k);
+		for (size_t n = 1; n <= N; n++) {
+			struct cohort_err err;
+			int32_t n_got, n_gram;
+			const enum cohort_status st = lookup_guess(&l, text, n, out, 4, &n_got, &n_gram, &err);
+			if (st) {
+				assert_int_equal(st, COHORT_E_MEMORY);
+				failed = true;
+			}
+			compare(&l, text, n, 4);
+		}
+		mem_fail_after(-1);
+		n_failed += failed;
+		lookup_release(&l);
+	}
+	assert_in_range(n_failed, 6, 100);
+}
+
+static void pace(void **state)
+{
+	(void)state;
+	struct pace p;
+
+	/* Right to the end: twice as long, up to the bound. Shorter guesses than were wanted say nothing about longer.
+	 */
+	pace_init(&p, 1, 20);
+	assert_int_equal(pace_next(&p), 4);
+	pace_tell(&p, 4, 4);
+	assert_int_equal(pace_next(&p), 8);
+	pace_tell(&p, 3, 3);
+	assert_int_equal(pace_next(&p), 8);
+	pace_tell(&p, 8, 8);
+	pace_tell(&p, 16, 16);
+	assert_int_equal(pace_next(&p), 20);
+	/* Wrong somewhere: half way back. */
+	pace_tell(&p, 20, 5);
+	assert_int_equal(pace_next(&p), 13);
+	/* Never right: down to the bound, and ever longer rests. */
+	int n_guesses = 0;
+	for (int i = 0; i < 200; i++) {
+		const int32_t want = pace_next(&p);
+		if (want > 0) {
+			assert_in_range(want, 1, 20);
+			pace_tell(&p, want, 0);
+			n_guesses++;
+		}
+	}
+	assert_in_range(n_guesses, 10, 20);
+	assert_int_equal(p.want, 1);
+	/* One that is right ends the rests. */
+	while (pace_next(&p) == 0)
+		;
+	pace_tell(&p, 1, 1);
+	assert_int_equal(pace_next(&p), 2);
+	pace_init(&p, 9, 12);
+	assert_int_equal(pace_next(&p), 9);
+	pace_tell(&p, 9, 0);
+	assert_int_equal(pace_next(&p), 9);
+	pace_init(&p, 1, 2);
+	assert_int_equal(pace_next(&p), 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test(random_texts),
+			cmocka_unit_test(short_texts),
+			cmocka_unit_test(periods),
+			cmocka_unit_test(memory),
+			cmocka_unit_test(pace),
+	};
+	return cmocka_run_group_tests_name("speculate_guess", tests, NULL, NULL);
+}
