@@ -52,7 +52,7 @@ static bool set_option(json_t *settings, const struct opt *o)
 	switch (o->type) {
 	case OPT_INT: snprintf(number, sizeof number, "%" PRId64, *(const int64_t *)o->value); break;
 	case OPT_UINT64: snprintf(number, sizeof number, "%" PRIu64, *(const uint64_t *)o->value); break;
-	case OPT_FLOAT: snprintf(number, sizeof number, "%.17g", *(const double *)o->value); break;
+	case OPT_FLOAT: snprintf(number, sizeof number, "%.12g", *(const double *)o->value); break;
 	case OPT_FLAG: snprintf(number, sizeof number, "%s", *(const bool *)o->value ? "yes" : "no"); break;
 	case OPT_STR: {
 		const char *s = *(const char *const *)o->value;

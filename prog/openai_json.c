@@ -50,6 +50,8 @@ json_t *openai_text(const char *bytes, size_t n)
 	json_t *text = NULL;
 	bool ok = true;
 
+	if (n == 0)
+		return json_string(""); /* bytes may be NULL then */
 	if (utf8_valid_prefix(bytes, n) == n)
 		return json_stringn(bytes, n);
 	while (n > 0 && ok) {
@@ -77,7 +79,8 @@ bool openai_buf_add(struct openai_buf *b, const char *bytes, size_t n)
 	size_t want;
 	if (!size_add(b->n, n, &want) || !mem_grow((void **)&b->p, &b->n_max, want, 1))
 		return false;
-	memcpy(b->p + b->n, bytes, n);
+	if (n > 0)
+		memcpy(b->p + b->n, bytes, n);
 	b->n = want;
 	return true;
 }
