@@ -258,6 +258,17 @@ static json_t *choice_json(const struct openai_host *h, const struct openai_requ
 
 /* ---- All outputs of a prompt ---- */
 
+/* The engine failed, not the request. */
+static bool broken(const struct cohort_err *err, struct openai_error *e)
+{
+	if (err->status == COHORT_E_MEMORY)
+		return openai_no_memory(e);
+	openai_refuse(e, NULL, NULL, "%s", err->text);
+	e->status = 500;
+	e->type = "server_error";
+	return false;
+}
+
 struct outputs {
 	struct lists *lists; /* [n] */
 	struct cohort_output *o; /* [n] */
@@ -303,12 +314,8 @@ static bool read_events(const struct openai_host *h, const struct openai_request
 	bool ok = true;
 
 	do {
-		if (cohort_request_next(handle, 0, &ev, &err)) {
-			openai_refuse(e, NULL, NULL, "%s", err.text);
-			e->status = 500;
-			e->type = "server_error";
-			return false;
-		}
+		if (cohort_request_next(handle, 0, &ev, &err))
+			return broken(&err, e);
 		if (r->n_logprobs < 0)
 			continue;
 		if (ev.kind == COHORT_EVENT_PROMPT)
@@ -340,13 +347,8 @@ static bool read_outputs(struct cohort_request *handle, struct outputs *a, struc
 	for (int32_t i = 0; i < a->n; i++) {
 		struct cohort_output *o = &a->o[i];
 		struct cohort_err err;
-		if (cohort_request_output_get(handle, i, o, &err)) {
-			if (err.status == COHORT_E_MEMORY)
-				return openai_no_memory(e);
-			openai_refuse(e, NULL, NULL, "%s", err.text);
-			e->status = 500;
-			return false;
-		}
+		if (cohort_request_output_get(handle, i, o, &err))
+			return broken(&err, e);
 		if (!check_end(o, e))
 			return false;
 		for (int32_t k = 0; o->logprobs && k < o->n_tokens; k++)
@@ -452,8 +454,10 @@ static bool take_embedding(struct openai_request *r, size_t i, struct cohort_req
 	bool got = false;
 
 	do {
-		if (cohort_request_next(handle, 0, &ev, &err))
-			return openai_refuse(e, NULL, NULL, "%s", err.text);
+		if (cohort_request_next(handle, 0, &ev, &err)) {
+			json_decref(x);
+			return broken(&err, e);
+		}
 		if (ev.kind == COHORT_EVENT_EMBEDDING) {
 			got = true;
 			json_decref(x);
