@@ -16,6 +16,7 @@ static const struct cmd cmds[] = {
 	{"quantize", "a model file in another format", cmd_quantize},
 	{"synth", "a model with random weights, for measuring speed", cmd_synth},
 	{"bench", "the speed of prompts and of generation, for lists of sizes", cmd_bench},
+	{"jobs", "a batch file of requests, which can be ended and goes on where it was", cmd_jobs},
 	{"simulate", "strategies of the engine compared under a load, without running it", cmd_simulate},
 	{"help", "the commands and topics, or the text of one", cmd_help},
 	{"man", "a manual page", cmd_man},

@@ -1,0 +1,333 @@
+/* cohort jobs: a batch file of requests, as OpenAI's API has it, through one engine; it can be ended at any moment and
+ * goes on where it was. */
+#include "cmd.h"
+#include "common.h"
+#include "jobs.h"
+#include "opt.h"
+#include "sampling.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const char prog[] = "cohort jobs";
+
+struct options {
+	const char *model, *isa, *output, *input, *pooling;
+	struct load_opts load;
+	int64_t n_slots, n_ctx, threads, n_predict;
+	bool ctx_given, threads_given, predict_given, ordered, restart, verbose;
+	struct sampling s;
+};
+
+struct state {
+	struct cohort_model *model;
+	struct openai_host host;
+	struct cohort_engine *engine;
+	struct jobs_reader in;
+	struct jobs_output out;
+	json_t *settings;
+	char now[32];
+};
+
+/* ---- Settings: what every run of a job must have in common ---- */
+
+static bool set_text(json_t *settings, const char *name, const char *text)
+{
+	return json_object_set_new(settings, name, openai_text(text, strlen(text))) == 0;
+}
+
+static bool set_option(json_t *settings, const struct opt *o)
+{
+	const struct opt_list *list = o->value;
+	char number[64];
+
+	switch (o->type) {
+	case OPT_INT: snprintf(number, sizeof number, "%" PRId64, *(const int64_t *)o->value); break;
+	case OPT_UINT64: snprintf(number, sizeof number, "%" PRIu64, *(const uint64_t *)o->value); break;
+	case OPT_FLOAT: snprintf(number, sizeof number, "%.12g", *(const double *)o->value); break;
+	case OPT_FLAG: snprintf(number, sizeof number, "%s", *(const bool *)o->value ? "yes" : "no"); break;
+	case OPT_STR: {
+		const char *s = *(const char *const *)o->value;
+		return set_text(settings, o->name, s ? s : "");
+	}
+	default: {
+		struct openai_buf b = {0};
+		bool ok = openai_buf_add(&b, "", 0);
+		for (size_t i = 0; i < list->n && ok; i++)
+			ok = openai_buf_add(&b, list->items[i], strlen(list->items[i])) && openai_buf_add(&b, " ", 1);
+		ok = ok && openai_buf_add(&b, "", 1) && set_text(settings, o->name, b.p);
+		openai_buf_release(&b);
+		return ok;
+	}
+	}
+	return set_text(settings, o->name, number);
+}
+
+static json_t *make_settings(const struct state *s, const struct options *o)
+{
+	struct opt sampling[SAMPLING_OPTIONS];
+	struct options *changed = (struct options *)o; /* the table is written for setting, too */
+	char model[256];
+	json_t *out = json_object();
+
+	snprintf(model, sizeof model, "%.100s %.40s %" PRIu64 " %" PRIu64, s->host.info.name, s->host.info.arch,
+			s->host.info.n_params, s->host.info.weight_bytes);
+	const struct opt own[] = {
+			{"lora", NULL, OPT_LIST, &changed->load.lora, 0, 0, NULL, NULL, NULL},
+			{"lora-scaled", NULL, OPT_LIST, &changed->load.lora_scaled, 0, 0, NULL, NULL, NULL},
+			{"n-predict", NULL, OPT_INT, &changed->n_predict, 0, 0, NULL, NULL, NULL},
+			{"pooling", NULL, OPT_STR, &changed->pooling, 0, 0, NULL, NULL, NULL},
+			{"ordered", NULL, OPT_FLAG, &changed->ordered, 0, 0, NULL, NULL, NULL},
+	};
+	bool ok = out && set_text(out, "model", model);
+	for (size_t i = 0; i < sizeof own / sizeof *own && ok; i++)
+		ok = set_option(out, &own[i]);
+	sampling_options(&changed->s, "", sampling);
+	for (size_t i = 0; i < SAMPLING_OPTIONS && ok; i++)
+		ok = set_option(out, &sampling[i]);
+	if (!ok) {
+		json_decref(out);
+		out_of_memory(prog);
+		return NULL;
+	}
+	return out;
+}
+
+/* ---- */
+
+static int open_files(struct state *s, const struct options *o)
+{
+	const int fd = open(o->input, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0) {
+		fprintf(stderr, "%s: cannot read %s: %s\n", prog, o->input, strerror(errno));
+		return EXIT_FILE;
+	}
+	int rc = jobs_reader_open(&s->in, prog, o->input, fd, JOBS_LINE_MAX);
+	if (rc)
+		return rc;
+	if (file_same(o->input, o->output))
+		return bad_usage(prog, "the output is the input itself");
+	return jobs_reader_scan(&s->in);
+}
+
+static int open_output(struct state *s, const struct options *o)
+{
+	struct tm tm;
+
+	s->settings = make_settings(s, o);
+	if (!s->settings)
+		return EXIT_RUN;
+	const int rc = jobs_output_open(&s->out, prog, o->output, &s->in, s->settings, o->restart);
+	if (rc)
+		return rc;
+	/* Templates that write the date write the same one in every run of a job. */
+	const time_t started = (time_t)s->out.started;
+	if (localtime_r(&started, &tm) && strftime(s->now, sizeof s->now, "%Y-%m-%dT%H:%M:%S", &tm) > 0)
+		s->host.now = s->now;
+	return 0;
+}
+
+static int set_pooling(struct openai_host *h, const char *name)
+{
+	static const struct {
+		const char *name;
+		enum cohort_pooling pooling;
+	} known[] = {{"mean", COHORT_POOL_MEAN}, {"cls", COHORT_POOL_CLS}, {"last", COHORT_POOL_LAST}};
+
+	for (size_t i = 0; name && i < 3; i++)
+		if (strcmp(name, known[i].name) == 0) {
+			h->pooling = known[i].pooling;
+			return 0;
+		}
+	return name ? bad_usage(prog, "-pooling is mean, cls or last, got '%s'", name) : 0;
+}
+
+static int open_model(struct state *s, struct options *o)
+{
+	struct cohort_model_params mp;
+	struct cohort_err err;
+
+	if (!o->model && !(o->model = builtin_model(prog)))
+		return EXIT_MODEL;
+	cohort_model_params_init(&mp);
+	mp.isa = o->isa;
+	int rc = load_opts_apply(prog, &o->load, &mp);
+	if (!rc)
+		rc = load_model(prog, o->model, &mp, &s->model);
+	if (!rc)
+		rc = sampling_open(&o->s, prog, s->model);
+	if (!rc && openai_host_open(&s->host, s->model, o->model, &o->s.p, &err))
+		rc = fail(prog, &err);
+	if (!rc && !*s->host.info.tokenizer) {
+		fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
+		rc = EXIT_MODEL;
+	}
+	if (!rc && o->predict_given)
+		s->host.n_chat = s->host.n_completion = (int32_t)o->n_predict;
+	return rc ? rc : set_pooling(&s->host, o->pooling);
+}
+
+static int open_engine(struct state *s, const struct options *o, size_t n_ahead)
+{
+	const struct cohort_model_info *info = &s->host.info;
+	struct cohort_engine_params ep;
+	struct cohort_err err;
+	int64_t n_ctx = o->n_ctx;
+
+	/* As much as all slots can use, within reason: what is not used costs nothing. */
+	if (!o->ctx_given) {
+		n_ctx = o->n_slots * info->n_ctx_train;
+		n_ctx = n_ctx > 32768 ? 32768 : n_ctx;
+		n_ctx = n_ctx < info->n_ctx_train && info->n_ctx_train <= 131072 ? info->n_ctx_train : n_ctx;
+	}
+	cohort_engine_params_init(&ep);
+	ep.n_slots = (int32_t)o->n_slots;
+	ep.context.n_ctx = (int32_t)n_ctx;
+	ep.context.n_threads = thread_count(o->threads_given, o->threads);
+	ep.context.outputs = COHORT_OUTPUT_EMBEDDINGS | (info->encoder ? 0U : COHORT_OUTPUT_LOGITS);
+	if (info->encoder) /* a text goes through as a whole */
+		ep.context.n_batch = ep.context.n_ubatch = info->n_ctx_train > 512 ? info->n_ctx_train : 512;
+	if (ep.n_slots > ep.context.n_batch)
+		ep.context.n_batch = ep.n_slots;
+	/* Most bodies set no limit, or one far above what comes. */
+	ep.room = COHORT_ROOM_OVERCOMMIT;
+	ep.queue_requests_max = (int32_t)n_ahead + 1;
+	ep.queue_tokens_max = INT64_MAX / 4;
+	return cohort_engine_open(s->model, &ep, &s->engine, &err) ? fail(prog, &err) : 0;
+}
+
+static void summary(const struct jobs *j, const struct options *o, int rc)
+{
+	const double s = clock_now() - j->started;
+
+	fprintf(stderr, "%s: %" PRIu64 " answered, %" PRIu64 " refused, %" PRIu64 " bad lines", prog, j->n_answered,
+			j->n_refused, j->n_bad);
+	if (j->out->n_done > 0)
+		fprintf(stderr, ", %" PRIu64 " done before", j->out->n_done);
+	fprintf(stderr,
+			"; %" PRIu64 " prompt tokens (%" PRIu64 " reused), %" PRIu64
+			" tokens in %.1f s (%.0f tokens/s)\n",
+			j->n_prompt_tokens, j->n_cached, j->n_generated, s, s > 0 ? (double)j->n_generated / s : 0);
+	if (j->n_other_model > 0)
+		fprintf(stderr, "%s: note: %" PRIu64 " requests name another model (%s); all ran with %s\n", prog,
+				j->n_other_model, j->other_model, j->host->name);
+	if (rc == EXIT_INTERRUPTED || rc == EXIT_FILE)
+		fprintf(stderr, "%s: not finished; the same command goes on from here\n", prog);
+	if (o->verbose) {
+		fprintf(stderr, "%s: defaults: ", prog);
+		sampling_print(&o->s, stderr);
+		fputc('\n', stderr);
+	}
+}
+
+static int run(struct state *s, struct options *o)
+{
+	const size_t n_slots = (size_t)o->n_slots, n_ahead = n_slots + n_slots / 2 + 4;
+	struct jobs j = {.prog = prog,
+			.host = &s->host,
+			.in = &s->in,
+			.out = &s->out,
+			.n_ahead = n_ahead,
+			.ordered = o->ordered};
+
+	int rc = open_files(s, o);
+	if (!rc)
+		rc = open_model(s, o);
+	if (!rc)
+		rc = open_output(s, o);
+	if (!rc)
+		rc = open_engine(s, o, n_ahead);
+	if (rc)
+		return rc;
+	j.engine = s->engine;
+	rc = jobs_run(&j);
+	char *name = printable(j.other_model);
+	snprintf(j.other_model, sizeof j.other_model, "%s", name ? name : "?");
+	mem_free(name);
+	summary(&j, o, rc);
+	return rc;
+}
+
+static void release(struct state *s, struct options *o)
+{
+	cohort_engine_free(s->engine);
+	openai_host_release(&s->host);
+	sampling_release(&o->s);
+	cohort_model_free(s->model);
+	jobs_reader_release(&s->in);
+	jobs_output_release(&s->out);
+	json_decref(s->settings);
+}
+
+int cmd_jobs(int argc, char **argv)
+{
+	static struct options o;
+	struct state s = {.in.fd = -1, .out.fd = -1};
+	size_t n = 0;
+
+	o = (struct options){.n_slots = 8, .threads = 4, .n_predict = -1};
+	sampling_init(&o.s, 0.95);
+	const struct opt own[] = {
+			{"output", "o", OPT_STR, &o.output, 0, 0, "FILE",
+					"results, one line each; beside it FILE.journal is kept", NULL},
+			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"n-parallel", "np", OPT_INT, &o.n_slots, 1, 4096, "N", "sequences at once (default: 8)", NULL},
+			{"ctx", "c", OPT_INT, &o.n_ctx, 1, 1 << 30, "N",
+					"tokens the KV cache holds, for all of them (default: what they can use, up to "
+					"32768)",
+					&o.ctx_given},
+			{"threads", "t", OPT_INT, &o.threads, 1, 1024, "N",
+					"compute threads (default: 4, or the CPUs there are)", &o.threads_given},
+			{"ordered", NULL, OPT_FLAG, &o.ordered, 0, 0, NULL,
+					"results in the order of the input, not as they finish", NULL},
+			{"restart", NULL, OPT_FLAG, &o.restart, 0, 0, NULL, "begin anew: what the output holds is lost",
+					NULL},
+			{"n-predict", "n", OPT_INT, &o.n_predict, -1, 1 << 24, "N",
+					"tokens of an answer whose request sets no limit; -1: until the context is full "
+					"(default: 16 for completions, -1 for chats)",
+					&o.predict_given},
+			{"pooling", NULL, OPT_STR, &o.pooling, 0, 0, "NAME",
+					"of embeddings: mean, cls or last (default: the model's, or last)", NULL},
+			{"isa", NULL, OPT_STR, &o.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			OPTS_LOAD(&o.load),
+			{"verbose", "v", OPT_FLAG, &o.verbose, 0, 0, NULL, "the sampling defaults on stderr", NULL},
+	};
+	enum { N_OWN = sizeof own / sizeof *own };
+	struct opt opts[N_OWN + SAMPLING_OPTIONS];
+	memcpy(opts, own, sizeof own);
+	sampling_options(&o.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.95)", opts + N_OWN);
+	const struct opt_prog p = {
+			prog,
+			"IN.jsonl -output OUT.jsonl [options]",
+			"Runs a batch file of OpenAI's API: a line of input is a request for /v1/chat/completions,\n"
+			"/v1/completions or /v1/embeddings, a line of output its answer or why there is none. Ended at\n"
+			"any moment, by Ctrl-C, kill -9 or a full disk, the same command goes on where it was.\n"
+			"Sampling options are the defaults for what a request leaves out.",
+			"  echo '{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\":\n"
+			"      {\"prompt\": \"Once upon a time\", \"max_tokens\": 20}}' | tr -d '\\n' >in.jsonl\n"
+			"  cohort jobs in.jsonl -output out.jsonl\n"
+			"  cohort jobs in.jsonl -output sorted.jsonl -ordered -np 16 -temperature 0\n",
+			opts,
+			sizeof opts / sizeof *opts,
+	};
+	int rc = opt_parse(&p, argc, argv, 2, &o.input, 1, &n);
+	if (rc)
+		return rc - 1;
+	if (n == 0)
+		return bad_usage(prog, "IN.jsonl is missing");
+	if (!o.output)
+		return bad_usage(prog, "give the output with -output FILE");
+	catch_signals();
+	rc = run(&s, &o);
+	release(&s, &o);
+	return rc;
+}

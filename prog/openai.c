@@ -1,0 +1,192 @@
+/* Requests as OpenAI's API has them: what all share, and a request's way from a body into the engine.
+ *
+ * Invariants
+ *  1. A body is never believed: each field's type and range is checked before it is used, and what is refused is named.
+ *  2. What a body leaves out is the host's default. Unknown fields are ignored, as the API does.
+ *  3. Nothing of a request outlives openai_request_release.
+ * It does not know how bodies come or answers go. */
+#include "openai.h"
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool openai_route_find(const char *path, enum openai_route *out)
+{
+	static const struct {
+		const char *path;
+		enum openai_route route;
+	} routes[] = {{"/v1/chat/completions", OPENAI_CHAT}, {"/v1/completions", OPENAI_COMPLETIONS},
+			{"/v1/embeddings", OPENAI_EMBEDDINGS}};
+
+	for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+		if (strcmp(path, routes[i].path) == 0) {
+			*out = routes[i].route;
+			return true;
+		}
+	return false;
+}
+
+/* ---- The host ---- */
+
+/* The text of the token whose number a key holds; *out stays NULL if there is none. */
+static bool token_text(const struct cohort_gguf *g, const char *key, char **out)
+{
+	struct cohort_gguf_kv id, tokens;
+	struct cohort_gguf_cursor c;
+	struct cohort_gguf_value v;
+
+	if (!cohort_gguf_kv_find(g, key, &id) || !cohort_gguf_kv_find(g, "tokenizer.ggml.tokens", &tokens))
+		return true;
+	cohort_gguf_cursor_init(&c, &tokens.value);
+	if (!cohort_gguf_cursor_seek(&c, id.value.u + (uint64_t)id.value.i) || !cohort_gguf_cursor_next(&c, &v) ||
+			v.type != COHORT_GGUF_STRING)
+		return true;
+	*out = mem_strndup(v.str, v.n_str);
+	return *out != NULL;
+}
+
+static enum cohort_status open_template(struct openai_host *h, const char *path, struct cohort_err *err)
+{
+	struct cohort_gguf *g = NULL;
+	struct cohort_gguf_kv kv;
+	struct cohort_err why;
+
+	enum cohort_status st = cohort_gguf_open(path, &g, err);
+	if (st)
+		return st;
+	snprintf(h->no_template, sizeof h->no_template, "the model has no chat template; use /v1/completions");
+	if (cohort_gguf_kv_find(g, "tokenizer.chat_template", &kv) && kv.value.type == COHORT_GGUF_STRING &&
+			cohort_template_open(kv.value.str, kv.value.n_str, &h->template, &why)) {
+		snprintf(h->no_template, sizeof h->no_template, "the model's chat template cannot be used: %.180s",
+				why.text);
+		if (why.status == COHORT_E_MEMORY)
+			st = COHORT_E_MEMORY;
+	}
+	if (st || !token_text(g, "tokenizer.ggml.bos_token_id", &h->bos) ||
+			!token_text(g, "tokenizer.ggml.eos_token_id", &h->eos))
+		st = err_set(err, COHORT_E_MEMORY, "out of memory");
+	cohort_gguf_free(g);
+	return st;
+}
+
+enum cohort_status openai_host_open(struct openai_host *h, const struct cohort_model *model, const char *path,
+		const struct cohort_sampler_params *sampler, struct cohort_err *err)
+{
+	*h = (struct openai_host){.model = model, .sampler = *sampler, .n_chat = -1, .n_completion = 16};
+	cohort_model_info_get(model, &h->info);
+	h->name = *h->info.name ? h->info.name : h->info.arch;
+	h->pooling = h->info.encoder && h->info.pooling != COHORT_POOL_NONE ? h->info.pooling
+			: h->info.encoder                                   ? COHORT_POOL_MEAN
+									    : COHORT_POOL_LAST;
+	h->has_lock = lock_init(&h->lock);
+	enum cohort_status st = h->has_lock ? cohort_lexicon_open(model, &h->lexicon, err)
+					    : err_set(err, COHORT_E_MEMORY, "out of memory");
+	h->sampler.lexicon = h->lexicon;
+	if (!st)
+		st = open_template(h, path, err);
+	if (st)
+		openai_host_release(h);
+	return st;
+}
+
+void openai_host_release(struct openai_host *h)
+{
+	for (size_t i = 0; i < OPENAI_GRAMMARS; i++) {
+		cohort_grammar_free(h->grammars[i].g);
+		mem_free(h->grammars[i].text);
+	}
+	cohort_template_free(h->template);
+	cohort_lexicon_free(h->lexicon);
+	mem_free(h->bos);
+	mem_free(h->eos);
+	if (h->has_lock)
+		lock_release(&h->lock);
+	*h = (struct openai_host){0};
+}
+
+/* ---- A request ---- */
+
+bool openai_request_parse(struct openai_host *h, enum openai_route route, json_t *body, struct openai_request *r,
+		struct openai_error *e)
+{
+	*e = (struct openai_error){0};
+	*r = (struct openai_request){.route = route, .n = 1, .best_of = 1, .n_logprobs = -1};
+	if (!json_is_object(body))
+		return openai_refuse(e, NULL, NULL, "the body is %s, expected an object", openai_kind(body));
+	r->body = json_incref(body);
+	cohort_request_params_init(&r->params);
+	r->params.sampler = h->sampler;
+	r->params.pooling = h->pooling;
+	if (route == OPENAI_EMBEDDINGS)
+		r->params.task = COHORT_TASK_EMBED;
+	const json_t *model = openai_field(r, "model");
+	bool ok = true;
+	if (model && !json_is_string(model))
+		ok = openai_refuse(e, "model", NULL, "model is %s, expected a string", openai_kind(model));
+	else if (model)
+		r->model = json_string_value(model);
+	if (ok && route != OPENAI_EMBEDDINGS && h->info.encoder)
+		ok = openai_refuse(
+				e, "model", NULL, "the model is an encoder: it has embeddings, and generates nothing");
+	ok = ok && openai_params_read(h, r, e) && openai_prompts_read(h, r, e);
+	if (!ok)
+		openai_request_release(h, r);
+	return ok;
+}
+
+static const char *prompt_field(const struct openai_request *r)
+{
+	return r->route == OPENAI_CHAT ? "messages" : r->route == OPENAI_COMPLETIONS ? "prompt" : "input";
+}
+
+/* What the engine refused, in the words of the API. */
+static bool engine_refused(const struct openai_request *r, const struct cohort_err *err, struct openai_error *e)
+{
+	const char *rule = err->rule ? err->rule : "";
+
+	if (err->status == COHORT_E_MEMORY)
+		return openai_no_memory(e);
+	if (strcmp(rule, "context") == 0)
+		return openai_refuse(e, prompt_field(r), "context_length_exceeded", "%s", err->text);
+	if (strcmp(rule, "slots") == 0)
+		return openai_refuse(e, "n", NULL, "%s", err->text);
+	openai_refuse(e, NULL, NULL, "%s", err->text);
+	if (strncmp(rule, "queue-", 6) == 0) {
+		e->status = 429;
+		e->type = "rate_limit_error";
+	} else if (strcmp(rule, "closed") == 0 || err->status == COHORT_E_BUG) {
+		e->status = err->status == COHORT_E_BUG ? 500 : 503;
+		e->type = "server_error";
+	}
+	return false;
+}
+
+bool openai_request_submit(const struct openai_host *h, struct openai_request *r, size_t i,
+		struct cohort_engine *engine, struct cohort_request **out, struct openai_error *e)
+{
+	struct cohort_err err;
+
+	(void)h;
+	r->params.prompt = r->tokens + r->prompts[i].first;
+	r->params.n_prompt = (int32_t)r->prompts[i].n;
+	if (cohort_engine_submit(engine, &r->params, out, &err))
+		return engine_refused(r, &err, e);
+	return true;
+}
+
+void openai_request_release(struct openai_host *h, struct openai_request *r)
+{
+	for (size_t i = 0; i < r->n_prompts; i++)
+		json_decref(r->prompts[i].choices);
+	openai_grammar_put(h, &r->grammar);
+	mem_free(r->prompts);
+	mem_free(r->tokens);
+	mem_free(r->bias);
+	mem_free(r->stops);
+	mem_free(r->breakers);
+	json_decref(r->body);
+	*r = (struct openai_request){0};
+}

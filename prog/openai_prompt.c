@@ -1,0 +1,293 @@
+/* The part of a body that is the prompt: messages through the model's template, texts, or tokens.
+ *
+ * Invariants
+ *  1. Every prompt has at least one token, and all of them are in the vocabulary.
+ *  2. Texts of completions and of templates may name special tokens, as everywhere in the programs; a text to be
+ *     embedded is only text. */
+#include "openai.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct openai_prompt *add_prompt(struct openai_request *r, struct openai_error *e)
+{
+	if (!mem_grow((void **)&r->prompts, &r->n_prompts_max, r->n_prompts + 1, sizeof *r->prompts)) {
+		openai_no_memory(e);
+		return NULL;
+	}
+	struct openai_prompt *p = &r->prompts[r->n_prompts++];
+	*p = (struct openai_prompt){.first = r->n_tokens};
+	return p;
+}
+
+/* One prompt of text. where: the field, for refusals. */
+static bool add_text(const struct openai_host *h, struct openai_request *r, const char *where, const char *text,
+		size_t n_text, unsigned flags, struct openai_error *e)
+{
+	const size_t room = cohort_tokenize_bound(n_text);
+	struct cohort_err err;
+	size_t want, n = 0;
+
+	if (!size_add(r->n_tokens, room, &want) ||
+			!mem_grow((void **)&r->tokens, &r->n_tokens_max, want, sizeof *r->tokens))
+		return openai_no_memory(e);
+	struct openai_prompt *p = add_prompt(r, e);
+	if (!p)
+		return false;
+	enum cohort_status st = cohort_tokenize(h->model, text, n_text, flags, r->tokens + r->n_tokens,
+			r->n_tokens_max - r->n_tokens, &n, &err);
+	if (st == COHORT_E_LIMIT && size_add(r->n_tokens, n, &want)) {
+		if (!mem_grow((void **)&r->tokens, &r->n_tokens_max, want, sizeof *r->tokens))
+			return openai_no_memory(e);
+		st = cohort_tokenize(h->model, text, n_text, flags, r->tokens + r->n_tokens,
+				r->n_tokens_max - r->n_tokens, &n, &err);
+	}
+	if (st)
+		return st == COHORT_E_MEMORY ? openai_no_memory(e)
+					     : openai_refuse(e, where, NULL, "%s: %s", where, err.text);
+	if (n == 0)
+		return openai_refuse(e, where, NULL, "%s is empty, and the model has no token to begin with", where);
+	if (n > INT32_MAX)
+		return openai_refuse(e, where, "context_length_exceeded", "%s has %zu tokens", where, n);
+	p->n = n;
+	r->n_tokens += n;
+	return true;
+}
+
+static bool add_tokens(const struct openai_host *h, struct openai_request *r, const char *where, const json_t *ids,
+		struct openai_error *e)
+{
+	const size_t n = json_array_size(ids);
+
+	if (n == 0)
+		return openai_refuse(e, where, NULL, "%s is empty", where);
+	if (!mem_grow((void **)&r->tokens, &r->n_tokens_max, r->n_tokens + n, sizeof *r->tokens))
+		return openai_no_memory(e);
+	struct openai_prompt *p = add_prompt(r, e);
+	if (!p)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		const json_t *id = json_array_get(ids, i);
+		const int64_t token = json_is_integer(id) ? json_integer_value(id) : -1;
+		if (token < 0 || token >= h->info.n_vocab) {
+			char param[96];
+			snprintf(param, sizeof param, "%s[%zu]", where, i);
+			return openai_refuse(e, param, NULL, "%s must be a token: a whole number from 0 to %d", param,
+					h->info.n_vocab - 1);
+		}
+		r->tokens[r->n_tokens++] = (cohort_token)token;
+	}
+	p->n = n;
+	return true;
+}
+
+/* A text, an array of texts, an array of tokens, or an array of such arrays. */
+static bool read_list(const struct openai_host *h, struct openai_request *r, const char *name, unsigned flags,
+		struct openai_error *e)
+{
+	const json_t *v = openai_field(r, name), *first = json_array_get(v, 0);
+	const bool list = json_is_array(v) && !json_is_integer(first);
+	const size_t n = list ? json_array_size(v) : 1;
+	bool ok = true;
+
+	if (!v)
+		return openai_refuse(e, name, "missing_required_parameter", "%s is missing", name);
+	if (!json_is_string(v) && !json_is_array(v))
+		return openai_refuse(e, name, NULL, "%s is %s, expected a string, an array of strings, or tokens", name,
+				openai_kind(v));
+	if (n == 0 || n > OPENAI_PROMPTS_MAX)
+		return openai_refuse(e, name, NULL, "%s has %zu items, expected 1 to %d", name, n, OPENAI_PROMPTS_MAX);
+	for (size_t i = 0; i < n && ok; i++) {
+		const json_t *item = list ? json_array_get(v, i) : v;
+		char where[64];
+		snprintf(where, sizeof where, list ? "%s[%zu]" : "%s", name, i);
+		if (list && json_typeof(item) != json_typeof(first))
+			return openai_refuse(e, where, NULL, "%s is %s, but %s[0] is %s", where, openai_kind(item),
+					name, openai_kind(first));
+		if (json_is_array(item)) {
+			ok = add_tokens(h, r, where, item, e);
+		} else if (json_is_string(item)) {
+			const char *text = json_string_value(item);
+			const size_t n_text = json_string_length(item);
+			if (n_text == 0 && r->route == OPENAI_EMBEDDINGS)
+				return openai_refuse(e, where, NULL, "%s is empty", where);
+			ok = add_text(h, r, where, text, n_text, flags, e);
+			if (ok) {
+				r->prompts[r->n_prompts - 1].text = text;
+				r->prompts[r->n_prompts - 1].n_text = n_text;
+			}
+		} else {
+			return openai_refuse(e, where, NULL, "%s is %s, expected a string or an array of tokens", where,
+					openai_kind(item));
+		}
+	}
+	return ok;
+}
+
+/* ---- Messages ---- */
+
+/* Parts of text as one text: templates mostly know no other. NULL: refused. */
+static json_t *join_parts(const json_t *parts, const char *where, struct openai_error *e)
+{
+	struct openai_buf b = {0};
+	json_t *joined = NULL;
+
+	for (size_t k = 0; k < json_array_size(parts); k++) {
+		const json_t *part = json_array_get(parts, k), *text = json_object_get(part, "text");
+		const char *type = json_string_value(json_object_get(part, "type"));
+		char param[112];
+		snprintf(param, sizeof param, "%s[%zu]", where, k);
+		if (!type || strcmp(type, "text") != 0) {
+			openai_refuse(e, param, "unsupported_value", "%s is of type '%.40s'; the model reads only text",
+					param, type ? type : "");
+			goto out;
+		}
+		if (!json_is_string(text)) {
+			openai_refuse(e, param, NULL, "%s.text is %s, expected a string", param,
+					text ? openai_kind(text) : "missing");
+			goto out;
+		}
+		if ((k > 0 && !openai_buf_add(&b, "\n", 1)) ||
+				!openai_buf_add(&b, json_string_value(text), json_string_length(text))) {
+			openai_no_memory(e);
+			goto out;
+		}
+	}
+	joined = json_stringn(b.p ? b.p : "", b.n);
+	if (!joined)
+		openai_no_memory(e);
+out:
+	openai_buf_release(&b);
+	return joined;
+}
+
+/* A message as the template gets it; NULL: refused. */
+static json_t *read_message(const json_t *m, size_t i, struct openai_error *e)
+{
+	static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
+	const char *role = json_string_value(json_object_get(m, "role"));
+	json_t *content = json_object_get(m, "content");
+	char where[64];
+	size_t k = 0;
+
+	snprintf(where, sizeof where, "messages[%zu]", i);
+	if (!json_is_object(m)) {
+		openai_refuse(e, where, NULL, "%s is %s, expected an object", where, openai_kind(m));
+		return NULL;
+	}
+	while (k < 6 && (!role || strcmp(role, roles[k]) != 0))
+		k++;
+	if (k == 6) {
+		strcat(where, ".role");
+		openai_refuse(e, where, NULL, "%s must be system, developer, user, assistant, tool or function", where);
+		return NULL;
+	}
+	strcat(where, ".content");
+	const bool calls = json_object_get(m, "tool_calls") || json_object_get(m, "function_call");
+	if (!json_is_string(content) && !json_is_array(content) && !(calls && (!content || json_is_null(content)))) {
+		openai_refuse(e, where, NULL, "%s is %s, expected a string or an array of parts", where,
+				content ? openai_kind(content) : "missing");
+		return NULL;
+	}
+	json_t *copy = json_copy((json_t *)m); /* shallow: values are shared, and not changed */
+	int bad = copy ? 0 : -1;
+	if (json_is_array(content)) {
+		json_t *joined = join_parts(content, where, e);
+		if (!joined) {
+			json_decref(copy);
+			return NULL;
+		}
+		bad |= json_object_set_new(copy, "content", joined);
+	}
+	/* Models were trained with the older name of the role. */
+	if (k == 1)
+		bad |= json_object_set_new(copy, "role", json_string("system"));
+	if (bad) {
+		json_decref(copy);
+		openai_no_memory(e);
+		return NULL;
+	}
+	return copy;
+}
+
+/* A NUL-terminated text of a value; freed with openai_buf_release. */
+static bool dump_text(struct openai_buf *b, const json_t *value)
+{
+	return openai_dump(b, value) && openai_buf_add(b, "", 1);
+}
+
+static bool render(const struct openai_host *h, struct openai_request *r, const json_t *messages, const json_t *extra,
+		struct openai_error *e)
+{
+	struct cohort_template_params p;
+	struct openai_buf m = {0}, x = {0};
+	struct cohort_err err;
+	char *text = NULL;
+	size_t n = 0;
+	bool ok = dump_text(&m, messages) && (!extra || dump_text(&x, extra));
+
+	if (!ok) {
+		openai_no_memory(e);
+	} else {
+		cohort_template_params_init(&p);
+		p.messages = m.p;
+		p.extra = x.p;
+		p.bos_token = h->bos;
+		p.eos_token = h->eos;
+		p.now = h->now;
+		ok = !cohort_template_render(h->template, &p, &text, &n, &err);
+		if (!ok && err.status == COHORT_E_MEMORY)
+			openai_no_memory(e);
+		else if (!ok)
+			openai_refuse(e, "messages", NULL, "the chat template refuses the messages: %s", err.text);
+	}
+	if (ok) {
+		/* Many templates write the first token themselves. */
+		const size_t n_bos = h->bos ? strlen(h->bos) : 0;
+		const bool has_bos = n_bos > 0 && n >= n_bos && memcmp(text, h->bos, n_bos) == 0;
+		ok = add_text(h, r, "messages", text, n,
+				COHORT_TOKENIZE_SPECIAL | (has_bos ? COHORT_TOKENIZE_NO_BOS : 0U), e);
+	}
+	cohort_template_text_free(text);
+	openai_buf_release(&m);
+	openai_buf_release(&x);
+	return ok;
+}
+
+static bool read_messages(const struct openai_host *h, struct openai_request *r, struct openai_error *e)
+{
+	const json_t *v = openai_field(r, "messages"), *extra = openai_field(r, "chat_template_kwargs");
+
+	if (!v)
+		return openai_refuse(e, "messages", "missing_required_parameter", "messages is missing");
+	if (!json_is_array(v) || json_array_size(v) == 0)
+		return openai_refuse(e, "messages", NULL, "messages is %s, expected an array of at least one message",
+				json_is_array(v) ? "empty" : openai_kind(v));
+	if (extra && !json_is_object(extra))
+		return openai_refuse(e, "chat_template_kwargs", NULL, "chat_template_kwargs is %s, expected an object",
+				openai_kind(extra));
+	if (!h->template)
+		return openai_refuse(e, "messages", NULL, "%s", h->no_template);
+	json_t *messages = json_array();
+	bool ok = messages != NULL || openai_no_memory(e);
+	for (size_t i = 0; i < json_array_size(v) && ok; i++) {
+		json_t *m = read_message(json_array_get(v, i), i, e);
+		ok = m != NULL;
+		if (ok && json_array_append_new(messages, m))
+			ok = openai_no_memory(e);
+	}
+	ok = ok && render(h, r, messages, extra, e);
+	json_decref(messages);
+	return ok;
+}
+
+bool openai_prompts_read(struct openai_host *h, struct openai_request *r, struct openai_error *e)
+{
+	switch (r->route) {
+	case OPENAI_CHAT: return read_messages(h, r, e);
+	case OPENAI_COMPLETIONS: return read_list(h, r, "prompt", COHORT_TOKENIZE_SPECIAL, e);
+	default: return read_list(h, r, "input", 0, e);
+	}
+}
