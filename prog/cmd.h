@@ -8,6 +8,7 @@ int cmd_tokenize(int argc, char **argv);
 int cmd_detokenize(int argc, char **argv);
 int cmd_embed(int argc, char **argv);
 int cmd_perplexity(int argc, char **argv);
+int cmd_retrieve(int argc, char **argv);
 int cmd_template(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);

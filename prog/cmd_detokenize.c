@@ -1,7 +1,7 @@
 /* cohort detokenize: the bytes of tokens, the way back from `cohort tokenize`.
  *
- * What holds: standard output gets the bytes of the text and nothing else (a newline only after each text of -lines, and
- * on a terminal). */
+ * What holds: standard output gets the bytes of the text and nothing else (a newline only after each text of -lines,
+ * and on a terminal). */
 #include "cmd.h"
 #include "common.h"
 #include "opt.h"
@@ -109,25 +109,25 @@ int cmd_detokenize(int argc, char **argv)
 	bool special = false, lines = false;
 	size_t n_ids = 0;
 	const struct opt opts[] = {
-		{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model or vocabulary (default: the built-in model)",
-				NULL},
-		{"file", "f", OPT_STR, &file, 0, 0, "FILE",
-				"ids to read; - is standard input (the default without operands)", NULL},
-		{"lines", NULL, OPT_FLAG, &lines, 0, 0, NULL,
-				"each line (or argument) is a text of its own, printed with a newline", NULL},
-		{"special", NULL, OPT_FLAG, &special, 0, 0, NULL, "control tokens as their text (default: as nothing)",
-				NULL},
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE",
+					"GGUF model or vocabulary (default: the built-in model)", NULL},
+			{"file", "f", OPT_STR, &file, 0, 0, "FILE",
+					"ids to read; - is standard input (the default without operands)", NULL},
+			{"lines", NULL, OPT_FLAG, &lines, 0, 0, NULL,
+					"each line (or argument) is a text of its own, printed with a newline", NULL},
+			{"special", NULL, OPT_FLAG, &special, 0, 0, NULL,
+					"control tokens as their text (default: as nothing)", NULL},
 	};
 	const struct opt_prog p = {
-		prog,
-		"[-m FILE] [ID ... | -f FILE] [options]",
-		"Prints the text of token ids, byte for byte. Ids are separated by white space, commas or\n"
-		"brackets, so that what 'cohort tokenize' prints is read, also with -json.",
-		"  cohort detokenize 1 911 630 264 493\n"
-		"  cohort tokenize \"Once upon a time\" | cohort detokenize\n"
-		"  cohort tokenize -json \"Once upon a time\" | cohort detokenize -special\n",
-		opts,
-		sizeof opts / sizeof *opts,
+			prog,
+			"[-m FILE] [ID ... | -f FILE] [options]",
+			"Prints the text of token ids, byte for byte. Ids are separated by white space, commas or\n"
+			"brackets, so that what 'cohort tokenize' prints is read, also with -json.",
+			"  cohort detokenize 1 911 630 264 493\n"
+			"  cohort tokenize \"Once upon a time\" | cohort detokenize\n"
+			"  cohort tokenize -json \"Once upon a time\" | cohort detokenize -special\n",
+			opts,
+			sizeof opts / sizeof *opts,
 	};
 	int rc = opt_parse(&p, argc, argv, 2, ids, OPERANDS_MAX, &n_ids);
 	if (rc)

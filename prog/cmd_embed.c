@@ -46,8 +46,8 @@ struct embed {
 
 static int add_text(struct embed *c, const char *what, const char *text, size_t n_bytes)
 {
-	const size_t most = (size_t)(c->n_ctx_given && c->n_ctx < c->e.info.n_ctx_train ? c->n_ctx
-											: c->e.info.n_ctx_train);
+	const size_t most =
+			(size_t)(c->n_ctx_given && c->n_ctx < c->e.info.n_ctx_train ? c->n_ctx : c->e.info.n_ctx_train);
 	bool cut = false;
 
 	if (!mem_grow((void **)&c->texts, &c->n_max, c->n + 1, sizeof *c->texts))
@@ -121,8 +121,9 @@ static void write_row(struct embed *c, size_t i, const char *between)
 		if (c->similarity && c->format == F_TEXT)
 			out_fmt(&c->out, "%7.4f", cosine(c, i, k));
 		else
-			out_float(&c->out, c->similarity ? (float)cosine(c, i, k)
-							 : c->vectors[i * (size_t)c->e.info.n_embd + k]);
+			out_float(&c->out,
+					c->similarity ? (float)cosine(c, i, k)
+						      : c->vectors[i * (size_t)c->e.info.n_embd + k]);
 	}
 }
 
@@ -255,32 +256,34 @@ int cmd_embed(int argc, char **argv)
 	static struct embed c;
 	c = (struct embed){.o = EMBED_OPTS_INIT};
 	const struct opt opts[] = {
-		{"file", "f", OPT_LIST, &c.files, 0, 0, "FILE",
-				"a file as one text; - is standard input; may be given again", NULL},
-		{"lines", NULL, OPT_FLAG, &c.lines, 0, 0, NULL, "each line of the files is a text", NULL},
-		{"normalize", NULL, OPT_STR, &c.norm_text, 0, 0, "HOW",
-				"2 (Euclidean length 1, default), 1 (sum of magnitudes), max, none", NULL},
-		{"format", NULL, OPT_STR, &c.format_text, 0, 0, "F",
-				"text, json, jsonl, npy (default: what -output ends in, or text)", NULL},
-		{"output", "o", OPT_STR, &c.output, 0, 0, "FILE", "where to write (default: standard output)", NULL},
-		{"similarity", NULL, OPT_FLAG, &c.similarity, 0, 0, NULL,
-				"cosines of all pairs instead of the vectors", NULL},
-		{"truncate", NULL, OPT_FLAG, &c.truncate, 0, 0, NULL, "cut texts that are too long", NULL},
-		{"ctx", "c", OPT_INT, &c.n_ctx, 1, 1 << 30, "N",
-				"tokens of a text at most (default: what the model was trained for)", &c.n_ctx_given},
-		OPTS_EMBED(&c.o),
+			{"file", "f", OPT_LIST, &c.files, 0, 0, "FILE",
+					"a file as one text; - is standard input; may be given again", NULL},
+			{"lines", NULL, OPT_FLAG, &c.lines, 0, 0, NULL, "each line of the files is a text", NULL},
+			{"normalize", NULL, OPT_STR, &c.norm_text, 0, 0, "HOW",
+					"2 (Euclidean length 1, default), 1 (sum of magnitudes), max, none", NULL},
+			{"format", NULL, OPT_STR, &c.format_text, 0, 0, "F",
+					"text, json, jsonl, npy (default: what -output ends in, or text)", NULL},
+			{"output", "o", OPT_STR, &c.output, 0, 0, "FILE", "where to write (default: standard output)",
+					NULL},
+			{"similarity", NULL, OPT_FLAG, &c.similarity, 0, 0, NULL,
+					"cosines of all pairs instead of the vectors", NULL},
+			{"truncate", NULL, OPT_FLAG, &c.truncate, 0, 0, NULL, "cut texts that are too long", NULL},
+			{"ctx", "c", OPT_INT, &c.n_ctx, 1, 1 << 30, "N",
+					"tokens of a text at most (default: what the model was trained for)",
+					&c.n_ctx_given},
+			OPTS_EMBED(&c.o),
 	};
 	const struct opt_prog p = {
-		prog,
-		"[-m FILE] [TEXT ...] [-f FILE] [-lines] [options]",
-		"Prints the vectors of texts, in their order, many computed at once. The numbers are the\n"
-		"same whatever -parallel, -batch, -threads and -isa.",
-		"  cohort embed \"a cat sat down\" \"the dog ran\"\n"
-		"  cohort embed -similarity \"a cat sat down\" \"a kitten sat\" \"stock prices fell\"\n"
-		"  printf 'one\\ntwo\\n' | cohort embed -f - -lines -format jsonl\n"
-		"  printf 'one\\ntwo\\n' | cohort embed -f - -lines -output vectors.npy\n",
-		opts,
-		sizeof opts / sizeof *opts,
+			prog,
+			"[-m FILE] [TEXT ...] [-f FILE] [-lines] [options]",
+			"Prints the vectors of texts, in their order, many computed at once. The numbers are the\n"
+			"same whatever -parallel, -batch, -threads and -isa.",
+			"  cohort embed \"a cat sat down\" \"the dog ran\"\n"
+			"  cohort embed -similarity \"a cat sat down\" \"a kitten sat\" \"stock prices fell\"\n"
+			"  printf 'one\\ntwo\\n' | cohort embed -f - -lines -format jsonl\n"
+			"  printf 'one\\ntwo\\n' | cohort embed -f - -lines -output vectors.npy\n",
+			opts,
+			sizeof opts / sizeof *opts,
 	};
 	int rc = opt_parse(&p, argc, argv, 2, c.operands, OPERANDS_MAX, &c.n_operands);
 	if (rc)

@@ -41,14 +41,14 @@ struct ppl {
 	struct cohort_context *ctx;
 	struct cohort_batch batch;
 	struct pool *pool;
-	size_t n_bytes;       /* of the text */
+	size_t n_bytes; /* of the text */
 	cohort_token *tokens; /* [n] */
 	size_t n;
-	cohort_token front;   /* what each window begins with; -1: nothing */
-	size_t room, step;    /* tokens of the text in a window; and from one window to the next */
+	cohort_token front; /* what each window begins with; -1: nothing */
+	size_t room, step; /* tokens of the text in a window; and from one window to the next */
 	size_t n_windows, n_done;
-	double *cost;         /* [n] nats; below 0: the token does not count */
-	int64_t *wanted;      /* [n_batch] the token of the text that a row of the batch foretells; -1: none */
+	double *cost; /* [n] nats; below 0: the token does not count */
+	int64_t *wanted; /* [n_batch] the token of the text that a row of the batch foretells; -1: none */
 	struct out out;
 };
 
@@ -460,37 +460,41 @@ int cmd_perplexity(int argc, char **argv)
 	static struct ppl p;
 	p = (struct ppl){.threads = 4, .n_batch = BATCH_MAX, .front = -1};
 	const struct opt opts[] = {
-		{"model", "m", OPT_STR, &p.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
-		{"file", "f", OPT_STR, &p.file, 0, 0, "FILE", "the text, every byte of it; - is standard input", NULL},
-		{"ctx", "c", OPT_INT, &p.n_ctx, 2, 1 << 24, "N",
-				"tokens of a window (default: 512, or what the model was trained for)", &p.ctx_given},
-		{"stride", NULL, OPT_INT, &p.stride, 1, 1 << 24, "N",
-				"tokens from a window to the next; the rest is context only (default: half a window)",
-				&p.stride_given},
-		{"parallel", "np", OPT_INT, &p.n_parallel, 1, 4096, "N", "windows at once (default: as fits)",
-				&p.parallel_given},
-		{"no-bos", NULL, OPT_FLAG, &p.no_bos, 0, 0, NULL,
-				"windows do not begin with the model's begin token", NULL},
-		{"per-window", NULL, OPT_FLAG, &p.per_window, 0, 0, NULL, "print each window, too", NULL},
-		{"output-format", NULL, OPT_STR, &p.format_text, 0, 0, "F", "text (default), jsonl or json", NULL},
-		{"output", "o", OPT_STR, &p.output, 0, 0, "FILE", "where to write (default: standard output)", NULL},
-		{"batch", "b", OPT_INT, &p.n_batch, 1, 1 << 16, "N", "rows of one decode (default: 512)", NULL},
-		{"threads", "t", OPT_INT, &p.threads, 1, 1024, "N",
-				"compute threads (default: 4, or the CPUs there are)", &p.threads_given},
-		{"isa", NULL, OPT_STR, &p.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
-		OPTS_LOAD(&p.load),
+			{"model", "m", OPT_STR, &p.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"file", "f", OPT_STR, &p.file, 0, 0, "FILE", "the text, every byte of it; - is standard input",
+					NULL},
+			{"ctx", "c", OPT_INT, &p.n_ctx, 2, 1 << 24, "N",
+					"tokens of a window (default: 512, or what the model was trained for)",
+					&p.ctx_given},
+			{"stride", NULL, OPT_INT, &p.stride, 1, 1 << 24, "N",
+					"tokens from a window to the next; the rest is context (default: half)",
+					&p.stride_given},
+			{"parallel", "np", OPT_INT, &p.n_parallel, 1, 4096, "N", "windows at once (default: as fits)",
+					&p.parallel_given},
+			{"no-bos", NULL, OPT_FLAG, &p.no_bos, 0, 0, NULL,
+					"windows do not begin with the model's begin token", NULL},
+			{"per-window", NULL, OPT_FLAG, &p.per_window, 0, 0, NULL, "print each window, too", NULL},
+			{"output-format", NULL, OPT_STR, &p.format_text, 0, 0, "F", "text (default), jsonl or json",
+					NULL},
+			{"output", "o", OPT_STR, &p.output, 0, 0, "FILE", "where to write (default: standard output)",
+					NULL},
+			{"batch", "b", OPT_INT, &p.n_batch, 1, 1 << 16, "N", "rows of one decode (default: 512)", NULL},
+			{"threads", "t", OPT_INT, &p.threads, 1, 1024, "N",
+					"compute threads (default: 4, or the CPUs there are)", &p.threads_given},
+			{"isa", NULL, OPT_STR, &p.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			OPTS_LOAD(&p.load),
 	};
 	const struct opt_prog desc = {
-		prog,
-		"[-m FILE] -f FILE [options]",
-		"How well the model foretells a text: the perplexity of its tokens with its standard error,\n"
-		"by windows that overlap (with -stride equal to -ctx each stands alone). The result is the\n"
-		"same whatever -parallel, -batch, -threads and -isa.",
-		"  echo \"Once upon a time there was a little girl.\" | cohort perplexity -f -\n"
-		"  echo \"Once upon a time there was a little girl.\" | cohort perplexity -f - -ctx 8 -per-window\n"
-		"  cohort perplexity -m model.gguf -f story.txt -ctx 1024 -stride 256 -output-format jsonl\n",
-		opts,
-		sizeof opts / sizeof *opts,
+			prog,
+			"[-m FILE] -f FILE [options]",
+			"How well the model foretells a text: the perplexity of its tokens with its standard error,\n"
+			"by windows that overlap (with -stride equal to -ctx each stands alone). The result is the\n"
+			"same whatever -parallel, -batch, -threads and -isa.",
+			"  echo \"Once upon a time there was a little girl.\" | cohort perplexity -f -\n"
+			"  echo \"Once upon a time there was a girl.\" | cohort perplexity -f - -ctx 8 -per-window\n"
+			"  cohort perplexity -m model.gguf -f story.txt -ctx 1024 -stride 256 -output-format jsonl\n",
+			opts,
+			sizeof opts / sizeof *opts,
 	};
 	int rc = opt_parse(&desc, argc, argv, 2, NULL, 0, NULL);
 	if (rc)

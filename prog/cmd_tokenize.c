@@ -90,29 +90,30 @@ int cmd_tokenize(int argc, char **argv)
 	size_t n_text = 0;
 	int f = F_IDS;
 	const struct opt opts[] = {
-		{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model or vocabulary (default: the built-in model)",
-				NULL},
-		{"file", "f", OPT_STR, &file, 0, 0, "FILE", "text to read, every byte of it; - is standard input",
-				NULL},
-		{"lines", NULL, OPT_FLAG, &lines, 0, 0, NULL, "each line of the text on its own", NULL},
-		{"special", NULL, OPT_FLAG, &special, 0, 0, NULL, "texts of special tokens become those tokens", NULL},
-		{"bos", NULL, OPT_FLAG, &bos, 0, 0, NULL,
-				"put the begin-of-text token in front, whatever the model says", NULL},
-		{"no-bos", NULL, OPT_FLAG, &no_bos, 0, 0, NULL,
-				"add neither begin nor end token (default: the model's rule)", NULL},
-		{"format", NULL, OPT_STR, &format, 0, 0, "F",
-				"ids (default), json (a list), pieces (each with its text), count", NULL},
-		{"json", NULL, OPT_FLAG, &json, 0, 0, NULL, "the same as -format json", NULL},
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE",
+					"GGUF model or vocabulary (default: the built-in model)", NULL},
+			{"file", "f", OPT_STR, &file, 0, 0, "FILE",
+					"text to read, every byte of it; - is standard input", NULL},
+			{"lines", NULL, OPT_FLAG, &lines, 0, 0, NULL, "each line of the text on its own", NULL},
+			{"special", NULL, OPT_FLAG, &special, 0, 0, NULL, "texts of special tokens become those tokens",
+					NULL},
+			{"bos", NULL, OPT_FLAG, &bos, 0, 0, NULL,
+					"put the begin-of-text token in front, whatever the model says", NULL},
+			{"no-bos", NULL, OPT_FLAG, &no_bos, 0, 0, NULL,
+					"add neither begin nor end token (default: the model's rule)", NULL},
+			{"format", NULL, OPT_STR, &format, 0, 0, "F",
+					"ids (default), json (a list), pieces (each with its text), count", NULL},
+			{"json", NULL, OPT_FLAG, &json, 0, 0, NULL, "the same as -format json", NULL},
 	};
 	const struct opt_prog p = {
-		prog,
-		"[-m FILE] (--file FILE | TEXT) [options]",
-		"Prints the token ids of a text on one line.",
-		"  cohort tokenize \"Hello my name is\"\n"
-		"  cohort tokenize -format pieces \"Once upon a time\"\n"
-		"  printf 'one\\ntwo\\n' | cohort tokenize -f - -lines -no-bos\n",
-		opts,
-		sizeof opts / sizeof *opts,
+			prog,
+			"[-m FILE] (--file FILE | TEXT) [options]",
+			"Prints the token ids of a text on one line.",
+			"  cohort tokenize \"Hello my name is\"\n"
+			"  cohort tokenize -format pieces \"Once upon a time\"\n"
+			"  printf 'one\\ntwo\\n' | cohort tokenize -f - -lines -no-bos\n",
+			opts,
+			sizeof opts / sizeof *opts,
 	};
 	int rc = opt_parse(&p, argc, argv, 2, text, 1, &n_text);
 	if (rc)

@@ -15,6 +15,7 @@ static const struct cmd {
 	{"tokenize", "text to token ids", cmd_tokenize},
 	{"detokenize", "token ids to text", cmd_detokenize},
 	{"embed", "texts to vectors, many at once", cmd_embed},
+	{"retrieve", "chunks of documents by likeness to a query", cmd_retrieve},
 	{"perplexity", "how well a model foretells a text", cmd_perplexity},
 	{"template", "a conversation as a model's text, by its chat template", cmd_template},
 	{"logits", "the logits of every position of a token sequence", cmd_logits},

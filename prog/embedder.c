@@ -100,8 +100,8 @@ void embedder_release(struct embedder *e)
 	e->m = NULL;
 }
 
-int embedder_tokens(struct embedder *e, const char *what, const char *text, size_t n_bytes, size_t n_max,
-		bool truncate, struct embed_text *out, bool *cut)
+int embedder_tokens(struct embedder *e, const char *what, const char *text, size_t n_bytes, size_t n_max, bool truncate,
+		struct embed_text *out, bool *cut)
 {
 	int rc = text_tokens(e->prog, e->m, text, n_bytes, 0, &out->tokens, &out->n);
 
@@ -132,9 +132,9 @@ struct item {
 struct job {
 	struct embedder *e;
 	const struct embed_text *texts;
-	float *out;          /* [n, n_embd] */
-	size_t n_under_way;  /* requests */
-	uint64_t n_tokens;   /* of texts that are done */
+	float *out; /* [n, n_embd] */
+	size_t n_under_way; /* requests */
+	uint64_t n_tokens; /* of texts that are done */
 	size_t n_done;
 	bool failed;
 	struct cohort_err err;

@@ -10,10 +10,10 @@
 
 struct out {
 	const char *prog, *path;
-	FILE *f;                    /* standard output, a pipe or a device; NULL: the stream */
+	FILE *f; /* standard output, a pipe or a device; NULL: the stream */
 	struct file_stream *stream; /* a regular file, written beside its place */
-	size_t n;                   /* bytes in buf */
-	int rc;                     /* the first failure's exit code; what comes after it is dropped */
+	size_t n; /* bytes in buf */
+	int rc; /* the first failure's exit code; what comes after it is dropped */
 	char buf[1 << 14];
 };
 

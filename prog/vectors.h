@@ -1,5 +1,5 @@
-/* Arithmetic of embeddings: lengths, likeness, the best few. Sums are doubles in the order of elements, so that the same
- * vectors give the same numbers on every machine. */
+/* Arithmetic of embeddings: lengths, likeness, the best few. Sums are doubles in the order of elements, so that the
+ * same vectors give the same numbers on every machine. */
 #ifndef PROG_VECTORS_H
 #define PROG_VECTORS_H
 
@@ -21,7 +21,8 @@ struct match {
 	double score;
 	uint64_t id;
 };
-/* Puts a match among the k best so far, which stand in order: falling scores, rising ids. Returns how many there are. */
+/* Puts a match among the k best so far, which stand in order: falling scores, rising ids. Returns how many there are.
+ */
 size_t match_insert(struct match *best, size_t n, size_t k, struct match m);
 
 #endif
