@@ -38,21 +38,23 @@ static int add_prompt(struct job *j, const char *text, size_t n_bytes)
 static int read_prompts(struct job *j)
 {
 	struct cohort_err err;
-	size_t n_bytes = 0, n_lines = 0, at = 0, n = 0;
+	struct text_line line;
+	size_t n_bytes = 0, n_lines = 0, at = 0;
 
 	if (file_read(j->c.prompts_file, PROMPTS_BYTES_MAX, &j->prompts_bytes, &n_bytes, &err)) {
 		fail(prog, &err);
 		return EXIT_FILE;
 	}
-	while (next_line(j->prompts_bytes, n_bytes, &at, &n))
+	while (next_line(j->prompts_bytes, n_bytes, &at, &line))
 		n_lines++;
 	j->prompts = mem_zalloc(n_lines, sizeof *j->prompts);
 	if (!j->prompts)
 		return out_of_memory(prog);
 	int rc = 0;
 	at = 0;
-	for (const char *line; !rc && (line = next_line(j->prompts_bytes, n_bytes, &at, &n));)
-		rc = add_prompt(j, line, n);
+	while (!rc && next_line(j->prompts_bytes, n_bytes, &at, &line))
+		if (line.n_bytes > 0)
+			rc = add_prompt(j, line.text, line.n_bytes);
 	if (!rc && j->n_prompts == 0)
 		rc = bad_usage(prog, "%s has no prompts: it should have one on each line", j->c.prompts_file);
 	return rc;
@@ -305,10 +307,9 @@ static int open_model(struct job *j)
 	if (rc)
 		return rc;
 	cohort_model_info_get(j->model, &j->info);
-	if (!*j->info.tokenizer) {
-		fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
-		return EXIT_MODEL;
-	}
+	rc = need_tokenizer(prog, j->model);
+	if (rc)
+		return rc;
 	if (j->c.verbose) {
 		char shown[ERR_SHOW_BYTES];
 		fprintf(stderr, "%s: loaded %s\n", prog, err_show(shown, j->info.name, strlen(j->info.name)));

@@ -80,7 +80,8 @@ static int read_file(struct run *r, const char *path)
 
 static int read_prompts(struct run *r)
 {
-	size_t n_most = r->texts.n + r->n_operands + r->files.n, at = 0, n = 0;
+	size_t n_most = r->texts.n + r->n_operands + r->files.n, at = 0;
+	struct text_line line;
 	int rc = 0;
 
 	for (size_t i = 0; i < r->files.n && !rc; i++)
@@ -91,7 +92,7 @@ static int read_prompts(struct run *r)
 		return rc;
 	const char *lines = r->prompts_file ? r->bytes[r->n_files - 1] : NULL;
 	const size_t n_lines_bytes = r->prompts_file ? r->n_bytes_of[r->n_files - 1] : 0;
-	while (next_line(lines, n_lines_bytes, &at, &n))
+	while (next_line(lines, n_lines_bytes, &at, &line))
 		n_most++;
 	r->prompts = mem_zalloc(n_most + 1, sizeof *r->prompts);
 	if (!r->prompts)
@@ -103,8 +104,9 @@ static int read_prompts(struct run *r)
 	for (size_t i = 0; i < r->files.n && !rc; i++)
 		rc = add_prompt(r, r->bytes[i], r->n_bytes_of[i]);
 	at = 0;
-	for (const char *line; !rc && (line = next_line(lines, n_lines_bytes, &at, &n));)
-		rc = add_prompt(r, line, n);
+	while (!rc && next_line(lines, n_lines_bytes, &at, &line))
+		if (line.n_bytes > 0)
+			rc = add_prompt(r, line.text, line.n_bytes);
 	if (!rc && r->n_prompts == 0)
 		rc = bad_usage(prog, "give a prompt: as an argument, with -p, with -f FILE (- is standard "
 				     "input), or one on each line of a file with -prompts FILE");
@@ -244,10 +246,9 @@ static int open_model(struct run *r)
 	if (rc)
 		return rc;
 	cohort_model_info_get(r->m, &r->info);
-	if (!*r->info.tokenizer) {
-		fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
-		return EXIT_MODEL;
-	}
+	rc = need_tokenizer(prog, r->m);
+	if (rc)
+		return rc;
 	r->gen.prog = prog;
 	r->gen.model = r->m;
 	r->gen.s = &r->s;

@@ -246,18 +246,30 @@ int32_t thread_count(bool given, int64_t n)
 	return (int32_t)(given || n <= cpus ? n : cpus);
 }
 
-const char *next_line(const char *bytes, size_t n_bytes, size_t *at, size_t *n)
+bool next_line(const char *text, size_t n, size_t *at, struct text_line *line)
 {
-	while (*at < n_bytes) {
-		const char *line = bytes + *at, *end = memchr(line, '\n', n_bytes - *at);
-		*n = end ? (size_t)(end - line) : n_bytes - *at;
-		*at += *n + 1;
-		if (*n > 0 && line[*n - 1] == '\r')
-			--*n;
-		if (*n > 0)
-			return line;
-	}
-	return NULL;
+	if (*at >= n)
+		return false;
+	const char *from = text + *at, *end = memchr(from, '\n', n - *at);
+	size_t len = end ? (size_t)(end - from) : n - *at;
+
+	*at += len + (end != NULL);
+	if (end && len > 0 && from[len - 1] == '\r')
+		len--;
+	line->text = from;
+	line->n_bytes = len;
+	return true;
+}
+
+int need_tokenizer(const char *prog, const struct cohort_model *m)
+{
+	struct cohort_model_info info = {.struct_size = sizeof info};
+
+	cohort_model_info_get(m, &info);
+	if (*info.tokenizer)
+		return 0;
+	fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
+	return EXIT_MODEL;
 }
 
 static bool odd_byte(const char *s, size_t n, size_t *len)

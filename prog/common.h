@@ -88,8 +88,16 @@ void progress_bar(double started, const char *what, double done, double total, c
 /* Threads to use: as given, or 4 but not more than there are CPUs. */
 int32_t thread_count(bool given, int64_t n);
 
-/* The next line from *at on that is not empty, without its end (a return as well); NULL: there is none. *at moves on. */
-const char *next_line(const char *bytes, size_t n_bytes, size_t *at, size_t *n);
+/* The next line of text[*at .. n), without its newline (and a carriage return before it); false at the end. A newline
+ * at the very end begins no line. */
+struct text_line {
+	const char *text;
+	size_t n_bytes;
+};
+bool next_line(const char *text, size_t n, size_t *at, struct text_line *line);
+
+/* A model without a tokeniser cannot be given text: says so and returns EXIT_MODEL. */
+int need_tokenizer(const char *prog, const struct cohort_model *m);
 
 /* Both are freed with mem_free, and NULL when out of memory.
  * s for a table or for JSON: each byte that belongs in neither becomes a question mark. */

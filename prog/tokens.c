@@ -61,21 +61,6 @@ int added_tokens_get(const char *prog, const struct cohort_model *m, struct adde
 	return 0;
 }
 
-bool next_line(const char *text, size_t n, size_t *at, struct text_line *line)
-{
-	if (*at >= n)
-		return false;
-	const char *from = text + *at, *end = memchr(from, '\n', n - *at);
-	size_t len = end ? (size_t)(end - from) : n - *at;
-
-	*at += len + (end != NULL);
-	if (end && len > 0 && from[len - 1] == '\r')
-		len--;
-	line->text = from;
-	line->n_bytes = len;
-	return true;
-}
-
 static bool separates(char c)
 {
 	return c != '\0' && strchr(" \t\r\n\v\f,[]", c);
@@ -111,15 +96,4 @@ int parse_ids(const char *prog, int32_t n_vocab, const char *where, const char *
 	}
 	list->n = count;
 	return 0;
-}
-
-int need_tokenizer(const char *prog, const struct cohort_model *m)
-{
-	struct cohort_model_info info = {.struct_size = sizeof info};
-
-	cohort_model_info_get(m, &info);
-	if (*info.tokenizer)
-		return 0;
-	fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
-	return EXIT_MODEL;
 }

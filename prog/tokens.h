@@ -15,14 +15,6 @@ struct added_tokens {
 };
 int added_tokens_get(const char *prog, const struct cohort_model *m, struct added_tokens *added);
 
-/* The next line of text[*at .. n), without its newline (and a carriage return before it); false at the end. A newline
- * at the very end begins no line. */
-struct text_line {
-	const char *text;
-	size_t n_bytes;
-};
-bool next_line(const char *text, size_t n, size_t *at, struct text_line *line);
-
 /* Ids in decimal, separated by white space, commas or brackets, added to *ids. `where` names the text in messages, and
  * `offset` is where it begins there. Each is checked against the vocabulary. Returns 0 or an exit code. */
 struct id_list {
@@ -31,8 +23,5 @@ struct id_list {
 };
 int parse_ids(const char *prog, int32_t n_vocab, const char *where, const char *text, size_t n, size_t offset,
 		struct id_list *list);
-
-/* A model without a tokeniser cannot be given text: says so and returns EXIT_MODEL. */
-int need_tokenizer(const char *prog, const struct cohort_model *m);
 
 #endif
