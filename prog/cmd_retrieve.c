@@ -130,8 +130,10 @@ static int probe(struct retrieve *c, uint64_t *out)
 	bool cut;
 	int rc = v && bytes ? 0 : out_of_memory(prog);
 
-	if (!rc) /* cut alike whatever the size of chunks, which is never below this */
-		rc = embedder_tokens(&c->e, "the probe", probe_text, strlen(probe_text), PROBE_TOKENS, true, &t, &cut);
+	/* Cut alike whatever the size of chunks, which is never below this. */
+	const int32_t most = c->e.info.n_ctx_train < PROBE_TOKENS ? c->e.info.n_ctx_train : PROBE_TOKENS;
+	if (!rc)
+		rc = embedder_tokens(&c->e, "the probe", probe_text, strlen(probe_text), (size_t)most, true, &t, &cut);
 	if (!rc)
 		rc = embedder_run(&c->e, &t, 1, v, "embedding");
 	for (size_t i = 0; i < n_embd && !rc; i++) {
@@ -148,7 +150,8 @@ static int probe(struct retrieve *c, uint64_t *out)
 	return rc;
 }
 
-static int describe_model(struct retrieve *c, struct doc_model *m)
+/* All but the probe, which takes the engine. */
+static int describe_model(const struct retrieve *c, struct doc_model *m)
 {
 	const struct cohort_model_info *info = &c->e.info;
 
@@ -162,7 +165,7 @@ static int describe_model(struct retrieve *c, struct doc_model *m)
 			.weight_bytes = info->weight_bytes,
 			.pooling = c->e.pooling,
 	};
-	return m->arch && m->name ? probe(c, &m->probe) : out_of_memory(prog);
+	return m->arch && m->name ? 0 : out_of_memory(prog);
 }
 
 /* Vectors of texts in one piece of memory, each of length 1. */
@@ -248,6 +251,8 @@ static int make_index(struct retrieve *c)
 	if (!rc)
 		rc = describe_model(c, &ix->model);
 	if (!rc)
+		rc = probe(c, &ix->model.probe);
+	if (!rc)
 		rc = embed_chunks(c);
 	if (!rc && c->save)
 		rc = save_index(c);
@@ -294,33 +299,35 @@ static int read_index(struct retrieve *c)
 	return st == COHORT_E_MEMORY ? EXIT_RUN : EXIT_FILE;
 }
 
-/* The probe last, as it takes the engine: what the file says is compared first. */
+static bool same_shape(const struct doc_model *a, const struct doc_model *b)
+{
+	return strcmp(a->arch, b->arch) == 0 && a->n_embd == b->n_embd && a->n_vocab == b->n_vocab &&
+			a->n_layer == b->n_layer && a->n_params == b->n_params;
+}
+
+/* What the file says is compared first, then the probe, as it takes the engine. */
 static int check_model(struct retrieve *c)
 {
 	const struct doc_model *was = &c->ix.model;
-	struct doc_model is = {0};
-	int rc = 0;
+	const int32_t trained = c->e.info.n_ctx_train;
+	struct doc_model is;
 
 	if (c->o.pooling && c->e.pooling != was->pooling)
 		return bad_usage(prog, "%s was made with -pooling %s, not %s", c->load, pooling_name(was->pooling),
 				pooling_name(c->e.pooling));
 	c->e.pooling = was->pooling;
-	c->chunk_size = c->ix.chunk_size;
-	if (c->chunk_size <= c->e.info.n_ctx_train) {
-		const int64_t longest = c->chunk_size > 512 || c->e.info.n_ctx_train < 512 ? c->chunk_size : 512;
-		c->chunk_size = longest;
-		rc = embedder_open(&c->e, (size_t)longest);
+	c->chunk_size = c->ix.chunk_size > 512 ? c->ix.chunk_size : 512; /* queries may be longer than chunks */
+	c->chunk_size = c->chunk_size < trained ? c->chunk_size : trained;
+	int rc = describe_model(c, &is);
+	bool same = !rc && same_shape(&is, was);
+	if (same) {
+		rc = embedder_open(&c->e, (size_t)c->chunk_size);
 		if (!rc)
-			rc = describe_model(c, &is);
+			rc = probe(c, &is.probe);
+		same = is.probe == was->probe;
 	}
-	if (!rc &&
-			(!is.arch || strcmp(is.arch, was->arch) != 0 || is.n_embd != was->n_embd ||
-					is.n_vocab != was->n_vocab || is.n_layer != was->n_layer ||
-					is.n_params != was->n_params || is.probe != was->probe)) {
-		is.arch = is.arch ? is.arch : mem_strndup(c->e.info.arch, strlen(c->e.info.arch));
-		is.name = is.name ? is.name : mem_strndup(c->e.info.name, strlen(c->e.info.name));
-		rc = is.arch && is.name ? other_model(c, &is) : out_of_memory(prog);
-	}
+	if (!rc && !same)
+		rc = other_model(c, &is);
 	mem_free(is.arch);
 	mem_free(is.name);
 	return rc;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # cohort perplexity: the number against one computed from `cohort logits`, the same bits however it is computed, formats,
 # what is refused, interruption.
-# Shown red by planted faults: a window that begins one token late, costs that take the row before, sums in the order
-# of decoding (the independent number, and the same bits).
+# Shown red by planted faults: windows that begin one token late and costs that take the row before (the number), a sum
+# that depends on how many windows go together (the same bits).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 

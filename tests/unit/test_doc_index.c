@@ -1,7 +1,7 @@
 /* Saved indexes of documents: what is written is read back, and any other bytes are refused with a reason.
  *
- * Shown red by planted faults: no checksum (flipped_bits), a path's length compared with the sum only (hostile: reads
- * past the end under AddressSanitizer), a chunk's file not compared (hostile), the size not compared (truncated). */
+ * Shown red by planted faults: no checksum (flipped_bits), a path's length and a chunk's file not compared (hostile),
+ * the size not compared (truncated). */
 #include "../../prog/doc_index.h"
 
 #include "base/mem.h"
