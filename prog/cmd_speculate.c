@@ -447,7 +447,7 @@ int cmd_speculate(int argc, char **argv)
 			"Continues a prompt with guesses that are verified several at a time. The text is the same,\n"
 			"byte for byte, as that of plain decoding ('cohort run') with the same options and seed; what\n"
 			"guesses change is the time it takes. Statistics go to standard error.",
-			"  cohort speculate -temp 0 -compare \"One two three four. One two three four. One two\"\n"
+			"  cohort speculate -temp 0 -n 400 -ignore-eos -compare \"Once upon a time\"\n"
 			"  cohort speculate -np 4 -seed 7 -compare \"Once upon a time\"\n"
 			"  cohort speculate -m large.gguf -draft small.gguf -draft-max 8 \"Once upon a time\"\n",
 			opts,
