@@ -375,7 +375,6 @@ static bool draw(struct live *l)
 	const size_t n = l->now.n_lines;
 	size_t at = n - 1;
 
-	o->n_bytes = 0;
 	if (l->height == 0) {
 		l->shown.n_lines = 0;
 		wrap_puts(o, "\r\033[J");
@@ -419,11 +418,8 @@ static void erase(struct live *l)
 		const size_t cells = l->shown.lines[i].cells;
 		up += cells > cols ? (cells + cols - 1) / cols : 1;
 	}
-	o->n_bytes = 0;
 	move(o, up, 0);
 	wrap_puts(o, "\r\033[J");
-	if (!o->failed)
-		term_write(FD, o->bytes, o->n_bytes);
 	l->height = 0;
 }
 
@@ -433,6 +429,7 @@ static void frame(struct live *l)
 	size_t rows, cols;
 
 	l->drawn = now;
+	l->send.n_bytes = 0;
 	if (!term_foreground(FD))
 		return;
 	if (term_continued()) {
@@ -472,8 +469,11 @@ static void close_view(void *user)
 		return;
 	l->open = false;
 	progress_owner(NULL, NULL);
+	l->send.n_bytes = 0;
 	if (term_foreground(FD) && !term_continued())
 		erase(l);
+	if (!l->send.failed)
+		term_write(FD, l->send.bytes, l->send.n_bytes);
 	term_release();
 }
 

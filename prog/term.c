@@ -1,7 +1,7 @@
 /* The terminal, by escape sequences that all of them have known for decades.
  *
  * 1. While it is held, every way out of the program but SIGKILL gives it back: term_release, and the handlers below,
- * which then do what would have been done without them.
+ *    which then do what would have been done without them.
  * 2. Handlers call nothing but what POSIX allows there, and leave errno alone.
  * 3. Signals that were ignored when the program started stay ignored.
  *
@@ -121,18 +121,19 @@ bool term_write(int fd, const char *bytes, size_t n)
 
 static void echo(bool on)
 {
-	struct termios now = modes;
+	struct termios now;
 
-	if (!on) {
-		/* Changing modes from the background would stop the program. */
-		if (!term_foreground(held_fd) || tcgetattr(held_fd, &modes) != 0)
-			return;
-		now = modes;
+	/* Changing modes from the background would stop the program. */
+	if (!term_foreground(held_fd))
+		return;
+	if (on && echo_off) {
+		tcsetattr(held_fd, TCSANOW, &modes);
+		echo_off = 0;
+	} else if (!on && tcgetattr(held_fd, &now) == 0 && (now.c_lflag & ECHO)) {
+		/* Only then: after a stop that could not be caught it may be off still, by us. */
+		modes = now;
 		now.c_lflag &= ~(tcflag_t)ECHO;
 		echo_off = tcsetattr(held_fd, TCSANOW, &now) == 0;
-	} else if (echo_off && term_foreground(held_fd)) {
-		tcsetattr(held_fd, TCSANOW, &now);
-		echo_off = 0;
 	}
 }
 

@@ -481,6 +481,8 @@ class Session:
         self.process.send_signal(getattr(signal, 'SIG' + name))
 
     def resize(self, rows, cols):
+        while self._read(0.012):
+            pass  # what was written for the old size
         self.screen.resize(rows, cols)
         self._set_size(self.master)  # the kernel tells the program
 
