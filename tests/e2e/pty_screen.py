@@ -537,7 +537,8 @@ def size(text):
 
 
 def parse(argv):
-    p = argparse.ArgumentParser(usage=__doc__, add_help=False, allow_abbrev=False)
+    p = argparse.ArgumentParser(description=__doc__, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                usage='pty_screen.py [options] [steps] -- PROGRAM ARGUMENT...')
     p.add_argument('--rows', type=int, default=24)
     p.add_argument('--cols', type=int, default=80)
     p.add_argument('--reflow', action='store_true', help='break long lines when the terminal gets narrower')
