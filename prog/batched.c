@@ -2,6 +2,10 @@
  * sequences share its cells. */
 #include "batched.h"
 
+#include "live.h"
+#include "stream.h"
+#include "term.h"
+
 #include "base/err.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -10,6 +14,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char prog[] = "batched";
 
@@ -157,6 +162,19 @@ static int64_t slot_count(const struct job *j)
 
 /* ---- Output ---- */
 
+/* A file or a pipe gets the bytes as they are; a terminal nothing that would steer it. */
+static void print_text(const char *bytes, size_t n)
+{
+	size_t n_safe = 0;
+	char *safe = isatty(STDOUT_FILENO) ? term_safe(bytes, n, &n_safe) : NULL;
+
+	if (safe)
+		fwrite(safe, 1, n_safe, stdout);
+	else if (!isatty(STDOUT_FILENO))
+		fwrite(bytes, 1, n, stdout);
+	mem_free(safe);
+}
+
 static void print_sequences(const struct job *j)
 {
 	for (size_t i = 0; i < j->n_prompts; i++) {
@@ -165,8 +183,8 @@ static void print_sequences(const struct job *j)
 			if (j->n_prompts > 1)
 				printf("Prompt %zu, ", i);
 			printf(j->n_prompts > 1 ? "sequence %d:\n\n" : "Sequence %d:\n\n", k);
-			fwrite(p->text, 1, p->n_bytes, stdout);
-			fwrite(p->texts[k].bytes ? p->texts[k].bytes : "", 1, p->texts[k].n_bytes, stdout);
+			print_text(p->text, p->n_bytes);
+			print_text(p->texts[k].bytes ? p->texts[k].bytes : "", p->texts[k].n_bytes);
 			fputs("\n\n", stdout);
 		}
 	}
@@ -288,10 +306,21 @@ static int generate(struct job *j)
 {
 	struct progress progress = {j, clock_now()};
 	const struct gen_watch watch = {.tick = show_progress, .user = &progress};
+	const bool as_live = !j->c.stream && !j->c.no_live && term_moves(STDOUT_FILENO);
+	struct stream *stream = NULL;
+	struct live *live = NULL;
 
 	j->gen.watch = &watch;
+	if (j->c.stream && !(stream = stream_open(&j->gen, j->prompts, j->n_prompts, j->c.prompts_file != NULL)))
+		return out_of_memory(prog);
+	if (as_live && !(live = live_open(&j->gen, j->prompts, j->n_prompts)))
+		return out_of_memory(prog);
+	if (stream || live)
+		j->gen.watch = stream ? stream_watch(stream) : live_watch(live);
 	const int rc = gen_run(&j->gen, j->prompts, j->n_prompts);
 	j->gen.watch = NULL;
+	stream_free(stream);
+	live_free(live);
 	return rc;
 }
 
@@ -336,7 +365,8 @@ static int run(struct job *j)
 		rc = generate(j);
 	if (rc && rc != EXIT_INTERRUPTED)
 		return rc;
-	print_sequences(j);
+	if (!j->c.stream)
+		print_sequences(j);
 	const int out = close_stdout(prog);
 	print_statistics(j);
 	return rc ? rc : out;
@@ -380,6 +410,10 @@ int main(int argc, char **argv)
 					"compute threads (default: 4, or the CPUs there are)", &j.c.threads_given},
 			{"ignore-eos", NULL, OPT_FLAG, &j.c.ignore_eos, 0, 0, NULL,
 					"go on after the model ends its text", NULL},
+			{"stream", NULL, OPT_FLAG, &j.c.stream, 0, 0, NULL,
+					"print texts as they come, in lines '[SEQUENCE] piece' (see above)", NULL},
+			{"no-live", NULL, OPT_FLAG, &j.c.no_live, 0, 0, NULL,
+					"on a terminal: do not show the texts while they are generated", NULL},
 			{"isa", NULL, OPT_STR, &j.c.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&j.c.load),
 			{"verbose", "v", OPT_FLAG, &j.c.verbose, 0, 0, NULL, "details on stderr", NULL},
@@ -393,10 +427,16 @@ int main(int argc, char **argv)
 			prog,
 			"[options]",
 			"Generates several continuations of one prompt together. The texts go to standard output,\n"
-			"everything else to standard error.",
+			"everything else to standard error. On a terminal they are shown while they grow.\n\n"
+			"With -stream every piece of a text (a line, a sentence, at most 200 bytes) is printed\n"
+			"as a line as soon as it is there: '[2] piece' for sequence 2, '[7.2] piece' for\n"
+			"sequence 2 of prompt 7 of -prompts, and '[2]' alone when the sequence has ended. Within\n"
+			"a piece \\n is a line end, \\\\ a backslash, \\t, \\r and \\0ooo other bytes, as printf %b\n"
+			"reads them. Put together, the pieces are the text without its prompt.",
 			"  batched -prompt \"The future of AI is\" -n-parallel 4\n"
 			"  batched -prompt \"Once upon a time\" -n-parallel 2 -n-predict 64 -seed 7\n"
-			"  batched -prompt \"Innovation means\" -temperature 1.2 -verbose\n",
+			"  batched -prompt \"Innovation means\" -temperature 1.2 -verbose\n"
+			"  batched -prompt \"Once upon a time\" -stream | grep '^\\[2\\]'\n",
 			opts,
 			sizeof opts / sizeof *opts,
 	};

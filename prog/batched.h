@@ -11,7 +11,7 @@ struct config {
 	const char *prompt, *prompts_file, *isa;
 	struct load_opts load;
 	int64_t n_parallel, n_predict, n_ctx, threads;
-	bool threads_given, verbose, ignore_eos, version;
+	bool threads_given, verbose, ignore_eos, version, stream, no_live;
 };
 
 struct job {

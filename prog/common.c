@@ -22,6 +22,8 @@
 
 static volatile sig_atomic_t stop;
 static bool line_shown;
+static void (*owner_end)(void *user);
+static void *owner;
 
 const char *builtin_model(const char *prog)
 {
@@ -104,6 +106,14 @@ void progress_end(void)
 	if (line_shown)
 		fputs("\r\033[K", stderr);
 	line_shown = false;
+	if (owner_end)
+		owner_end(owner);
+}
+
+void progress_owner(void (*end)(void *user), void *user)
+{
+	owner_end = end;
+	owner = user;
 }
 
 static bool loading(float done, void *user)
@@ -126,6 +136,7 @@ int bad_usage(const char *prog, const char *fmt, ...)
 
 int out_of_memory(const char *prog)
 {
+	progress_end();
 	fprintf(stderr, "%s: out of memory\n", prog);
 	return EXIT_RUN;
 }
