@@ -311,7 +311,7 @@ static int open_model(struct job *j)
 	j->gen.model = j->model;
 	j->gen.s = &j->s;
 	j->gen.ignore_eos = j->c.ignore_eos;
-	j->gen.logprobs = j->c.compare || j->c.export.files.n > 0;
+	j->gen.logprobs = j->c.compare || j->c.output.files.n > 0;
 	return sampling_open(&j->s, prog, j->model);
 }
 
@@ -334,7 +334,7 @@ static int run(struct job *j)
 	int out = 0;
 	if (j->c.compare)
 		out = compare_show(j, j->c.width);
-	else if (!export_takes_stdout(&j->c.export))
+	else if (!export_takes_stdout(&j->c.output))
 		print_sequences(j);
 	const int written = export_write(j, rc == EXIT_INTERRUPTED), closed = close_stdout(prog);
 	out = out ? out : closed ? closed : written;
@@ -386,7 +386,7 @@ int main(int argc, char **argv)
 					NULL},
 			{"width", NULL, OPT_INT, &j.c.width, COLUMNS_WIDTH_MIN, COLUMNS_WIDTH_MAX, "N",
 					"characters on a line of -compare (default: the terminal's, or 80)", NULL},
-			OPTS_EXPORT(&j.c.export),
+			OPTS_EXPORT(&j.c.output),
 			{"isa", NULL, OPT_STR, &j.c.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&j.c.load),
 			{"verbose", "v", OPT_FLAG, &j.c.verbose, 0, 0, NULL, "details on stderr", NULL},

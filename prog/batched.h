@@ -14,7 +14,7 @@ struct config {
 	int64_t n_parallel, n_predict, n_ctx, threads;
 	bool threads_given, verbose, ignore_eos, version, compare;
 	int64_t width;          /* of -compare; 0: the terminal's */
-	struct export_opts export;
+	struct export_opts output;
 };
 
 struct job {

@@ -28,7 +28,7 @@ struct column {
 	size_t mark, mark_end;
 	bool begun;    /* a line came out: spaces at the beginning of the next are left out */
 };
-/* The next line, without spaces behind, at most width wide, into out; its width in *n_cells. False when none is left. */
+/* The next line, at most width wide and without spaces behind, into out; its width in *n_cells. False: none is left. */
 bool column_line(struct column *c, int width, bool colours, struct sink *out, int *n_cells);
 
 /* Of standard output: COLUMNS, or what the terminal says; 80 when it is none. */

@@ -314,14 +314,13 @@ static void show_similarity(struct view *v)
 int compare_show(const struct job *j, int64_t width)
 {
 	struct sink out = {.bytes = NULL};
-	struct view v = {.j = j, .out = &out, .width = width > 0 ? (int)width : columns_terminal()};
+	struct compare c;
+	struct view v = {.j = j, .c = &c, .out = &out, .width = width > 0 ? (int)width : columns_terminal()};
 	int rc = 0;
 
 	v.colours = columns_colours();
 	for (size_t i = 0; i < j->n_prompts && !rc; i++) {
-		struct compare c;
 		rc = compare_init(&c, j->gen.prog, &j->prompts[i]);
-		v.c = &c;
 		if (!rc) {
 			show_beginning(&v);
 			show_columns(&v);

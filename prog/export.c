@@ -55,7 +55,7 @@ bool export_takes_stdout(const struct export_opts *o)
 
 static int check_formats(const struct job *j)
 {
-	const struct export_opts *o = &j->c.export;
+	const struct export_opts *o = &j->c.output;
 	const char *prog = j->gen.prog;
 	size_t n_stdout = 0;
 
@@ -74,7 +74,8 @@ static int check_formats(const struct job *j)
 	for (size_t i = 0; i < o->files.n; i++)
 		if (!format_of(o, o->files.items[i]))
 			return bad_usage(prog,
-					"-output '%s': the suffix says the format, and is one of .txt .md .json .jsonl .csv .html",
+					"-output '%s': the suffix says the format, and is one of "
+					".txt .md .json .jsonl .csv .html",
 					o->files.items[i]);
 	return 0;
 }
@@ -92,7 +93,7 @@ static int check_inputs(const struct job *j, const char *path)
 
 int export_check(const struct job *j)
 {
-	const struct opt_list *files = &j->c.export.files;
+	const struct opt_list *files = &j->c.output.files;
 	int rc = check_formats(j);
 
 	for (size_t i = 0; i < files->n && !rc; i++) {
@@ -296,7 +297,7 @@ static int put_in_place(const struct job *j, const char *path, const struct sink
 
 int export_write(const struct job *j, bool interrupted)
 {
-	const struct export_opts *o = &j->c.export;
+	const struct export_opts *o = &j->c.output;
 	struct sampling sampling = j->s;
 	struct fact facts[FACTS_MAX];
 	const size_t n_facts = make_facts(j, &sampling, facts);
@@ -305,7 +306,7 @@ int export_write(const struct job *j, bool interrupted)
 	/* One after the other, so that memory is that of the largest. */
 	for (size_t i = 0; i < o->files.n; i++) {
 		const struct export_format *format = format_of(o, o->files.items[i]);
-		struct export e = {.j = j, .facts = facts, .n_facts = n_facts, .interrupted = interrupted};
+		struct report e = {.j = j, .facts = facts, .n_facts = n_facts, .interrupted = interrupted};
 		int now = 0;
 		format->begin(&e);
 		for (size_t k = 0; k < j->n_prompts && !now; k++) {

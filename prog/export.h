@@ -11,11 +11,13 @@ struct export_opts {
 	const char *format;      /* of standard output */
 };
 /* Lines of a table of options. */
-#define OPTS_EXPORT(e) \
-	{"output", "o", OPT_LIST, &(e)->files, 0, 0, "FILE", \
-			"everything into a .txt .md .json .jsonl .csv or .html file; may be given again", NULL}, \
-	{"output-format", NULL, OPT_STR, &(e)->format, 0, 0, "FORMAT", \
-			"of -output -, which is standard output: txt, md, json, jsonl, csv or html", NULL}
+#define OPT_OUTPUT(e) \
+	"output", "o", OPT_LIST, &(e)->files, 0, 0, "FILE", \
+			"everything into a .txt .md .json .jsonl .csv or .html file; may be given again", NULL
+#define OPT_OUTPUT_FORMAT(e) \
+	"output-format", NULL, OPT_STR, &(e)->format, 0, 0, "txt|md|json|jsonl|csv|html", \
+			"the format of -output -, which is standard output", NULL
+#define OPTS_EXPORT(e) {OPT_OUTPUT(e)}, {OPT_OUTPUT_FORMAT(e)}
 
 /* Before anything is computed: whether all formats are known and all files can be written. 0 or an exit code. */
 int export_check(const struct job *j);

@@ -59,7 +59,7 @@ static void put_base64(struct sink *o, const char *s, size_t n)
 		sink_base64(o, s, n);
 }
 
-static void begin(struct export *e)
+static void begin(struct report *e)
 {
 	sink_text(&e->out, first_names);
 	for (size_t i = 0; i < e->n_facts; i++) {
@@ -70,7 +70,7 @@ static void begin(struct export *e)
 	sink_text(&e->out, "\r\n");
 }
 
-static void put_facts(struct export *e)
+static void put_facts(struct report *e)
 {
 	for (size_t i = 0; i < e->n_facts; i++) {
 		const struct fact *f = &e->facts[i];
@@ -118,7 +118,7 @@ static void put_logprobs(struct sink *o, const struct gen_text *t)
 	sink_text(o, "]\"");
 }
 
-static void put_sequence(struct export *e, const struct compare *c, int32_t i)
+static void put_sequence(struct report *e, const struct compare *c, int32_t i)
 {
 	const struct gen_prompt *p = c->p;
 	const struct gen_text *t = &p->texts[i];
@@ -156,13 +156,13 @@ static void put_sequence(struct export *e, const struct compare *c, int32_t i)
 	sink_text(o, "\r\n");
 }
 
-static void prompt(struct export *e, const struct compare *c)
+static void prompt(struct report *e, const struct compare *c)
 {
 	for (int32_t i = 0; i < c->n; i++)
 		put_sequence(e, c, i);
 }
 
-static void end(struct export *e)
+static void end(struct report *e)
 {
 	(void)e;
 }

@@ -23,7 +23,7 @@ struct fact {
 };
 enum { FACTS_MAX = SAMPLING_OPTIONS + 24 };
 
-struct export {
+struct report {
 	const struct job *j;
 	const struct fact *facts; /* [n_facts] */
 	size_t n_facts;
@@ -34,9 +34,9 @@ struct export {
 /* A format: what comes first, what each prompt adds, what comes last. */
 struct export_format {
 	const char *suffix;
-	void (*begin)(struct export *e);
-	void (*prompt)(struct export *e, const struct compare *c);
-	void (*end)(struct export *e);
+	void (*begin)(struct report *e);
+	void (*prompt)(struct report *e, const struct compare *c);
+	void (*end)(struct report *e);
 };
 extern const struct export_format export_csv, export_html, export_json, export_jsonl, export_md, export_txt;
 

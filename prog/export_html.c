@@ -10,6 +10,7 @@
 #include "export_style.h"
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <string.h>
@@ -87,7 +88,7 @@ static int shade(double p)
 
 /* Bytes [from, to) of a text, token by token, with the word in [mark, mark_end) pointed out. */
 static void put_tokens(
-		struct export *e, const struct gen_text *t, size_t from, size_t to, const struct compare_word *mark)
+		struct report *e, const struct gen_text *t, size_t from, size_t to, const struct compare_word *mark)
 {
 	struct sink *o = &e->out;
 	bool failed;
@@ -127,16 +128,19 @@ static void put_tokens(
 
 /* ---- The page ---- */
 
-static void begin(struct export *e)
+static void begin(struct report *e)
 {
 	const struct job *j = e->j;
 	const struct gen_prompt *p = &j->prompts[0];
 	struct sink *o = &e->out;
-	const size_t cut = p->n_bytes < TITLE_BYTES ? p->n_bytes : TITLE_BYTES;
+	size_t cut = p->n_bytes;
 
+	if (cut > TITLE_BYTES)
+		cut = TITLE_BYTES - utf8_unfinished_tail(p->text, TITLE_BYTES);
 	sink_text(o,
 			"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-			"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+			"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+			"style-src 'unsafe-inline'\">\n"
 			"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
 	put_text(o, p->text, cut);
 	sink_text(o,
@@ -151,15 +155,16 @@ static void begin(struct export *e)
 	sink_printf(o, ", temperature %g, seed %llu. A shade says how unlikely the model found a token: ",
 			j->s.temperature, (unsigned long long)j->s.seed);
 	sink_text(o,
-			"<span class=\"k k0 key\">80 %</span><span class=\"k k1 key\">50</span><span class=\"k k2 key\">25"
-			"</span><span class=\"k k3 key\">10</span><span class=\"k k4 key\">3</span><span class=\"k k5 key\">less"
-			"</span>. <mark>A word so marked</mark> is where a text leaves the others.</p>\n");
+			"<span class=\"k k0 key\">80 %</span><span class=\"k k1 key\">50</span>"
+			"<span class=\"k k2 key\">25</span><span class=\"k k3 key\">10</span>"
+			"<span class=\"k k4 key\">3</span><span class=\"k k5 key\">less</span>."
+			" <mark>A word so marked</mark> is where a text leaves the others.</p>\n");
 	if (e->interrupted)
 		sink_text(o, "<p class=\"warn\"><b>Interrupted.</b> Texts are as far as they came.</p>\n");
 	sink_text(o, "</header>\n<main>\n");
 }
 
-static void put_lead(struct export *e, const struct compare *c)
+static void put_lead(struct report *e, const struct compare *c)
 {
 	const struct gen_prompt *p = c->p;
 	struct sink *o = &e->out;
@@ -202,7 +207,7 @@ static void put_way(struct sink *o, const struct compare *c, int32_t i)
 	sink_text(o, "</p>\n");
 }
 
-static void put_card(struct export *e, const struct compare *c, int32_t i, size_t group)
+static void put_card(struct report *e, const struct compare *c, int32_t i, size_t group)
 {
 	const struct gen_text *t = &c->p->texts[i];
 	const struct compare_text *w = &c->texts[i];
@@ -232,7 +237,7 @@ static void put_card(struct export *e, const struct compare *c, int32_t i, size_
 }
 
 /* Cards in the order of the tree, each branch out of the shared beginning in its colour. */
-static void put_cards(struct export *e, const struct compare *c)
+static void put_cards(struct report *e, const struct compare *c)
 {
 	size_t group = 0;
 
@@ -285,7 +290,8 @@ static void put_forks(struct sink *o, const struct compare *c)
 
 static void put_similarity(struct sink *o, const struct compare *c)
 {
-	sink_text(o, "<div>\n<h2>Similarity in percent</h2>\n<div class=\"scroll\"><table class=\"heat\">\n<tr><th></th>");
+	sink_text(o, "<div>\n<h2>Similarity in percent</h2>\n<div class=\"scroll\"><table class=\"heat\">\n");
+	sink_text(o, "<tr><th></th>");
 	for (int32_t i = 0; i < c->n; i++)
 		sink_printf(o, "<th>%d</th>", i);
 	sink_text(o, "</tr>\n");
@@ -304,7 +310,7 @@ static void put_similarity(struct sink *o, const struct compare *c)
 	sink_text(o, "</table></div>\n</div>\n");
 }
 
-static void prompt(struct export *e, const struct compare *c)
+static void prompt(struct report *e, const struct compare *c)
 {
 	sink_text(&e->out, "<section>\n");
 	put_lead(e, c);
@@ -317,7 +323,7 @@ static void prompt(struct export *e, const struct compare *c)
 	sink_text(&e->out, "</div>\n</section>\n");
 }
 
-static void end(struct export *e)
+static void end(struct report *e)
 {
 	struct sink *o = &e->out;
 	const char *group = "";

@@ -102,7 +102,7 @@ static void put_tokens(struct sink *o, const cohort_token *tokens, size_t n)
 
 /* ---- Objects; their braces are the caller's ---- */
 
-static void put_run(struct export *e)
+static void put_run(struct report *e)
 {
 	struct sink *o = &e->out;
 	const char *group = "";
@@ -194,14 +194,14 @@ static void put_sequence(struct sink *o, const struct compare *c, int32_t i)
 
 /* ---- The document ---- */
 
-static void begin(struct export *e)
+static void begin(struct report *e)
 {
 	sink_text(&e->out, "{");
 	put_run(e);
 	sink_text(&e->out, ",\n\"prompts\":[");
 }
 
-static void prompt(struct export *e, const struct compare *c)
+static void prompt(struct report *e, const struct compare *c)
 {
 	sink_printf(&e->out, "%s\n{\"index\":%zu,", c->p->index > 0 ? "," : "", c->p->index);
 	put_prompt(&e->out, c);
@@ -214,7 +214,7 @@ static void prompt(struct export *e, const struct compare *c)
 	sink_text(&e->out, "]}");
 }
 
-static void end(struct export *e)
+static void end(struct report *e)
 {
 	sink_text(&e->out, "]}\n");
 }
@@ -235,7 +235,7 @@ static void end_line(struct sink *o, size_t from)
 	sink_text(o, "\n");
 }
 
-static void begin_lines(struct export *e)
+static void begin_lines(struct report *e)
 {
 	sink_text(&e->out, "{\"type\":\"run\",");
 	put_run(e);
@@ -243,7 +243,7 @@ static void begin_lines(struct export *e)
 	end_line(&e->out, 0);
 }
 
-static void prompt_lines(struct export *e, const struct compare *c)
+static void prompt_lines(struct report *e, const struct compare *c)
 {
 	struct sink *o = &e->out;
 	size_t from = o->n;
@@ -261,7 +261,7 @@ static void prompt_lines(struct export *e, const struct compare *c)
 	}
 }
 
-static void end_lines(struct export *e)
+static void end_lines(struct report *e)
 {
 	(void)e;
 }

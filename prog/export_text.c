@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The facts of a group in a row, without those that were not given. */
-static const struct fact *next_fact(const struct export *e, size_t *i)
+static const struct fact *next_fact(const struct report *e, size_t *i)
 {
 	while (*i < e->n_facts) {
 		const struct fact *f = &e->facts[(*i)++];
@@ -28,7 +28,7 @@ static void put_numbers(struct sink *o, const struct gen_text *t)
 
 /* ---- Plain text ---- */
 
-static void txt_begin(struct export *e)
+static void txt_begin(struct report *e)
 {
 	struct sink *o = &e->out;
 	const struct fact *f;
@@ -46,7 +46,7 @@ static void txt_begin(struct export *e)
 	}
 }
 
-static void txt_prompt(struct export *e, const struct compare *c)
+static void txt_prompt(struct report *e, const struct compare *c)
 {
 	const struct gen_prompt *p = c->p;
 	struct sink *o = &e->out;
@@ -79,7 +79,7 @@ static void txt_prompt(struct export *e, const struct compare *c)
 	sink_text(o, "\n");
 }
 
-static void txt_end(struct export *e)
+static void txt_end(struct report *e)
 {
 	(void)e;
 }
@@ -121,7 +121,7 @@ static void put_block(struct sink *o, const char *s, size_t n)
 	sink_text(o, "\n\n");
 }
 
-static void md_begin(struct export *e)
+static void md_begin(struct report *e)
 {
 	struct sink *o = &e->out;
 	const struct fact *f;
@@ -176,7 +176,7 @@ static void md_similarity(struct sink *o, const struct compare *c)
 	sink_text(o, "\n\n");
 }
 
-static void md_prompt(struct export *e, const struct compare *c)
+static void md_prompt(struct report *e, const struct compare *c)
 {
 	const struct gen_prompt *p = c->p;
 	struct sink *o = &e->out;
