@@ -1,6 +1,8 @@
 /* batched: n continuations of one prompt, or of each of many, decoded together. A prompt is computed once; its
  * sequences share its cells. */
 #include "batched.h"
+#include "columns.h"
+#include "compare.h"
 
 #include "live.h"
 #include "stream.h"
@@ -212,15 +214,7 @@ static void print_ends(const struct job *j)
 	for (size_t i = 0; i < j->n_prompts; i++)
 		for (int32_t k = 0; k < j->prompts[i].n_texts; k++) {
 			const struct gen_text *t = &j->prompts[i].texts[k];
-			const char *why = "interrupted";
-			if (t->cut)
-				why = "cut before the grammar's end";
-			else if (t->finish == COHORT_FINISH_EOG)
-				why = "ended by the model";
-			else if (t->finish == COHORT_FINISH_LENGTH)
-				why = "length reached";
-			else if (t->finish == COHORT_FINISH_ERROR)
-				why = t->error ? t->error : "error";
+			const char *why = compare_end(t);
 			if (j->n_prompts > 1)
 				fprintf(stderr, "  Prompt %zu, sequence %d: %zu tokens, %s\n", i, k, t->n_tokens, why);
 			else
@@ -344,17 +338,19 @@ static int open_model(struct job *j)
 		fprintf(stderr, "%s: loaded %s\n", prog, err_show(shown, j->info.name, strlen(j->info.name)));
 	}
 	j->n_threads = thread_count(j->c.threads_given, j->c.threads);
-	j->gen.prog = prog;
 	j->gen.model = j->model;
 	j->gen.s = &j->s;
 	j->gen.ignore_eos = j->c.ignore_eos;
+	j->gen.logprobs = j->c.compare || j->c.output.files.n > 0;
 	return sampling_open(&j->s, prog, j->model);
 }
 
 static int run(struct job *j)
 {
-	int rc = open_model(j);
+	int rc = export_check(j);
 
+	if (!rc)
+		rc = open_model(j);
 	if (!rc)
 		rc = make_prompts(j);
 	if (!rc)
@@ -365,9 +361,13 @@ static int run(struct job *j)
 		rc = generate(j);
 	if (rc && rc != EXIT_INTERRUPTED)
 		return rc;
-	if (!j->c.stream)
+	int out = 0;
+	if (j->c.compare)
+		out = compare_show(j, j->c.width);
+	else if (!j->c.stream && !export_takes_stdout(&j->c.output))
 		print_sequences(j);
-	const int out = close_stdout(prog);
+	const int written = export_write(j, rc == EXIT_INTERRUPTED), closed = close_stdout(prog);
+	out = out ? out : closed ? closed : written;
 	print_statistics(j);
 	return rc ? rc : out;
 }
@@ -385,7 +385,8 @@ static void cleanup(struct job *j)
 
 int main(int argc, char **argv)
 {
-	struct job j = {.c = {
+	struct job j = {.gen = {.prog = prog},
+			.c = {
 					.prompt = "Hello my name is",
 					.n_parallel = 4,
 					.n_predict = 32,
@@ -414,6 +415,12 @@ int main(int argc, char **argv)
 					"print texts as they come, in lines '[SEQUENCE] piece' (see above)", NULL},
 			{"no-live", NULL, OPT_FLAG, &j.c.no_live, 0, 0, NULL,
 					"on a terminal: do not show the texts while they are generated", NULL},
+			{"compare", NULL, OPT_FLAG, &j.c.compare, 0, 0, NULL,
+					"texts side by side: what they share, where they part, how likely they are",
+					NULL},
+			{"width", NULL, OPT_INT, &j.c.width, COLUMNS_WIDTH_MIN, COLUMNS_WIDTH_MAX, "N",
+					"characters on a line of -compare (default: the terminal's, or 80)", NULL},
+			OPTS_EXPORT(&j.c.output),
 			{"isa", NULL, OPT_STR, &j.c.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&j.c.load),
 			{"verbose", "v", OPT_FLAG, &j.c.verbose, 0, 0, NULL, "details on stderr", NULL},
@@ -436,7 +443,9 @@ int main(int argc, char **argv)
 			"  batched -prompt \"The future of AI is\" -n-parallel 4\n"
 			"  batched -prompt \"Once upon a time\" -n-parallel 2 -n-predict 64 -seed 7\n"
 			"  batched -prompt \"Innovation means\" -temperature 1.2 -verbose\n"
-			"  batched -prompt \"Once upon a time\" -stream | grep '^\\[2\\]'\n",
+			"  batched -prompt \"Once upon a time\" -stream | grep '^\\[2\\]'\n"
+			"  batched -prompt \"Once upon a time\" -n-parallel 3 -compare\n"
+			"  batched -prompt \"Once upon a time\" -output stories.html -output stories.json\n",
 			opts,
 			sizeof opts / sizeof *opts,
 	};

@@ -3,6 +3,7 @@
 #define PROG_BATCHED_H
 
 #include "common.h"
+#include "export.h"
 #include "gen.h"
 #include "sampling.h"
 
@@ -11,7 +12,9 @@ struct config {
 	const char *prompt, *prompts_file, *isa;
 	struct load_opts load;
 	int64_t n_parallel, n_predict, n_ctx, threads;
-	bool threads_given, verbose, ignore_eos, version, stream, no_live;
+	bool threads_given, verbose, ignore_eos, version, compare, stream, no_live;
+	int64_t width;          /* of -compare; 0: the terminal's */
+	struct export_opts output;
 };
 
 struct job {
