@@ -8,12 +8,12 @@
  *  3. Every character of the text but spaces at the ends of lines comes out once, in order. */
 #include "columns.h"
 
-#include "base/utf8.h"
+#include "term.h"
+#include "width.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <utf8proc.h>
 
@@ -21,54 +21,29 @@ static const char mark_text[] = "\u00bb", mark_on[] = "\033[1;33m", mark_off[] =
 
 /* ---- Characters ---- */
 
-static void show(struct glyph *g, uint32_t cp, int width)
+size_t letter_next(const char *s, size_t n, struct letter *l)
 {
-	g->n_bytes = utf8_encode(cp, g->bytes);
-	g->width = width;
-}
+	struct glyph g;
 
-/* Characters that are not seen themselves, or whose width nobody knows. Joiners are part of what they join. */
-static bool is_hidden(uint32_t cp)
-{
-	switch (utf8proc_category((utf8proc_int32_t)cp)) {
-	case UTF8PROC_CATEGORY_CC:
-	case UTF8PROC_CATEGORY_CN:
-	case UTF8PROC_CATEGORY_CS:
-	case UTF8PROC_CATEGORY_ZL:
-	case UTF8PROC_CATEGORY_ZP: return true;
-	case UTF8PROC_CATEGORY_CF: return cp != 0x200c && cp != 0x200d;
-	default: return false;
+	*l = (struct letter){.cp = (unsigned char)*s};
+	if (*s == '\n' || (*s == '\r' && n > 1 && s[1] == '\n')) {
+		l->line_end = true;
+		return *s == '\r' ? 2 : 1;
 	}
-}
-
-size_t glyph_next(const char *s, size_t n, struct glyph *g)
-{
-	uint32_t cp = 0;
-	const size_t len = utf8_decode(s, n, &cp);
-
-	*g = (struct glyph){.cp = len ? cp : 0xfffd};
-	if (!len) {
-		show(g, 0xfffd, 1);
-	} else if (cp == '\n' || (cp == '\r' && n > 1 && s[1] == '\n')) {
-		g->line_end = true;
-		return cp == '\r' ? 2 : 1;
-	} else if (cp == ' ' || cp == '\t') {
-		g->width = cp == ' ' ? 1 : 4;
-		g->n_bytes = (size_t)g->width;
-		memset(g->bytes, ' ', g->n_bytes);
-		g->space = true;
-	} else if (cp < 32 || cp == 127) {
-		show(g, cp == 127 ? 0x2421 : 0x2400 + cp, 1);
-	} else if (is_hidden(cp)) {
-		g->width = snprintf(g->bytes, sizeof g->bytes, "<U+%04X>", (unsigned)cp);
-		g->n_bytes = (size_t)g->width;
-	} else {
-		memcpy(g->bytes, s, len);
-		g->n_bytes = len;
-		g->width = utf8proc_charwidth((utf8proc_int32_t)cp);
-		g->plain = true;
+	if (*s == ' ' || *s == '\t') {
+		l->width = *s == ' ' ? 1 : 4;
+		l->n_bytes = (size_t)l->width;
+		memset(l->bytes, ' ', l->n_bytes);
+		l->space = true;
+		return 1;
 	}
-	return len ? len : 1;
+	const size_t len = glyph_next(s, n, &g);
+	memcpy(l->bytes, g.bytes, g.n_bytes);
+	l->n_bytes = g.n_bytes;
+	l->width = (int)g.cells;
+	l->cp = g.cp;
+	l->plain = g.n_bytes == len && memcmp(g.bytes, s, len) == 0;
+	return len;
 }
 
 /* ---- Lines ---- */
@@ -76,14 +51,14 @@ size_t glyph_next(const char *s, size_t n, struct glyph *g)
 /* Where the line that begins at c->at ends, and where the next one begins. */
 static size_t line_end(const struct column *c, int width, size_t *next)
 {
-	struct glyph g, before = {.width = 0};
+	struct letter g, before = {.width = 0};
 	utf8proc_int32_t state = 0;
 	size_t at = c->at, space = SIZE_MAX,
 	       unit = SIZE_MAX; /* the last places to break: at a space; between graphemes */
 	int n_cells = 0, unit_cells = 0;
 
 	while (at < c->n) {
-		const size_t len = glyph_next(c->text + at, c->n - at, &g);
+		const size_t len = letter_next(c->text + at, c->n - at, &g);
 		if (g.line_end) {
 			*next = at + len;
 			return at;
@@ -123,7 +98,7 @@ static size_t skip_spaces(const char *s, size_t n)
 
 bool column_line(struct column *c, int width, bool colours, struct sink *out, int *n_cells)
 {
-	struct glyph g;
+	struct letter g;
 	size_t next, pending = 0; /* cells of spaces, written once something follows */
 
 	*n_cells = 0;
@@ -136,7 +111,7 @@ bool column_line(struct column *c, int width, bool colours, struct sink *out, in
 	if (on)
 		sink_text(out, mark_on);
 	while (c->at < end) {
-		const size_t len = glyph_next(c->text + c->at, c->n - c->at, &g);
+		const size_t len = letter_next(c->text + c->at, c->n - c->at, &g);
 		if (g.space) {
 			pending += (size_t)g.width;
 		} else {
@@ -170,27 +145,9 @@ bool column_line(struct column *c, int width, bool colours, struct sink *out, in
 
 int columns_terminal(void)
 {
-	const char *env = getenv("COLUMNS");
-	struct winsize size;
-	char *end;
-	long n = 0;
+	size_t rows, n = 80;
 
-	if (!isatty(STDOUT_FILENO))
-		return 80;
-	if (env && *env >= '1' && *env <= '9') {
-		n = strtol(env, &end, 10);
-		n = *end ? 0 : n;
-	}
-	if (n <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
-		n = size.ws_col;
-	if (n <= 0)
-		return 80;
+	if (isatty(STDOUT_FILENO))
+		term_size(STDOUT_FILENO, &rows, &n);
 	return n < COLUMNS_WIDTH_MIN ? COLUMNS_WIDTH_MIN : n > COLUMNS_WIDTH_MAX ? COLUMNS_WIDTH_MAX : (int)n;
-}
-
-bool columns_colours(void)
-{
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-
-	return isatty(STDOUT_FILENO) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
 }

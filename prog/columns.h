@@ -8,8 +8,8 @@
 
 enum { COLUMNS_MIN = 24, COLUMNS_WIDTH_MIN = 24, COLUMNS_WIDTH_MAX = 1000 };
 
-/* One character, as it is shown. */
-struct glyph {
+/* One character, as it is shown: a glyph (width.h), but that spaces, tabs and line ends have their meaning. */
+struct letter {
 	char bytes[16];
 	size_t n_bytes;
 	int width;
@@ -17,9 +17,8 @@ struct glyph {
 	bool plain;    /* shown as itself */
 	bool space, line_end;
 };
-/* The first character of s[0..n), n > 0; returns the bytes it takes. Nothing that a terminal would obey comes out:
- * control characters are shown as pictures (U+2400 ...), what cannot be seen or turns the line around as <U+202E>. */
-size_t glyph_next(const char *s, size_t n, struct glyph *g);
+/* The first character of s[0..n), n > 0; returns the bytes it takes. */
+size_t letter_next(const char *s, size_t n, struct letter *l);
 
 /* A text on its way into a column. [mark, mark_end) is a word to be pointed out; both 0: none. */
 struct column {
@@ -31,9 +30,7 @@ struct column {
 /* The next line, at most width wide and without spaces behind, into out; its width in *n_cells. False: none is left. */
 bool column_line(struct column *c, int width, bool colours, struct sink *out, int *n_cells);
 
-/* Of standard output: COLUMNS, or what the terminal says; 80 when it is none. */
+/* Of standard output; 80 when it is no terminal. */
 int columns_terminal(void);
-/* Whether standard output is a terminal that may be coloured. */
-bool columns_colours(void);
 
 #endif

@@ -8,8 +8,10 @@
 #include "batched.h"
 #include "columns.h"
 #include "compare.h"
+#include "term.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* A line of text is hard to read beyond this; between columns stands a bar. */
 enum { TEXT_MAX = 100, BAR = 3, INDENT = 2, FORKS_SHOWN = 40, HEAD_LINES = 4, QUOTE_MAX = 24 };
@@ -225,13 +227,13 @@ static void show_columns(struct view *v)
 /* A word in quotes, cut when it is long. */
 static void quote(struct sink *out, const char *s, size_t n)
 {
-	struct glyph g;
+	struct letter g;
 	size_t at = 0;
 	int cells = 0;
 
 	sink_text(out, " \"");
 	while (at < n && cells < QUOTE_MAX) {
-		at += glyph_next(s + at, n - at, &g);
+		at += letter_next(s + at, n - at, &g);
 		sink_put(out, g.bytes, g.n_bytes);
 		cells += g.width;
 	}
@@ -318,7 +320,7 @@ int compare_show(const struct job *j, int64_t width)
 	struct view v = {.j = j, .c = &c, .out = &out, .width = width > 0 ? (int)width : columns_terminal()};
 	int rc = 0;
 
-	v.colours = columns_colours();
+	v.colours = term_colors(STDOUT_FILENO);
 	for (size_t i = 0; i < j->n_prompts && !rc; i++) {
 		rc = compare_init(&c, j->gen.prog, &j->prompts[i]);
 		if (!rc) {

@@ -229,7 +229,7 @@ assert not bad, bad' "$tmp/out" >>"$tmp/err" 2>&1
 }
 # Shown red with C0, C1 and direction marks let through.
 forced 'root ::= "\x1b[2J\x1b]0;title\x07 \x7f \u009b31m \u202E back \r over \x08"'
-[ "$rc" = 0 ] && quiet && has out '␛[2J␛]0;title␇ ␡ <U+009B>31m' && has out '<U+202E>' && has out '␍' && has out '␈'
+[ "$rc" = 0 ] && quiet && has out '^[[2J^[]0;title^G ^? <U+009B>31m' && has out '<U+202E>' && has out '^M' && has out '^H'
 verdict 'escape sequences, C1 controls and direction marks are shown, not obeyed'
 compared 60 'wide characters' -width 60 -n-parallel 3 -n-predict 400 -temperature 9 -top-k 0 -top-p 1 -min-p 0 \
 	-grammar 'root ::= "吾輩は猫である。名前はまだ無い。" [a-z] "どこで生れたかとんと見当がつかぬ。何でも薄暗いじめじめした所で" "ニャーニャー泣いていた事だけは記憶している。"'
@@ -242,7 +242,7 @@ forced 'root ::= "😀"' -n-predict 2
 [ "$rc" = 0 ] && quiet && has out "$(printf '\357\277\275')"
 verdict 'half a character is U+FFFD'
 run batched -compare -prompt "$(printf '\377\033[31mred\302\233 \200')" -n-predict 8
-[ "$rc" = 0 ] && quiet && has out '␛[31mred<U+009B>'
+[ "$rc" = 0 ] && quiet && has out '^[[31mred<U+009B>'
 verdict 'a prompt of odd bytes'
 forced 'root ::= "a │ b » c\n\n\n  indented\tby tabs"'
 [ "$rc" = 0 ] && quiet && has out 'a │ b » c' && has out '  indented    by tabs'
