@@ -1,6 +1,7 @@
 /* batched: n continuations of one prompt, or of each of many, decoded together. A prompt is computed once; its
  * sequences share its cells. */
 #include "batched.h"
+#include "interactive.h"
 
 #include "base/err.h"
 #include "base/map.h"
@@ -129,8 +130,7 @@ static int check_room(const struct job *j, const struct gen_prompt *p)
 	return 0;
 }
 
-/* Says what does not fit, before anything is computed. */
-static int check_limits(struct job *j)
+int batched_check(struct job *j)
 {
 	int64_t n_predict = j->c.n_predict;
 	int rc = 0;
@@ -160,7 +160,7 @@ static int64_t slot_count(const struct job *j)
 
 /* ---- Output ---- */
 
-static void print_sequences(const struct job *j)
+void batched_print(const struct job *j)
 {
 	for (size_t i = 0; i < j->n_prompts; i++) {
 		const struct gen_prompt *p = &j->prompts[i];
@@ -286,7 +286,7 @@ static void show_progress(void *user)
 			most, (int64_t)j->n_prompts * j->c.n_parallel);
 }
 
-static int generate(struct job *j)
+int batched_generate(struct job *j)
 {
 	struct progress progress = {j, clock_now()};
 	const struct gen_watch watch = {.tick = show_progress, .user = &progress};
@@ -325,21 +325,23 @@ static int open_model(struct job *j)
 	return sampling_open(&j->s, prog, j->model);
 }
 
-static int run(struct job *j)
+static int run(struct job *j, const struct opt_prog *options)
 {
 	int rc = open_model(j);
 
+	if (!rc && j->c.interactive)
+		return interactive_run(j, options);
 	if (!rc)
 		rc = make_prompts(j);
 	if (!rc)
-		rc = check_limits(j);
+		rc = batched_check(j);
 	if (!rc)
 		rc = gen_open(&j->gen, slot_count(j), j->c.n_ctx, j->n_threads);
 	if (!rc)
-		rc = generate(j);
+		rc = batched_generate(j);
 	if (rc && rc != EXIT_INTERRUPTED)
 		return rc;
-	print_sequences(j);
+	batched_print(j);
 	const int out = close_stdout(prog);
 	print_statistics(j);
 	return rc ? rc : out;
@@ -370,9 +372,14 @@ int main(int argc, char **argv)
 			{"model", "m", OPT_STR, &j.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)",
 					NULL},
 			{"prompt", "p", OPT_STR, &j.c.prompt, 0, 0, "TEXT",
-					"what all sequences continue (default: \"Hello my name is\")", NULL},
+					"what all sequences continue (default: \"Hello my name is\")",
+					&j.c.prompt_given},
 			{"prompts", NULL, OPT_STR, &j.c.prompts_file, 0, 0, "FILE",
 					"many prompts, one on each line; -: standard input", NULL},
+			{"interactive", "i", OPT_FLAG, &j.c.interactive, 0, 0, NULL,
+					"type prompts, one after the other; :help tells the commands", NULL},
+			{"no-history", NULL, OPT_FLAG, &j.c.no_history, 0, 0, NULL,
+					"with -interactive: lines are not remembered for the next time", NULL},
 			{"n-parallel", "np", OPT_INT, &j.c.n_parallel, 1, 65536, "N",
 					"sequences generated together, of each prompt (default: 4)", NULL},
 			{"n-predict", "n", OPT_INT, &j.c.n_predict, 0, 1 << 24, "N",
@@ -392,6 +399,9 @@ int main(int argc, char **argv)
 	struct opt opts[N_OWN + SAMPLING_OPTIONS];
 	memcpy(opts, own, sizeof own);
 	sampling_options(&j.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.9)", opts + N_OWN);
+	for (size_t i = N_OWN; i < sizeof opts / sizeof *opts; i++)
+		if (opts[i].value == &j.s.seed)
+			opts[i].given = &j.c.seed_given;
 	const struct opt_prog p = {
 			prog,
 			"[options]",
@@ -399,7 +409,8 @@ int main(int argc, char **argv)
 			"everything else to standard error.",
 			"  batched -prompt \"The future of AI is\" -n-parallel 4\n"
 			"  batched -prompt \"Once upon a time\" -n-parallel 2 -n-predict 64 -seed 7\n"
-			"  batched -prompt \"Innovation means\" -temperature 1.2 -verbose\n",
+			"  batched -prompt \"Innovation means\" -temperature 1.2 -verbose\n"
+			"  batched -interactive\n",
 			opts,
 			sizeof opts / sizeof *opts,
 	};
@@ -411,8 +422,10 @@ int main(int argc, char **argv)
 		printf("batched %s\n", cohort_version());
 		return close_stdout(prog);
 	}
+	if (j.c.interactive && j.c.prompts_file)
+		return bad_usage(prog, "-interactive goes without -prompts");
 	catch_signals();
-	rc = run(&j);
+	rc = run(&j, &p);
 	cleanup(&j);
 	return rc;
 }

@@ -11,7 +11,8 @@ struct config {
 	const char *prompt, *prompts_file, *isa;
 	struct load_opts load;
 	int64_t n_parallel, n_predict, n_ctx, threads;
-	bool threads_given, verbose, ignore_eos, version;
+	bool threads_given, verbose, ignore_eos, version, interactive, no_history;
+	bool prompt_given, seed_given;
 };
 
 struct job {
@@ -26,5 +27,10 @@ struct job {
 	int32_t n_predict;           /* may be less than asked for: what the model was trained for */
 	int32_t n_threads;
 };
+
+/* The steps of a run, for one that goes through them again and again (interactive.c). Each returns 0 or an exit code. */
+int batched_check(struct job *j);        /* says what does not fit, before anything is computed; sets n_predict */
+int batched_generate(struct job *j);     /* all prompts, shown as they come if that was asked for */
+void batched_print(const struct job *j); /* the texts, on standard output */
 
 #endif

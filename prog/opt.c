@@ -185,6 +185,16 @@ int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const c
 	return 0;
 }
 
+int opt_set(const struct opt_prog *p, const char *name, const char *text)
+{
+	const struct opt *o = find(p, name, strlen(name));
+	const int rc = o ? set(p, o, text) : unknown(p, name);
+
+	if (!rc && o->given)
+		*o->given = true;
+	return rc;
+}
+
 void opt_help(const struct opt_prog *p, FILE *out)
 {
 	fprintf(out, "Usage: %s %s\n\n%s\n\nOptions (one dash or two):\n", p->name, p->usage, p->about);

@@ -40,6 +40,8 @@ struct opt_prog {
  */
 int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max,
 		size_t *n_operands);
+/* Sets one option by its name, for who asks while a program runs: 0, or 3 after the same words as opt_parse's. */
+int opt_set(const struct opt_prog *p, const char *name, const char *text);
 void opt_help(const struct opt_prog *p, FILE *out);
 /* Prints the name of the best match for a misspelt word, or nothing. */
 const char *opt_nearest(const char *word, const char *const *names, size_t n);
