@@ -11,6 +11,7 @@ static const struct cmd {
 	int (*run)(int argc, char **argv);
 } cmds[] = {
 	{"run", "continues prompts, all of them together", cmd_run},
+	{"chat", "a conversation with a model, by its chat template", cmd_chat},
 	{"info", "what a model file holds", cmd_info},
 	{"tokenize", "text to token ids", cmd_tokenize},
 	{"template", "a conversation as a model's text, by its chat template", cmd_template},
