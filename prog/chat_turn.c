@@ -53,7 +53,7 @@ static int alone(const struct chat *c, size_t n_tokens)
 {
 	fprintf(stderr,
 			"%s: the message has %zu tokens with all that belongs to it, the context holds %" PRId64
-			" and an answer needs some, too; say it in less words%s\n",
+			" and an answer needs some, too; say it in fewer words%s\n",
 			prog, n_tokens, chat_limit(c), c->n_ctx < c->info.n_ctx_train ? ", or raise -ctx" : "");
 	return EXIT_USAGE;
 }
@@ -69,18 +69,25 @@ static int full(const struct chat *c, size_t n_tokens, size_t n_hidden)
 	return EXIT_RUN;
 }
 
-/* The conversation as a prompt, with old turns hidden if they have to be and may be. */
+/* The conversation as a prompt, with old turns hidden if they have to be and may be. Then some more go than have to, as
+ * all that is left is computed again: not at every turn. */
 static int fit(struct chat *c, struct chat_prompt *out)
 {
 	const size_t before = c->convo.n_hidden;
 	const int64_t most = chat_limit(c) - room_wanted(c);
 	int rc = chat_prompt(c, out);
 	const size_t n_all = out->n_tokens;
+	const bool shift = c->context_shift && (int64_t)n_all > most;
+	const int64_t goal = shift ? most - chat_limit(c) / 4 : most;
 
-	while (!rc && (int64_t)out->n_tokens > most) {
-		const size_t n = out->n_tokens;
+	while (!rc && (int64_t)out->n_tokens > goal) {
+		const bool fits = (int64_t)out->n_tokens <= most;
+		if (!chat_convo_hide(&c->convo)) {
+			rc = fits ? 0 : alone(c, out->n_tokens);
+			break;
+		}
 		chat_prompt_release(out);
-		rc = chat_convo_hide(&c->convo) ? chat_prompt(c, out) : alone(c, n);
+		rc = chat_prompt(c, out);
 	}
 	const size_t n_new = c->convo.n_hidden - before;
 	if (!rc && n_new > 0 && !c->context_shift)

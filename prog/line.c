@@ -228,7 +228,8 @@ static int next_char(EditLine *el, wchar_t *out)
 			l->in_at--;
 		cp = 0xfffd;
 	}
-	*out = (wchar_t)cp;
+	/* A Ctrl-D that was typed before anybody read the terminal comes as a NUL. */
+	*out = cp == 0 ? (wchar_t)4 : (wchar_t)cp;
 	return 1;
 }
 
@@ -338,7 +339,8 @@ static enum line_result read_terminal(struct line *l)
 {
 	for (;;) {
 		int n = 0;
-		/* A Ctrl-C that came while nobody was reading is answered here, too. */
+		/* Before the prompt is shown: what is typed from then on is libedit's. */
+		el_wset(l->el, EL_PREP_TERM, 1);
 		const wchar_t *w = el_wgets(l->el, &n);
 		if (w && n > 0) {
 			const bool ended = w[n - 1] == L'\n' || w[n - 1] == L'\r';
