@@ -152,7 +152,7 @@ static enum cohort_status render(const struct chat_format *f, const char *messag
 }
 
 /* Says what the stop means to the engine: a text, and if it begins with a control token, which texts do not show, that
- * token. */
+ * token. Tokens that end texts anyway need not be named. */
 static bool add_stop(struct chat_format *f, struct chat_piece piece)
 {
 	cohort_token tokens[COHORT_STOP_BYTES_MAX + 8];
@@ -164,7 +164,8 @@ static bool add_stop(struct chat_format *f, struct chat_piece piece)
 	f->stops[f->n_stops++] = text;
 	if (!cohort_tokenize(f->model, text, piece.n_bytes, COHORT_TOKENIZE_SPECIAL | COHORT_TOKENIZE_NO_BOS, tokens,
 			    sizeof tokens / sizeof *tokens, &n, NULL) &&
-			n > 0 && cohort_token_bytes(f->model, tokens[0], false, &n_shown) && n_shown == 0)
+			n > 0 && cohort_token_bytes(f->model, tokens[0], false, &n_shown) && n_shown == 0 &&
+			!cohort_token_is_eog(f->model, tokens[0]))
 		f->stop_tokens[f->n_stop_tokens++] = tokens[0];
 	return true;
 }
