@@ -3,7 +3,7 @@
 #
 # Seen red with: answers tokenised again (nothing of them is reused); a pick that takes the first answer; a retry with
 # the same seed; an interrupted answer that is lost; a message that does not fit and stays; a begin token twice; a
-# session that is not written after Ctrl-C.
+# session that is not written at the end; control characters of an answer sent to a terminal.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 HOME=$tmp/home
@@ -137,6 +137,10 @@ cp "$tmp/s.json" "$tmp/before"
 chat -session "$tmp/s.json"
 [ "$rc" = 0 ] && same s.json before
 verdict '-session: left alone when nothing is said'
+lines ':load %s\n' "$tmp/c.json"
+chat -session "$tmp/taken.json"
+[ "$rc" = 0 ] && same c.json taken.json
+verdict '-session: written at the end, too'
 i=0
 for bad in '' '[' '{}' '[1]' '[{"role":"tool","content":"x"}]' '[{"role":"assistant","content":"x"}]' '[{"role":"user","content":7}]'; do
 	i=$((i + 1))
@@ -328,6 +332,17 @@ end 0
 EOF
 [ "$rc" = 0 ]
 verdict 'terminal: no control characters from messages'
+
+talk "$bin/cohort" chat -grammar 'root ::= "\x1b[31mred\x07"' <<'EOF'
+expect >
+send Hello
+expect �[31mred�
+expect >
+type \x04
+end 0
+EOF
+[ "$rc" = 0 ]
+verdict 'terminal: no control characters from answers'
 
 # ---- A signal without a terminal ----
 
