@@ -3,7 +3,7 @@
 #include "batched.h"
 #include "columns.h"
 #include "compare.h"
-
+#include "interactive.h"
 #include "live.h"
 #include "stream.h"
 #include "term.h"
@@ -133,8 +133,7 @@ static int check_room(const struct job *j, const struct gen_prompt *p)
 	return 0;
 }
 
-/* Says what does not fit, before anything is computed. */
-static int check_limits(struct job *j)
+int batched_check(struct job *j)
 {
 	int64_t n_predict = j->c.n_predict;
 	int rc = 0;
@@ -177,7 +176,7 @@ static void print_text(const char *bytes, size_t n)
 	mem_free(safe);
 }
 
-static void print_sequences(const struct job *j)
+void batched_print(const struct job *j)
 {
 	for (size_t i = 0; i < j->n_prompts; i++) {
 		const struct gen_prompt *p = &j->prompts[i];
@@ -296,7 +295,7 @@ static void show_progress(void *user)
 	progress_bar(p->started, "generating", (double)j->gen.n_generated, most, "tokens");
 }
 
-static int generate(struct job *j)
+int batched_generate(struct job *j)
 {
 	struct progress progress = {j, clock_now()};
 	const struct gen_watch watch = {.tick = show_progress, .user = &progress};
@@ -345,27 +344,29 @@ static int open_model(struct job *j)
 	return sampling_open(&j->s, prog, j->model);
 }
 
-static int run(struct job *j)
+static int run(struct job *j, const struct opt_prog *options)
 {
 	int rc = export_check(j);
 
 	if (!rc)
 		rc = open_model(j);
+	if (!rc && j->c.interactive)
+		return interactive_run(j, options);
 	if (!rc)
 		rc = make_prompts(j);
 	if (!rc)
-		rc = check_limits(j);
+		rc = batched_check(j);
 	if (!rc)
 		rc = gen_open(&j->gen, slot_count(j), j->c.n_ctx, j->n_threads);
 	if (!rc)
-		rc = generate(j);
+		rc = batched_generate(j);
 	if (rc && rc != EXIT_INTERRUPTED)
 		return rc;
 	int out = 0;
 	if (j->c.compare)
 		out = compare_show(j, j->c.width);
 	else if (!j->c.stream && !export_takes_stdout(&j->c.output))
-		print_sequences(j);
+		batched_print(j);
 	const int written = export_write(j, rc == EXIT_INTERRUPTED), closed = close_stdout(prog);
 	out = out ? out : closed ? closed : written;
 	print_statistics(j);
@@ -398,9 +399,14 @@ int main(int argc, char **argv)
 			{"model", "m", OPT_STR, &j.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)",
 					NULL},
 			{"prompt", "p", OPT_STR, &j.c.prompt, 0, 0, "TEXT",
-					"what all sequences continue (default: \"Hello my name is\")", NULL},
+					"what all sequences continue (default: \"Hello my name is\")",
+					&j.c.prompt_given},
 			{"prompts", NULL, OPT_STR, &j.c.prompts_file, 0, 0, "FILE",
 					"many prompts, one on each line; -: standard input", NULL},
+			{"interactive", "i", OPT_FLAG, &j.c.interactive, 0, 0, NULL,
+					"type prompts, one after the other; :help tells the commands", NULL},
+			{"no-history", NULL, OPT_FLAG, &j.c.no_history, 0, 0, NULL,
+					"with -interactive: lines are not remembered for the next time", NULL},
 			{"n-parallel", "np", OPT_INT, &j.c.n_parallel, 1, 65536, "N",
 					"sequences generated together, of each prompt (default: 4)", NULL},
 			{"n-predict", "n", OPT_INT, &j.c.n_predict, 0, 1 << 24, "N",
@@ -430,6 +436,9 @@ int main(int argc, char **argv)
 	struct opt opts[N_OWN + SAMPLING_OPTIONS];
 	memcpy(opts, own, sizeof own);
 	sampling_options(&j.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.9)", opts + N_OWN);
+	for (size_t i = N_OWN; i < sizeof opts / sizeof *opts; i++)
+		if (opts[i].value == &j.s.seed)
+			opts[i].given = &j.c.seed_given;
 	const struct opt_prog p = {
 			prog,
 			"[options]",
@@ -445,7 +454,8 @@ int main(int argc, char **argv)
 			"  batched -prompt \"Innovation means\" -temperature 1.2 -verbose\n"
 			"  batched -prompt \"Once upon a time\" -stream | grep '^\\[2\\]'\n"
 			"  batched -prompt \"Once upon a time\" -n-parallel 3 -compare\n"
-			"  batched -prompt \"Once upon a time\" -output stories.html -output stories.json\n",
+			"  batched -prompt \"Once upon a time\" -output stories.html -output stories.json\n"
+			"  batched -interactive\n",
 			opts,
 			sizeof opts / sizeof *opts,
 	};
@@ -457,8 +467,10 @@ int main(int argc, char **argv)
 		printf("batched %s\n", cohort_version());
 		return close_stdout(prog);
 	}
+	if (j.c.interactive && j.c.prompts_file)
+		return bad_usage(prog, "-interactive goes without -prompts");
 	catch_signals();
-	rc = run(&j);
+	rc = run(&j, &p);
 	cleanup(&j);
 	return rc;
 }

@@ -13,6 +13,7 @@ struct config {
 	struct load_opts load;
 	int64_t n_parallel, n_predict, n_ctx, threads;
 	bool threads_given, verbose, ignore_eos, version, compare, stream, no_live;
+	bool interactive, no_history, prompt_given, seed_given;
 	int64_t width;          /* of -compare; 0: the terminal's */
 	struct export_opts output;
 };
@@ -29,5 +30,10 @@ struct job {
 	int32_t n_predict;           /* may be less than asked for: what the model was trained for */
 	int32_t n_threads;
 };
+
+/* The steps of a run, for one that goes through them again and again (interactive.c). Each returns 0 or an exit code. */
+int batched_check(struct job *j);        /* says what does not fit, before anything is computed; sets n_predict */
+int batched_generate(struct job *j);     /* all prompts, shown as they come if that was asked for */
+void batched_print(const struct job *j); /* the texts, on standard output */
 
 #endif

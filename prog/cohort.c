@@ -8,6 +8,7 @@
 
 static const struct cmd cmds[] = {
 	{"run", "continues prompts, all of them together", cmd_run},
+	{"chat", "a conversation with a model, by its chat template", cmd_chat},
 	{"speculate", "continues a prompt with guesses: the same text, sooner", cmd_speculate},
 	{"info", "what a model file holds", cmd_info},
 	{"tokenize", "text to token ids", cmd_tokenize},

@@ -20,7 +20,7 @@
 
 #define MODEL "cohort-tiny.gguf"
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop, wake_fd = -1;
 static bool line_shown;
 static void (*owner_end)(void *user);
 static void *owner;
@@ -216,7 +216,22 @@ static void on_signal(int sig)
 		signal(sig, SIG_DFL);
 		raise(sig);
 	}
-	stop = 1;
+	stop = sig;
+	interrupt_wake();
+}
+
+void interrupt_wake_set(int fd)
+{
+	wake_fd = fd;
+}
+
+void interrupt_wake(void)
+{
+	const int before = errno, fd = (int)wake_fd;
+
+	if (fd >= 0 && write(fd, "", 1) < 0) { /* the pipe is full: whoever waits is awake already */
+	}
+	errno = before;
 }
 
 void ignore_write_signals(void)
@@ -237,6 +252,14 @@ void catch_signals(void)
 bool interrupted(void)
 {
 	return stop != 0;
+}
+
+int interrupt_take(void)
+{
+	const int sig = stop;
+
+	stop = 0;
+	return sig;
 }
 
 int close_stdout(const char *prog)

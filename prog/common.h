@@ -68,6 +68,12 @@ void ignore_write_signals(void);
 /* Ctrl-C: the first sets the flag, the second ends at once. */
 void catch_signals(void);
 bool interrupted(void);
+/* For programs that go on after it: which signal it was, 0 if none; the next one is a first one again. */
+int interrupt_take(void);
+/* A pipe's end, or -1: signals write a byte to it, so that who waits for input hears of them whatever thread they come
+ * to. interrupt_wake does the same, for handlers of other signals. */
+void interrupt_wake_set(int fd);
+void interrupt_wake(void);
 bool stop_asked(void *user); /* the same, as a context's abort */
 
 /* The bytes of a token to stdout, whole characters at a time (a token may be longer than any buffer one would guess),

@@ -210,7 +210,11 @@ static void on_event(struct cohort_request *r, const struct cohort_event *e, voi
 	const struct part *part = user;
 	const int32_t i = part->first + e->output;
 
-	(void)r;
+	if (e->kind == COHORT_EVENT_DONE) {
+		struct cohort_request_stats stats;
+		cohort_request_stats_get(r, &stats);
+		part->p->n_cached = stats.n_cached;
+	}
 	if (e->kind != COHORT_EVENT_TOKEN && e->kind != COHORT_EVENT_END)
 		return;
 	if (e->kind == COHORT_EVENT_TOKEN)
@@ -252,6 +256,9 @@ static int submit(struct part *part)
 	rp.ignore_eos = g->ignore_eos;
 	rp.stops = g->stops;
 	rp.n_stops = g->n_stops;
+	rp.stop_tokens = g->stop_tokens;
+	rp.n_stop_tokens = g->n_stop_tokens;
+	rp.session = g->session;
 	rp.n_logprobs = g->logprobs ? g->n_top : -1;
 	rp.chain_logprobs = g->chain_logprobs;
 	rp.on_event = on_event;
@@ -324,6 +331,7 @@ int gen_run(struct gen *g, struct gen_prompt *prompts, size_t n_prompts)
 		const int32_t n = together(g, p);
 		p->index = i;
 		p->first_token_s = 0;
+		p->n_cached = 0;
 		for (int32_t first = 0; first < p->n_texts; first += n)
 			parts[at++] = (struct part){g, p, first, p->n_texts - first < n ? p->n_texts - first : n, NULL};
 	}

@@ -29,6 +29,7 @@ struct gen_prompt {
 	struct gen_text *texts;     /* [n_texts] */
 	int32_t n_texts;
 	double first_token_s;       /* after gen_run began; 0: there was none */
+	int32_t n_cached;           /* tokens of it that had not to be computed, by the last request for it */
 	size_t index;               /* among the prompts of the run */
 };
 
@@ -53,6 +54,9 @@ struct gen {
 	bool chain_logprobs;            /* ... and behind the chain */
 	const char *const *stops;       /* [n_stops] */
 	int32_t n_stops;
+	const cohort_token *stop_tokens; /* [n_stop_tokens] */
+	int32_t n_stop_tokens;
+	uint64_t session;               /* the engine's; 0: none */
 	const struct gen_watch *watch;  /* NULL: nobody */
 	int64_t n_slots, n_blocks_all;  /* gen_open's: what runs at once at most */
 	/* Of the last run. */

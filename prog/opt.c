@@ -341,6 +341,24 @@ void opt_help_options(const struct opt *opts, size_t n, FILE *out)
 	}
 }
 
+int opt_set(const struct opt_prog *p, const char *name, const char *text)
+{
+	const struct opt *o = NULL;
+	char why[OPT_WHY_BYTES];
+
+	for (size_t i = 0; i < p->n_opts && !o; i++)
+		o = called(&p->opts[i], name, strlen(name)) ? &p->opts[i] : NULL;
+	if (!o)
+		return unknown(p, name);
+	if (!set(o, text, why)) {
+		fprintf(stderr, "%s: -%s %s\n", p->name, o->name, why);
+		return opt_wrong(p);
+	}
+	if (o->given)
+		*o->given = true;
+	return 0;
+}
+
 void opt_help(const struct opt_prog *p, FILE *out)
 {
 	fprintf(out, "Usage: %s %s\n\n%s\n\nOptions (one dash or two):\n", p->name, p->usage, p->about);

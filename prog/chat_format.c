@@ -1,0 +1,348 @@
+/* A model's way to write conversations.
+ *
+ * 1. A prompt is the rendered text and nothing else, which `cohort template` shows: tokens of it that are known (of
+ *    the model's own answers, mostly) stay, the rest is tokenised.
+ * 2. There is one begin token in front, whether the template writes it or the tokeniser adds it.
+ *
+ * What ends an answer is found by looking at what the template writes behind one; it does not know template names. */
+#include "chat_format.h"
+
+#include "common.h"
+
+#include "base/err.h"
+#include "base/map.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TEMPLATE_BYTES_MAX = 4 << 20 };
+
+/* For models that were trained on such texts but do not say so. */
+static const struct format {
+	const char *name, *source;
+} formats[] = {
+		{"chatml",
+				"{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+				"{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
+		{"plain",
+				"{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}\n\n"
+				"{% elif m['role'] == 'user' %}User: {{ m['content'] }}\n"
+				"{% else %}Assistant: {{ m['content'] }}\n{% endif %}{% endfor %}"
+				"{% if add_generation_prompt %}Assistant:{% endif %}"},
+		{"zephyr",
+				"{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}{{ eos_token }}\n{% endfor %}"
+				"{% if add_generation_prompt %}<|assistant|>\n{% endif %}"},
+};
+
+/* ---- Where the template comes from ---- */
+
+struct source {
+	char *bytes; /* owned */
+	size_t n_bytes;
+	bool file;   /* not the model's fault */
+};
+
+static bool take(struct source *s, const char *bytes, size_t n)
+{
+	s->bytes = mem_strndup(bytes, n);
+	s->n_bytes = n;
+	return s->bytes != NULL;
+}
+
+/* The text of a key of the model's file; s stays empty if there is none. */
+static int from_model(const struct chat_format *f, const char *path, const char *name, struct source *s)
+{
+	struct cohort_gguf *g = NULL;
+	struct cohort_gguf_kv kv;
+	struct cohort_err err;
+	char key[256] = "tokenizer.chat_template";
+	int rc = 0;
+
+	if (!path)
+		path = builtin_model(f->prog);
+	if (!path)
+		return EXIT_MODEL;
+	if (cohort_gguf_open(path, &g, &err)) {
+		fprintf(stderr, "%s: cannot use the model %s\n", f->prog, err.text);
+		return EXIT_MODEL;
+	}
+	if (name)
+		snprintf(key, sizeof key, "tokenizer.chat_template.%s", name);
+	if (cohort_gguf_kv_find(g, key, &kv) && kv.value.type == COHORT_GGUF_STRING &&
+			!take(s, kv.value.str, kv.value.n_str))
+		rc = out_of_memory(f->prog);
+	cohort_gguf_free(g);
+	return rc;
+}
+
+static int find_source(const struct chat_format *f, const char *path, const char *choice, struct source *s)
+{
+	struct cohort_err err;
+	int rc = 0;
+
+	for (size_t i = 0; choice && i < sizeof formats / sizeof *formats; i++)
+		if (strcmp(choice, formats[i].name) == 0)
+			return take(s, formats[i].source, strlen(formats[i].source)) ? 0 : out_of_memory(f->prog);
+	rc = from_model(f, path, choice, s);
+	if (rc || s->bytes)
+		return rc;
+	if (!choice) {
+		fprintf(stderr,
+				"%s: the model has no chat template, so it does not say how conversations are written; give "
+				"one with -template FILE or -template NAME (chatml, plain, zephyr), or continue texts "
+				"with 'cohort run'\n",
+				f->prog);
+		return EXIT_MODEL;
+	}
+	s->file = true;
+	if (file_read(choice, TEMPLATE_BYTES_MAX, &s->bytes, &s->n_bytes, &err)) {
+		fail(f->prog, &err);
+		fprintf(stderr, "%s: -template is a file, or one of chatml, plain, zephyr and the model's named templates\n",
+				f->prog);
+		return EXIT_FILE;
+	}
+	return 0;
+}
+
+/* ---- What ends an answer ---- */
+
+static bool space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static struct chat_piece trim_end(const char *text)
+{
+	struct chat_piece p = {text, strlen(text)};
+	while (p.n_bytes > 0 && space(p.text[p.n_bytes - 1]))
+		p.n_bytes--;
+	return p;
+}
+
+int32_t chat_format_stops(const char *after, const char *between, struct chat_piece *stops)
+{
+	int32_t n = 0;
+	const size_t n_after = strlen(after);
+
+	stops[n] = trim_end(after);
+	if (stops[n].n_bytes > 0) {
+		n++;
+		if (strncmp(between, after, n_after) == 0)
+			between += n_after;
+	}
+	stops[n] = trim_end(between);
+	if (stops[n].n_bytes > 0 && (n == 0 || stops[0].n_bytes != stops[n].n_bytes ||
+			memcmp(stops[0].text, stops[n].text, stops[n].n_bytes) != 0))
+		n++;
+	return n;
+}
+
+static enum cohort_status render(const struct chat_format *f, const char *messages, bool prompt, char **text, size_t *n,
+		struct cohort_err *err)
+{
+	struct cohort_template_params p;
+
+	cohort_template_params_init(&p);
+	p.messages = messages;
+	p.bos_token = f->bos;
+	p.eos_token = f->eos;
+	p.add_generation_prompt = prompt;
+	return cohort_template_render(f->template, &p, text, n, err);
+}
+
+/* Says what the stop means to the engine: a text, and if it begins with a control token, which texts do not show, that
+ * token. Tokens that end texts anyway need not be named. */
+static bool add_stop(struct chat_format *f, struct chat_piece piece)
+{
+	cohort_token tokens[COHORT_STOP_BYTES_MAX + 8];
+	size_t n = 0, n_shown = 0;
+	char *text = mem_strndup(piece.text, piece.n_bytes);
+
+	if (!text)
+		return false;
+	f->stops[f->n_stops++] = text;
+	if (!cohort_tokenize(f->model, text, piece.n_bytes, COHORT_TOKENIZE_SPECIAL | COHORT_TOKENIZE_NO_BOS, tokens,
+			    sizeof tokens / sizeof *tokens, &n, NULL) &&
+			n > 0 && cohort_token_bytes(f->model, tokens[0], false, &n_shown) && n_shown == 0 &&
+			!cohort_token_is_eog(f->model, tokens[0]))
+		f->stop_tokens[f->n_stop_tokens++] = tokens[0];
+	return true;
+}
+
+#define ANSWER "cohortanswer"
+#define NEXT "cohortnext"
+
+static int find_stops(struct chat_format *f)
+{
+	static const char talk[] = "[{\"role\":\"user\",\"content\":\"Hello\"},"
+				   "{\"role\":\"assistant\",\"content\":\"" ANSWER "\"}]";
+	static const char more[] = "[{\"role\":\"user\",\"content\":\"Hello\"},"
+				   "{\"role\":\"assistant\",\"content\":\"" ANSWER "\"},"
+				   "{\"role\":\"user\",\"content\":\"" NEXT "\"}]";
+	struct chat_piece stops[CHAT_STOPS_MAX];
+	char *one = NULL, *two = NULL, *end = NULL, *next = NULL;
+	size_t n;
+	int rc = 0;
+
+	/* A template that does not like these conversations says nothing about ends. */
+	if (!render(f, talk, false, &one, &n, NULL) && !render(f, more, false, &two, &n, NULL) &&
+			(end = strstr(one, ANSWER)) && (next = strstr(two, ANSWER))) {
+		char *after = next + strlen(ANSWER), *to = strstr(after, NEXT);
+		if (to)
+			*to = '\0';
+		const int32_t n_stops = chat_format_stops(end + strlen(ANSWER), after, stops);
+		for (int32_t i = 0; i < n_stops && !rc; i++)
+			if (stops[i].n_bytes <= COHORT_STOP_BYTES_MAX && !add_stop(f, stops[i]))
+				rc = out_of_memory(f->prog);
+	}
+	cohort_template_text_free(one);
+	cohort_template_text_free(two);
+	return rc;
+}
+
+/* ---- */
+
+static bool token_text(const struct cohort_model *model, cohort_token t, char **out)
+{
+	size_t n = 0;
+	const char *bytes = t >= 0 ? cohort_token_bytes(model, t, true, &n) : NULL;
+
+	if (bytes)
+		*out = mem_strndup(bytes, n);
+	return !bytes || *out;
+}
+
+int chat_format_open(struct chat_format *f, const char *prog, const struct cohort_model *model, const char *path,
+		const char *choice)
+{
+	struct source s = {.bytes = NULL};
+	struct cohort_err err;
+	cohort_token first[16];
+	size_t n = 0;
+
+	*f = (struct chat_format){.prog = prog, .model = model};
+	int rc = find_source(f, path, choice, &s);
+	if (!rc && (!token_text(model, cohort_token_bos(model), &f->bos) ||
+			!token_text(model, cohort_token_eos(model), &f->eos)))
+		rc = out_of_memory(prog);
+	if (!rc && cohort_template_open(s.bytes, s.n_bytes, &f->template, &err)) {
+		fprintf(stderr, "%s: the chat template: %s\n", prog, err.text);
+		rc = err.status == COHORT_E_MEMORY ? EXIT_RUN : s.file ? EXIT_FILE : EXIT_MODEL;
+	}
+	mem_free(s.bytes);
+	if (rc)
+		return rc;
+	f->adds_bos = !cohort_tokenize(model, "a", 1, 0, first, sizeof first / sizeof *first, &n, NULL) && n > 0 &&
+			first[0] == cohort_token_bos(model);
+	return find_stops(f);
+}
+
+void chat_format_release(struct chat_format *f)
+{
+	for (int32_t i = 0; i < f->n_stops; i++)
+		mem_free(f->stops[i]);
+	cohort_template_free(f->template);
+	mem_free(f->bos);
+	mem_free(f->eos);
+	f->template = NULL;
+	f->bos = f->eos = NULL;
+	f->n_stops = 0;
+}
+
+/* Whether a text can be tokenised apart from what stands before it: a control token begins it, and parts texts anyway. */
+static bool parts(const struct chat_format *f, const char *text, size_t n_text, cohort_token first)
+{
+	size_t n_shown = 0, n = 0;
+	const char *own = cohort_token_bytes(f->model, first, true, &n);
+
+	return own && n > 0 && n <= n_text && memcmp(own, text, n) == 0 &&
+			cohort_token_bytes(f->model, first, false, &n_shown) && n_shown == 0;
+}
+
+static enum cohort_status tokens_of(const struct chat_format *f, const char *text, size_t n_text, cohort_token **out,
+		size_t *n_out, struct cohort_err *err)
+{
+	const size_t n_bos = f->bos ? strlen(f->bos) : 0, room = cohort_tokenize_bound(n_text) + 1;
+	const bool written = n_bos > 0 && n_text >= n_bos && memcmp(text, f->bos, n_bos) == 0;
+	const size_t add = f->adds_bos && !written;
+
+	*out = mem_alloc(room, sizeof **out);
+	if (!*out)
+		return err_set(err, COHORT_E_MEMORY, "out of memory");
+	const enum cohort_status st = cohort_tokenize(f->model, text, n_text,
+			COHORT_TOKENIZE_SPECIAL | COHORT_TOKENIZE_NO_BOS, *out + add, room - add, n_out, err);
+	if (add)
+		(*out)[0] = cohort_token_bos(f->model);
+	*n_out += add;
+	return st;
+}
+
+/* The same by what is known of its beginning. *n_out is 0 if it is of no use. */
+static enum cohort_status tokens_behind(const struct chat_format *f, const struct chat_memory *memory, const char *text,
+		size_t n_text, cohort_token **out, size_t *n_out, struct cohort_err *err)
+{
+	const struct chat_mark known = chat_memory_find(memory, text, n_text);
+	const char *rest = text + known.n_text;
+	const size_t n_rest = n_text - known.n_text, room = cohort_tokenize_bound(n_rest);
+	size_t n = 0;
+
+	if (known.n_tokens == 0)
+		return COHORT_OK;
+	*out = mem_alloc(known.n_tokens + room, sizeof **out);
+	if (!*out)
+		return err_set(err, COHORT_E_MEMORY, "out of memory");
+	memcpy(*out, memory->tokens, known.n_tokens * sizeof **out);
+	if (n_rest > 0) {
+		const enum cohort_status st = cohort_tokenize(f->model, rest, n_rest,
+				COHORT_TOKENIZE_SPECIAL | COHORT_TOKENIZE_NO_BOS, *out + known.n_tokens, room, &n, err);
+		if (st)
+			return st;
+		if (n == 0 || !parts(f, rest, n_rest, (*out)[known.n_tokens])) {
+			mem_free(*out);
+			*out = NULL;
+			return COHORT_OK;
+		}
+	}
+	*n_out = known.n_tokens + n;
+	return COHORT_OK;
+}
+
+int chat_format_tokens(const struct chat_format *f, const char *messages, const struct chat_memory *memory,
+		struct chat_prompt *out)
+{
+	struct cohort_err err;
+	char *text = NULL;
+	size_t n = 0;
+	int rc = 0;
+
+	*out = (struct chat_prompt){.text = NULL};
+	if (render(f, messages, true, &text, &n, &err)) {
+		fprintf(stderr, "%s: the chat template refuses this conversation: %s\n", f->prog, err.text);
+		return EXIT_RUN;
+	}
+	enum cohort_status st = tokens_behind(f, memory, text, n, &out->tokens, &out->n_tokens, &err);
+	if (!st && out->n_tokens == 0)
+		st = tokens_of(f, text, n, &out->tokens, &out->n_tokens, &err);
+	out->text = mem_strndup(text, n);
+	out->n_text = n;
+	cohort_template_text_free(text);
+	if (st)
+		rc = fail(f->prog, &err);
+	else if (!out->text)
+		rc = out_of_memory(f->prog);
+	else if (out->n_tokens == 0) {
+		fprintf(stderr, "%s: the chat template makes no text of this conversation\n", f->prog);
+		rc = EXIT_RUN;
+	}
+	if (rc)
+		chat_prompt_release(out);
+	return rc;
+}
+
+void chat_prompt_release(struct chat_prompt *p)
+{
+	mem_free(p->text);
+	mem_free(p->tokens);
+	*p = (struct chat_prompt){.text = NULL};
+}

@@ -1,0 +1,229 @@
+/* Lines that are texts or commands, their completion, and the file that keeps them.
+ *
+ * Seen red with: `::` taken for a command; an ambiguous beginning that finds its first command; an exact name that is
+ * ambiguous because it begins another one; a number with letters behind it; a completion that inserts what only the
+ * first match has; a history that keeps one line more; one that others can read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "line_history.h"
+#include "talk.h"
+
+static struct talk_line parse(const char *text)
+{
+	struct talk_line t;
+	talk_parse(text, strlen(text), &t);
+	return t;
+}
+
+static bool is(const char *bytes, size_t n, const char *want)
+{
+	return n == strlen(want) && memcmp(bytes, want, n) == 0;
+}
+
+static void lines(void **state)
+{
+	(void)state;
+	static const char *const empty[] = {"", " ", "\t \r"};
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(parse(empty[i]).kind, TALK_EMPTY);
+	struct talk_line t = parse(" a prompt ");
+	assert_int_equal(t.kind, TALK_TEXT);
+	assert_true(is(t.text, t.n_text, " a prompt "));
+	t = parse("::set is not a command");
+	assert_int_equal(t.kind, TALK_TEXT);
+	assert_true(is(t.text, t.n_text, ":set is not a command"));
+	t = parse(" :set");
+	assert_int_equal(t.kind, TALK_TEXT);
+	t = parse(":set  temperature   1.5 \t");
+	assert_int_equal(t.kind, TALK_COMMAND);
+	assert_true(is(t.name, t.n_name, "set"));
+	assert_true(is(t.text, t.n_text, "temperature   1.5"));
+	t = parse(":");
+	assert_int_equal(t.kind, TALK_COMMAND);
+	assert_int_equal(t.n_name, 0);
+	assert_int_equal(t.n_text, 0);
+	talk_parse("a\0b", 3, &t);
+	assert_int_equal(t.kind, TALK_TEXT);
+	assert_int_equal(t.n_text, 3);
+}
+
+static void names(void **state)
+{
+	(void)state;
+	static const struct talk_command c[] = {{":keep", "", "", NULL}, {":kept", "", "", NULL}, {":set", "", "", NULL},
+			{":settings", "", "", NULL}, {":quit", "", "", NULL}};
+	static const struct {
+		const char *name;
+		int want;
+	} cases[] = {{"keep", 0}, {"kept", 1}, {"ke", TALK_AMBIGUOUS}, {"kee", 0}, {"set", 2}, {"sett", 3},
+			{"se", TALK_AMBIGUOUS}, {"q", 4}, {"", TALK_UNKNOWN}, {"quitt", TALK_UNKNOWN}, {"x", TALK_UNKNOWN}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		assert_int_equal(talk_find(c, 5, cases[i].name, strlen(cases[i].name)), cases[i].want);
+}
+
+static void numbers(void **state)
+{
+	(void)state;
+	static const char *const bad[] = {"", "x", "1x", "-1", "4", "99999999999999999999", "1.5", "0x2"};
+	int64_t v = 77;
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		const char *at = bad[i];
+		assert_false(talk_number(&at, 0, 3, &v));
+		assert_ptr_equal(at, bad[i]);
+	}
+	assert_int_equal(v, 77);
+	const char *at = "2  3";
+	assert_true(talk_number(&at, 0, 3, &v));
+	assert_int_equal(v, 2);
+	assert_string_equal(at, "3");
+	assert_true(talk_number(&at, 0, 3, &v));
+	assert_int_equal(v, 3);
+	assert_string_equal(at, "");
+}
+
+static void completion(void **state)
+{
+	(void)state;
+	static const char *const commands[] = {":keep", ":kept", ":set", ":save"}, *const options[] = {"top-k", "top-p", "seed"};
+	const struct line_params p = {.commands = commands, .n_commands = 4, .names_of = ":set", .names = options, .n_names = 3};
+	static const struct {
+		const char *typed;
+		size_t n;
+		const char *more;
+	} cases[] = {{":k", 2, "e"}, {":kee", 1, "p"}, {":s", 2, ""}, {":", 4, ""}, {":set t", 2, "op-"}, {":set top-k", 1, ""},
+			{":set ", 3, ""}, {":set x", 0, ""}, {"keep", 0, ""}, {"", 0, ""}, {":keep s", 0, ""}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const char *matches[2] = {NULL, NULL}, *more = "";
+		size_t n_more = 99;
+		const size_t n = line_complete(&p, cases[i].typed, strlen(cases[i].typed), matches, 2, &more, &n_more);
+		assert_int_equal(n, cases[i].n);
+		assert_true(is(more, n_more, cases[i].more));
+		assert_true((n > 0) == (matches[0] != NULL));
+	}
+}
+
+/* ---- History ---- */
+
+static void paths(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *state_home, *home, *want;
+	} cases[] = {{"/s", "/h", "/s/cohort/n"}, {NULL, "/h", "/h/.local/state/cohort/n"}, {"", "/h", "/h/.local/state/cohort/n"},
+			{"relative", "/h", "/h/.local/state/cohort/n"}, {NULL, NULL, NULL}, {NULL, "", NULL}, {"x", "y", NULL}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char *path = line_history_path("n", cases[i].state_home, cases[i].home);
+		if (cases[i].want)
+			assert_string_equal(path, cases[i].want);
+		else
+			assert_null(path);
+		mem_free(path);
+	}
+}
+
+struct seen {
+	size_t n;
+	char first[64], last[64];
+};
+
+static void see(void *user, const char *text, size_t n)
+{
+	struct seen *s = user;
+	assert_true(n < sizeof s->first);
+	if (s->n++ == 0)
+		snprintf(s->first, sizeof s->first, "%.*s", (int)n, text);
+	snprintf(s->last, sizeof s->last, "%.*s", (int)n, text);
+}
+
+static char *temporary(void)
+{
+	static char dir[64];
+	snprintf(dir, sizeof dir, "/tmp/cohort-talk.XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	return dir;
+}
+
+static void history(void **state)
+{
+	(void)state;
+	char *dir = temporary(), path[128], line[32], top[128], mid[128];
+	struct seen s = {.n = 0};
+	struct stat st;
+
+	snprintf(top, sizeof top, "%s/a", dir);
+	snprintf(mid, sizeof mid, "%s/a/b", dir);
+	snprintf(path, sizeof path, "%s/a/b/history", dir);
+	line_history_load(path, see, &s);
+	assert_int_equal(s.n, 0);
+	for (int i = 0; i < 2 * LINE_HISTORY_MAX; i++) {
+		snprintf(line, sizeof line, "line %d", i);
+		assert_true(line_history_add(path, line, strlen(line)));
+	}
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(stat(mid, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	/* The last lines only; a file that is twice as long is not yet cut, a longer one is. */
+	line_history_load(path, see, &s);
+	assert_int_equal(s.n, LINE_HISTORY_MAX);
+	assert_string_equal(s.first, "line 1000");
+	assert_string_equal(s.last, "line 1999");
+	assert_int_equal(stat(path, &st), 0);
+	const off_t n_before = st.st_size;
+	assert_true(line_history_add(path, "one more", 8));
+	s.n = 0;
+	line_history_load(path, see, &s);
+	assert_int_equal(s.n, LINE_HISTORY_MAX);
+	assert_string_equal(s.last, "one more");
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(st.st_size < n_before);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	/* Kept from others even if it was not. Lines that would be several, or that are too long, are left out. */
+	assert_int_equal(chmod(path, 0644), 0);
+	char *long_line = mem_zalloc(LINE_HISTORY_BYTES_MAX + 1, 1);
+	assert_non_null(long_line);
+	memset(long_line, 'x', LINE_HISTORY_BYTES_MAX + 1);
+	assert_true(line_history_add(path, "a\nb", 3));
+	assert_true(line_history_add(path, long_line, LINE_HISTORY_BYTES_MAX + 1));
+	assert_true(line_history_add(path, "last", 4));
+	mem_free(long_line);
+	s.n = 0;
+	line_history_load(path, see, &s);
+	assert_string_equal(s.last, "last");
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	unlink(path);
+	/* Something else in its place is left alone. */
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_false(line_history_add(path, "x", 1));
+	line_history_load(path, see, &s);
+	unlink(path);
+	assert_false(line_history_add("/proc/none/history", "x", 1));
+	rmdir(mid);
+	rmdir(top);
+	rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test(lines),
+			cmocka_unit_test(names),
+			cmocka_unit_test(numbers),
+			cmocka_unit_test(completion),
+			cmocka_unit_test(paths),
+			cmocka_unit_test(history),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
