@@ -297,7 +297,7 @@ int cmd_jobs(int argc, char **argv)
 					&o.predict_given},
 			{"pooling", NULL, OPT_STR, &o.pooling, 0, 0, "NAME",
 					"of embeddings: mean, cls or last (default: the model's, or last)", NULL},
-			{"isa", NULL, OPT_STR, &o.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			{"isa", NULL, OPT_STR, &o.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&o.load),
 			{"verbose", "v", OPT_FLAG, &o.verbose, 0, 0, NULL, "the sampling defaults on stderr", NULL},
 	};

@@ -481,7 +481,7 @@ int cmd_perplexity(int argc, char **argv)
 			{"batch", "b", OPT_INT, &p.n_batch, 1, 1 << 16, "N", "rows of one decode (default: 512)", NULL},
 			{"threads", "t", OPT_INT, &p.threads, 1, 1024, "N",
 					"compute threads (default: 4, or the CPUs there are)", &p.threads_given},
-			{"isa", NULL, OPT_STR, &p.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			{"isa", NULL, OPT_STR, &p.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&p.load),
 	};
 	const struct opt_prog desc = {

@@ -433,7 +433,7 @@ int cmd_speculate(int argc, char **argv)
 					"print the prompt before its continuation", NULL},
 			{"ignore-eos", NULL, OPT_FLAG, &c.ignore_eos, 0, 0, NULL, "go on after the model ends its text",
 					NULL},
-			{"isa", NULL, OPT_STR, &c.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			{"isa", NULL, OPT_STR, &c.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&c.load),
 			{"verbose", "v", OPT_FLAG, &c.verbose, 0, 0, NULL, "more statistics, and values in use", NULL},
 	};

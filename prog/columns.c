@@ -145,9 +145,14 @@ bool column_line(struct column *c, int width, bool colours, struct sink *out, in
 
 int columns_terminal(void)
 {
+	/* Somebody may want lines that are narrower than the window. */
+	const char *env = getenv("COLUMNS");
+	const long wanted = env ? strtol(env, NULL, 10) : 0;
 	size_t rows, n = 80;
 
-	if (isatty(STDOUT_FILENO))
+	if (isatty(STDOUT_FILENO) && wanted > 0)
+		n = (size_t)wanted;
+	else if (isatty(STDOUT_FILENO))
 		term_size(STDOUT_FILENO, &rows, &n);
 	return n < COLUMNS_WIDTH_MIN ? COLUMNS_WIDTH_MIN : n > COLUMNS_WIDTH_MAX ? COLUMNS_WIDTH_MAX : (int)n;
 }

@@ -30,7 +30,7 @@ struct column {
 /* The next line, at most width wide and without spaces behind, into out; its width in *n_cells. False: none is left. */
 bool column_line(struct column *c, int width, bool colours, struct sink *out, int *n_cells);
 
-/* Of standard output; 80 when it is no terminal. */
+/* Of standard output: COLUMNS, or what the terminal says; 80 when it is none. */
 int columns_terminal(void);
 
 #endif

@@ -264,13 +264,15 @@ int interrupt_take(void)
 
 int close_stdout(const char *prog)
 {
-	int bad = ferror(stdout);
+	/* Of a write that failed before, the reason is still there: whoever prints on fails again. */
+	const int bad = ferror(stdout), before = errno;
+
 	errno = 0;
 	if (fflush(stdout) == 0 && !bad)
 		return 0;
-	if (errno != EPIPE)
-		fprintf(stderr, "%s: cannot write to standard output: %s\n", prog,
-				errno ? strerror(errno) : "write error");
+	const int why = errno ? errno : before;
+	if (why != EPIPE)
+		fprintf(stderr, "%s: cannot write to standard output: %s\n", prog, why ? strerror(why) : "write error");
 	return EXIT_FILE;
 }
 
