@@ -125,8 +125,8 @@ static void others(void **state)
 	WITH(OPENAI_CHAT, "{" M ",'response_format':{'type':'json_object','schema':{'type':'integer'}}}",
 			r.params.sampler.grammar);
 	WITH(OPENAI_CHAT,
-			"{" M
-			",'response_format':{'type':'json_schema','json_schema':{'name':'a','strict':true,'schema':{}}}}",
+			"{" M ",'response_format':{'type':'json_schema','json_schema':{'name':'a',"
+			"'strict':true,'schema':{}}}}",
 			r.params.sampler.grammar);
 	WITH(OPENAI_CHAT, "{" M ",'json_schema':{'type':'integer'}}", r.params.sampler.grammar);
 	WITH(OPENAI_CHAT, "{" M ",'grammar':'root ::= [a-z]+'}", r.params.sampler.grammar);
@@ -158,9 +158,11 @@ static void prompts(void **state)
 	WITH(OPENAI_EMBEDDINGS, "{'input':'</s>'}", r.tokens[r.n_tokens - 1] != 2);
 
 	struct openai_request a = good(OPENAI_CHAT,
-			"{'messages':[{'role':'system','content':'a\\nb'},{'role':'user','content':'x'}]}");
+			"{'messages':[{'role':'system','content':'a\\nb'},"
+			"{'role':'user','content':'x'}]}");
 	struct openai_request b = good(OPENAI_CHAT,
-			"{'messages':[{'role':'developer','content':[{'type':'text','text':'a'},{'type':'text','text':'b'}]},"
+			"{'messages':[{'role':'developer','content':[{'type':'text','text':'a'},"
+			"{'type':'text','text':'b'}]},"
 			"{'role':'user','content':'x'}]}");
 	assert_int_equal(a.n_tokens, b.n_tokens);
 	assert_memory_equal(a.tokens, b.tokens, a.n_tokens * sizeof *a.tokens);
@@ -365,8 +367,8 @@ static void texts(void **state)
 	}
 }
 
-/* jansson's allocations fail as ours do. No schema is among the bodies: the library has one status for a grammar that is
- * too large and for memory that is out. */
+/* jansson's allocations fail as ours do. No schema is among the bodies: the library has one status for a grammar that
+ * is too large and for memory that is out. */
 static void *json_alloc(size_t n)
 {
 	return mem_alloc(n, 1);
