@@ -2,8 +2,8 @@
 # cohort jobs: answers, bad lines, order, what it refuses, and that a job that is killed at any moment goes on without
 # losing or repeating a line.
 #
-# Shown red by: a result written in two writes with the newline first; read_back that keeps an unfinished line; ids that
-# do not carry the line's number; a run that does not skip what is done.
+# Shown red by: read_back that keeps an unfinished line; ids that do not carry the line's number; next_item that does not
+# skip what is done.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -1,7 +1,7 @@
 /* Answers: what the engine says of a request, as JSON; and what it refuses, in the API's words.
  *
  * Shown red by: tokens_shown without the case of a stop string; take_best that takes the worst; a '=' too many in
- * base64; read_events that leaves out the prompt; lists that are not released when memory runs out. */
+ * base64; read_events that leaves out the prompt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
