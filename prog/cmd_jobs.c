@@ -71,6 +71,22 @@ static bool set_option(json_t *settings, const struct opt *o)
 	return set_text(settings, o->name, number);
 }
 
+/* As they were taken apart: the list of -lora-scaled has lost its numbers by then. */
+static bool set_adapters(json_t *settings, const struct load_opts *l)
+{
+	struct openai_buf b = {0};
+	bool ok = true;
+
+	for (size_t i = 0; i < l->lora.n + l->lora_scaled.n && ok; i++) {
+		char scale[40];
+		const int n = snprintf(scale, sizeof scale, ":%g ", (double)l->adapter_scales[i]);
+		ok = openai_buf_add(&b, l->adapters[i], strlen(l->adapters[i])) && openai_buf_add(&b, scale, (size_t)n);
+	}
+	ok = ok && openai_buf_add(&b, "", 1) && set_text(settings, "lora", b.p);
+	openai_buf_release(&b);
+	return ok;
+}
+
 static json_t *make_settings(const struct state *s, const struct options *o)
 {
 	struct opt sampling[SAMPLING_OPTIONS];
@@ -81,13 +97,11 @@ static json_t *make_settings(const struct state *s, const struct options *o)
 	snprintf(model, sizeof model, "%.100s %.40s %" PRIu64 " %" PRIu64, s->host.info.name, s->host.info.arch,
 			s->host.info.n_params, s->host.info.weight_bytes);
 	const struct opt own[] = {
-			{"lora", NULL, OPT_LIST, &changed->load.lora, 0, 0, NULL, NULL, NULL},
-			{"lora-scaled", NULL, OPT_LIST, &changed->load.lora_scaled, 0, 0, NULL, NULL, NULL},
 			{"n-predict", NULL, OPT_INT, &changed->n_predict, 0, 0, NULL, NULL, NULL},
 			{"pooling", NULL, OPT_STR, &changed->pooling, 0, 0, NULL, NULL, NULL},
 			{"ordered", NULL, OPT_FLAG, &changed->ordered, 0, 0, NULL, NULL, NULL},
 	};
-	bool ok = out && set_text(out, "model", model);
+	bool ok = out && set_text(out, "model", model) && set_adapters(out, &o->load);
 	for (size_t i = 0; i < sizeof own / sizeof *own && ok; i++)
 		ok = set_option(out, &own[i]);
 	sampling_options(&changed->s, "", sampling);
@@ -292,7 +306,7 @@ int cmd_jobs(int argc, char **argv)
 			{"restart", NULL, OPT_FLAG, &o.restart, 0, 0, NULL, "begin anew: what the output holds is lost",
 					NULL},
 			{"n-predict", "n", OPT_INT, &o.n_predict, -1, 1 << 24, "N",
-					"tokens of an answer whose request sets no limit; -1: until the context is full "
+					"tokens of an answer whose request sets no limit; -1: the rest of the context "
 					"(default: 16 for completions, -1 for chats)",
 					&o.predict_given},
 			{"pooling", NULL, OPT_STR, &o.pooling, 0, 0, "NAME",
@@ -309,11 +323,12 @@ int cmd_jobs(int argc, char **argv)
 			prog,
 			"IN.jsonl -output OUT.jsonl [options]",
 			"Runs a batch file of OpenAI's API: a line of input is a request for /v1/chat/completions,\n"
-			"/v1/completions or /v1/embeddings, a line of output its answer or why there is none. Ended at\n"
-			"any moment, by Ctrl-C, kill -9 or a full disk, the same command goes on where it was.\n"
+			"/v1/completions or /v1/embeddings, a line of output its answer or why there is none.\n"
+			"Ended at any moment, by Ctrl-C, kill -9 or a full disk, the same command goes on.\n"
 			"Sampling options are the defaults for what a request leaves out.",
-			"  echo '{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\":\n"
-			"      {\"prompt\": \"Once upon a time\", \"max_tokens\": 20}}' | tr -d '\\n' >in.jsonl\n"
+			"  echo '{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\",\n"
+			"      \"body\": {\"prompt\": \"Once upon a time\", \"max_tokens\": 20}}' |\n"
+			"      tr -d '\\n' >in.jsonl\n"
 			"  cohort jobs in.jsonl -output out.jsonl\n"
 			"  cohort jobs in.jsonl -output sorted.jsonl -ordered -np 16 -temperature 0\n",
 			opts,

@@ -132,14 +132,15 @@ static bool refuse_unsupported(const struct openai_request *r, struct openai_err
 	static const struct {
 		const char *name;
 		unsigned routes;
-	} names[] = {{"suffix", LEGACY}, {"tools", CHAT}, {"functions", CHAT}, {"tool_choice", CHAT},
-			{"function_call", CHAT}, {"audio", CHAT}, {"web_search_options", CHAT}};
+		bool choice; /* without tools there is nothing to choose */
+	} names[] = {{"suffix", LEGACY, false}, {"tools", CHAT, false}, {"functions", CHAT, false},
+			{"tool_choice", CHAT, true}, {"function_call", CHAT, true}, {"audio", CHAT, false},
+			{"web_search_options", CHAT, false}};
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		const json_t *v = names[i].routes & 1U << r->route ? openai_field(r, names[i].name) : NULL;
 		const char *s = json_string_value(v);
-		/* Without tools there is nothing to choose. */
-		if (!v || is_empty(v) || (i >= 3 && s && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)))
+		if (!v || is_empty(v) || (names[i].choice && s && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)))
 			continue;
 		return openai_refuse(e, names[i].name, "unsupported_parameter", "%s is not supported", names[i].name);
 	}

@@ -1,7 +1,7 @@
 /* Answers: what the engine says of a request, as JSON; and what it refuses, in the API's words.
  *
  * Shown red by: tokens_shown without the case of a stop string; take_best that takes the worst; a '=' too many in
- * base64; read_events that leaves out the prompt; lists that are not released when memory runs out. */
+ * base64; read_events that leaves out the prompt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,7 +178,8 @@ static void logprobs(void **state)
 	json_decref(a);
 
 	a = ask(OPENAI_CHAT,
-			"{'messages':[{'role':'user','content':'Hi'}],'temperature':0,'max_tokens':4,'logprobs':true,'top_logprobs':3}");
+			"{'messages':[{'role':'user','content':'Hi'}],'temperature':0,"
+			"'max_tokens':4,'logprobs':true,'top_logprobs':3}");
 	const json_t *content = json_object_get(json_object_get(choice(a, 0), "logprobs"), "content");
 	assert_int_equal(json_array_size(content), 4);
 	for (size_t i = 0; i < 4; i++) {
@@ -287,7 +288,9 @@ static void memory(void **state)
 		enum openai_route route;
 		const char *text;
 	} t[] = {{OPENAI_COMPLETIONS, "{'prompt':'x','max_tokens':2,'logprobs':1,'echo':true}"},
-			{OPENAI_CHAT, "{'messages':[{'role':'user','content':'x'}],'max_tokens':2,'logprobs':true,'top_logprobs':1}"},
+			{OPENAI_CHAT,
+					"{'messages':[{'role':'user','content':'x'}],'max_tokens':2,"
+					"'logprobs':true,'top_logprobs':1}"},
 			{OPENAI_COMPLETIONS, "{'prompt':[1,5],'max_tokens':1,'echo':true,'best_of':2}"},
 			{OPENAI_EMBEDDINGS, "{'input':'x','encoding_format':'base64'}"}};
 	(void)state;
