@@ -46,11 +46,11 @@ verdict 'more text than fits: parts of the texts, without holes'
 set -- -n-parallel 64 -n-predict 30 -ctx 4096 -ignore-eos
 texts many "$@"
 # shellcheck disable=SC2086
-on_screen 70 60 --wait '^\[63\]' --sleep 1 --dump "$tmp/mid" --keys '\x03' -- "$@" -isa ref
+on_screen 70 60 --wait '^\[63\]' --next 2 --dump "$tmp/mid" --keys '\x03' -- "$@" -isa ref
 [ "$rc" = 130 ] && clean && left && frames many --shown 64 --more 0 --at-least 2
 verdict '64 sequences on a high screen: all of them'
 # shellcheck disable=SC2086
-on_screen 24 60 --wait '^… and 42 more$' --sleep 1 --dump "$tmp/mid" --keys '\x03' -- "$@" -isa ref
+on_screen 24 60 --wait '^… and 42 more$' --next 2 --dump "$tmp/mid" --keys '\x03' -- "$@" -isa ref
 [ "$rc" = 130 ] && clean && left && frames many --shown 22 --more 42 --at-least 2
 verdict '64 sequences on a low screen: 22, and how many more'
 awk 'BEGIN { for (i = 0; i < 9; i++) print "This is prompt number", i }' >"$tmp/prompts"
@@ -71,7 +71,7 @@ for size in '1 10' '2 10' '3 10' '4 4' '5 1' '1 1' '9 7'; do
 	verdict "a screen of $size: stays within it"
 done
 # shellcheck disable=SC2086
-on_screen 6 10 --wait '^\[3\]' --sleep 0.5 --keys '\x03' -- "$@" $slow
+on_screen 6 10 --wait '^\[3\]' --next 5 --keys '\x03' -- "$@" $slow
 [ "$rc" = 130 ] && clean && frames small --shown 4 --more 0
 verdict 'a narrow screen: the texts without holes'
 
@@ -83,13 +83,13 @@ wide='root ::= "漢字かな交じり文、한국어 텍스트 und 👍🏽 é́
 set -- -prompt '世界:' -n-parallel 2 -n-predict 150 -ignore-eos -grammar "$wide"
 texts wide "$@"
 # shellcheck disable=SC2086
-on_screen 7 21 --wait '^\[1\]…' --sleep 0.5 --keys '\x03' -- "$@" $slow
+on_screen 7 21 --wait '^\[1\]…' --next 5 --keys '\x03' -- "$@" $slow
 [ "$rc" = 130 ] && left && has state 'overflow 0' && has state 'unknown none'
 verdict 'wide characters: none behind the edge'
 frames wide --shown 2
 verdict 'wide characters: the texts without holes'
 # shellcheck disable=SC2086
-on_screen 3 24 --wait '^\[1\]…' --sleep 1 --keys '\x03' -- "$@" $slow
+on_screen 3 24 --wait '^\[1\]…' --next 10 --keys '\x03' -- "$@" $slow
 [ "$rc" = 130 ] && left && has state 'overflow 0' && frames wide --shown 2
 verdict 'wide characters: regions of one line'
 
@@ -98,7 +98,7 @@ bad=$(printf 'a\033[31mred\033]0;owned\007\tb\177\302\233c\342\200\256d\377e\300
 set -- -prompt "$bad" -n-parallel 2 -n-predict 24 -ignore-eos
 texts bad "$@"
 # shellcheck disable=SC2086
-on_screen 12 40 --wait 'tokens/s|/s' --sleep 0.3 --dump "$tmp/mid" -- "$@" $slow
+on_screen 12 40 --wait 'tokens/s|/s' --next 3 --dump "$tmp/mid" -- "$@" $slow
 [ "$rc" = 0 ] && clean && left && has mid '[0] a^[[31mred^[]0;owned^G' && has mid '<U+009B>c<U+202E>d�e��'
 verdict 'control characters: shown, not obeyed'
 frames bad --shown 2

@@ -15,7 +15,7 @@ for how in '' --reflow; do
 	for to in 12x30 30x100 5x80 24x44; do
 		case $how$to in 30x100 | --reflow5x80) continue ;; esac # nothing to tell apart
 		# shellcheck disable=SC2086
-		on_screen 24 60 $how --wait '^\[3\].{40}' --sleep 0.3 --resize $to --sleep 0.5 --dump "$tmp/mid" --keys '\x03' -- "$@" $slow
+		on_screen 24 60 $how --wait '^\[3\].{40}' --resize $to --next 3 --dump "$tmp/mid" --keys '\x03' -- "$@" $slow
 		[ "$rc" = 130 ] && clean && left && [ "$(count mid '^\[[0-3]\]')" = 4 ] && [ "$(count mid 'tok')" = 1 ]
 		verdict "resize to $to${how:+, a terminal that breaks lines}: one view, whole"
 	done
@@ -38,13 +38,13 @@ for sig in TERM HUP QUIT; do
 	case $sig in TERM) [ "$rc" = 130 ] ;; HUP) [ "$rc" = 129 ] ;; *) [ "$rc" = 131 ] ;; esac && left
 	verdict "$sig: the cursor is back"
 done
-on_screen 20 60 --wait '^\[2\] Once.{20}' --signal STOP --sleep 0.2 --signal CONT --sleep 0.5 --dump "$tmp/mid" --keys '\x03' -- "$@"
+on_screen 20 60 --wait '^\[2\] Once.{20}' --signal STOP --sleep 0.2 --signal CONT --next 3 --dump "$tmp/mid" --keys '\x03' -- "$@"
 [ "$rc" = 130 ] && clean && left && matches mid 'tokens/s'
 verdict 'STOP and CONT: the view is there again'
 if command -v bash >/dev/null; then
 	prog=bash errors=
 	on_screen 30 70 --wait '[#$] *$' --keys "PS1='> '; '$bin/batched' -n-predict 900 -ctx 8192 -ignore-eos $slow\r" --wait '^\[2\] Hello.{20}' --keys '\x1a' \
-		--wait Stopped --keys 'stty -a | grep -o "[-]*echo "\r' --wait '^echo$' --keys 'fg\r' --sleep 1 --dump "$tmp/mid" \
+		--wait Stopped --keys 'stty -a | grep -o "[-]*echo "\r' --wait '^echo$' --keys 'fg\r' --next 8 --dump "$tmp/mid" \
 		--keys '\x03' --wait '^Sequence 3:' --keys 'exit\r' -- --norc -i
 	prog=$bin/batched errors=$tmp/errors
 	clean && left && has mid 'tokens/s' && [ "$(sed '1,/^>.*fg/d' "$tmp/mid" | grep -c '^\[2\]')" = 1 ]
