@@ -90,8 +90,8 @@ void progress_end(void);
 /* The same as a bar behind `what`: how much of `total` is done, how much of it a second (unless unit is NULL), and how
  * long the rest will take. */
 void progress_bar(double started, const char *what, double done, double total, const char *unit);
-/* Who shows progress in another way is told to take it away when progress_end is called, and so before errors are said.
- * NULL: nobody. */
+/* Who shows progress in another way is told to take it away when progress_end is called, and so before errors are
+ * said. NULL: nobody. */
 void progress_owner(void (*end)(void *user), void *user);
 
 /* Threads to use: as given, or 4 but not more than there are CPUs. */

@@ -6,6 +6,7 @@
 runs the program on a pseudo-terminal and keeps the screen it would show. Steps are carried out in the order given:
 
     --wait REGEX     until a line of the screen (or of what scrolled off it) matches
+    --next N         until N more frames were drawn (a frame ends where nothing comes for a moment)
     --sleep SECONDS
     --keys TEXT      type; Python escapes are understood: '\\r', '\\x03' (Ctrl-C)
     --signal NAME    send INT, TERM, STOP, CONT ... to the program
@@ -416,6 +417,7 @@ class Session:
         self.screen = Screen(rows, cols, reflow)
         self.frames = frames  # a list that gets every frame, as text
         self.status = None
+        self.n_frames = 0
         self.echo = True
         self.master, slave = os.openpty()
         self._set_size(slave)
@@ -455,6 +457,7 @@ class Session:
         last = time.monotonic() + 1
         while got and time.monotonic() < last:
             got = self._read(0.012)
+        self.n_frames += 1
         if self.frames is not None:
             self.frames.append(self.screen.text())
         return got is not False
@@ -468,6 +471,13 @@ class Session:
                 return False
             open_ = self.pump()
         return True
+
+    def next(self, count, seconds=60):
+        """True when so many more frames have come."""
+        until, last = time.monotonic() + seconds, self.n_frames + count
+        while self.n_frames < last and time.monotonic() < until and self.pump():
+            pass
+        return self.n_frames >= last
 
     def sleep(self, seconds):
         until = time.monotonic() + seconds
@@ -548,7 +558,7 @@ def parse(argv):
     p.add_argument('--frames', help='file for every frame, each with a form feed behind it')
     p.add_argument('--title', default='', help='of pictures')
     p.add_argument('--svg-rows', type=int, help='rows of pictures')
-    for name, kind in (('wait', str), ('sleep', float), ('keys', str), ('signal', str), ('resize', size), ('dump', str), ('svg', str)):
+    for name, kind in (('wait', str), ('next', int), ('sleep', float), ('keys', str), ('signal', str), ('resize', size), ('dump', str), ('svg', str)):
         p.add_argument('--' + name, type=kind, action=Step)
     p.add_argument('program', nargs='+')
     return p.parse_args(argv, argparse.Namespace(steps=[]))
@@ -558,6 +568,8 @@ def carry_out(session, name, value, args):
     if name == 'wait' and not session.wait(value, args.timeout):
         sys.stderr.write('pty_screen: waited in vain for %s\n%s' % (value, session.screen.text(True)))
         session.process.kill()
+    elif name == 'next' and not session.next(value, args.timeout):
+        sys.stderr.write('pty_screen: %d more frames did not come\n' % value)
     elif name == 'keys':
         session.keys(codecs.decode(value.encode('latin-1', 'backslashreplace'), 'unicode_escape'))
     elif name == 'resize':

@@ -1,7 +1,7 @@
 /* Texts on a terminal: cells of characters, what stands for those that steer, lines of a width.
  *
- * Seen red: lines that may be one cell wider (lines_stay_within), a last line that is laid out again as if it had begun a
- * cell further right (growing_is_the_same), C1 and changes of direction passed on (cells, nothing_steers), no bound on the
+ * Seen red: lines that may be one cell wider (lines_stay_within), a last line laid out again as if it had begun a cell
+ * further right (growing_is_the_same), C1 and changes of direction passed on (cells, nothing_steers), no bound on the
  * bytes of a line (endless_marks). */
 #include "../../prog/term.h"
 #include "../../prog/width.h"
