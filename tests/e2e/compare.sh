@@ -278,7 +278,7 @@ on_terminal() { # COLUMNS ARGUMENT...
 	ran="batched on a terminal: $*"
 	cols=$1
 	shift
-	TERM=xterm python3 "$tmp/terminal.py" "$cols" "$bin/batched" -compare -output "$tmp/x.json" "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
+	TERM=xterm python3 "$tmp/terminal.py" "$cols" "$bin/batched" -no-live -compare -output "$tmp/x.json" "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
 }
 plain() { sed "s/$(printf '\033')\[[0-9;]*m//g" "$tmp/out" >"$tmp/plain"; }
 on_terminal 120 -n-parallel 8 -temperature 0.6

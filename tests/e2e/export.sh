@@ -324,6 +324,7 @@ refuse 2 'an unknown format' "expects txt, md, json, jsonl, csv or html, got 'xm
 refuse 2 'a format without -' 'is for -output -' -output "$tmp/x.md" -output-format json
 refuse 2 '- twice' 'once' -output - -output - -output-format json
 refuse 2 '- beside -compare' 'both want standard output' -output - -output-format json -compare
+refuse 2 '- beside -stream' 'both want standard output' -output - -output-format json -stream
 cp "$tmp/prompts" "$tmp/mine.txt"
 refuse 2 'its own prompts' 'would replace a file that this run reads' -prompts "$tmp/mine.txt" -output "$tmp/./mine.txt"
 cmp -s "$tmp/prompts" "$tmp/mine.txt"
