@@ -70,7 +70,9 @@ static int check_formats(const struct job *j)
 	if (n_stdout > 1)
 		return bad_usage(prog, "-output - can be given once");
 	if (n_stdout > 0 && j->c.compare)
-		return bad_usage(prog, "-compare and -output - both want standard output; give one of them a file");
+		return bad_usage(prog, "-compare and -output - both want standard output; give -output a file");
+	if (n_stdout > 0 && j->c.stream)
+		return bad_usage(prog, "-stream and -output - both want standard output; give -output a file");
 	for (size_t i = 0; i < o->files.n; i++)
 		if (!format_of(o, o->files.items[i]))
 			return bad_usage(prog,

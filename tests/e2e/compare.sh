@@ -177,8 +177,9 @@ compared() {
 
 # ---- Columns ----
 
-# Shown red with: the last word of a line left out, bars one cell off, the mark one word late, the likeliest by sum,
-# similarity over n_i * n_j, a shared beginning one word short.
+# Shown red with: the last character of a line left out, bars one cell off, wide characters counted as narrow, the mark
+# one word late, the least likely for the likeliest, another factor in the similarity, a carry lost between its 64 bits,
+# a shared beginning one word short.
 compared 80 'four texts, 80 columns in a pipe'
 matches out '^Sequence [0-9].* │ Sequence [0-9].* │|^Sequence [0-9].* │ Sequence [0-9]'
 verdict 'side by side'
@@ -187,6 +188,7 @@ verdict 'instead of the texts one by one; statistics on standard error as always
 compared 80 'texts that stay together' -prompt 'Once upon a time' -temperature 0.5 -n-parallel 9 -n-predict 60 -seed 3
 matches out '^  word [0-9]+: [0-9]+(, [0-9]+)* "' && matches out 'with [0-9]+ until word [0-9]+'
 verdict 'where they part is told'
+compared 80 'texts of hundreds of words' -prompt 'Once upon a time' -temperature 0.5 -n-parallel 3 -n-predict 240 -ignore-eos
 for w in 24 40 53 54 77 100 200 1000; do
 	compared $w "-width $w" -width $w -prompt 'Once upon a time' -temperature 0.6 -n-parallel 7 -n-predict 40
 done

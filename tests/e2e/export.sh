@@ -244,14 +244,15 @@ nothing_left() { [ -z "$(find "$tmp" -name '.cohort-*')" ]; }
 
 # ---- Any text in any format ----
 
-# Shown red with: quotes not doubled, < left as it is, a fence of three always, CR LF as LF, base64 without its padding,
-# a control character raw in JSON, formulas let through, log-probabilities one token off, no base64 field at all.
+# Shown red with: quotes not doubled, < or & left as it is, a fence of three always, signs of Markdown not escaped, CR LF
+# as LF, base64 without its padding, a control character raw in JSON, formulas let through, log-probabilities one token
+# off in JSON or in HTML, no base64 field at all.
 exported 'the six formats say the same'
 exported 'one sequence' -n-parallel 1
 exported 'nothing generated' -n-predict 0
 exported 'all the same' -temperature 0 -n-predict 12
 exported 'the largest seed and odd numbers' -seed 18446744073709551615 -temperature 1.1 -top-p 0.3333333333333333 -n-predict 4
-printf 'Once upon a time\nThe "cat", <b>\n```\n| a | b |\n=1+1\n-x\n@y\n+z\n'"'"'q\n\tt\nа \377\300\257 \0 \033[31m\n' >"$tmp/prompts"
+printf 'Once upon a time\n&lt;i&gt; &amp; &#60;\nThe "cat", <b>\n```\n| a | b |\n=1+1\n-x\n@y\n+z\n'"'"'q\n\tt\nа \377\300\257 \0 \033[31m\n' >"$tmp/prompts"
 exported 'prompts of all kinds' -prompts "$tmp/prompts" -n-parallel 2 -n-predict 6 -ctx 4096
 exported 'a prompt that is no UTF-8' -prompt "$(printf 'caf\351 \355\240\200 \364\220\200\200 end\303')" -n-predict 5
 forced() { # NAME GRAMMAR ARGUMENT...
@@ -301,6 +302,8 @@ done
 
 # ---- What is refused, before anything is computed ----
 
+# Shown red without the trial of the directory, and without the look at what the run reads.
+
 refuse() { # CODE NAME TEXT ARGUMENT...
 	code=$1
 	what=$2
@@ -321,6 +324,7 @@ refuse 2 'an unknown format' "expects txt, md, json, jsonl, csv or html, got 'xm
 refuse 2 'a format without -' 'is for -output -' -output "$tmp/x.md" -output-format json
 refuse 2 '- twice' 'once' -output - -output - -output-format json
 refuse 2 '- beside -compare' 'both want standard output' -output - -output-format json -compare
+refuse 2 '- beside -stream' 'both want standard output' -output - -output-format json -stream
 cp "$tmp/prompts" "$tmp/mine.txt"
 refuse 2 'its own prompts' 'would replace a file that this run reads' -prompts "$tmp/mine.txt" -output "$tmp/./mine.txt"
 cmp -s "$tmp/prompts" "$tmp/mine.txt"
