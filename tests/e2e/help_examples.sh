@@ -18,7 +18,7 @@ mkdir "$tmp/here" "$tmp/home" "$tmp/here/notes"
 cd "$tmp/here" || exit 1
 ln -s "$model" model.gguf
 "$bin/cohort" synth -s n_layer=2,n_embd=64,n_ff=128,n_head=4,n_head_kv=2,n_vocab=512 -t F16 -o model-f16.gguf >/dev/null 2>&1
-ln -s "$model" draft.gguf
+for f in draft large small; do ln -s "$model" $f.gguf; done
 for i in 1 2 3 4 5 6; do echo 'Once upon a time there was a little cat. The cat liked to play in the garden, and the dog liked the cat.'; done >story.txt
 cp story.txt text.txt
 cp story.txt notes/story.txt
