@@ -31,7 +31,8 @@ struct job {
 	int32_t n_threads;
 };
 
-/* The steps of a run, for one that goes through them again and again (interactive.c). Each returns 0 or an exit code. */
+/* The steps of a run, for one that goes through them again and again (interactive.c). Each returns 0 or an exit
+ * code. */
 int batched_check(struct job *j);        /* says what does not fit, before anything is computed; sets n_predict */
 int batched_generate(struct job *j);     /* all prompts, shown as they come if that was asked for */
 void batched_print(const struct job *j); /* the texts, on standard output */
