@@ -137,7 +137,7 @@ SH
 	bash_gives 'balanced' cohort simulate -strategy bal
 	bash_gives 'model.gguf' cohort simulate -strategy mo
 	bash_gives '' cohort run -n-predict ''
-	bash_gives 'completion config' cohort help c
+	bash_gives 'completion config' cohort help co
 	bash_gives 'bash fish zsh' cohort completion ''
 	bash_gives 'synth' cohort man sy
 else
@@ -156,7 +156,7 @@ if command -v fish >/dev/null; then
 	fish_gives 'f16 f32 q8_0' 'cohort logits -kv-type '
 	fish_gives '--kv-type=f16 --kv-type=f32' 'cohort logits --kv-type=f'
 	fish_gives 'model.gguf' 'batched -model mo'
-	fish_gives 'completion config' 'cohort help c'
+	fish_gives 'completion config' 'cohort help co'
 	fish_gives 'bash fish zsh' 'cohort completion '
 	run fish --no-config -c "source $tmp/cohort.fish; complete -C 'cohort run --top-k'"
 	has out 'only the N likeliest tokens'
