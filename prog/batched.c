@@ -176,7 +176,7 @@ static void print_text(const char *bytes, size_t n)
 	mem_free(safe);
 }
 
-void batched_print(const struct job *j)
+static void print_sequences(const struct job *j)
 {
 	for (size_t i = 0; i < j->n_prompts; i++) {
 		const struct gen_prompt *p = &j->prompts[i];
@@ -189,6 +189,15 @@ void batched_print(const struct job *j)
 			fputs("\n\n", stdout);
 		}
 	}
+}
+
+int batched_show(const struct job *j)
+{
+	if (j->c.compare)
+		return compare_show(j, j->c.width);
+	if (!j->c.stream && !export_takes_stdout(&j->c.output))
+		print_sequences(j);
+	return 0;
 }
 
 static double rate(double n, double seconds)
@@ -362,11 +371,7 @@ static int run(struct job *j, const struct opt_prog *options)
 		rc = batched_generate(j);
 	if (rc && rc != EXIT_INTERRUPTED)
 		return rc;
-	int out = 0;
-	if (j->c.compare)
-		out = compare_show(j, j->c.width);
-	else if (!j->c.stream && !export_takes_stdout(&j->c.output))
-		batched_print(j);
+	int out = batched_show(j);
 	const int written = export_write(j, rc == EXIT_INTERRUPTED), closed = close_stdout(prog);
 	out = out ? out : closed ? closed : written;
 	print_statistics(j);
@@ -467,8 +472,8 @@ int main(int argc, char **argv)
 		printf("batched %s\n", cohort_version());
 		return close_stdout(prog);
 	}
-	if (j.c.interactive && j.c.prompts_file)
-		return bad_usage(prog, "-interactive goes without -prompts");
+	if (j.c.interactive && (j.c.prompts_file || j.c.output.files.n > 0))
+		return bad_usage(prog, "-interactive goes without -prompts and -output");
 	catch_signals();
 	rc = run(&j, &p);
 	cleanup(&j);

@@ -35,6 +35,6 @@ struct job {
  * code. */
 int batched_check(struct job *j);        /* says what does not fit, before anything is computed; sets n_predict */
 int batched_generate(struct job *j);     /* all prompts, shown as they come if that was asked for */
-void batched_print(const struct job *j); /* the texts, on standard output */
+int batched_show(const struct job *j);   /* the texts, on standard output */
 
 #endif

@@ -197,8 +197,8 @@ static void print_stats(const char *name, const struct chat_stats *s)
 	fprintf(stderr,
 			"%s: %" PRIu64 " prompt tokens, %" PRIu64 " reused and %" PRIu64 " computed in %.2f s; %" PRIu64
 			" generated in %.2f s (%.1f tokens/s)\n",
-			name, s->n_prompt, s->n_cached, s->n_prompt - s->n_cached, s->first_s, s->n_generated, generate_s,
-			generate_s > 0 ? (double)s->n_generated / generate_s : 0);
+			name, s->n_prompt, s->n_cached, s->n_prompt - s->n_cached, s->first_s, s->n_generated,
+			generate_s, generate_s > 0 ? (double)s->n_generated / generate_s : 0);
 }
 
 static int stats(void *user, const char *args)

@@ -253,8 +253,8 @@ static enum cohort_status wrong(struct cohort_err *err, size_t i, const char *wh
 }
 
 /* A content is a text, or a list of parts that are texts. */
-static enum cohort_status read_parts(struct chat_convo *c, enum chat_role role, const json_t *parts, size_t i,
-		struct cohort_err *err)
+static enum cohort_status read_parts(
+		struct chat_convo *c, enum chat_role role, const json_t *parts, size_t i, struct cohort_err *err)
 {
 	char *text = NULL;
 	size_t n = 0, n_max = 0, k;
@@ -295,8 +295,9 @@ static enum cohort_status read_message(struct chat_convo *c, const json_t *m, si
 	while (role <= CHAT_ASSISTANT && strcmp(name, chat_role_name((enum chat_role)role)) != 0)
 		role++;
 	if (role > CHAT_ASSISTANT)
-		return err_set(err, COHORT_E_FORMAT, "message %zu has the role '%s'; known are system, user and assistant",
-				i + 1, err_show(shown, name, strlen(name)));
+		return err_set(err, COHORT_E_FORMAT,
+				"message %zu has the role '%s'; known are system, user and assistant", i + 1,
+				err_show(shown, name, strlen(name)));
 	if (role == CHAT_SYSTEM && i > 0)
 		return wrong(err, i, "is a system prompt, which can only be the first one");
 	const struct chat_message *last = chat_convo_last(c);

@@ -23,7 +23,8 @@ static const struct format {
 	const char *name, *source;
 } formats[] = {
 		{"chatml",
-				"{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+				"{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+				"{{ m['content'] }}<|im_end|>\n{% endfor %}"
 				"{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
 		{"plain",
 				"{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}\n\n"
@@ -31,7 +32,8 @@ static const struct format {
 				"{% else %}Assistant: {{ m['content'] }}\n{% endif %}{% endfor %}"
 				"{% if add_generation_prompt %}Assistant:{% endif %}"},
 		{"zephyr",
-				"{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}{{ eos_token }}\n{% endfor %}"
+				"{% for m in messages %}<|{{ m['role'] }}|>\n"
+				"{{ m['content'] }}{{ eos_token }}\n{% endfor %}"
 				"{% if add_generation_prompt %}<|assistant|>\n{% endif %}"},
 };
 
@@ -40,7 +42,7 @@ static const struct format {
 struct source {
 	char *bytes; /* owned */
 	size_t n_bytes;
-	bool file;   /* not the model's fault */
+	bool file; /* not the model's fault */
 };
 
 static bool take(struct source *s, const char *bytes, size_t n)
@@ -89,16 +91,18 @@ static int find_source(const struct chat_format *f, const char *path, const char
 		return rc;
 	if (!choice) {
 		fprintf(stderr,
-				"%s: the model has no chat template, so it does not say how conversations are written; give "
-				"one with -template FILE or -template NAME (chatml, plain, zephyr), or continue texts "
-				"with 'cohort run'\n",
+				"%s: the model has no chat template, so it does not say how conversations are written; "
+				"give one with -template FILE or -template NAME (chatml, plain, zephyr), or continue "
+				"texts with 'cohort run'\n",
 				f->prog);
 		return EXIT_MODEL;
 	}
 	s->file = true;
 	if (file_read(choice, TEMPLATE_BYTES_MAX, &s->bytes, &s->n_bytes, &err)) {
 		fail(f->prog, &err);
-		fprintf(stderr, "%s: -template is a file, or one of chatml, plain, zephyr and the model's named templates\n",
+		fprintf(stderr,
+				"%s: -template is a file, or one of chatml, plain, zephyr and the model's named "
+				"templates\n",
 				f->prog);
 		return EXIT_FILE;
 	}
@@ -132,8 +136,9 @@ int32_t chat_format_stops(const char *after, const char *between, struct chat_pi
 			between += n_after;
 	}
 	stops[n] = trim_end(between);
-	if (stops[n].n_bytes > 0 && (n == 0 || stops[0].n_bytes != stops[n].n_bytes ||
-			memcmp(stops[0].text, stops[n].text, stops[n].n_bytes) != 0))
+	if (stops[n].n_bytes > 0 &&
+			(n == 0 || stops[0].n_bytes != stops[n].n_bytes ||
+					memcmp(stops[0].text, stops[n].text, stops[n].n_bytes) != 0))
 		n++;
 	return n;
 }
@@ -223,8 +228,9 @@ int chat_format_open(struct chat_format *f, const char *prog, const struct cohor
 
 	*f = (struct chat_format){.prog = prog, .model = model};
 	int rc = find_source(f, path, choice, &s);
-	if (!rc && (!token_text(model, cohort_token_bos(model), &f->bos) ||
-			!token_text(model, cohort_token_eos(model), &f->eos)))
+	if (!rc &&
+			(!token_text(model, cohort_token_bos(model), &f->bos) ||
+					!token_text(model, cohort_token_eos(model), &f->eos)))
 		rc = out_of_memory(prog);
 	if (!rc && cohort_template_open(s.bytes, s.n_bytes, &f->template, &err)) {
 		fprintf(stderr, "%s: the chat template: %s\n", prog, err.text);
@@ -250,7 +256,8 @@ void chat_format_release(struct chat_format *f)
 	f->n_stops = 0;
 }
 
-/* Whether a text can be tokenised apart from what stands before it: a control token begins it, and parts texts anyway. */
+/* Whether a text can be tokenised apart from what stands before it: a control token begins it, and parts texts anyway.
+ */
 static bool parts(const struct chat_format *f, const char *text, size_t n_text, cohort_token first)
 {
 	size_t n_shown = 0, n = 0;

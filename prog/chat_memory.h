@@ -5,15 +5,18 @@
 
 #include "cohort.h"
 
+/* A place in a conversation's text: bytes and tokens in front of it. */
+struct chat_mark {
+	size_t n_text, n_tokens;
+};
+
 struct chat_memory {
 	char *text;           /* [n_text] */
 	size_t n_text, text_max;
 	cohort_token *tokens; /* [n_tokens], of it */
 	size_t n_tokens, tokens_max;
-	/* Places where prompts and answers end: bytes, tokens. Rising. */
-	struct chat_mark {
-		size_t n_text, n_tokens;
-	} *marks;
+	/* [n_marks]: where prompts and answers end. Rising. */
+	struct chat_mark *marks;
 	size_t n_marks, marks_max;
 };
 

@@ -217,7 +217,8 @@ static void remember(struct chat *c, const struct chat_prompt *p, const struct g
 	const size_t n = own_tokens(c, t);
 
 	if (chat_memory_add(&c->memory, at, p->text + at.n_text, p->n_text - at.n_text, p->tokens + at.n_tokens,
-			    p->n_tokens - at.n_tokens) && n > 0)
+			    p->n_tokens - at.n_tokens) &&
+			n > 0)
 		chat_memory_add(&c->memory, (struct chat_mark){p->n_text, p->n_tokens}, t->bytes, t->n_bytes, t->tokens,
 				n);
 }
@@ -246,7 +247,9 @@ static int answer(struct chat *c)
 
 static int pick_first(const struct chat *c)
 {
-	fprintf(stderr, "%s: choose one of the %zu answers with ':pick K' first, or take the message back with ':undo'\n",
+	fprintf(stderr,
+			"%s: choose one of the %zu answers with ':pick K' first, or take the message back with "
+			"':undo'\n",
 			prog, c->convo.n_branches);
 	return EXIT_USAGE;
 }
@@ -266,7 +269,8 @@ int chat_say(struct chat *c, const char *text, size_t n_bytes)
 	if (c->convo.n_branches > 0)
 		return pick_first(c);
 	if (last && last->role == CHAT_USER) {
-		fprintf(stderr, "%s: the last message has no answer yet: ':retry' answers it, ':undo' takes it back\n", prog);
+		fprintf(stderr, "%s: the last message has no answer yet: ':retry' answers it, ':undo' takes it back\n",
+				prog);
 		return EXIT_USAGE;
 	}
 	if (!chat_convo_add(&c->convo, CHAT_USER, text, n_bytes, &n_bad))

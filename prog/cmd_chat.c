@@ -94,8 +94,7 @@ static int run(struct chat *c, const struct opt_prog *options)
 	c->terminal_out = isatty(STDOUT_FILENO);
 	if (isatty(STDIN_FILENO))
 		fputs("Say something; ':help' tells what else there is.\n", stderr);
-	rc = talk_run(&c->talk, "> ", c->no_history ? NULL : "chat_history", c->settings.names,
-			c->settings.own.n_opts);
+	rc = talk_run(&c->talk, "> ", c->no_history ? NULL : "chat_history", c->settings.names, c->settings.own.n_opts);
 	const int saved = chat_session_save(c), out = close_stdout(prog);
 	return rc ? rc : saved ? saved : out;
 }
@@ -129,11 +128,12 @@ int cmd_chat(int argc, char **argv)
 			{"session", NULL, OPT_STR, &c.session, 0, 0, "FILE",
 					"go on with the conversation in this file, and keep it there (JSON)", NULL},
 			{"template", NULL, OPT_STR, &c.template, 0, 0, "FILE|NAME",
-					"chat template: a file, chatml, plain, zephyr, or one that the model names", NULL},
+					"chat template: a file, chatml, plain, zephyr, or one that the model names",
+					NULL},
 			{"n-predict", "n", OPT_INT, &c.n_predict, -1, 1 << 24, "N",
 					"tokens of an answer at most; -1: until it ends (default: -1)", NULL},
-			{"ctx", "c", OPT_INT, &c.n_ctx, 1, 1 << 30, "N",
-					"tokens the KV cache holds (default: 4096)", NULL},
+			{"ctx", "c", OPT_INT, &c.n_ctx, 1, 1 << 30, "N", "tokens the KV cache holds (default: 4096)",
+					NULL},
 			{"context-shift", NULL, OPT_FLAG, &c.context_shift, 0, 0, NULL,
 					"when the context is full, hide the oldest messages from the model", NULL},
 			{"threads", "t", OPT_INT, &c.threads, 1, 1024, "N",

@@ -2,7 +2,7 @@
  *
  * 1. What a line that is refused would have replaced stays: the last prompt, its sequences, the settings.
  * 2. The same prompt, seed and settings give the same sequences here as on batched's command line.
- * 3. Generating is batched_generate's business and showing batched_print's: whoever changes how batched shows things
+ * 3. Generating is batched_generate's business and showing batched_show's: whoever changes how batched shows things
  *    changes it here, too.
  *
  * Numbers of sequences count from 0, as batched prints them; so do those of what is kept. */
@@ -35,10 +35,12 @@ struct interactive {
 	struct job *j;
 	struct talk talk;
 	struct settings settings;
-	char *text;               /* of the prompt */
+	char *text; /* of the prompt */
 	struct gen_prompt prompt; /* the last one that was continued; no texts: there was none */
-	uint64_t seed;            /* that it was continued with */
-	struct kept *kept;        /* [n_kept] */
+	uint64_t seed; /* that it was continued with */
+	struct job ran; /* the settings and numbers of that run */
+	bool interrupted; /* it was */
+	struct kept *kept; /* [n_kept] */
 	size_t n_kept, kept_max;
 };
 
@@ -77,7 +79,9 @@ static void tell(const struct interactive *it)
 	const struct gen *g = &it->j->gen;
 	const double s = g->prefill_s + g->generate_s;
 
-	fprintf(stderr, "%" PRIu64 " tokens in %.2f s (%.0f tokens/s), seed %" PRIu64 "; prompt of %zu tokens, %d reused\n",
+	fprintf(stderr,
+			"%" PRIu64 " tokens in %.2f s (%.0f tokens/s), seed %" PRIu64
+			"; prompt of %zu tokens, %d reused\n",
 			g->n_generated, s, s > 0 ? (double)g->n_generated / s : 0, it->seed, it->prompt.n_tokens,
 			it->prompt.n_cached);
 }
@@ -87,7 +91,7 @@ static int go_on(struct interactive *it, char *text, size_t n_bytes, const cohor
 {
 	struct job *j = it->j;
 	struct gen_prompt p = {.text = NULL};
-	int rc = make_prompt(it, &p, text, n_bytes, tokens, n_tokens);
+	int rc = make_prompt(it, &p, text, n_bytes, tokens, n_tokens), shown = 0;
 
 	j->prompts = &p;
 	j->n_prompts = 1;
@@ -103,7 +107,9 @@ static int go_on(struct interactive *it, char *text, size_t n_bytes, const cohor
 		it->text = text;
 		it->seed = j->s.seed;
 		j->prompts = &it->prompt;
-		batched_print(j);
+		it->ran = *j;
+		it->interrupted = rc != 0;
+		shown = batched_show(j);
 		fflush(stdout);
 		tell(it);
 		if (rc)
@@ -113,7 +119,7 @@ static int go_on(struct interactive *it, char *text, size_t n_bytes, const cohor
 		mem_free(text);
 		j->prompts = &it->prompt;
 	}
-	return rc;
+	return rc ? rc : shown;
 }
 
 static int say_bytes(struct interactive *it, const char *bytes, size_t n)
@@ -223,9 +229,9 @@ static int show(void *user, const char *args)
 	(void)args;
 	if (!it->text)
 		return no_prompt();
-	batched_print(it->j);
+	const int rc = batched_show(it->j);
 	fflush(stdout);
-	return 0;
+	return rc;
 }
 
 /* ---- Favourites ---- */
@@ -304,7 +310,8 @@ static int drop(void *user, const char *args)
 		it->n_kept--;
 		memmove(it->kept + i, it->kept + i + 1, (it->n_kept - (size_t)i) * sizeof *it->kept);
 	} else {
-		fprintf(stderr, "%s: %zu kept, numbered from 0; which one, or 'all'? Got '%s'\n", prog, it->n_kept, args);
+		fprintf(stderr, "%s: %zu kept, numbered from 0; which one, or 'all'? Got '%s'\n", prog, it->n_kept,
+				args);
 		return EXIT_USAGE;
 	}
 	fprintf(stderr, "%zu kept\n", it->n_kept);
@@ -326,7 +333,7 @@ static bool add(char **out, size_t *n_max, size_t *n, const char *bytes, size_t 
 	return true;
 }
 
-/* All that ':save' writes goes through here: what is kept, or else the last sequences, as text. */
+/* What is kept, or else the last sequences, as text. */
 static int write_texts(const struct interactive *it, const char *path)
 {
 	char *out = NULL, head[96];
@@ -341,9 +348,10 @@ static int write_texts(const struct interactive *it, const char *path)
 			k = it->kept[i];
 		else
 			k.text = whole(it, (int64_t)i, &k.n_bytes);
-		const int n_head = snprintf(head, sizeof head, "Sequence %d of seed %" PRIu64 ":\n\n", k.sequence, k.seed);
-		ok = k.text && add(&out, &n_max, &n, head, (size_t)n_head) && add(&out, &n_max, &n, k.text, k.n_bytes) &&
-				add(&out, &n_max, &n, "\n\n", 2);
+		const int n_head =
+				snprintf(head, sizeof head, "Sequence %d of seed %" PRIu64 ":\n\n", k.sequence, k.seed);
+		ok = k.text && add(&out, &n_max, &n, head, (size_t)n_head) &&
+				add(&out, &n_max, &n, k.text, k.n_bytes) && add(&out, &n_max, &n, "\n\n", 2);
 		if (!it->n_kept)
 			mem_free(k.text);
 	}
@@ -358,6 +366,40 @@ static int write_texts(const struct interactive *it, const char *path)
 	return rc;
 }
 
+/* The last sequences with all that is known of them, as -output writes them. */
+static int write_run(struct interactive *it, const char *path)
+{
+	struct job ran = it->ran;
+
+	if (it->n_kept > 0) {
+		fprintf(stderr,
+				"%s: favourites may be of several runs and go into a .txt file; ':drop all' first, "
+				"to write the last sequences to %s\n",
+				prog, path);
+		return EXIT_USAGE;
+	}
+	ran.prompts = &it->prompt;
+	ran.c.output = (struct export_opts){.files = {.items = {path}, .n = 1}};
+	int rc = export_check(&ran);
+	if (!rc)
+		rc = export_write(&ran, it->interrupted);
+	if (!rc)
+		fprintf(stderr, "%d sequences written to %s\n", it->prompt.n_texts, path);
+	return rc;
+}
+
+/* All that ':save' writes goes through here: the suffix says how. */
+static int write_file(struct interactive *it, const char *path)
+{
+	static const char *const suffixes[] = {".md", ".json", ".jsonl", ".csv", ".html"};
+	const char *dot = strrchr(path, '.');
+
+	for (size_t i = 0; dot && i < sizeof suffixes / sizeof *suffixes; i++)
+		if (strcmp(dot, suffixes[i]) == 0)
+			return write_run(it, path);
+	return write_texts(it, path);
+}
+
 static int save(void *user, const char *args)
 {
 	struct interactive *it = user;
@@ -368,7 +410,7 @@ static int save(void *user, const char *args)
 	}
 	if (!it->n_kept && !it->text)
 		return no_prompt();
-	return write_texts(it, args);
+	return write_file(it, args);
 }
 
 /* ---- Other commands ---- */
@@ -448,6 +490,7 @@ int interactive_run(struct job *j, const struct opt_prog *options)
 	it.talk.say = say;
 	it.talk.user = &it;
 	j->gen.session = 1;
+	j->gen.logprobs = true; /* for files, which may be asked for later */
 	int rc = settings_init(&it.settings, options, &j->s, j->model, names, sizeof names / sizeof *names);
 	if (!rc)
 		rc = gen_open(&j->gen, slot_count(j), j->c.n_ctx, j->n_threads);

@@ -32,17 +32,17 @@ enum { CHUNK_BYTES = 1 << 16, MATCHES_MAX = 256 };
 struct line {
 	const struct line_params *p;
 	bool terminal;
-	int wake[2];            /* a pipe: signals write, wait_bytes reads */
-	char in[CHUNK_BYTES];   /* read, not yet used: [in_at, in_n) */
+	int wake[2]; /* a pipe: signals write, wait_bytes reads */
+	char in[CHUNK_BYTES]; /* read, not yet used: [in_at, in_n) */
 	size_t in_at, in_n;
 	bool at_end, failed;
-	int sig;                /* that ended the wait */
-	int n_ctrl_c;           /* in a row */
-	char *text;             /* the line */
+	int sig; /* that ended the wait */
+	int n_ctrl_c; /* in a row */
+	char *text; /* the line */
 	size_t n_text, text_max;
 	EditLine *el;
 	HistoryW *history;
-	char *history_path;     /* NULL: no file */
+	char *history_path; /* NULL: no file */
 	wchar_t prompt[64];
 };
 
@@ -297,7 +297,7 @@ static bool open_editor(struct line *l)
 	HistEventW event;
 
 	choose_locale();
-	for (size_t i = 0; l->p->prompt[i] && i < sizeof l->prompt / sizeof *l->prompt - 1; i++)
+	for (size_t i = 0; i < sizeof l->prompt / sizeof *l->prompt - 1 && l->p->prompt[i]; i++)
 		l->prompt[i] = (wchar_t)l->p->prompt[i];
 	l->el = el_init(l->p->prog, stdin, stderr, stderr);
 	l->history = history_winit();

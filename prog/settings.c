@@ -117,19 +117,6 @@ static const char *own_text(struct settings *st, const char *text)
 	return copy;
 }
 
-static int set_flag(const struct settings *st, const struct opt *o, const char *value)
-{
-	static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false", "no", "0"};
-
-	for (size_t i = 0; i < 4; i++)
-		if (strcmp(value, on[i]) == 0 || strcmp(value, off[i]) == 0) {
-			*(bool *)o->value = strcmp(value, on[i]) == 0;
-			return 0;
-		}
-	fprintf(stderr, "%s: -%s is on or off, got '%s'\n", st->prog->name, o->name, value);
-	return EXIT_USAGE;
-}
-
 static int set_value(struct settings *st, size_t i, const char *value)
 {
 	const struct opt *o = &st->opts[i];
@@ -140,8 +127,6 @@ static int set_value(struct settings *st, size_t i, const char *value)
 			*o->given = st->given[i];
 		return 0;
 	}
-	if (o->type == OPT_FLAG)
-		return set_flag(st, o, value);
 	if (o->type == OPT_STR || o->type == OPT_LIST) {
 		value = own_text(st, value);
 		if (!value)

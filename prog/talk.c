@@ -71,7 +71,8 @@ void talk_help(const struct talk_command *commands, size_t n_commands)
 		fprintf(stderr, "  %-20s %s\n", left, commands[i].about);
 	}
 	fputs("  ::...                a text that begins with a colon\n"
-	      "Names may be cut short. Ctrl-C stops what is being generated; Ctrl-D ends.\n", stderr);
+	      "Names may be cut short. Ctrl-C stops what is being generated; Ctrl-D ends.\n",
+			stderr);
 }
 
 bool talk_number(const char **args, int64_t min, int64_t max, int64_t *out)
@@ -118,7 +119,9 @@ static int command(struct talk *t)
 		if ((unsigned char)*p < 32 || (unsigned char)*p > 126)
 			*p = '?';
 	const char *near = i == TALK_UNKNOWN ? opt_nearest(shown, t->names, t->n_commands) : NULL;
-	fprintf(stderr, i == TALK_AMBIGUOUS ? "%s: '%s' is the beginning of several commands" : "%s: unknown command '%s'",
+	fprintf(stderr,
+			i == TALK_AMBIGUOUS ? "%s: '%s' is the beginning of several commands"
+					    : "%s: unknown command '%s'",
 			t->prog, shown);
 	if (near)
 		fprintf(stderr, "; did you mean '%s'?", near);

@@ -243,7 +243,7 @@ chat
 verdict 'no lines'
 lines ':nonsense\n:set n-predict 3\n:set n-predict -2\n:set ctx 3\n:set context-shift maybe\n:set context-shift on\n:set\n:help\nHello\n'
 chat
-[ "$rc" = 2 ] && has err "unknown command ':nonsense'" && has err 'from -1 to' && has err 'cannot be changed while running' && has err 'is on or off' &&
+[ "$rc" = 2 ] && has err "unknown command ':nonsense'" && has err 'from -1 to' && has err 'cannot be changed while running' && has err 'on or off, got' &&
 	matches err '^  n-predict +3$' && matches err '^  context-shift +on$' && has err ':branch N' && has err 'cut after 3 tokens'
 verdict ':set, :help, unknown commands'
 chat -system a -system-file b

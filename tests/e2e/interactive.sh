@@ -101,6 +101,21 @@ lines 'The cat\n:save %s\n' "$tmp/all.txt"
 script -np 3 -n 6
 [ "$rc" = 0 ] && [ "$(grep -c '^Sequence [0-2] of seed 0:$' "$tmp/all.txt")" = 3 ]
 verdict ':save without favourites: all of them'
+lines 'The cat\n:set seed 9\n:save %s\n:save %s\n:keep 0\n:save %s\n' "$tmp/all.json" "$tmp/all.html" "$tmp/no.json"
+script -np 2 -n 6 -seed 3
+[ "$rc" = 2 ] && python3 -c '
+import json, sys
+t = json.load(open(sys.argv[1]))
+s = json.dumps(t)
+assert "The cat" in s and "logprob" in s, s
+' "$tmp/all.json" 2>/dev/null && matches all.json '"seed": *3[,}]' && grep -q '<html' "$tmp/all.html" && [ ! -e "$tmp/no.json" ] && has err 'go into a .txt file'
+verdict ':save by suffix: as -output writes it, with the settings of the run'
+lines 'Once upon a time\n'
+script -np 3 -n 12 -compare -width 100
+keep out typed
+run batched -p 'Once upon a time' -np 3 -n 12 -compare -width 100
+[ "$rc" = 0 ] && ! empty out && same out typed
+verdict '-compare: as batched shows it'
 lines 'The cat\n:save %s/none/file\n:save\n:kept\n' "$tmp"
 script -np 1 -n 3
 [ "$rc" = 4 ] && has err "$tmp/none/file" && has err "expects the name of a file" && has err 'nothing is kept'
@@ -155,6 +170,9 @@ verdict 'a line without an end in sight: left out'
 script -prompts x
 refused 2 'goes without -prompts'
 verdict '-interactive with -prompts: refused'
+script -output "$tmp/x.json"
+refused 2 'goes without -prompts and -output'
+verdict '-interactive with -output: refused'
 : >"$tmp/in"
 script
 [ "$rc" = 0 ] && empty out
@@ -185,6 +203,7 @@ send Once upon a time
 expect Sequence 1:
 expect Once upon a time
 expect reused
+expect >
 send :set temperature 400
 expect from 0 to 100, got '400'
 expect >
@@ -269,14 +288,17 @@ send Grüße an 世界 und ñandú
 expect Sequence 0:
 expect Grüße an 世界 und ñandú
 expect reused
+expect >
 type a\x1b[D\x1b[Dü\xe4\xb8\x96\x7f\x1b[Fb\r
 expect Sequence 0:
 expect üab
 expect reused
+expect >
 type x\xffy\r
 expect Sequence 0:
 expect x�y
 expect reused
+expect >
 size 10 20
 type Once upon a time there was a very long line that wraps
 sleep 0.2
@@ -333,6 +355,7 @@ XDG_STATE_HOME=/proc/none talk "$bin/batched" -interactive -np 1 -n 4 <<'EOF'
 expect >
 send The cat
 expect reused
+expect >
 type \x1b[A\r
 expect Sequence 0:
 expect reused

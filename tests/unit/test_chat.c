@@ -30,8 +30,8 @@ static const char *shape(const struct chat_convo *c)
 	size_t n = 0;
 	out[0] = '\0';
 	for (size_t i = 0; i < c->n_messages; i++)
-		n += (size_t)snprintf(out + n, sizeof out - n, "%s%c:%s", i ? " " : "", *chat_role_name(c->messages[i].role),
-				c->messages[i].text);
+		n += (size_t)snprintf(out + n, sizeof out - n, "%s%c:%s", i ? " " : "",
+				*chat_role_name(c->messages[i].role), c->messages[i].text);
 	return out;
 }
 
@@ -148,9 +148,11 @@ static void load_good(void **state)
 			{"{\"messages\":[]}", ""},
 			{"[{\"role\":\"user\",\"content\":\"hi\"}]", "u:hi"},
 			{" {\"model\":\"x\",\"messages\":[{\"role\":\"system\",\"content\":\"\"},"
-			 "{\"role\":\"user\",\"content\":\"hi\",\"name\":\"me\"},{\"role\":\"assistant\",\"content\":\"yo\"}]} ",
+			 "{\"role\":\"user\",\"content\":\"hi\",\"name\":\"me\"},"
+			 "{\"role\":\"assistant\",\"content\":\"yo\"}]} ",
 					"s: u:hi a:yo"},
-			{"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}]",
+			{"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+			 "{\"type\":\"text\",\"text\":\"b\"}]}]",
 					"u:ab"},
 			{"[{\"role\":\"user\",\"content\":[]}]", "u:"},
 	};
@@ -188,7 +190,8 @@ static void load_bad(void **state)
 			{"[{\"role\":\"user\",\"content\":null}]", "no \"content\""},
 			{"[{\"role\":\"user\",\"content\":{}}]", "no \"content\""},
 			{"[{\"role\":\"user\",\"content\":[\"x\"]}]", "a part that is not text"},
-			{"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"text\":\"x\"}]}]", "a part that is not text"},
+			{"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"text\":\"x\"}]}]",
+					"a part that is not text"},
 			{"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"},{\"type\":\"text\"}]}]",
 					"a part that is not text"},
 			{"[{\"role\":\"user\",\"content\":\"a\\u0000b\"}]", "not JSON"},

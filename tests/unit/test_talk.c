@@ -61,13 +61,14 @@ static void lines(void **state)
 static void names(void **state)
 {
 	(void)state;
-	static const struct talk_command c[] = {{":keep", "", "", NULL}, {":kept", "", "", NULL}, {":set", "", "", NULL},
-			{":settings", "", "", NULL}, {":quit", "", "", NULL}};
+	static const struct talk_command c[] = {{":keep", "", "", NULL}, {":kept", "", "", NULL},
+			{":set", "", "", NULL}, {":settings", "", "", NULL}, {":quit", "", "", NULL}};
 	static const struct {
 		const char *name;
 		int want;
 	} cases[] = {{"keep", 0}, {"kept", 1}, {"ke", TALK_AMBIGUOUS}, {"kee", 0}, {"set", 2}, {"sett", 3},
-			{"se", TALK_AMBIGUOUS}, {"q", 4}, {"", TALK_UNKNOWN}, {"quitt", TALK_UNKNOWN}, {"x", TALK_UNKNOWN}};
+			{"se", TALK_AMBIGUOUS}, {"q", 4}, {"", TALK_UNKNOWN}, {"quitt", TALK_UNKNOWN},
+			{"x", TALK_UNKNOWN}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		assert_int_equal(talk_find(c, 5, cases[i].name, strlen(cases[i].name)), cases[i].want);
 }
@@ -95,14 +96,17 @@ static void numbers(void **state)
 static void completion(void **state)
 {
 	(void)state;
-	static const char *const commands[] = {":keep", ":kept", ":set", ":save"}, *const options[] = {"top-k", "top-p", "seed"};
-	const struct line_params p = {.commands = commands, .n_commands = 4, .names_of = ":set", .names = options, .n_names = 3};
+	static const char *const commands[] = {":keep", ":kept", ":set", ":save"},
+				 *const options[] = {"top-k", "top-p", "seed"};
+	const struct line_params p = {
+			.commands = commands, .n_commands = 4, .names_of = ":set", .names = options, .n_names = 3};
 	static const struct {
 		const char *typed;
 		size_t n;
 		const char *more;
-	} cases[] = {{":k", 2, "e"}, {":kee", 1, "p"}, {":s", 2, ""}, {":", 4, ""}, {":set t", 2, "op-"}, {":set top-k", 1, ""},
-			{":set ", 3, ""}, {":set x", 0, ""}, {"keep", 0, ""}, {"", 0, ""}, {":keep s", 0, ""}};
+	} cases[] = {{":k", 2, "e"}, {":kee", 1, "p"}, {":s", 2, ""}, {":", 4, ""}, {":set t", 2, "op-"},
+			{":set top-k", 1, ""}, {":set ", 3, ""}, {":set x", 0, ""}, {"keep", 0, ""}, {"", 0, ""},
+			{":keep s", 0, ""}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		const char *matches[2] = {NULL, NULL}, *more = "";
 		size_t n_more = 99;
@@ -120,8 +124,9 @@ static void paths(void **state)
 	(void)state;
 	static const struct {
 		const char *state_home, *home, *want;
-	} cases[] = {{"/s", "/h", "/s/cohort/n"}, {NULL, "/h", "/h/.local/state/cohort/n"}, {"", "/h", "/h/.local/state/cohort/n"},
-			{"relative", "/h", "/h/.local/state/cohort/n"}, {NULL, NULL, NULL}, {NULL, "", NULL}, {"x", "y", NULL}};
+	} cases[] = {{"/s", "/h", "/s/cohort/n"}, {NULL, "/h", "/h/.local/state/cohort/n"},
+			{"", "/h", "/h/.local/state/cohort/n"}, {"relative", "/h", "/h/.local/state/cohort/n"},
+			{NULL, NULL, NULL}, {NULL, "", NULL}, {"x", "y", NULL}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		char *path = line_history_path("n", cases[i].state_home, cases[i].home);
 		if (cases[i].want)
