@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every example of every --help runs as it is printed, beside files of the names that examples use. A new example needs nothing here, unless it
-# names a file of another kind.
+# Every example of every --help, and every command of the README, runs as it is printed, beside files of the names that examples use. A new
+# example needs nothing here, unless it names a file of another kind.
 #
 # Shown red by an example with an option that does not exist.
 # shellcheck source=tests/e2e/lib.sh
@@ -18,6 +18,7 @@ mkdir "$tmp/here" "$tmp/home" "$tmp/here/notes"
 cd "$tmp/here" || exit 1
 ln -s "$model" model.gguf
 "$bin/cohort" synth -s n_layer=2,n_embd=64,n_ff=128,n_head=4,n_head_kv=2,n_vocab=512 -t F16 -o model-f16.gguf >/dev/null 2>&1
+ln -s model-f16.gguf f16.gguf
 for f in draft large small; do ln -s "$model" $f.gguf; done
 for i in 1 2 3 4 5 6; do echo 'Once upon a time there was a little cat. The cat liked to play in the garden, and the dog liked the cat.'; done >story.txt
 cp story.txt text.txt
@@ -71,4 +72,18 @@ for c in $("$bin/cohort" help | sed -n '/^Commands:$/,/^$/s/^  \([a-z]*\) .*/\1/
 	try "$c"
 	[ -n "$ran_any" ]
 	verdict "$c: has examples"
+done
+
+# The README's begin with build/, where the programs are in a clone.
+sed -n '/^```sh$/,/^```$/p' "$COHORT_SOURCE/README.md" | grep '^build/' | sed 's|^build/||' >"$tmp/readme"
+n_lines=$(wc -l <"$tmp/readme")
+[ "$n_lines" -gt 15 ]
+verdict "the README has $n_lines commands"
+i=0
+while [ $i -lt "$n_lines" ]; do
+	i=$((i + 1))
+	sed -n "${i}p" "$tmp/readme" >"$tmp/example.00"
+	echo 'Examples:' >"$tmp/out"
+	sed 's/^/  /' "$tmp/example.00" >>"$tmp/out"
+	try README
 done
