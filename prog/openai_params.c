@@ -251,22 +251,27 @@ static bool read_bias(const struct openai_host *h, struct openai_request *r, str
 	return true;
 }
 
+/* llama.cpp's lists leave out biases and grammars, which always come first, and have another name for a stage. */
 static bool read_order(struct openai_request *r, struct openai_error *e)
 {
 	const json_t *v = openai_field(r, "samplers");
+	const size_t n_names = json_is_array(v) ? json_array_size(v) : 1;
+	char names[1024] = "bias;grammar;";
 	struct cohort_err err;
-	char names[1024] = "";
 
 	if (!v)
 		return true;
-	if (json_is_string(v))
-		snprintf(names, sizeof names, "%s", json_string_value(v));
-	for (size_t i = 0, n = 0; i < json_array_size(v) && n < sizeof names; i++) {
-		const char *s = json_string_value(json_array_get(v, i));
-		n += (size_t)snprintf(names + n, sizeof names - n, "%s;", s ? s : "?");
-	}
 	if (!json_is_string(v) && !json_is_array(v))
 		return openai_refuse(e, "samplers", NULL, "samplers is %s, expected an array of names", openai_kind(v));
+	for (size_t i = 0, n = strlen(names); i < n_names && n < sizeof names; i++) {
+		const char *s = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);
+		const bool first = s && (strcmp(s, "bias") == 0 || strcmp(s, "grammar") == 0);
+		if (!first)
+			n += (size_t)snprintf(names + n, sizeof names - n, "%s;",
+					!s                                        ? "?"
+							: strcmp(s, "typ_p") == 0 ? "typical"
+										  : s);
+	}
 	if (cohort_sampler_order_parse(&r->params.sampler, names, &err))
 		return openai_refuse(e, "samplers", NULL, "samplers: %s", err.text);
 	return true;

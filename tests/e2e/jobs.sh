@@ -347,12 +347,13 @@ verdict 'a model without a template has no chat'
 jobs "$tmp/enc.jsonl" -output "$tmp/o2.jsonl" -m "$tmp/models/llama-base.gguf" --lora-scaled "$tmp/models/llama-lora.gguf:0.5"
 [ "$rc" = 0 ] && grep -q '"lora":"[^"]*llama-lora.gguf:0.5 "' "$tmp/o2.jsonl.journal"
 verdict 'an adapter, which the journal knows'
+# On a terminal, until the line with the time left is there; then Ctrl-C.
 cat >"$tmp/terminal.py" <<'PY'
 import os, pty, sys
 pid, fd = pty.fork()
 if pid == 0:
     os.execv(sys.argv[1], sys.argv[1:])
-text = b""
+text, asked = b"", False
 while True:
     try:
         piece = os.read(fd, 4096)
@@ -361,13 +362,17 @@ while True:
     if not piece:
         break
     text += piece
+    if b" left" in text and not asked:
+        os.write(fd, b"\x03")
+        asked = True
 sys.stdout.buffer.write(text)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 PY
-tool make "$tmp/more.jsonl" 120 3
-run python3 "$tmp/terminal.py" "$bin/cohort" jobs "$tmp/more.jsonl" -output "$tmp/more.out" -t 1 -np 1
-[ "$rc" = 0 ] && matches out '[0-9]+ of 120 lines, [0-9.]+ lines/s, [0-9]+ tokens/s, [0-9]+:[0-9][0-9]:[0-9][0-9] left'
-verdict 'progress on a terminal'
+tool make "$tmp/more.jsonl" 20000 3
+run python3 "$tmp/terminal.py" "$bin/cohort" jobs "$tmp/more.jsonl" -output "$tmp/more.out"
+[ "$rc" = 130 ] && matches out '[0-9]+ of 20000 lines, [0-9.]+ lines/s, [0-9]+ tokens/s, [0-9]+:[0-9][0-9]:[0-9][0-9] left' &&
+	has out 'not finished; the same command goes on from here' && whole "$tmp/more.out"
+verdict 'progress on a terminal, and Ctrl-C there'
 jobs --help
 [ "$rc" = 0 ] && empty err && has out '-ordered' && has out 'cohort jobs in.jsonl -output out.jsonl'
 verdict 'help'

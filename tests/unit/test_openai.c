@@ -115,9 +115,15 @@ static void others(void **state)
 					r.params.sampler.bias[1].bias == 2.5f);
 	WITH(OPENAI_CHAT, "{" M ",'logit_bias':[[5,1],[6,false]]}",
 			r.params.sampler.n_bias == 2 && r.params.sampler.bias[1].bias == -INFINITY);
-	WITH(OPENAI_CHAT, "{" M ",'samplers':['top_k','temperature']}",
-			r.params.sampler.n_order == 2 && r.params.sampler.order[0] == COHORT_STAGE_TOP_K);
-	WITH(OPENAI_CHAT, "{" M ",'samplers':'top_p;temperature'}", r.params.sampler.order[0] == COHORT_STAGE_TOP_P);
+	/* Biases and grammars are never left out. */
+	WITH(OPENAI_CHAT, "{" M ",'samplers':['top_k','typ_p'],'grammar':'root ::= [a]'}",
+			r.params.sampler.n_order == 4 && r.params.sampler.order[0] == COHORT_STAGE_BIAS &&
+					r.params.sampler.order[1] == COHORT_STAGE_GRAMMAR &&
+					r.params.sampler.order[2] == COHORT_STAGE_TOP_K &&
+					r.params.sampler.order[3] == COHORT_STAGE_TYPICAL);
+	WITH(OPENAI_CHAT, "{" M ",'samplers':'top_p;temperature'}",
+			r.params.sampler.n_order == 4 && r.params.sampler.order[2] == COHORT_STAGE_TOP_P);
+	WITH(OPENAI_CHAT, "{" M ",'samplers':['grammar','bias','min_p']}", r.params.sampler.n_order == 3);
 	WITH(OPENAI_CHAT, "{" M ",'dry_sequence_breakers':['x'],'min_keep':0}",
 			r.params.sampler.n_dry_breakers == 1 && r.params.sampler.min_keep == 1);
 	WITH(OPENAI_CHAT, "{" M ",'response_format':{'type':'text'}}", !r.params.sampler.grammar);
