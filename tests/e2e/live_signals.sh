@@ -25,7 +25,7 @@ done
 
 # shellcheck disable=SC2086
 set -- -prompt 'Once upon a time' -n-parallel 3 -n-predict 900 -ctx 8192 -ignore-eos $slow
-on_screen 20 60 --wait '^\[2\] Once.{20}' --keys '\x03' -- "$@"
+on_screen 20 60 --wait '^\[2\].{24}' --keys '\x03' -- "$@"
 [ "$rc" = 130 ] && clean && left && [ "$(count out '^Sequence [0-2]:$')" = 3 ] && ! matches out '^\[[0-9]\]'
 verdict 'Ctrl-C: the texts so far, exit 130, the cursor is back'
 # A prompt that takes longer to compute than the keys to arrive: the run goes on when the second one comes.
@@ -34,16 +34,16 @@ on_screen 20 60 --wait ' s ' --sleep 0.3 --keys '\x03' --sleep 0.1 --keys '\x03'
 [ "$rc" = 130 ] && left && ! matches out '^Sequence'
 verdict 'a second Ctrl-C: at once, the cursor is back'
 for sig in TERM HUP QUIT; do
-	on_screen 20 60 --wait '^\[2\] Once.{20}' --signal $sig -- "$@"
+	on_screen 20 60 --wait '^\[2\].{24}' --signal $sig -- "$@"
 	case $sig in TERM) [ "$rc" = 130 ] ;; HUP) [ "$rc" = 129 ] ;; *) [ "$rc" = 131 ] ;; esac && left
 	verdict "$sig: the cursor is back"
 done
-on_screen 20 60 --wait '^\[2\] Once.{20}' --signal STOP --sleep 0.2 --signal CONT --next 3 --dump "$tmp/mid" --keys '\x03' -- "$@"
+on_screen 20 60 --wait '^\[2\].{24}' --signal STOP --sleep 0.2 --signal CONT --next 3 --dump "$tmp/mid" --keys '\x03' -- "$@"
 [ "$rc" = 130 ] && clean && left && matches mid 'tokens/s'
 verdict 'STOP and CONT: the view is there again'
 if command -v bash >/dev/null; then
 	prog=bash errors=
-	on_screen 30 70 --wait '[#$] *$' --keys "PS1='> '; '$bin/batched' -n-predict 900 -ctx 8192 -ignore-eos $slow\r" --wait '^\[2\] Hello.{20}' --keys '\x1a' \
+	on_screen 30 70 --wait '[#$] *$' --keys "PS1='> '; '$bin/batched' -n-predict 900 -ctx 8192 -ignore-eos $slow\r" --wait '^\[2\].{24}' --keys '\x1a' \
 		--wait Stopped --keys 'stty -a | grep -o "[-]*echo "\r' --wait '^echo$' --keys 'fg\r' --next 8 --dump "$tmp/mid" \
 		--keys '\x03' --wait '^Sequence 3:' --keys 'exit\r' -- --norc -i
 	prog=$bin/batched errors=$tmp/errors
@@ -61,12 +61,12 @@ texts plain "$@"
 NO_COLOR=1
 export NO_COLOR
 # shellcheck disable=SC2086
-on_screen 24 80 --wait '^\[3\] Once.{20}' --svg "$tmp/svg" -- "$@" $slow
+on_screen 24 80 --wait '^\[3\].{24}' --svg "$tmp/svg" -- "$@" $slow
 unset NO_COLOR
 [ "$rc" = 0 ] && clean && ! matches svg '<text[^>]*(opacity|bold|fill="#(a|f|8|9|cb))'
 verdict 'NO_COLOR: live, without colours'
 # shellcheck disable=SC2086
-on_screen 24 80 --wait '^\[3\] Once.{20}' --svg "$tmp/svg" -- "$@" $slow
+on_screen 24 80 --wait '^\[3\].{24}' --svg "$tmp/svg" -- "$@" $slow
 [ "$rc" = 0 ] && matches svg '<text[^>]*bold' && python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$tmp/svg"
 verdict 'colours otherwise'
 for t in dumb ''; do
