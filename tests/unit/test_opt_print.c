@@ -51,8 +51,8 @@ static char *printed(const char *shell)
 
 static void holds(const char *all, const char *part)
 {
-	if (!strstr(all, part))
-		fail_msg("not there: %s\nin: %s", part, all);
+	if (!all || !strstr(all, part))
+		fail_msg("not there: %s\nin: %s", part, all ? all : "nothing");
 }
 
 static void man(void **state)
