@@ -137,6 +137,8 @@ _Static_assert(sizeof(struct stream) == 128, "two cache lines");
 /* What is touched now and then. */
 struct stream_rest {
 	uint64_t hash;            /* of the chain */
+	uint64_t next_hash;       /* with one block more, if that is n_next: what a stream knows never changes */
+	int32_t n_next;
 	uint64_t turn;            /* when it was admitted: the highest number is the youngest */
 	int32_t n_private, n_reserved; /* blocks */
 	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
@@ -353,7 +355,7 @@ bool room_shares(const struct core *c, const struct stream *s);
 /* Rows of the stream were computed: its whole blocks are kept for others, and counted. */
 void room_grow(struct core *c, struct stream *s);
 /* That will follow soon: begins to fetch what it looks at. */
-void room_expect(const struct core *c, const struct stream *s);
+void room_expect(const struct core *c, struct stream *s);
 /* Whether that has anything to do when n cells are reached: a block was filled, or begun. */
 static inline bool room_turns(const struct core *c, int32_t n)
 {

@@ -345,12 +345,24 @@ static bool give_id(struct core *c, const struct stream *s, int32_t node)
 	return given;
 }
 
+/* Of the chain with the block behind it, which is whole. */
+static uint64_t next_hash(const struct core *c, struct stream *s)
+{
+	struct stream_rest *rest = s->rest;
+
+	if (rest->n_next != s->n_chain + 1) {
+		rest->next_hash = block_hash(c, s, s->n_chain, rest->hash);
+		rest->n_next = s->n_chain + 1;
+	}
+	return rest->next_hash;
+}
+
 /* The next block of the chain, which is whole; false: it cannot be shared, or not yet. */
 static bool share_block(struct core *c, struct stream *s)
 {
 	const int32_t size = c->lim.block_size, p0 = s->n_chain * size, p1 = p0 + size;
 	const cohort_token *tokens = s->known + p0;
-	const uint64_t hash = block_hash(c, s, s->n_chain, s->rest->hash);
+	const uint64_t hash = next_hash(c, s);
 	int32_t node = prefix_find(c->prefix, &s->request->root, s->node, hash, tokens);
 	/* A state can be kept only while the sequence is there. */
 	const bool here = !c->lim.recurrent || s->n_cached == p1;
@@ -395,10 +407,10 @@ bool room_shares(const struct core *c, const struct stream *s)
 	return c->prefix && s->sharable && !s->chain_over;
 }
 
-void room_expect(const struct core *c, const struct stream *s)
+void room_expect(const struct core *c, struct stream *s)
 {
 	if (room_shares(c, s) && (s->n_chain + 1) * c->lim.block_size <= s->n_cached)
-		prefix_expect(c->prefix, s->node, block_hash(c, s, s->n_chain, s->rest->hash));
+		prefix_expect(c->prefix, s->node, next_hash(c, s));
 }
 
 void room_grow(struct core *c, struct stream *s)
