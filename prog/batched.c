@@ -328,17 +328,8 @@ int batched_generate(struct job *j)
 
 static int open_model(struct job *j)
 {
-	struct cohort_model_params mp;
+	int rc = load_text_model(prog, j->c.model, j->c.isa, &j->c.load, &j->model, &j->info);
 
-	cohort_model_params_init(&mp);
-	mp.isa = j->c.isa;
-	int rc = load_opts_apply(prog, &j->c.load, &mp);
-	if (!rc)
-		rc = load_model(prog, j->c.model, &mp, &j->model);
-	if (rc)
-		return rc;
-	cohort_model_info_get(j->model, &j->info);
-	rc = need_tokenizer(prog, j->model);
 	if (rc)
 		return rc;
 	if (j->c.verbose) {

@@ -44,20 +44,10 @@ static int set_system(struct chat *c)
 
 static int open_model(struct chat *c)
 {
-	struct cohort_model_params mp;
+	int rc = load_text_model(prog, c->model_path, c->isa, &c->load, &c->model, &c->info);
 
-	cohort_model_params_init(&mp);
-	mp.isa = c->isa;
-	int rc = load_opts_apply(prog, &c->load, &mp);
-	if (!rc)
-		rc = load_model(prog, c->model_path, &mp, &c->model);
 	if (rc)
 		return rc;
-	cohort_model_info_get(c->model, &c->info);
-	if (!*c->info.tokenizer) {
-		fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
-		return EXIT_MODEL;
-	}
 	rc = chat_format_open(&c->format, prog, c->model, c->model_path, c->template);
 	return rc ? rc : sampling_open(&c->s, prog, c->model);
 }

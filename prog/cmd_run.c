@@ -236,17 +236,8 @@ static void statistics(const struct run *r)
 
 static int open_model(struct run *r)
 {
-	struct cohort_model_params mp;
+	int rc = load_text_model(prog, r->model, r->isa, &r->load, &r->m, &r->info);
 
-	cohort_model_params_init(&mp);
-	mp.isa = r->isa;
-	int rc = load_opts_apply(prog, &r->load, &mp);
-	if (!rc)
-		rc = load_model(prog, r->model, &mp, &r->m);
-	if (rc)
-		return rc;
-	cohort_model_info_get(r->m, &r->info);
-	rc = need_tokenizer(prog, r->m);
 	if (rc)
 		return rc;
 	r->gen.prog = prog;

@@ -268,20 +268,10 @@ static int compare(struct speculate *c)
 
 static int open_all(struct speculate *c)
 {
-	struct cohort_model_params mp;
+	int rc = load_text_model(prog, c->model, c->isa, &c->load, &c->m, &c->info);
 
-	cohort_model_params_init(&mp);
-	mp.isa = c->isa;
-	int rc = load_opts_apply(prog, &c->load, &mp);
-	if (!rc)
-		rc = load_model(prog, c->model, &mp, &c->m);
 	if (rc)
 		return rc;
-	cohort_model_info_get(c->m, &c->info);
-	if (!*c->info.tokenizer) {
-		fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
-		return EXIT_MODEL;
-	}
 	rc = sampling_open(&c->s, prog, c->m);
 	if (!rc)
 		rc = read_prompt(c);

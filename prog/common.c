@@ -308,6 +308,22 @@ int need_tokenizer(const char *prog, const struct cohort_model *m)
 	return EXIT_MODEL;
 }
 
+int load_text_model(const char *prog, const char *path, const char *isa, struct load_opts *load,
+		struct cohort_model **out, struct cohort_model_info *info)
+{
+	struct cohort_model_params mp;
+
+	cohort_model_params_init(&mp);
+	mp.isa = isa;
+	int rc = load_opts_apply(prog, load, &mp);
+	if (!rc)
+		rc = load_model(prog, path, &mp, out);
+	if (rc)
+		return rc;
+	cohort_model_info_get(*out, info);
+	return need_tokenizer(prog, *out);
+}
+
 static bool odd_byte(const char *s, size_t n, size_t *len)
 {
 	uint32_t cp;

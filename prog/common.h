@@ -107,6 +107,10 @@ bool next_line(const char *text, size_t n, size_t *at, struct text_line *line);
 
 /* A model without a tokeniser cannot be given text: says so and returns EXIT_MODEL. */
 int need_tokenizer(const char *prog, const struct cohort_model *m);
+/* All of that: the options applied, the model loaded and known to take text. Returns 0 or an exit code, having said
+ * why; *out is the caller's to free even then, unless it is NULL. */
+int load_text_model(const char *prog, const char *path, const char *isa, struct load_opts *load,
+		struct cohort_model **out, struct cohort_model_info *info);
 
 /* Both are freed with mem_free, and NULL when out of memory.
  * s for a table or for JSON: each byte that belongs in neither becomes a question mark. */

@@ -4,27 +4,10 @@
 # Seen red with: answers tokenised again (nothing of them is reused); a pick that takes the first answer; a retry with
 # the same seed; an interrupted answer that is lost; a message that does not fit and stays; a begin token twice; a
 # session that is not written at the end; control characters of an answer sent to a terminal.
-# shellcheck source=tests/e2e/lib.sh
-. "$(dirname "$0")/lib.sh"
-HOME=$tmp/home
-export HOME
-unset XDG_STATE_HOME NO_COLOR
-mkdir "$HOME"
-here=$COHORT_SOURCE/tests/e2e
+# shellcheck source=tests/e2e/talk_lib.sh
+. "$(dirname "$0")/talk_lib.sh"
 
-# lines FORMAT ARGUMENT...: what is said next. chat ARGUMENT...: goes to cohort chat.
-# shellcheck disable=SC2059
-lines() { printf "$@" >"$tmp/in"; }
-chat() {
-	ran="cohort chat $*"
-	rc=0
-	"$bin/cohort" chat "$@" >"$tmp/out" 2>"$tmp/err" <"$tmp/in" || rc=$?
-}
-talk() {
-	ran="pty_talk $*"
-	rc=0
-	TERM=xterm python3 "$here/pty_talk.py" "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
-}
+chat() { say cohort chat "$@"; }
 
 # ---- The same text as run ----
 

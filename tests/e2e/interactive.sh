@@ -3,28 +3,10 @@
 #
 # Seen red with: a refused :set that leaves its value; :again with a fixed seed that goes on; :more that forgets the
 # prompt; a refused prompt that replaces the last one; a Ctrl-C that ends the program; a history that others can read.
-# shellcheck source=tests/e2e/lib.sh
-. "$(dirname "$0")/lib.sh"
-HOME=$tmp/home
-export HOME
-unset XDG_STATE_HOME NO_COLOR
-mkdir "$HOME"
-here=$COHORT_SOURCE/tests/e2e
+# shellcheck source=tests/e2e/talk_lib.sh
+. "$(dirname "$0")/talk_lib.sh"
 
-# lines FORMAT ARGUMENT...: what is typed next. script ARGUMENT...: goes to batched -interactive.
-# shellcheck disable=SC2059
-lines() { printf "$@" >"$tmp/in"; }
-script() {
-	ran="batched -interactive $*"
-	rc=0
-	"$bin/batched" -interactive "$@" >"$tmp/out" 2>"$tmp/err" <"$tmp/in" || rc=$?
-}
-# talk ARGUMENT... <STEPS: on a terminal; what was on it in out.
-talk() {
-	ran="pty_talk $*"
-	rc=0
-	TERM=xterm python3 "$here/pty_talk.py" "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
-}
+script() { say batched -interactive "$@"; }
 
 # ---- The same texts as batched ----
 
