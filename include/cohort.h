@@ -550,6 +550,9 @@ COHORT_API enum cohort_status cohort_seq_adapter_set(struct cohort_context *ctx,
 /* First and last position held, or -1 if empty or out of range. Cells that a sliding window let go count as held. */
 COHORT_API cohort_pos cohort_seq_pos_min(const struct cohort_context *ctx, cohort_seq seq);
 COHORT_API cohort_pos cohort_seq_pos_max(const struct cohort_context *ctx, cohort_seq seq);
+/* Whether every cell from the first position to the last is there: no gap, and none that a sliding window let go. An
+ * empty sequence is whole, one that is out of range is not. */
+COHORT_API bool cohort_seq_is_whole(const struct cohort_context *ctx, cohort_seq seq);
 COHORT_API void cohort_seq_clear(struct cohort_context *ctx); /* empties every sequence */
 
 /* Positions per block of the KV cache: room is given out in whole blocks. */

@@ -241,6 +241,16 @@ struct cohort_request_params {
 	 * engine. A request that is freed before has its END and DONE as well. */
 	void (*on_event)(struct cohort_request *request, const struct cohort_event *event, void *user);
 	void *user;
+	/* With on_event NULL, for a reader that looks only when there is something to read; or NULL. Called on the
+	 * engine's thread when the first event comes since all was read: at first, and then since cohort_request_next
+	 * gave NONE (the end is an event, too). Once it began, not again before that. No event is missed: one that
+	 * comes after NONE was given calls it, even if the reader is not asleep yet; so who is called reads until NONE
+	 * or DONE. It may find nothing, when events were read before it was done. It must not wait; it may do what
+	 * on_event may (read its events here, too, if nobody else does), and come before cohort_engine_submit has
+	 * returned, with *out set. None begins or is under way once cohort_request_free has returned, which waits for
+	 * one that is, unless that frees it: do not hold what on_ready takes. */
+	void (*on_ready)(struct cohort_request *request, void *user);
+	bool ready_at_end; /* on_ready only when the request has ended: for a reader that wants all of it at once */
 };
 /* One output, max_tokens -1, the sampler's defaults, n_logprobs -1, pooling last, adapter_scale 1; all else 0. */
 COHORT_API void cohort_request_params_init(struct cohort_request_params *params);
@@ -253,7 +263,7 @@ COHORT_API enum cohort_status cohort_engine_submit(struct cohort_engine *engine,
 		const struct cohort_request_params *params, struct cohort_request **out, struct cohort_err *err);
 /* Ends it, within one ubatch; what was sampled before stays. Of no effect on one that has ended. Any thread. */
 COHORT_API void cohort_request_cancel(struct cohort_request *request);
-/* Gives the handle back; cancels what has not ended. */
+/* Gives the handle back; cancels what has not ended. With on_ready: waits for a call of it that is under way. */
 COHORT_API void cohort_request_free(struct cohort_request *request);
 
 /* The next event; waits for up to timeout_s (below 0: as long as it takes; 0: not at all), then gives kind NONE.
@@ -352,6 +362,7 @@ struct cohort_engine_params {
 	/* Called after every tick, on the engine's thread; it must not wait. */
 	void (*on_tick)(const struct cohort_tick *tick, void *user);
 	void *on_tick_user;
+	bool keep_tokens;             /* slots know the tokens of the last request that ended in them */
 };
 /* 8 slots, the context's defaults, chunk_size 512, 1024 requests and 2^20 tokens in the queue, wait_max_s 30. */
 COHORT_API void cohort_engine_params_init(struct cohort_engine_params *params);
@@ -376,6 +387,45 @@ COHORT_API enum cohort_status cohort_engine_strategy_set(struct cohort_engine *e
 		const struct cohort_strategy *strategy, struct cohort_err *err);
 /* Forgets cached prompts and sessions that nobody uses at the moment. */
 COHORT_API void cohort_engine_cache_clear(struct cohort_engine *engine);
+
+/* ---- Cached prompts in and out ---- */
+
+/* Which cached prompt: what the requests that share it agree in. Zeroes are a request's defaults. */
+struct cohort_cache_key {
+	const cohort_token *tokens; /* [n_tokens] */
+	int32_t n_tokens;
+	uint64_t salt;
+	uint64_t session;           /* 0: none. With one, what it keeps behind the last whole block belongs to it */
+	const struct cohort_adapter *adapter; /* or NULL */
+	float adapter_scale;
+};
+/* These are carried out between two ticks, which the caller waits for, not by callbacks (E_ARG): on a manual engine by
+ * the caller itself, when no tick is under way. Each is one piece of work of a tick's length or so; no files are read
+ * or written. What fails changed nothing, but that cached prompts that nobody uses may have made room. */
+
+/* What is in the cache of the longest beginning of these tokens, as bytes (docs/state-format.md: the tokens, and a
+ * saved state of cohort.h). *n_saved tokens are in them: whole blocks, and what the session keeps behind them. It can
+ * be saved while requests use it. *n_saved 0, *bytes NULL: nothing is there. E_UNSUPPORTED: with an adapter. */
+COHORT_API enum cohort_status cohort_engine_cache_save(struct cohort_engine *engine, const struct cohort_cache_key *key,
+		void **bytes, size_t *n_bytes, int32_t *n_saved, struct cohort_err *err);
+COHORT_API void cohort_cache_free(void *bytes);
+/* Puts what was saved into the cache, for requests with the key's salt and session (its tokens do not count), as if it
+ * had just been computed there: what these say is the same bits. *n_tokens of it are there then; those that fill no
+ * block only with a session, whose own they replace. The bytes are checked as cohort_state_restore checks them:
+ * E_FORMAT, E_UNSUPPORTED (another version, model or cache type). NO_ROOM: what is in use leaves too little. E_LIMIT
+ * with rule context: more tokens than a sequence of this engine can have. No check can tell whether the cells are those
+ * that the tokens have: bytes from somebody whom you do not trust belong under a salt of his own. */
+COHORT_API enum cohort_status cohort_engine_cache_load(struct cohort_engine *engine, const struct cohort_cache_key *key,
+		const void *bytes, size_t n_bytes, int32_t *n_tokens, struct cohort_err *err);
+/* Forgets what is cached of these tokens, from their end back to what somebody uses, or goes on from another way.
+ * *n_tokens (may be NULL) are gone. */
+COHORT_API enum cohort_status cohort_engine_cache_drop(struct cohort_engine *engine, const struct cohort_cache_key *key,
+		int32_t *n_tokens, struct cohort_err *err);
+/* The key of what a slot has computed, or, with keep_tokens, of the last request that ended in it: tokens of the prompt
+ * and those sampled, into tokens[0 .. n_max). key->tokens is `tokens`; n_tokens 0: none. E_LIMIT (got: how many) when
+ * there are more than n_max. */
+COHORT_API enum cohort_status cohort_engine_slot_tokens(struct cohort_engine *engine, cohort_seq slot,
+		cohort_token *tokens, size_t n_max, struct cohort_cache_key *key, struct cohort_err *err);
 
 COHORT_API void cohort_engine_stats_get(struct cohort_engine *engine, struct cohort_engine_stats *stats);
 /* A slot, for looking. */

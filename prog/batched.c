@@ -69,6 +69,9 @@ static int read_prompts(struct job *j)
 
 static int make_prompts(struct job *j)
 {
+	if (j->c.prompts_file && j->c.prompt_given)
+		fprintf(stderr, "%s: note: the prompts are those of %s; -prompt is not used\n", prog,
+				strcmp(j->c.prompts_file, "-") == 0 ? "standard input" : "-prompts");
 	if (j->c.prompts_file)
 		return read_prompts(j);
 	j->prompts = mem_zalloc(1, sizeof *j->prompts);
@@ -94,8 +97,8 @@ static int check_prompt(struct job *j, const struct gen_prompt *p, int64_t *n_pr
 	const int64_t n_blocks = (j->c.n_ctx + block - 1) / block;
 
 	if (n_tokens > j->info.n_ctx_train) {
-		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, the model was trained for %d\n", prog, n_tokens,
-				j->info.n_ctx_train);
+		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, the model was trained for %d; shorten it\n",
+				prog, n_tokens, j->info.n_ctx_train);
 		return EXIT_USAGE;
 	}
 	if (n_tokens > n_blocks * block) {
@@ -163,19 +166,6 @@ static int64_t slot_count(const struct job *j)
 
 /* ---- Output ---- */
 
-/* A file or a pipe gets the bytes as they are; a terminal nothing that would steer it. */
-static void print_text(const char *bytes, size_t n)
-{
-	size_t n_safe = 0;
-	char *safe = isatty(STDOUT_FILENO) ? term_safe(bytes, n, &n_safe) : NULL;
-
-	if (safe)
-		fwrite(safe, 1, n_safe, stdout);
-	else if (!isatty(STDOUT_FILENO))
-		fwrite(bytes, 1, n, stdout);
-	mem_free(safe);
-}
-
 static void print_sequences(const struct job *j)
 {
 	for (size_t i = 0; i < j->n_prompts; i++) {
@@ -184,8 +174,8 @@ static void print_sequences(const struct job *j)
 			if (j->n_prompts > 1)
 				printf("Prompt %zu, ", i);
 			printf(j->n_prompts > 1 ? "sequence %d:\n\n" : "Sequence %d:\n\n", k);
-			print_text(p->text, p->n_bytes);
-			print_text(p->texts[k].bytes ? p->texts[k].bytes : "", p->texts[k].n_bytes);
+			term_print(stdout, p->text, p->n_bytes);
+			term_print(stdout, p->texts[k].bytes ? p->texts[k].bytes : "", p->texts[k].n_bytes);
 			fputs("\n\n", stdout);
 		}
 	}
@@ -264,8 +254,10 @@ static void print_statistics(const struct job *j)
 	for (size_t i = 0; i < j->n_prompts; i++)
 		n_prompt += j->prompts[i].n_tokens;
 	fprintf(stderr, "Performance Statistics:\n");
-	fprintf(stderr, "  Decoded %" PRIu64 " tokens in %.2f seconds\n", g->n_generated, g->generate_s);
-	fprintf(stderr, "  Speed: %.2f tokens/second\n", rate((double)g->n_generated, g->generate_s));
+	const double tokens_s = gen_tokens_s(g, j->prompts, j->n_prompts);
+	fprintf(stderr, "  Decoded %" PRIu64 " token%s in %.2f seconds\n", g->n_generated,
+			g->n_generated == 1 ? "" : "s", tokens_s);
+	fprintf(stderr, "  Speed: %.2f tokens/second\n", rate((double)g->n_generated, tokens_s));
 	fprintf(stderr, "  Parallel sequences: %" PRId64 "\n", j->c.n_parallel);
 	if (j->n_prompts > 1)
 		fprintf(stderr, "  Prompts: %zu, %zu tokens together, the last one begun after %.2f seconds\n\n",
@@ -315,7 +307,7 @@ int batched_generate(struct job *j)
 	j->gen.watch = &watch;
 	if (j->c.stream && !(stream = stream_open(&j->gen, j->prompts, j->n_prompts, j->c.prompts_file != NULL)))
 		return out_of_memory(prog);
-	if (as_live && !(live = live_open(&j->gen, j->prompts, j->n_prompts)))
+	if (as_live && !(live = live_open(&j->gen, j->prompts, j->n_prompts, 0)))
 		return out_of_memory(prog);
 	if (stream || live)
 		j->gen.watch = stream ? stream_watch(stream) : live_watch(live);
@@ -398,7 +390,7 @@ int main(int argc, char **argv)
 					"what all sequences continue (default: \"Hello my name is\")",
 					&j.c.prompt_given},
 			{"prompts", NULL, OPT_STR, &j.c.prompts_file, 0, 0, "FILE",
-					"many prompts, one on each line; -: standard input", NULL},
+					"many prompts, one on each line; - is standard input", NULL},
 			{"interactive", "i", OPT_FLAG, &j.c.interactive, 0, 0, NULL,
 					"type prompts, one after the other; :help tells the commands", NULL},
 			{"no-history", NULL, OPT_FLAG, &j.c.no_history, 0, 0, NULL,

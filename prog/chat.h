@@ -30,7 +30,6 @@ struct chat {
 	struct chat_memory memory;
 	struct chat_prompt prompt;           /* that the last answers are of */
 	struct gen_prompt tried;             /* ... with the branches' tokens */
-	bool terminal_out;     /* answers go to a terminal */
 	bool changed;          /* since the session's file was written */
 	uint64_t n_retries;    /* of the last answer: the seed goes on with them */
 

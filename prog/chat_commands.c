@@ -1,5 +1,6 @@
 /* The commands of cohort chat. What is no answer goes to standard error. */
 #include "chat.h"
+#include "term.h"
 
 #include "base/file.h"
 #include "base/map.h"
@@ -149,9 +150,7 @@ static int undo(void *user, const char *args)
 
 static void print_text(const char *text)
 {
-	for (const char *p = text; *p; p++)
-		/* The user's own bytes may be anything, and this may be a terminal. */
-		fputc((unsigned char)*p < 32 && *p != '\n' && *p != '\t' ? '?' : *p, stderr);
+	term_print(stderr, text, strlen(text));
 	fputc('\n', stderr);
 }
 

@@ -189,14 +189,9 @@ void chat_convo_release(struct chat_convo *c)
 
 static bool append(json_t *list, const struct chat_message *m)
 {
-	json_t *object = json_object(), *role = json_string(chat_role_name(m->role));
-	json_t *content = json_stringn(m->text, m->n_bytes);
+	json_t *object = json_pack("{s:s, s:s%}", "role", chat_role_name(m->role), "content", m->text, m->n_bytes);
 
-	/* The _new functions take their value in any case. */
-	if (json_object_set_new(object, "role", role) == 0 && json_object_set_new(object, "content", content) == 0)
-		return json_array_append_new(list, object) == 0;
-	json_decref(object);
-	return false;
+	return json_array_append_new(list, object) == 0; /* which takes NULL for a failure */
 }
 
 static json_t *list_of(const struct chat_convo *c, size_t n_hidden)
@@ -218,8 +213,12 @@ static char *text_of(json_t *v, size_t flags, size_t *n_bytes)
 	const size_t n = v ? json_dumpb(v, NULL, 0, flags) : 0;
 	char *out = n > 0 ? mem_alloc(n + 2, 1) : NULL;
 
+	/* jansson needs memory for it, both times. */
+	if (out && json_dumpb(v, out, n, flags) != n) {
+		mem_free(out);
+		out = NULL;
+	}
 	if (out) {
-		json_dumpb(v, out, n, flags);
 		out[n] = '\n'; /* a file ends with a line's end */
 		out[n + 1] = '\0';
 	}
@@ -268,7 +267,8 @@ static enum cohort_status read_parts(
 			mem_free(text);
 			return wrong(err, i, "has a part that is not text");
 		}
-		if (!mem_grow(&at, &n_max, n + json_string_length(bytes), 1)) {
+		/* One more than is copied, so that there is a place to copy to when all parts are empty. */
+		if (!mem_grow(&at, &n_max, n + json_string_length(bytes) + 1, 1)) {
 			mem_free(text);
 			return err_set(err, COHORT_E_MEMORY, "out of memory");
 		}
@@ -322,6 +322,9 @@ enum cohort_status chat_convo_load(struct chat_convo *c, const char *text, size_
 	size_t i;
 
 	json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &e);
+	/* When its memory is out jansson says so, or nothing at all. */
+	if (!root && (json_error_code(&e) == json_error_out_of_memory || !*e.text))
+		return err_set(err, COHORT_E_MEMORY, "out of memory");
 	if (!root) {
 		char shown[ERR_SHOW_BYTES];
 		return err_set(err, COHORT_E_FORMAT, "it is not JSON: %s, line %d",

@@ -7,6 +7,10 @@
  *
  * It does not know commands. */
 #include "chat.h"
+#include "term.h"
+
+#include "live.h"
+#include "term.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -14,6 +18,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char prog[] = "cohort chat";
 
@@ -69,6 +74,37 @@ static int full(const struct chat *c, size_t n_tokens, size_t n_hidden)
 	return EXIT_RUN;
 }
 
+/* The prompt with n turns hidden beyond the first `before` messages, or with as many as there are, which *n becomes. */
+static int prompt_without(struct chat *c, size_t before, size_t *n, struct chat_prompt *out)
+{
+	size_t k = 0;
+
+	c->convo.n_hidden = before;
+	while (k < *n && chat_convo_hide(&c->convo))
+		k++;
+	*n = k;
+	chat_prompt_release(out);
+	return chat_prompt(c, out);
+}
+
+/* Hides as few turns as make the prompt, which has too many tokens, no longer than `goal`; all but the last if none do.
+ * Every try goes through the whole conversation, and a file may have a hundred thousand messages: so they are few. */
+static int hide_turns(struct chat *c, int64_t goal, struct chat_prompt *out)
+{
+	const size_t before = c->convo.n_hidden;
+	size_t few = 0, many = SIZE_MAX, n;
+	int rc = prompt_without(c, before, &many, out);
+
+	if (rc || (int64_t)out->n_tokens > goal)
+		return rc;
+	while (!rc && many - few > 1) { /* few are too few, many are enough */
+		n = few + (many - few) / 2;
+		rc = prompt_without(c, before, &n, out);
+		*((int64_t)out->n_tokens > goal ? &few : &many) = n;
+	}
+	return rc ? rc : prompt_without(c, before, &many, out);
+}
+
 /* The conversation as a prompt, with old turns hidden if they have to be and may be. Then some more go than have to, as
  * all that is left is computed again: not at every turn. */
 static int fit(struct chat *c, struct chat_prompt *out)
@@ -77,18 +113,11 @@ static int fit(struct chat *c, struct chat_prompt *out)
 	const int64_t most = chat_limit(c) - room_wanted(c);
 	int rc = chat_prompt(c, out);
 	const size_t n_all = out->n_tokens;
-	const bool shift = c->context_shift && (int64_t)n_all > most;
-	const int64_t goal = shift ? most - chat_limit(c) / 4 : most;
 
-	while (!rc && (int64_t)out->n_tokens > goal) {
-		const bool fits = (int64_t)out->n_tokens <= most;
-		if (!chat_convo_hide(&c->convo)) {
-			rc = fits ? 0 : alone(c, out->n_tokens);
-			break;
-		}
-		chat_prompt_release(out);
-		rc = chat_prompt(c, out);
-	}
+	if (!rc && (int64_t)n_all > most)
+		rc = hide_turns(c, c->context_shift ? most - chat_limit(c) / 4 : most, out);
+	if (!rc && (int64_t)out->n_tokens > most)
+		rc = alone(c, out->n_tokens);
 	const size_t n_new = c->convo.n_hidden - before;
 	if (!rc && n_new > 0 && !c->context_shift)
 		rc = full(c, n_all, n_new);
@@ -104,29 +133,12 @@ static int fit(struct chat *c, struct chat_prompt *out)
 
 /* ---- Streaming ---- */
 
-/* To a terminal go no control characters: an answer must not move the cursor or worse. */
-static void put(const struct chat *c, const char *bytes, size_t n)
-{
-	if (!c->terminal_out) {
-		fwrite(bytes, 1, n, stdout);
-		return;
-	}
-	for (size_t i = 0, len; i < n; i += len) {
-		uint32_t cp;
-		len = utf8_decode(bytes + i, n - i, &cp);
-		if (len > 0 && (cp == '\n' || cp == '\t' || (cp >= 32 && cp != 127 && (cp < 0x80 || cp > 0x9f))))
-			fwrite(bytes + i, 1, len, stdout);
-		else
-			fputs("\xef\xbf\xbd", stdout);
-		len = len ? len : 1;
-	}
-}
-
 static void on_text(void *user, const struct gen_prompt *p, int32_t i, const char *bytes, size_t n_bytes)
 {
+	(void)user;
 	(void)p;
 	(void)i;
-	put(user, bytes, n_bytes);
+	term_print(stdout, bytes, n_bytes);
 	fflush(stdout);
 }
 
@@ -163,10 +175,13 @@ static void tell_end(const struct chat *c, const struct gen_text *t, bool at_lim
 		fprintf(stderr, "%s: the answer was cut after %" PRId64 " tokens (-n-predict)\n", prog, c->n_predict);
 }
 
-/* Generates n answers to the conversation as it stands, into p, which is released by the caller. */
-static int generate(struct chat *c, int32_t n, struct chat_prompt *made, struct gen_prompt *p)
+/* Generates n answers to the conversation as it stands, into p, which is released by the caller. A single one is
+ * printed as it comes; branches are shown side by side on a terminal that can do that. */
+static int generate(struct chat *c, int32_t n, bool branches, struct chat_prompt *made, struct gen_prompt *p)
 {
 	const struct gen_watch stream = {.text = on_text, .user = c}, quiet = {.tick = on_tick, .user = c};
+	struct live *live = NULL;
+	const size_t n_hidden = c->convo.n_hidden;
 	int rc = fit(c, made);
 
 	if (rc)
@@ -174,23 +189,36 @@ static int generate(struct chat *c, int32_t n, struct chat_prompt *made, struct 
 	const int64_t room = chat_limit(c) - (int64_t)made->n_tokens;
 	const bool at_limit = c->n_predict < 0 || c->n_predict > room;
 	c->gen.n_predict = (int32_t)(at_limit ? room : c->n_predict);
-	c->gen.watch = n == 1 ? &stream : &quiet;
+	c->gen.watch = branches ? &quiet : &stream;
 	c->s.p.seed = c->s.seed + c->n_retries;
 	rc = gen_prompt_init(&c->gen, p, "", 0, n);
 	mem_free(p->tokens);
 	p->tokens = mem_dup(made->tokens, made->n_tokens * sizeof *made->tokens);
 	p->n_tokens = made->n_tokens;
+	if (!rc && !p->tokens)
+		rc = out_of_memory(prog);
+	if (!rc && branches && term_moves(STDOUT_FILENO)) {
+		live = live_open(&c->gen, p, 1, 1);
+		if (live)
+			c->gen.watch = live_watch(live);
+		else
+			rc = out_of_memory(prog);
+	}
 	if (!rc)
-		rc = p->tokens ? gen_run(&c->gen, p, 1) : out_of_memory(prog);
+		rc = gen_run(&c->gen, p, 1);
 	c->gen.watch = NULL;
-	if (n == 1 && (!rc || rc == EXIT_INTERRUPTED))
+	live_free(live);
+	if (!branches && (!rc || rc == EXIT_INTERRUPTED))
 		fputc('\n', stdout);
 	fflush(stdout);
 	if (!rc || rc == EXIT_INTERRUPTED) {
 		note(c, p);
-		if (n == 1)
+		if (!branches)
 			tell_end(c, &p->texts[0], at_limit);
 	}
+	/* One text of which nothing came is no answer: nothing was hidden for it. */
+	if (rc && (rc != EXIT_INTERRUPTED || (n == 1 && p->texts[0].n_bytes == 0)))
+		c->convo.n_hidden = n_hidden;
 	return rc;
 }
 
@@ -228,7 +256,7 @@ static int answer(struct chat *c)
 {
 	struct gen_prompt p = {.text = NULL};
 	struct chat_prompt made = {.text = NULL};
-	int rc = generate(c, 1, &made, &p);
+	int rc = generate(c, 1, false, &made, &p);
 
 	if (!rc || (rc == EXIT_INTERRUPTED && p.texts[0].n_bytes > 0)) {
 		const struct gen_text *t = &p.texts[0];
@@ -332,7 +360,7 @@ static void print_branches(const struct chat *c)
 {
 	for (size_t i = 0; i < c->convo.n_branches; i++) {
 		printf("[%zu]\n", i + 1);
-		put(c, c->convo.branches[i].text, c->convo.branches[i].n_bytes);
+		term_print(stdout, c->convo.branches[i].text, c->convo.branches[i].n_bytes);
 		fputs("\n\n", stdout);
 	}
 	fflush(stdout);
@@ -346,7 +374,7 @@ int chat_branch(struct chat *c, int32_t n)
 
 	if (ask_again(c, &old))
 		return EXIT_USAGE;
-	int rc = generate(c, n, &made, &p);
+	int rc = generate(c, n, true, &made, &p);
 	struct chat_convo tried = {.messages = NULL}; /* only its branches are used */
 	bool ok = !rc || rc == EXIT_INTERRUPTED;
 	for (int32_t i = 0; ok && i < n; i++) {

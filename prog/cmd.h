@@ -20,6 +20,7 @@ int cmd_logits(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 int cmd_synth(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_jobs(int argc, char **argv);
 int cmd_simulate(int argc, char **argv);
 int cmd_help(int argc, char **argv);

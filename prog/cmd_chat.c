@@ -65,11 +65,28 @@ static int open_engine(struct chat *c)
 	return gen_open(&c->gen, CHAT_BRANCHES_MAX, c->n_ctx, thread_count(c->threads_given, c->threads));
 }
 
+/* A conversation that cannot be kept in the end is better not begun. */
+static int check_session(const struct chat *c)
+{
+	struct file_stream *probe = NULL;
+	struct cohort_err err;
+	int rc = 0;
+
+	if (c->session && file_stream_open(c->session, &probe, &err)) {
+		fail(prog, &err);
+		rc = err.status == COHORT_E_MEMORY ? EXIT_RUN : EXIT_FILE;
+	}
+	file_stream_abort(probe);
+	return rc;
+}
+
 static int run(struct chat *c, const struct opt_prog *options)
 {
 	static const char *const names[] = {"n-predict", "context-shift"};
-	int rc = open_model(c);
+	int rc = check_session(c);
 
+	if (!rc)
+		rc = open_model(c);
 	if (!rc && c->session && access(c->session, F_OK) == 0)
 		rc = chat_load(c, c->session);
 	c->changed = false;
@@ -81,7 +98,6 @@ static int run(struct chat *c, const struct opt_prog *options)
 		rc = open_engine(c);
 	if (rc)
 		return rc;
-	c->terminal_out = isatty(STDOUT_FILENO);
 	if (isatty(STDIN_FILENO))
 		fputs("Say something; ':help' tells what else there is.\n", stderr);
 	rc = talk_run(&c->talk, "> ", c->no_history ? NULL : "chat_history", c->settings.names, c->settings.own.n_opts);
@@ -130,7 +146,7 @@ int cmd_chat(int argc, char **argv)
 					"compute threads (default: 4, or the CPUs there are)", &c.threads_given},
 			{"no-history", NULL, OPT_FLAG, &c.no_history, 0, 0, NULL,
 					"lines are not remembered for the next time", NULL},
-			{"isa", NULL, OPT_STR, &c.isa, 0, 0, "LEVEL", ISA_HELP, NULL},
+			{"isa", NULL, OPT_STR, &c.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&c.load),
 	};
 	enum { N_OWN = sizeof own / sizeof *own };

@@ -139,7 +139,7 @@ static void write_json(struct embed *c)
 		out_fmt(o, ", \"n_embd\": %d, \"pooling\": \"%s\", \"normalize\": \"%s\",\n \"data\": [\n",
 				c->e.info.n_embd, pooling_name(c->e.pooling), norm_name(c->norm));
 	}
-	for (size_t i = 0; i < c->n; i++) {
+	for (size_t i = 0; i < c->n && !interrupted(); i++) {
 		out_fmt(o, "%s{\"index\": %zu, \"n_tokens\": %zu, \"%s\": [", all ? "  " : "", i, c->texts[i].n, what);
 		write_row(c, i, ", ");
 		out_fmt(o, "]}%s\n", all && i + 1 < c->n ? "," : "");
@@ -156,7 +156,7 @@ static void write_npy(struct embed *c)
 
 	npy_header(head, c->n, n);
 	out_bytes(&c->out, head, sizeof head);
-	for (size_t i = 0; i < c->n; i++)
+	for (size_t i = 0; i < c->n && !interrupted(); i++)
 		for (size_t k = 0; k < n; k++) {
 			const float x = c->similarity ? (float)cosine(c, i, k) : c->vectors[i * n + k];
 			uint32_t u;
@@ -166,6 +166,7 @@ static void write_npy(struct embed *c)
 		}
 }
 
+/* Cosines of many texts take their time: rows end with a signal. */
 static int write_all(struct embed *c)
 {
 	int rc = out_open(&c->out, prog, c->output);
@@ -176,11 +177,11 @@ static int write_all(struct embed *c)
 		write_npy(c);
 	else if (c->format != F_TEXT)
 		write_json(c);
-	for (size_t i = 0; i < c->n && c->format == F_TEXT; i++) {
+	for (size_t i = 0; i < c->n && c->format == F_TEXT && !interrupted(); i++) {
 		write_row(c, i, " ");
 		out_bytes(&c->out, "\n", 1);
 	}
-	return out_close(&c->out, 0);
+	return out_close(&c->out, interrupted() ? EXIT_INTERRUPTED : 0);
 }
 
 /* ---- The command ---- */
@@ -223,6 +224,10 @@ static int check(struct embed *c)
 	if (f == N_FORMATS)
 		return bad_usage(prog, "format '%s' is not known; known: text, json, jsonl, npy", c->format_text);
 	c->format = (enum format)f;
+	/* A name such as x.npz or x.csv looks like something else than what it gets. */
+	if (!c->format_text && f == F_TEXT && ext && !strchr(ext, '/') && strcmp(ext, ".txt") != 0 && ext > c->output)
+		fprintf(stderr, "%s: note: %s gets text; other formats are .json, .jsonl and .npy, or -format's\n",
+				prog, c->output);
 	if (c->format == F_NPY && (!c->output || strcmp(c->output, "-") == 0) && isatty(STDOUT_FILENO))
 		return bad_usage(prog, "npy is no text for a terminal; give -output FILE");
 	return 0;
@@ -259,10 +264,10 @@ int cmd_embed(int argc, char **argv)
 			{"file", "f", OPT_LIST, &c.files, 0, 0, "FILE",
 					"a file as one text; - is standard input; may be given again", NULL},
 			{"lines", NULL, OPT_FLAG, &c.lines, 0, 0, NULL, "each line of the files is a text", NULL},
-			{"normalize", NULL, OPT_STR, &c.norm_text, 0, 0, "HOW",
-					"2 (Euclidean length 1, default), 1 (sum of magnitudes), max, none", NULL},
-			{"format", NULL, OPT_STR, &c.format_text, 0, 0, "F",
-					"text, json, jsonl, npy (default: what -output ends in, or text)", NULL},
+			{"normalize", NULL, OPT_STR, &c.norm_text, 0, 0, "2|1|max|none",
+					"what becomes 1: length (2, default), sum of magnitudes, largest", NULL},
+			{"format", NULL, OPT_STR, &c.format_text, 0, 0, "text|json|jsonl|npy",
+					"what is written (default: what -output ends in, or text)", NULL},
 			{"output", "o", OPT_STR, &c.output, 0, 0, "FILE", "where to write (default: standard output)",
 					NULL},
 			{"similarity", NULL, OPT_FLAG, &c.similarity, 0, 0, NULL,

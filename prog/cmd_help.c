@@ -108,6 +108,8 @@ int cmd_help(int argc, char **argv)
 			topic_get(i)->print(stdout);
 			return close_stdout("cohort");
 		}
+	if (strcmp(name, "batched") == 0)
+		return bad_usage("cohort", "batched is a program of its own: 'batched -help' tells its options");
 	size_t n = command_names(names);
 	n += topic_names(names + n, NAMES_MAX);
 	return not_found("cohort", "command or topic", name, names, n);

@@ -7,6 +7,7 @@
 #include "sampling.h"
 
 #include "base/file.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -18,9 +19,12 @@
 #include <time.h>
 
 static const char prog[] = "cohort jobs";
+static struct jobs_where where = {.prog = prog};
+
+enum { TEMPLATE_BYTES_MAX = 1 << 24 };
 
 struct options {
-	const char *model, *isa, *output, *input, *pooling;
+	const char *model, *isa, *output, *input, *pooling, *template;
 	struct load_opts load;
 	int64_t n_slots, n_ctx, threads, n_predict;
 	bool ctx_given, threads_given, predict_given, ordered, restart, verbose;
@@ -34,88 +38,22 @@ struct state {
 	struct jobs_reader in;
 	struct jobs_output out;
 	json_t *settings;
+	char template_hash[40]; /* of another template than the model's */
 	char now[32];
 };
 
-/* ---- Settings: what every run of a job must have in common ---- */
-
-static bool set_text(json_t *settings, const char *name, const char *text)
+/* What every run of a job must have in common. */
+static json_t *make_settings(const struct state *s, struct options *o)
 {
-	return json_object_set_new(settings, name, openai_text(text, strlen(text))) == 0;
-}
-
-static bool set_option(json_t *settings, const struct opt *o)
-{
-	const struct opt_list *list = o->value;
-	char number[64];
-
-	switch (o->type) {
-	case OPT_INT: snprintf(number, sizeof number, "%" PRId64, *(const int64_t *)o->value); break;
-	case OPT_UINT64: snprintf(number, sizeof number, "%" PRIu64, *(const uint64_t *)o->value); break;
-	case OPT_FLOAT: snprintf(number, sizeof number, "%.12g", *(const double *)o->value); break;
-	case OPT_FLAG: snprintf(number, sizeof number, "%s", *(const bool *)o->value ? "yes" : "no"); break;
-	case OPT_STR: {
-		const char *s = *(const char *const *)o->value;
-		return set_text(settings, o->name, s ? s : "");
-	}
-	default: {
-		struct openai_buf b = {0};
-		bool ok = openai_buf_add(&b, "", 0);
-		for (size_t i = 0; i < list->n && ok; i++)
-			ok = openai_buf_add(&b, list->items[i], strlen(list->items[i])) && openai_buf_add(&b, " ", 1);
-		ok = ok && openai_buf_add(&b, "", 1) && set_text(settings, o->name, b.p);
-		openai_buf_release(&b);
-		return ok;
-	}
-	}
-	return set_text(settings, o->name, number);
-}
-
-/* As they were taken apart: the list of -lora-scaled has lost its numbers by then. */
-static bool set_adapters(json_t *settings, const struct load_opts *l)
-{
-	struct openai_buf b = {0};
-	bool ok = true;
-
-	for (size_t i = 0; i < l->lora.n + l->lora_scaled.n && ok; i++) {
-		char scale[40];
-		const int n = snprintf(scale, sizeof scale, ":%g ", (double)l->adapter_scales[i]);
-		ok = openai_buf_add(&b, l->adapters[i], strlen(l->adapters[i])) && openai_buf_add(&b, scale, (size_t)n);
-	}
-	ok = ok && openai_buf_add(&b, "", 1) && set_text(settings, "lora", b.p);
-	openai_buf_release(&b);
-	return ok;
-}
-
-static json_t *make_settings(const struct state *s, const struct options *o)
-{
-	struct opt sampling[SAMPLING_OPTIONS];
-	struct options *changed = (struct options *)o; /* the table is written for setting, too */
-	char model[256];
-	json_t *out = json_object();
-
-	snprintf(model, sizeof model, "%.100s %.40s %" PRIu64 " %" PRIu64, s->host.info.name, s->host.info.arch,
-			s->host.info.n_params, s->host.info.weight_bytes);
+	const char *template = *s->template_hash ? s->template_hash : "(the model's)";
 	const struct opt own[] = {
-			{"n-predict", NULL, OPT_INT, &changed->n_predict, 0, 0, NULL, NULL, NULL},
-			{"pooling", NULL, OPT_STR, &changed->pooling, 0, 0, NULL, NULL, NULL},
-			{"ordered", NULL, OPT_FLAG, &changed->ordered, 0, 0, NULL, NULL, NULL},
+			{"n-predict", NULL, OPT_INT, &o->n_predict, 0, 0, NULL, NULL, NULL},
+			{"pooling", NULL, OPT_STR, &o->pooling, 0, 0, NULL, NULL, NULL},
+			{"ordered", NULL, OPT_FLAG, &o->ordered, 0, 0, NULL, NULL, NULL},
+			{"chat-template", NULL, OPT_STR, &template, 0, 0, NULL, NULL, NULL},
 	};
-	bool ok = out && set_text(out, "model", model) && set_adapters(out, &o->load);
-	for (size_t i = 0; i < sizeof own / sizeof *own && ok; i++)
-		ok = set_option(out, &own[i]);
-	sampling_options(&changed->s, "", sampling);
-	for (size_t i = 0; i < SAMPLING_OPTIONS && ok; i++)
-		ok = set_option(out, &sampling[i]);
-	if (!ok) {
-		json_decref(out);
-		out_of_memory(prog);
-		return NULL;
-	}
-	return out;
+	return jobs_settings(&s->host.info, &o->load, &o->s, own, sizeof own / sizeof *own);
 }
-
-/* ---- */
 
 static int open_files(struct state *s, const struct options *o)
 {
@@ -125,7 +63,7 @@ static int open_files(struct state *s, const struct options *o)
 		fprintf(stderr, "%s: cannot read %s: %s\n", prog, o->input, strerror(errno));
 		return EXIT_FILE;
 	}
-	int rc = jobs_reader_open(&s->in, prog, o->input, fd, JOBS_LINE_MAX);
+	int rc = jobs_reader_open(&s->in, &where, o->input, fd, JOBS_LINE_MAX);
 	if (rc)
 		return rc;
 	if (file_same(o->input, o->output))
@@ -133,14 +71,14 @@ static int open_files(struct state *s, const struct options *o)
 	return jobs_reader_scan(&s->in);
 }
 
-static int open_output(struct state *s, const struct options *o)
+static int open_output(struct state *s, struct options *o)
 {
 	struct tm tm;
 
 	s->settings = make_settings(s, o);
 	if (!s->settings)
-		return EXIT_RUN;
-	const int rc = jobs_output_open(&s->out, prog, o->output, &s->in, s->settings, o->restart);
+		return out_of_memory(prog);
+	const int rc = jobs_output_open(&s->out, &where, o->output, &s->in, s->settings, o->restart);
 	if (rc)
 		return rc;
 	/* Templates that write the date write the same one in every run of a job. */
@@ -165,26 +103,45 @@ static int set_pooling(struct openai_host *h, const char *name)
 	return name ? bad_usage(prog, "-pooling is mean, cls or last, got '%s'", name) : 0;
 }
 
+static int open_template(struct state *s, const struct options *o)
+{
+	struct cohort_err err;
+	char *text = NULL;
+	size_t n = 0;
+
+	if (!o->template)
+		return 0;
+	enum cohort_status st = file_read(o->template, TEMPLATE_BYTES_MAX, &text, &n, &err);
+	if (!st) {
+		const struct jobs_hash hash = jobs_hash((struct jobs_hash){0}, text, n);
+		snprintf(s->template_hash, sizeof s->template_hash, "%016" PRIx64 "%016" PRIx64, hash.a, hash.b);
+		st = openai_host_template(&s->host, text, n, &err);
+		mem_free(text);
+		if (st && st != COHORT_E_MEMORY) {
+			fprintf(stderr, "%s: cannot use the template %s: %s\n", prog, o->template, err.text);
+			return EXIT_FILE;
+		}
+	}
+	if (!st)
+		return 0;
+	fail(prog, &err);
+	return st == COHORT_E_MEMORY ? EXIT_RUN : EXIT_FILE;
+}
+
 static int open_model(struct state *s, struct options *o)
 {
-	struct cohort_model_params mp;
+	struct cohort_model_info info;
 	struct cohort_err err;
 
 	if (!o->model && !(o->model = builtin_model(prog)))
 		return EXIT_MODEL;
-	cohort_model_params_init(&mp);
-	mp.isa = o->isa;
-	int rc = load_opts_apply(prog, &o->load, &mp);
-	if (!rc)
-		rc = load_model(prog, o->model, &mp, &s->model);
+	int rc = load_text_model(prog, o->model, o->isa, &o->load, &s->model, &info);
 	if (!rc)
 		rc = sampling_open(&o->s, prog, s->model);
 	if (!rc && openai_host_open(&s->host, s->model, o->model, &o->s.p, &err))
 		rc = fail(prog, &err);
-	if (!rc && !*s->host.info.tokenizer) {
-		fprintf(stderr, "%s: the model has no tokeniser, so there is no way to give it text\n", prog);
-		rc = EXIT_MODEL;
-	}
+	if (!rc)
+		rc = open_template(s, o);
 	if (!rc && o->predict_given)
 		s->host.n_chat = s->host.n_completion = (int32_t)o->n_predict;
 	return rc ? rc : set_pooling(&s->host, o->pooling);
@@ -246,7 +203,7 @@ static void summary(const struct jobs *j, const struct options *o, int rc)
 static int run(struct state *s, struct options *o)
 {
 	const size_t n_slots = (size_t)o->n_slots, n_ahead = n_slots + n_slots / 2 + 4;
-	struct jobs j = {.prog = prog,
+	struct jobs j = {.where = &where,
 			.host = &s->host,
 			.in = &s->in,
 			.out = &s->out,
@@ -309,8 +266,10 @@ int cmd_jobs(int argc, char **argv)
 					"tokens of an answer whose request sets no limit; -1: the rest of the context "
 					"(default: 16 for completions, -1 for chats)",
 					&o.predict_given},
-			{"pooling", NULL, OPT_STR, &o.pooling, 0, 0, "NAME",
-					"of embeddings: mean, cls or last (default: the model's, or last)", NULL},
+			{"pooling", NULL, OPT_STR, &o.pooling, 0, 0, "mean|cls|last",
+					"how embeddings are made (default: the model's own, else mean)", NULL},
+			{"chat-template", NULL, OPT_STR, &o.template, 0, 0, "FILE",
+					"a Jinja template for chats (default: the model's own)", NULL},
 			{"isa", NULL, OPT_STR, &o.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&o.load),
 			{"verbose", "v", OPT_FLAG, &o.verbose, 0, 0, NULL, "the sampling defaults on stderr", NULL},

@@ -413,27 +413,18 @@ static int open_context(struct ppl *p)
 
 static int run(struct ppl *p)
 {
-	struct cohort_model_params mp;
 	int rc = check(p);
 
-	cohort_model_params_init(&mp);
-	mp.isa = p->isa;
 	if (!rc)
-		rc = load_opts_apply(prog, &p->load, &mp);
+		rc = load_text_model(prog, p->model, p->isa, &p->load, &p->m, &p->info);
 	if (!rc)
-		rc = load_model(prog, p->model, &mp, &p->m);
-	if (!rc)
-		rc = need_tokenizer(prog, p->m);
-	if (rc)
-		return rc;
-	p->info.struct_size = sizeof p->info;
-	cohort_model_info_get(p->m, &p->info);
-	rc = read_text(p);
+		rc = read_text(p);
 	if (!rc)
 		rc = set_windows(p);
+	if (rc)
+		return rc;
 	catch_signals(); /* only now: reading standard input ends with the signal */
-	if (!rc)
-		rc = open_context(p);
+	rc = open_context(p);
 	if (!rc)
 		rc = measure(p);
 	if (rc == EXIT_INTERRUPTED)
@@ -469,13 +460,13 @@ int cmd_perplexity(int argc, char **argv)
 			{"stride", NULL, OPT_INT, &p.stride, 1, 1 << 24, "N",
 					"tokens from a window to the next; the rest is context (default: half)",
 					&p.stride_given},
-			{"parallel", "np", OPT_INT, &p.n_parallel, 1, 4096, "N", "windows at once (default: as fits)",
+			{"n-parallel", "np", OPT_INT, &p.n_parallel, 1, 4096, "N", "windows at once (default: as fits)",
 					&p.parallel_given},
 			{"no-bos", NULL, OPT_FLAG, &p.no_bos, 0, 0, NULL,
 					"windows do not begin with the model's begin token", NULL},
 			{"per-window", NULL, OPT_FLAG, &p.per_window, 0, 0, NULL, "print each window, too", NULL},
-			{"output-format", NULL, OPT_STR, &p.format_text, 0, 0, "F", "text (default), jsonl or json",
-					NULL},
+			{"output-format", NULL, OPT_STR, &p.format_text, 0, 0, "text|jsonl|json",
+					"what is written (default: text)", NULL},
 			{"output", "o", OPT_STR, &p.output, 0, 0, "FILE", "where to write (default: standard output)",
 					NULL},
 			{"batch", "b", OPT_INT, &p.n_batch, 1, 1 << 16, "N", "rows of one decode (default: 512)", NULL},

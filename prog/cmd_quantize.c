@@ -96,6 +96,10 @@ static int failed(enum cohort_status st, const struct cohort_err *err)
 		return EXIT_INTERRUPTED;
 	const bool model = st == COHORT_E_FORMAT || st == COHORT_E_UNSUPPORTED;
 	fprintf(stderr, "%s: %s%s\n", prog, model ? "cannot use the model " : "", err->text);
+	if (st == COHORT_E_ARG && strstr(err->text, "requantising")) {
+		fputs("-allow-requantize does it all the same; from F16 or BF16 the result would be better.\n", stderr);
+		return EXIT_USAGE;
+	}
 	if (st == COHORT_E_ARG)
 		return hint();
 	return model ? EXIT_MODEL : st == COHORT_E_IO ? EXIT_FILE : EXIT_RUN;

@@ -5,6 +5,7 @@
 #include "gen.h"
 #include "opt.h"
 #include "sampling.h"
+#include "term.h"
 
 #include "base/err.h"
 #include "base/map.h"
@@ -55,12 +56,17 @@ static int add_prompt(struct run *r, const char *text, size_t n_bytes)
 	const int64_t held = (int64_t)p->n_tokens + r->n_predict, block = cohort_kv_block_size();
 	const int64_t room = (r->n_ctx + block - 1) / block * block;
 	if (held > r->info.n_ctx_train || held > room) {
+		const char *what = "lower -n-predict or raise -ctx";
+		if ((int64_t)p->n_tokens >= r->info.n_ctx_train)
+			what = "shorten the prompt";
+		else if (held > r->info.n_ctx_train)
+			what = "lower -n-predict";
 		fprintf(stderr,
 				"%s: prompt %zu has %zu tokens, with %" PRId64
 				" more to come; the model was trained for %d, -ctx holds %" PRId64
-				"; lower -n-predict%s\n",
+				"; %s\n",
 				prog, r->n_prompts - 1, p->n_tokens, r->n_predict, r->info.n_ctx_train, room,
-				held > room ? " or raise -ctx" : "");
+				what);
 		return EXIT_USAGE;
 	}
 	return 0;
@@ -118,13 +124,13 @@ static int read_prompts(struct run *r)
 static void print_prompt(const struct run *r, const struct gen_prompt *p)
 {
 	if (r->show_prompt)
-		fwrite(p->text, 1, p->n_bytes, stdout);
+		term_print(stdout, p->text, p->n_bytes);
 }
 
 static void show_text(void *user, const struct gen_prompt *p, int32_t i, const char *bytes, size_t n_bytes)
 {
 	(void)user, (void)p, (void)i;
-	fwrite(bytes, 1, n_bytes, stdout);
+	term_print(stdout, bytes, n_bytes);
 	fflush(stdout);
 }
 
@@ -177,7 +183,7 @@ static void print_texts(const struct run *r)
 				else
 					printf("Continuation %d:\n", k);
 				print_prompt(r, &r->prompts[i]);
-				fwrite(t->bytes ? t->bytes : "", 1, t->n_bytes, stdout);
+				term_print(stdout, t->bytes ? t->bytes : "", t->n_bytes);
 				putchar('\n');
 			}
 			if (r->top_given)

@@ -5,6 +5,8 @@
 #include "opt.h"
 #include "sampling.h"
 #include "speculate.h"
+#include "term.h"
+#include "tokens.h"
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -69,12 +71,10 @@ static int read_prompt(struct speculate *c)
 	} else {
 		c->n_bytes = strlen(c->prompt);
 	}
-	const size_t room = cohort_tokenize_bound(c->n_bytes);
-	c->tokens = mem_alloc(room, sizeof *c->tokens);
-	if (!c->tokens)
-		return out_of_memory(prog);
-	if (cohort_tokenize(c->m, c->prompt, c->n_bytes, COHORT_TOKENIZE_SPECIAL, c->tokens, room, &c->n_tokens, &err))
-		return fail(prog, &err);
+	const int rc = text_tokens(
+			prog, c->m, c->prompt, c->n_bytes, COHORT_TOKENIZE_SPECIAL, &c->tokens, &c->n_tokens);
+	if (rc)
+		return rc;
 	if (c->n_tokens == 0)
 		return bad_usage(prog, "the prompt is empty and the model has no begin token");
 	if (c->n_tokens >= (size_t)c->info.n_ctx_train)
@@ -120,7 +120,7 @@ static void on_token(cohort_token t, void *user)
 static void print_begin(struct speculate *c)
 {
 	if (c->show_prompt)
-		fwrite(c->prompt, 1, c->n_bytes, stdout);
+		term_print(stdout, c->prompt, c->n_bytes);
 	cohort_detok_init(&c->detok, c->m, false, false);
 }
 
@@ -171,8 +171,8 @@ static void statistics(const struct speculate *c)
 	fprintf(stderr, "%s: %zu prompt tokens in %.2f s; %" PRIu64 " decodes; %.2f s spent on guessing", prog,
 			c->n_tokens, s->prefill_s, s->n_steps, s->guess_s);
 	if (s->n_looked_up)
-		fprintf(stderr, "; %" PRIu64 " guesses by lookup, n-grams of %.1f tokens on average", s->n_looked_up,
-				(double)s->n_ngram / (double)s->n_looked_up);
+		fprintf(stderr, "; %" PRIu64 " guesses by lookup, matches of %.1f tokens on average", s->n_looked_up,
+				(double)s->n_matched / (double)s->n_looked_up);
 	if (s->n_retried)
 		fprintf(stderr, "; %" PRIu64 " decodes repeated without guesses", s->n_retried);
 	fprintf(stderr, "; level %s\n%s: ", c->info.isa, prog);

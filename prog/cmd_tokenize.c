@@ -101,8 +101,8 @@ int cmd_tokenize(int argc, char **argv)
 					"put the begin-of-text token in front, whatever the model says", NULL},
 			{"no-bos", NULL, OPT_FLAG, &no_bos, 0, 0, NULL,
 					"add neither begin nor end token (default: the model's rule)", NULL},
-			{"format", NULL, OPT_STR, &format, 0, 0, "F",
-					"ids (default), json (a list), pieces (each with its text), count", NULL},
+			{"format", NULL, OPT_STR, &format, 0, 0, "ids|json|pieces|count",
+					"ids on a line (default), a list, each with its text, how many", NULL},
 			{"json", NULL, OPT_FLAG, &json, 0, 0, NULL, "the same as -format json", NULL},
 	};
 	const struct opt_prog p = {

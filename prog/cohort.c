@@ -3,6 +3,8 @@
 #include "common.h"
 #include "opt.h"
 
+#include "base/err.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +23,7 @@ static const struct cmd cmds[] = {
 	{"quantize", "a model file in another format", cmd_quantize},
 	{"synth", "a model with random weights, for measuring speed", cmd_synth},
 	{"bench", "the speed of prompts and of generation, for lists of sizes", cmd_bench},
+	{"serve", "the model for many users at once, over HTTP as OpenAI's API has it", cmd_serve},
 	{"jobs", "a batch file of requests, which can be ended and goes on where it was", cmd_jobs},
 	{"simulate", "strategies of the engine compared under a load, without running it", cmd_simulate},
 	{"help", "the commands and topics, or the text of one", cmd_help},
@@ -56,9 +59,12 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < N_CMDS; i++)
 		names[i] = cmds[i].name;
 	const char *near = opt_nearest(name, names, N_CMDS);
-	fprintf(stderr, "cohort: unknown command '%s'", name);
+	char shown[ERR_SHOW_BYTES];
+	fprintf(stderr, "cohort: unknown command '%s'", err_show(shown, name, strlen(name)));
 	if (near)
 		fprintf(stderr, "; did you mean '%s'?", near);
+	else if (strchr(name, ' '))
+		fputs("; to continue a text use 'cohort run'", stderr);
 	fputs("\nTry 'cohort --help'.\n", stderr);
 	return EXIT_USAGE;
 }

@@ -1,5 +1,6 @@
 /* Shared by the programs. */
 #include "common.h"
+#include "term.h"
 
 #include "base/mem.h"
 #include "base/pool.h"
@@ -200,6 +201,14 @@ int load_model(const char *prog, const char *path, const struct cohort_model_par
 	progress_end();
 	if (st == COHORT_ABORTED)
 		return EXIT_INTERRUPTED;
+	/* What is wrong with an adapter is said with its name behind the model's, which is not to blame. */
+	for (size_t i = 0; st && i < p.n_adapters; i++) {
+		const char *at = strstr(err.text, p.adapters[i]);
+		if (at && at > err.text) {
+			fprintf(stderr, "%s: cannot use the adapter %s\n", prog, at);
+			return EXIT_MODEL;
+		}
+	}
 	if (st) {
 		fprintf(stderr, "%s: %s%s\n", prog, st == COHORT_E_ARG ? "" : "cannot use the model ", err.text);
 		return st == COHORT_E_ARG ? EXIT_USAGE : EXIT_MODEL;
@@ -258,7 +267,9 @@ int interrupt_take(void)
 {
 	const int sig = stop;
 
-	stop = 0;
+	/* Only what was seen: one that comes between the two lines is the next one's. */
+	if (sig)
+		stop = 0;
 	return sig;
 }
 
@@ -403,7 +414,7 @@ void print_token(struct cohort_detok *d, cohort_token t)
 	if (st == COHORT_E_LIMIT && (big = mem_alloc(n, 1)))
 		st = cohort_detok_push(d, t, big, n, &n, NULL);
 	if (st == COHORT_OK)
-		fwrite(big ? big : small, 1, n, stdout);
+		term_print(stdout, big ? big : small, n);
 	mem_free(big);
 }
 
@@ -411,5 +422,5 @@ void print_rest(struct cohort_detok *d)
 {
 	char tail[4] = {0};
 	const size_t n = cohort_detok_flush(d, tail);
-	fwrite(tail, 1, n, stdout);
+	term_print(stdout, tail, n);
 }

@@ -76,8 +76,8 @@ void interrupt_wake_set(int fd);
 void interrupt_wake(void);
 bool stop_asked(void *user); /* the same, as a context's abort */
 
-/* The bytes of a token to stdout, whole characters at a time (a token may be longer than any buffer one would guess),
- * and what was held back. */
+/* The bytes of a token to stdout by term_print, whole characters at a time (a token may be longer than any buffer one
+ * would guess), and what was held back. */
 void print_token(struct cohort_detok *d, cohort_token t);
 void print_rest(struct cohort_detok *d);
 

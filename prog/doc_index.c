@@ -198,7 +198,7 @@ struct reader {
 
 static enum cohort_status bad(const struct reader *r, size_t at, const char *what)
 {
-	return err_at(r->err, COHORT_E_FORMAT, at, "%s (byte %zu)", what, at);
+	return err_at(r->err, COHORT_E_FORMAT, at, "%s", what);
 }
 
 static uint64_t take(struct reader *r, int n)

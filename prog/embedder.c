@@ -41,24 +41,13 @@ static int choose_pooling(struct embedder *e)
 
 int embedder_init(struct embedder *e, const char *prog, struct embed_opts *opts)
 {
-	struct cohort_model_params mp;
-
-	*e = (struct embedder){.prog = prog, .opts = opts, .info = {.struct_size = sizeof e->info}};
+	*e = (struct embedder){.prog = prog, .opts = opts};
 	int rc = choose_pooling(e); /* a bad name is said before a large model is loaded */
-	cohort_model_params_init(&mp);
-	mp.isa = opts->isa;
 	if (!rc)
-		rc = load_opts_apply(prog, &opts->load, &mp);
-	if (!rc)
-		rc = load_model(prog, opts->model, &mp, &e->m);
-	if (!rc)
-		rc = need_tokenizer(prog, e->m);
+		rc = load_text_model(prog, opts->model, opts->isa, &opts->load, &e->m, &e->info);
 	if (!rc)
 		rc = added_tokens_get(prog, e->m, &e->added);
-	if (rc)
-		return rc;
-	cohort_model_info_get(e->m, &e->info);
-	return choose_pooling(e);
+	return rc ? rc : choose_pooling(e);
 }
 
 int embedder_open(struct embedder *e, size_t n_longest)

@@ -21,14 +21,14 @@ struct embed_opts {
 	}
 #define OPTS_EMBED(e) \
 	{"model", "m", OPT_STR, &(e)->model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL}, \
-			{"pooling", NULL, OPT_STR, &(e)->pooling, 0, 0, "P", \
-					"mean, cls or last row (default: the model's own, else mean)", NULL}, \
-			{"parallel", "np", OPT_INT, &(e)->slots, 1, 1024, "N", "texts at once (default: 32)", NULL}, \
+			{"pooling", NULL, OPT_STR, &(e)->pooling, 0, 0, "mean|cls|last", \
+					"of rows: mean, first or last (default: the model's own, else mean)", NULL}, \
+			{"n-parallel", "np", OPT_INT, &(e)->slots, 1, 1024, "N", "texts at once (default: 32)", NULL}, \
 			{"batch", "b", OPT_INT, &(e)->batch, 1, 1 << 20, "N", "rows of one step (default: 512)", \
 					NULL}, \
 			{"threads", "t", OPT_INT, &(e)->threads, 1, 1024, "N", \
 					"compute threads (default: 4, or the CPUs there are)", &(e)->threads_given}, \
-			{"isa", NULL, OPT_STR, &(e)->isa, 0, 0, "LEVEL", ISA_HELP, NULL}, OPTS_LOAD(&(e)->load)
+			{"isa", NULL, OPT_STR, &(e)->isa, 0, 0, ISA_ARG, ISA_HELP, NULL}, OPTS_LOAD(&(e)->load)
 
 struct embedder {
 	const char *prog;

@@ -9,12 +9,14 @@
 #include "export_format.h"
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct export_format *const formats[] = {
 		&export_txt, &export_md, &export_json, &export_jsonl, &export_csv, &export_html};
@@ -28,7 +30,7 @@ static bool is_stdout(const char *path)
 static const struct export_format *find(const char *name)
 {
 	for (size_t i = 0; i < N_FORMATS; i++)
-		if (strcmp(name, formats[i]->suffix) == 0)
+		if (strcasecmp(name, formats[i]->suffix) == 0)
 			return formats[i];
 	return NULL;
 }
@@ -41,6 +43,12 @@ static const struct export_format *format_of(const struct export_opts *o, const 
 	if (is_stdout(path))
 		return o->format ? find(o->format) : NULL;
 	return dot && dot > name ? find(dot + 1) : NULL;
+}
+
+bool export_knows(const char *path)
+{
+	const struct export_opts none = {.format = NULL};
+	return format_of(&none, path) != NULL;
 }
 
 bool export_takes_stdout(const struct export_opts *o)
@@ -158,8 +166,8 @@ static double rounded(double x)
 	return round(x * 1e6) / 1e6;
 }
 
-/* s: a copy of the job's, as a table of options has pointers that may write. */
-static size_t make_facts(const struct job *j, struct sampling *s, struct fact *f)
+/* s: a copy of the job's, as a table of options has pointers that may write. sequences: of an origin, or NULL. */
+static size_t make_facts(const struct job *j, struct sampling *s, const char *sequences, struct fact *f)
 {
 	const struct gen *g = &j->gen;
 	size_t n = 0, n_prompt = 0;
@@ -177,14 +185,17 @@ static size_t make_facts(const struct job *j, struct sampling *s, struct fact *f
 	f[n++] = (struct fact){"run", "threads", FACT_INT, {.i = j->n_threads}};
 	f[n++] = (struct fact){"run", "isa", FACT_TEXT, {.text = j->info.isa}};
 	f[n++] = (struct fact){"run", "ignore-eos", FACT_BOOL, {.yes = j->c.ignore_eos}};
+	if (sequences)
+		f[n++] = (struct fact){"run", "sequences", FACT_TEXT, {.text = sequences}};
 	n += sampling_facts(s, f + n);
 	f[n++] = (struct fact){"statistics", "prompts", FACT_UINT, {.u = j->n_prompts}};
 	f[n++] = (struct fact){"statistics", "prompt-tokens", FACT_UINT, {.u = n_prompt}};
 	f[n++] = (struct fact){"statistics", "generated-tokens", FACT_UINT, {.u = g->n_generated}};
 	f[n++] = (struct fact){"statistics", "prefill-seconds", FACT_REAL, {.real = rounded(g->prefill_s)}};
 	f[n++] = (struct fact){"statistics", "generate-seconds", FACT_REAL, {.real = rounded(g->generate_s)}};
+	const double tokens_s = gen_tokens_s(g, j->prompts, j->n_prompts);
 	f[n++] = (struct fact){"statistics", "tokens-per-second", FACT_REAL,
-			{.real = g->generate_s > 0 ? rounded((double)g->n_generated / g->generate_s) : 0}};
+			{.real = tokens_s > 0 ? rounded((double)g->n_generated / tokens_s) : 0}};
 	return n;
 }
 
@@ -297,32 +308,122 @@ static int put_in_place(const struct job *j, const char *path, const struct sink
 	return err.status == COHORT_E_MEMORY ? EXIT_RUN : EXIT_FILE;
 }
 
-int export_write(const struct job *j, bool interrupted)
-{
-	const struct export_opts *o = &j->c.output;
-	struct sampling sampling = j->s;
+/* What all formats are given. */
+struct material {
+	const struct job *j;
+	bool interrupted;
+	struct sampling sampling;     /* copies that facts point into: of j */
+	struct sampling *samplings;   /* [n_prompts] of origins, or NULL */
 	struct fact facts[FACTS_MAX];
-	const size_t n_facts = make_facts(j, &sampling, facts);
+	size_t n_facts;
+	struct fact *own;             /* [n_prompts, FACTS_MAX], or NULL */
+	bool differs[FACTS_MAX];
+};
+
+static bool same_fact(const struct fact *a, const struct fact *b)
+{
+	if (a->type != b->type)
+		return false;
+	switch (a->type) {
+	case FACT_NONE: return true;
+	case FACT_TEXT: return strcmp(a->v.text, b->v.text) == 0;
+	case FACT_LIST:
+		for (size_t i = 0; i < a->v.list->n && i < b->v.list->n; i++)
+			if (strcmp(a->v.list->items[i], b->v.list->items[i]) != 0)
+				return false;
+		return a->v.list->n == b->v.list->n;
+	case FACT_REAL: return a->v.real == b->v.real;
+	case FACT_INT: return a->v.i == b->v.i;
+	case FACT_UINT: return a->v.u == b->v.u;
+	case FACT_BOOL: return a->v.yes == b->v.yes;
+	}
+	return false;
+}
+
+/* Facts of every origin. Statistics are those of all runs together. */
+static int make_origins(struct material *m, const struct export_origin *origins)
+{
+	const struct job *j = m->j;
+	const size_t n = j->n_prompts;
+
+	m->own = mem_zalloc(n, FACTS_MAX * sizeof *m->own);
+	m->samplings = mem_zalloc(n, sizeof *m->samplings);
+	if (!m->own || !m->samplings)
+		return out_of_memory(j->gen.prog);
+	for (size_t k = 0; k < n; k++) {
+		struct fact *own = m->own + k * FACTS_MAX;
+		m->samplings[k] = origins[k].run->s;
+		m->n_facts = make_facts(origins[k].run, &m->samplings[k], origins[k].sequences, own);
+		for (size_t i = 0; i < m->n_facts; i++)
+			if (strcmp(own[i].group, "statistics") != 0 && !same_fact(&own[i], &m->own[i]))
+				m->differs[i] = true;
+	}
+	make_facts(j, &m->sampling, origins[0].sequences, m->facts);
+	for (size_t i = 0; i < m->n_facts; i++) {
+		if (m->differs[i])
+			m->facts[i].type = FACT_NONE;
+		else if (strcmp(m->facts[i].group, "statistics") != 0)
+			m->facts[i] = m->own[i];
+		for (size_t k = 0; k < n && strcmp(m->facts[i].group, "statistics") == 0; k++)
+			m->own[k * FACTS_MAX + i] = m->facts[i];
+	}
+	return 0;
+}
+
+static int write_one(const struct material *m, const char *path)
+{
+	const struct job *j = m->j;
+	const struct export_format *format = format_of(&j->c.output, path);
+	struct report e = {.j = j, .facts = m->facts, .n_facts = m->n_facts, .interrupted = m->interrupted};
 	int rc = 0;
 
+	e.differs = m->own ? m->differs : NULL;
+	format->begin(&e);
+	for (size_t k = 0; k < j->n_prompts && !rc; k++) {
+		struct compare c;
+		e.own = m->own ? m->own + k * FACTS_MAX : NULL;
+		rc = compare_init(&c, j->gen.prog, &j->prompts[k]);
+		if (!rc)
+			format->prompt(&e, &c);
+		compare_release(&c);
+	}
+	format->end(&e);
+	if (!rc)
+		rc = put_in_place(j, path, &e.out);
+	sink_release(&e.out);
+	return rc;
+}
+
+int export_write_origins(const struct job *j, bool interrupted, const struct export_origin *origins)
+{
+	const struct opt_list *files = &j->c.output.files;
+	struct material *m = files->n > 0 ? mem_zalloc(1, sizeof *m) : NULL;
+	int rc = 0;
+
+	if (files->n == 0)
+		return 0;
+	if (!m)
+		return out_of_memory(j->gen.prog);
+	m->j = j;
+	m->interrupted = interrupted;
+	m->sampling = j->s;
+	if (origins)
+		rc = make_origins(m, origins);
+	else
+		m->n_facts = make_facts(j, &m->sampling, NULL, m->facts);
+	const bool made = rc == 0;
 	/* One after the other, so that memory is that of the largest. */
-	for (size_t i = 0; i < o->files.n; i++) {
-		const struct export_format *format = format_of(o, o->files.items[i]);
-		struct report e = {.j = j, .facts = facts, .n_facts = n_facts, .interrupted = interrupted};
-		int now = 0;
-		format->begin(&e);
-		for (size_t k = 0; k < j->n_prompts && !now; k++) {
-			struct compare c;
-			now = compare_init(&c, j->gen.prog, &j->prompts[k]);
-			if (!now)
-				format->prompt(&e, &c);
-			compare_release(&c);
-		}
-		format->end(&e);
-		if (!now)
-			now = put_in_place(j, o->files.items[i], &e.out);
-		sink_release(&e.out);
+	for (size_t i = 0; made && i < files->n; i++) {
+		const int now = write_one(m, files->items[i]);
 		rc = rc ? rc : now;
 	}
+	mem_free(m->own);
+	mem_free(m->samplings);
+	mem_free(m);
 	return rc;
+}
+
+int export_write(const struct job *j, bool interrupted)
+{
+	return export_write_origins(j, interrupted, NULL);
 }

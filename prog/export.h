@@ -25,5 +25,16 @@ int export_check(const struct job *j);
 bool export_takes_stdout(const struct export_opts *o);
 /* Writes all of them; one that fails does not keep the others from being written. 0 or an exit code. */
 int export_write(const struct job *j, bool interrupted);
+/* Whether the name ends in one of the suffixes. */
+bool export_knows(const char *path);
+
+/* Prompts that were not continued by one run: of each, the run that it is of, and which of that run's sequences there
+ * are ("0 2"). */
+struct export_origin {
+	const struct job *run;
+	const char *sequences;
+};
+/* Likewise, with an origin for each prompt of j. What is not the same in all runs is told with each prompt. */
+int export_write_origins(const struct job *j, bool interrupted, const struct export_origin *origins);
 
 #endif

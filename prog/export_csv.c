@@ -73,7 +73,7 @@ static void begin(struct report *e)
 static void put_facts(struct report *e)
 {
 	for (size_t i = 0; i < e->n_facts; i++) {
-		const struct fact *f = &e->facts[i];
+		const struct fact *f = e->own ? &e->own[i] : &e->facts[i];
 		struct sink text = {.bytes = NULL};
 		sink_text(&e->out, ",");
 		if (f->type != FACT_TEXT && f->type != FACT_LIST) {

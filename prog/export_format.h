@@ -27,6 +27,10 @@ struct report {
 	const struct job *j;
 	const struct fact *facts; /* [n_facts] */
 	size_t n_facts;
+	/* With origins (else NULL): the facts of the prompt under way, and which are not the same in all runs; in facts
+	 * these are FACT_NONE. */
+	const struct fact *own; /* [n_facts] */
+	const bool *differs;    /* [n_facts] */
 	bool interrupted;
 	struct sink out;
 };

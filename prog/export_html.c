@@ -128,6 +128,25 @@ static void put_tokens(
 
 /* ---- The page ---- */
 
+static void put_heading(struct report *e)
+{
+	const struct job *j = e->j;
+	struct sink *o = &e->out;
+	int64_t n = 0;
+
+	for (size_t k = 0; k < j->n_prompts; k++)
+		n += j->prompts[k].n_texts;
+	if (e->differs)
+		sink_printf(o, "<h1>%lld favourite%s</h1>\n<p class=\"sub\">", (long long)n, n == 1 ? "" : "s");
+	else
+		sink_printf(o, "<h1>%lld continuation%s of %s</h1>\n<p class=\"sub\">", (long long)j->c.n_parallel,
+				j->c.n_parallel == 1 ? "" : "s", j->n_prompts > 1 ? "each prompt" : "one prompt");
+	put_text(o, *j->info.name ? j->info.name : "unnamed model", *j->info.name ? strlen(j->info.name) : 13);
+	if (!e->differs) /* of favourites it stands with each prompt, or below */
+		sink_printf(o, ", temperature %g, seed %llu", j->s.temperature, (unsigned long long)j->s.seed);
+	sink_text(o, ".");
+}
+
 static void begin(struct report *e)
 {
 	const struct job *j = e->j;
@@ -148,13 +167,10 @@ static void begin(struct report *e)
 					 : " \u00b7 batched</title>\n<style>\n");
 	for (size_t i = 0; i < sizeof export_style / sizeof *export_style; i++)
 		sink_text(o, export_style[i]);
-	sink_printf(o, "</style>\n</head>\n<body>\n<header>\n<h1>%lld continuation%s of %s</h1>\n<p class=\"sub\">",
-			(long long)j->c.n_parallel, j->c.n_parallel == 1 ? "" : "s",
-			j->n_prompts > 1 ? "each prompt" : "one prompt");
-	put_text(o, *j->info.name ? j->info.name : "unnamed model", *j->info.name ? strlen(j->info.name) : 13);
-	sink_printf(o, ", temperature %g, seed %llu. A shade says how unlikely the model found a token: ",
-			j->s.temperature, (unsigned long long)j->s.seed);
+	sink_text(o, "</style>\n</head>\n<body>\n<header>\n");
+	put_heading(e);
 	sink_text(o,
+			" A shade says how unlikely the model found a token: "
 			"<span class=\"k k0 key\">80 %</span><span class=\"k k1 key\">50</span>"
 			"<span class=\"k k2 key\">25</span><span class=\"k k3 key\">10</span>"
 			"<span class=\"k k4 key\">3</span><span class=\"k k5 key\">less</span>."
@@ -162,6 +178,25 @@ static void begin(struct report *e)
 	if (e->interrupted)
 		sink_text(o, "<p class=\"warn\"><b>Interrupted.</b> Texts are as far as they came.</p>\n");
 	sink_text(o, "</header>\n<main>\n");
+}
+
+/* What is not the same in all runs, of this prompt's. */
+static void put_settings(struct report *e)
+{
+	struct sink *o = &e->out;
+	size_t n = 0;
+
+	for (size_t i = 0; i < e->n_facts; i++) {
+		struct sink value = {.bytes = NULL};
+		if (!e->differs[i])
+			continue;
+		export_fact(&value, &e->own[i]);
+		sink_printf(o, "%s%s ", n++ > 0 ? ", " : "<p class=\"note\">", e->own[i].name);
+		put_text(o, value.bytes ? value.bytes : "", value.n);
+		o->failed = o->failed || value.failed;
+		sink_release(&value);
+	}
+	sink_text(o, n > 0 ? "</p>\n" : "");
 }
 
 static void put_lead(struct report *e, const struct compare *c)
@@ -182,6 +217,8 @@ static void put_lead(struct report *e, const struct compare *c)
 	if (c->shared > 0)
 		put_tokens(e, &p->texts[0], 0, c->shared_bytes, NULL);
 	sink_text(o, "</div>\n");
+	if (e->own)
+		put_settings(e);
 	if (c->n > 1 && c->n_forks == 0)
 		sink_printf(o, "<p class=\"note\">All %d sequences are the same.</p>\n", c->n);
 	else if (c->shared > 0)

@@ -137,12 +137,30 @@ static void put_forks(struct sink *o, const struct compare *c)
 	sink_text(o, "]");
 }
 
-static void put_prompt(struct sink *o, const struct compare *c)
+/* What is not the same in all runs, of this prompt's. */
+static void put_settings(struct report *e)
+{
+	struct sink *o = &e->out;
+	size_t n = 0;
+
+	sink_text(o, ",\n\"settings\":{");
+	for (size_t i = 0; i < e->n_facts; i++)
+		if (e->differs[i]) {
+			sink_text(o, n++ > 0 ? "," : "");
+			put_fact(o, &e->own[i]);
+		}
+	sink_text(o, "}");
+}
+
+static void put_prompt(struct report *e, const struct compare *c)
 {
 	const struct gen_prompt *p = c->p;
 	const size_t n = (size_t)c->n;
+	struct sink *o = &e->out;
 
 	put_text(o, "text", p->text, p->n_bytes);
+	if (e->own)
+		put_settings(e);
 	sink_text(o, ",\"tokens\":");
 	put_tokens(o, p->tokens, p->n_tokens);
 	sink_printf(o, ",\n\"shared_words\":%zu,", c->shared);
@@ -204,7 +222,7 @@ static void begin(struct report *e)
 static void prompt(struct report *e, const struct compare *c)
 {
 	sink_printf(&e->out, "%s\n{\"index\":%zu,", c->p->index > 0 ? "," : "", c->p->index);
-	put_prompt(&e->out, c);
+	put_prompt(e, c);
 	sink_text(&e->out, ",\n\"sequences\":[");
 	for (int32_t i = 0; i < c->n; i++) {
 		sink_printf(&e->out, "%s\n{\"index\":%d,", i > 0 ? "," : "", i);
@@ -249,7 +267,7 @@ static void prompt_lines(struct report *e, const struct compare *c)
 	size_t from = o->n;
 
 	sink_printf(o, "{\"type\":\"prompt\",\"prompt\":%zu,", c->p->index);
-	put_prompt(o, c);
+	put_prompt(e, c);
 	sink_text(o, "}");
 	end_line(o, from);
 	for (int32_t i = 0; i < c->n; i++) {

@@ -3,18 +3,34 @@
  * What holds:
  *  1. In plain text prompts and texts are their bytes, nothing changed: what a terminal would obey is still in them.
  *  2. In Markdown nothing that a text has is Markdown or HTML: texts stand in fences longer than any run of the fence's
- *     sign in them, names and values have every sign escaped. */
+ *     sign in them, names and values that are texts have every sign escaped. */
 #include "export_format.h"
 
 #include <string.h>
+
+static bool is_given(const struct fact *f)
+{
+	return f->type != FACT_NONE && !(f->type == FACT_LIST && f->v.list->n == 0) &&
+			!(f->type == FACT_TEXT && !*f->v.text);
+}
 
 /* The facts of a group in a row, without those that were not given. */
 static const struct fact *next_fact(const struct report *e, size_t *i)
 {
 	while (*i < e->n_facts) {
 		const struct fact *f = &e->facts[(*i)++];
-		if (f->type != FACT_NONE && !(f->type == FACT_LIST && f->v.list->n == 0) &&
-				!(f->type == FACT_TEXT && !*f->v.text))
+		if (is_given(f))
+			return f;
+	}
+	return NULL;
+}
+
+/* Likewise of the prompt under way, those that are not the same in all runs. */
+static const struct fact *next_own(const struct report *e, size_t *i)
+{
+	while (e->own && *i < e->n_facts) {
+		const struct fact *f = &e->own[(*i)++];
+		if (e->differs[*i - 1] && is_given(f))
 			return f;
 	}
 	return NULL;
@@ -50,11 +66,16 @@ static void txt_prompt(struct report *e, const struct compare *c)
 {
 	const struct gen_prompt *p = c->p;
 	struct sink *o = &e->out;
+	const struct fact *f;
 
 	sink_printf(o, "\n---- Prompt %zu ----\n\n", p->index);
 	sink_put(o, p->text, p->n_bytes);
 	sink_text(o, "\n\ntokens: ");
 	export_tokens(o, p->tokens, p->n_tokens);
+	for (size_t i = 0; (f = next_own(e, &i));) {
+		sink_printf(o, "\n%s: ", f->name);
+		export_fact(o, f);
+	}
 	sink_printf(o, "\nwords that all sequences begin with: %zu\n", c->shared);
 	for (int32_t i = 0; i < c->n; i++) {
 		const struct gen_text *t = &p->texts[i];
@@ -121,6 +142,21 @@ static void put_block(struct sink *o, const char *s, size_t n)
 	sink_text(o, "\n\n");
 }
 
+/* Numbers and flags hold nothing that could be Markdown. */
+static void md_value(struct sink *o, const struct fact *f)
+{
+	struct sink value = {.bytes = NULL};
+
+	if (f->type != FACT_TEXT && f->type != FACT_LIST) {
+		export_fact(o, f);
+		return;
+	}
+	export_fact(&value, f);
+	export_readable(o, value.bytes ? value.bytes : "", value.n, put_escaped);
+	o->failed = o->failed || value.failed;
+	sink_release(&value);
+}
+
 static void md_begin(struct report *e)
 {
 	struct sink *o = &e->out;
@@ -131,33 +167,40 @@ static void md_begin(struct report *e)
 			e->interrupted ? " **Interrupted:** texts are as far as they came." : "");
 	sink_text(o, "| | | |\n|---|---|---|\n");
 	for (size_t i = 0; (f = next_fact(e, &i));) {
-		struct sink value = {.bytes = NULL};
-		export_fact(&value, f);
 		sink_printf(o, "| %s | %s | ", f->group, f->name);
-		export_readable(o, value.bytes ? value.bytes : "", value.n, put_escaped);
+		md_value(o, f);
 		sink_text(o, " |\n");
-		o->failed = o->failed || value.failed;
-		sink_release(&value);
 	}
 	sink_text(o, "\n");
+}
+
+/* Why a text ended may be an error's text, which may hold anything; the rest is ours. */
+static void md_numbers(struct sink *o, const struct gen_text *t)
+{
+	struct sink line = {.bytes = NULL};
+
+	if (!t->error) {
+		put_numbers(o, t);
+		return;
+	}
+	put_numbers(&line, t);
+	export_readable(o, line.bytes ? line.bytes : "", line.n, put_escaped);
+	o->failed = o->failed || line.failed;
+	sink_release(&line);
 }
 
 static void md_sequence(struct sink *o, const struct compare *c, int32_t i)
 {
 	const struct gen_text *t = &c->p->texts[i];
-	struct sink line = {.bytes = NULL};
 
 	sink_printf(o, "### Sequence %d%s\n\n", i, i == c->best && c->n > 1 ? " (likeliest)" : "");
 	put_block(o, t->bytes ? t->bytes : "", t->n_bytes);
-	put_numbers(&line, t);
-	export_readable(o, line.bytes ? line.bytes : "", line.n, put_escaped);
+	md_numbers(o, t);
 	sink_text(o, ".\n\n<details><summary>Tokens and log-probabilities</summary>\n\n```text\n");
 	export_tokens(o, t->tokens, t->n_tokens);
 	sink_text(o, "\n");
 	export_logprobs(o, t);
 	sink_text(o, "\n```\n\n</details>\n\n");
-	o->failed = o->failed || line.failed;
-	sink_release(&line);
 }
 
 static void md_similarity(struct sink *o, const struct compare *c)
@@ -180,13 +223,20 @@ static void md_prompt(struct report *e, const struct compare *c)
 {
 	const struct gen_prompt *p = c->p;
 	struct sink *o = &e->out;
+	const struct fact *f;
 
 	sink_printf(o, "## Prompt %zu\n\n", p->index);
 	put_block(o, p->text, p->n_bytes);
 	sink_text(o, "Tokens:");
 	sink_text(o, p->n_tokens > 0 ? " " : "");
 	export_tokens(o, p->tokens, p->n_tokens);
-	sink_printf(o, ".%s", c->shared > 0 ? " All sequences begin with\n\n" : "\n\n");
+	sink_text(o, ".");
+	for (size_t i = 0; (f = next_own(e, &i));) {
+		sink_printf(o, " %s: ", f->name);
+		md_value(o, f);
+		sink_text(o, ".");
+	}
+	sink_printf(o, "%s", c->shared > 0 ? " All sequences begin with\n\n" : "\n\n");
 	if (c->shared > 0)
 		put_block(o, p->texts[0].bytes, c->shared_bytes);
 	for (int32_t i = 0; i < c->n; i++)

@@ -5,6 +5,7 @@
 #include "gen.h"
 
 #include "common.h"
+#include "tokens.h"
 
 #include "base/mem.h"
 #include "base/pool.h"
@@ -61,17 +62,11 @@ static void text_release(struct gen_text *t)
 
 int gen_prompt_init(const struct gen *g, struct gen_prompt *p, const char *text, size_t n_bytes, int32_t n_texts)
 {
-	const size_t room = cohort_tokenize_bound(n_bytes);
-	struct cohort_err err;
-
 	*p = (struct gen_prompt){.text = text, .n_bytes = n_bytes, .n_texts = n_texts};
-	p->tokens = mem_alloc(room, sizeof *p->tokens);
 	p->texts = mem_zalloc((size_t)n_texts, sizeof *p->texts);
-	if (!p->tokens || !p->texts)
+	if (!p->texts)
 		return out_of_memory(g->prog);
-	if (cohort_tokenize(g->model, text, n_bytes, COHORT_TOKENIZE_SPECIAL, p->tokens, room, &p->n_tokens, &err))
-		return fail(g->prog, &err);
-	return 0;
+	return text_tokens(g->prog, g->model, text, n_bytes, COHORT_TOKENIZE_SPECIAL, &p->tokens, &p->n_tokens);
 }
 
 void gen_prompt_clear(struct gen_prompt *p)
@@ -86,6 +81,15 @@ void gen_prompt_release(struct gen_prompt *p)
 	mem_free(p->texts);
 	mem_free(p->tokens);
 	*p = (struct gen_prompt){.text = NULL};
+}
+
+double gen_tokens_s(const struct gen *g, const struct gen_prompt *prompts, size_t n_prompts)
+{
+	uint64_t n_texts = 0;
+
+	for (size_t i = 0; i < n_prompts; i++)
+		n_texts += (uint64_t)prompts[i].n_texts;
+	return g->n_generated > n_texts ? g->generate_s : g->prefill_s + g->generate_s;
 }
 
 double gen_mean_logprob(const struct gen_text *t)

@@ -83,6 +83,9 @@ void gen_prompt_clear(struct gen_prompt *p);
  * that do. 0, or an exit code after saying why; EXIT_INTERRUPTED with what was generated until then. */
 int gen_run(struct gen *g, struct gen_prompt *prompts, size_t n_prompts);
 
+/* Seconds that the tokens of the last run took, for their rate: generate_s, unless no text has more than the one token
+ * that came with its prompt. */
+double gen_tokens_s(const struct gen *g, const struct gen_prompt *prompts, size_t n_prompts);
 /* Mean log-probability and perplexity of a text with logprobs; 0 and 1 for an empty one. */
 double gen_mean_logprob(const struct gen_text *t);
 double gen_perplexity(const struct gen_text *t);

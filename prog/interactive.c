@@ -8,8 +8,10 @@
  * Numbers of sequences count from 0, as batched prints them; so do those of what is kept. */
 #include "interactive.h"
 
+#include "favourites.h"
 #include "settings.h"
 #include "talk.h"
+#include "term.h"
 
 #include "base/err.h"
 #include "base/file.h"
@@ -18,18 +20,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char prog[] = "batched";
 
 enum { SLOTS_MAX = 4096 };
-
-/* A sequence that somebody liked. */
-struct kept {
-	char *text; /* [n_bytes], the prompt included */
-	size_t n_bytes;
-	uint64_t seed;
-	int32_t sequence;
-};
 
 struct interactive {
 	struct job *j;
@@ -40,8 +35,8 @@ struct interactive {
 	uint64_t seed; /* that it was continued with */
 	struct job ran; /* the settings and numbers of that run */
 	bool interrupted; /* it was */
-	struct kept *kept; /* [n_kept] */
-	size_t n_kept, kept_max;
+	uint64_t n_runs; /* so far */
+	struct favourites kept;
 };
 
 /* ---- Generating ---- */
@@ -108,6 +103,7 @@ static int go_on(struct interactive *it, char *text, size_t n_bytes, const cohor
 		it->seed = j->s.seed;
 		j->prompts = &it->prompt;
 		it->ran = *j;
+		it->n_runs++;
 		it->interrupted = rc != 0;
 		shown = batched_show(j);
 		fflush(stdout);
@@ -238,17 +234,9 @@ static int show(void *user, const char *args)
 
 static int keep_one(struct interactive *it, int64_t i)
 {
-	void *list = it->kept;
-	size_t n_bytes = 0;
-
-	if (!mem_grow(&list, &it->kept_max, it->n_kept + 1, sizeof *it->kept))
-		return out_of_memory(prog);
-	it->kept = list;
-	char *text = whole(it, i, &n_bytes);
-	if (!text)
-		return out_of_memory(prog);
-	it->kept[it->n_kept++] = (struct kept){text, n_bytes, it->seed, (int32_t)i};
-	return 0;
+	return favourites_keep(&it->kept, &it->ran, it->n_runs, &it->prompt, (int32_t)i, it->interrupted)
+			? 0
+			: out_of_memory(prog);
 }
 
 static int keep(void *user, const char *args)
@@ -271,30 +259,25 @@ static int keep(void *user, const char *args)
 			rc = which(it, &at, &i) ? EXIT_USAGE : keep_one(it, i);
 	}
 	if (!rc)
-		fprintf(stderr, "%zu kept\n", it->n_kept);
+		fprintf(stderr, "%zu kept\n", it->kept.n);
 	return rc;
-}
-
-static void print_kept(const struct interactive *it, FILE *out)
-{
-	for (size_t i = 0; i < it->n_kept; i++) {
-		const struct kept *k = &it->kept[i];
-		fprintf(out, "Kept %zu (sequence %d of seed %" PRIu64 "):\n\n", i, k->sequence, k->seed);
-		fwrite(k->text, 1, k->n_bytes, out);
-		fputs("\n\n", out);
-	}
 }
 
 static int kept(void *user, const char *args)
 {
 	struct interactive *it = user;
+	struct sink all = {.bytes = NULL};
 
 	(void)args;
-	if (it->n_kept == 0)
+	if (it->kept.n == 0)
 		fputs("nothing is kept; ':keep N' keeps sequence N\n", stderr);
-	print_kept(it, stdout);
+	favourites_print(&it->kept, &all, true);
+	if (!all.failed && all.n > 0)
+		term_print(stdout, all.bytes, all.n);
 	fflush(stdout);
-	return 0;
+	const bool failed = all.failed;
+	sink_release(&all);
+	return failed ? out_of_memory(prog) : 0;
 }
 
 static int drop(void *user, const char *args)
@@ -303,101 +286,56 @@ static int drop(void *user, const char *args)
 	int64_t i = 0;
 
 	if (strcmp(args, "all") == 0) {
-		while (it->n_kept > 0)
-			mem_free(it->kept[--it->n_kept].text);
-	} else if (it->n_kept > 0 && talk_number(&args, 0, (int64_t)it->n_kept - 1, &i) && !*args) {
-		mem_free(it->kept[i].text);
-		it->n_kept--;
-		memmove(it->kept + i, it->kept + i + 1, (it->n_kept - (size_t)i) * sizeof *it->kept);
+		favourites_release(&it->kept);
+	} else if (it->kept.n > 0 && talk_number(&args, 0, (int64_t)it->kept.n - 1, &i) && !*args) {
+		favourites_drop(&it->kept, (size_t)i);
 	} else {
-		fprintf(stderr, "%s: %zu kept, numbered from 0; which one, or 'all'? Got '%s'\n", prog, it->n_kept,
+		fprintf(stderr, "%s: %zu kept, numbered from 0; which one, or 'all'? Got '%s'\n", prog, it->kept.n,
 				args);
 		return EXIT_USAGE;
 	}
-	fprintf(stderr, "%zu kept\n", it->n_kept);
+	fprintf(stderr, "%zu kept\n", it->kept.n);
 	return 0;
 }
 
 /* ---- Files ---- */
 
-static bool add(char **out, size_t *n_max, size_t *n, const char *bytes, size_t n_bytes)
+/* Favourites as text. */
+static int write_texts(const struct favourites *f, const char *path)
 {
-	void *at = *out;
-
-	if (!mem_grow(&at, n_max, *n + n_bytes, 1))
-		return false;
-	*out = at;
-	if (n_bytes > 0)
-		memcpy(*out + *n, bytes, n_bytes);
-	*n += n_bytes;
-	return true;
-}
-
-/* What is kept, or else the last sequences, as text. */
-static int write_texts(const struct interactive *it, const char *path)
-{
-	char *out = NULL, head[96];
-	size_t n = 0, n_max = 0;
-	const size_t n_texts = it->n_kept ? it->n_kept : (size_t)it->prompt.n_texts;
-	bool ok = true;
+	struct sink out = {.bytes = NULL};
 	struct cohort_err err;
+	int rc = 0;
 
-	for (size_t i = 0; i < n_texts && ok; i++) {
-		struct kept k = {.seed = it->seed, .sequence = (int32_t)i};
-		if (it->n_kept)
-			k = it->kept[i];
-		else
-			k.text = whole(it, (int64_t)i, &k.n_bytes);
-		const int n_head =
-				snprintf(head, sizeof head, "Sequence %d of seed %" PRIu64 ":\n\n", k.sequence, k.seed);
-		ok = k.text && add(&out, &n_max, &n, head, (size_t)n_head) &&
-				add(&out, &n_max, &n, k.text, k.n_bytes) && add(&out, &n_max, &n, "\n\n", 2);
-		if (!it->n_kept)
-			mem_free(k.text);
-	}
-	int rc = ok ? 0 : out_of_memory(prog);
-	if (!rc && file_write_atomic(path, out, n, &err)) {
+	favourites_print(f, &out, false);
+	if (out.failed) {
+		rc = out_of_memory(prog);
+	} else if (file_write_atomic(path, out.bytes, out.n, &err)) {
 		fail(prog, &err);
 		rc = EXIT_FILE;
 	}
-	if (!rc)
-		fprintf(stderr, "%zu sequences written to %s\n", n_texts, path);
-	mem_free(out);
+	sink_release(&out);
 	return rc;
 }
 
-/* The last sequences with all that is known of them, as -output writes them. */
-static int write_run(struct interactive *it, const char *path)
+/* The last sequences, by a suffix as -output writes them; as text, like favourites. */
+static int write_last(struct interactive *it, const char *path, bool text)
 {
 	struct job ran = it->ran;
+	struct favourites all = {.kept = NULL};
+	int rc = 0;
 
-	if (it->n_kept > 0) {
-		fprintf(stderr,
-				"%s: favourites may be of several runs and go into a .txt file; ':drop all' first, "
-				"to write the last sequences to %s\n",
-				prog, path);
-		return EXIT_USAGE;
-	}
 	ran.prompts = &it->prompt;
 	ran.c.output = (struct export_opts){.files = {.items = {path}, .n = 1}};
-	int rc = export_check(&ran);
+	for (int32_t i = 0; text && i < it->prompt.n_texts && !rc; i++)
+		if (!favourites_keep(&all, &it->ran, 0, &it->prompt, i, it->interrupted))
+			rc = out_of_memory(prog);
 	if (!rc)
+		rc = text ? write_texts(&all, path) : export_check(&ran);
+	if (!rc && !text)
 		rc = export_write(&ran, it->interrupted);
-	if (!rc)
-		fprintf(stderr, "%d sequences written to %s\n", it->prompt.n_texts, path);
+	favourites_release(&all);
 	return rc;
-}
-
-/* All that ':save' writes goes through here: the suffix says how. */
-static int write_file(struct interactive *it, const char *path)
-{
-	static const char *const suffixes[] = {".md", ".json", ".jsonl", ".csv", ".html"};
-	const char *dot = strrchr(path, '.');
-
-	for (size_t i = 0; dot && i < sizeof suffixes / sizeof *suffixes; i++)
-		if (strcmp(dot, suffixes[i]) == 0)
-			return write_run(it, path);
-	return write_texts(it, path);
 }
 
 static int save(void *user, const char *args)
@@ -408,9 +346,27 @@ static int save(void *user, const char *args)
 		fprintf(stderr, "%s: ':save' expects the name of a file\n", prog);
 		return EXIT_USAGE;
 	}
-	if (!it->n_kept && !it->text)
+	if (!it->kept.n && !it->text)
 		return no_prompt();
-	return write_file(it, args);
+	/* A name without a suffix is one of a text. */
+	const char *slash = strrchr(args, '/'), *dot = strrchr(slash ? slash : args, '.');
+	const bool text = !dot || strcmp(dot, ".txt") == 0;
+	if (!text && !export_knows(args)) {
+		fprintf(stderr,
+				"%s: '%s': the suffix says the format, and is one of .txt .md .json .jsonl .csv "
+				".html\n",
+				prog, args);
+		return EXIT_USAGE;
+	}
+	int rc;
+	if (it->kept.n > 0)
+		rc = text ? write_texts(&it->kept, args) : favourites_write(&it->kept, args);
+	else
+		rc = write_last(it, args, text);
+	const size_t n = it->kept.n > 0 ? it->kept.n : (size_t)it->prompt.n_texts;
+	if (!rc)
+		fprintf(stderr, "%zu sequence%s written to %s\n", n, n == 1 ? "" : "s", args);
+	return rc;
 }
 
 /* ---- Other commands ---- */
@@ -447,7 +403,7 @@ static const struct talk_command commands[] = {
 		{":keep", "N ...|all", "puts sequences on the list of favourites", keep},
 		{":kept", "", "the list", kept},
 		{":drop", "K|all", "takes one off the list", drop},
-		{":save", "FILE", "writes the favourites, or if there are none all sequences", save},
+		{":save", "FILE", "writes the favourites, or without any all sequences, as the suffix says", save},
 		{":set", "[NAME [VALUE]]", "shows or changes an option; VALUE may be 'default'", set},
 		{":help", "", "this text", help},
 		{":quit", "", "ends", quit},
@@ -496,9 +452,7 @@ int interactive_run(struct job *j, const struct opt_prog *options)
 		rc = gen_open(&j->gen, slot_count(j), j->c.n_ctx, j->n_threads);
 	if (!rc)
 		rc = converse(&it);
-	for (size_t i = 0; i < it.n_kept; i++)
-		mem_free(it.kept[i].text);
-	mem_free(it.kept);
+	favourites_release(&it.kept);
 	gen_prompt_release(&it.prompt);
 	mem_free(it.text);
 	j->prompts = NULL;

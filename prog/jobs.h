@@ -1,8 +1,12 @@
-/* cohort jobs, from the inside: lines in, lines out, and what is done already. */
+/* cohort jobs, from the inside: lines in, lines out, and what is done already. The server runs its batches by it. */
 #ifndef PROG_JOBS_H
 #define PROG_JOBS_H
 
 #include "openai.h"
+
+struct load_opts;
+struct opt;
+struct sampling;
 
 /* A line of a batch file is a request of some kilobytes; what is much longer is a mistake. */
 #define JOBS_LINE_MAX ((size_t)16 << 20)
@@ -14,10 +18,33 @@ struct jobs_hash {
 };
 struct jobs_hash jobs_hash(struct jobs_hash from, const void *bytes, size_t n);
 
+/* ---- Where a job runs ---- */
+
+enum jobs_stop { JOBS_GO, JOBS_FINISH, JOBS_DROP }; /* what is under way may be finished, or is dropped */
+
+/* A program says on standard error what goes on, and is ended by a signal. A server's thread keeps what went wrong for
+ * who asks, and ends when it is told to. */
+struct jobs_where {
+	const char *prog; /* NULL: in a server */
+	enum jobs_stop (*stop)(void *user); /* in a server; any thread's word, asked often */
+	void *user;
+	char why[512]; /* in a server: what went wrong last */
+};
+enum jobs_stop jobs_stop(const struct jobs_where *w);
+/* Tells why, and returns rc. */
+int jobs_failed(struct jobs_where *w, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int jobs_no_memory(struct jobs_where *w);
+
+/* What all runs of a job must have in common: the model, its adapters, own options and those of sampling. An object of
+ * strings; NULL when out of memory. */
+json_t *jobs_settings(const struct cohort_model_info *info, const struct load_opts *load, struct sampling *s,
+		const struct opt *own, size_t n_own);
+
 /* ---- Lines of a file ---- */
 
 struct jobs_reader {
-	const char *prog, *path;
+	struct jobs_where *where;
+	const char *path;
 	int fd; /* -1: not open */
 	uint64_t n_bytes; /* that are read: the file's size when it was opened */
 	uint64_t offset; /* read so far */
@@ -39,29 +66,33 @@ struct jobs_line {
 	bool whole; /* it ended with a newline */
 };
 /* fd is the reader's from now on. */
-int jobs_reader_open(struct jobs_reader *r, const char *prog, const char *path, int fd, size_t line_max);
+int jobs_reader_open(struct jobs_reader *r, struct jobs_where *where, const char *path, int fd, size_t line_max);
 /* Reads all once: number of lines, hash. Returns an exit code, or 0. */
 int jobs_reader_scan(struct jobs_reader *r);
 /* 1: there is a line; 0: the end; -1: a failure, which was told. */
 int jobs_reader_next(struct jobs_reader *r, struct jobs_line *line);
 void jobs_reader_release(struct jobs_reader *r);
+/* Nothing but spaces; a byte order mark before the first line is no part of it. */
+bool jobs_line_blank(struct jobs_line *line);
 
 /* ---- The output, and what it says is done ---- */
 
 struct jobs_output {
-	const char *prog, *path;
+	struct jobs_where *where;
+	const char *path;
 	int fd; /* -1: not open */
 	char *journal_path;
 	uint64_t n_good; /* bytes of whole lines */
 	bool dirty;
 	double synced; /* when */
 	uint32_t *done; /* [n_lines + 1]: jobs_id_mark of those that are; 0: not done. NULL: none is */
-	uint64_t n_done;
+	uint64_t n_done, n_done_ok; /* the latter: with an answer */
+	bool refused; /* what is there is of another job */
 	int64_t started; /* when the job was begun first */
 };
 /* Opens the output, and says what is done of it. settings: an object of strings, which all runs of a job share. Returns
  * an exit code, or 0. */
-int jobs_output_open(struct jobs_output *o, const char *prog, const char *path, const struct jobs_reader *in,
+int jobs_output_open(struct jobs_output *o, struct jobs_where *where, const char *path, const struct jobs_reader *in,
 		const json_t *settings, bool restart);
 /* Appends a line (with its newline) and gives it to the disk now and then. Returns an exit code, or 0. */
 int jobs_output_write(struct jobs_output *o, const char *bytes, size_t n);
@@ -83,13 +114,18 @@ void jobs_ids_release(struct jobs_ids *s);
 /* ---- Running ---- */
 
 struct jobs {
-	const char *prog;
+	struct jobs_where *where;
 	struct openai_host *host;
 	struct cohort_engine *engine;
 	struct jobs_reader *in;
 	struct jobs_output *out;
 	size_t n_ahead; /* requests in the engine at once */
+	size_t n_outputs_max; /* their outputs together, unless one request alone has more; 0: any number */
 	bool ordered;
+	/* Either may be NULL. A request before it is queued: false refuses it. A result that was written. */
+	bool (*prepare)(void *user, struct openai_request *r, struct openai_error *e);
+	void (*on_result)(void *user, bool answered);
+	void *user;
 	/* What came of it. */
 	uint64_t n_lines, n_answered, n_refused,
 			n_bad; /* lines gone through; answers, refusals, lines that are no requests */

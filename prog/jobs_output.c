@@ -32,15 +32,13 @@ enum { JOURNAL_VERSION = 1, JOURNAL_BYTES_MAX = 4 << 20 };
 
 static int cannot(const struct jobs_output *o, const char *what, const char *why)
 {
-	progress_end();
-	fprintf(stderr, "%s: cannot %s %s: %s\n", o->prog, what, o->path, why);
-	return EXIT_FILE;
+	return jobs_failed(o->where, EXIT_FILE, "cannot %s %s: %s", what, o->path, why);
 }
 
-static int refuse(const struct jobs_output *o, const char *why)
+static int refuse(struct jobs_output *o, const char *why)
 {
-	fprintf(stderr, "%s: %s %s; -restart begins anew, another -output keeps it\n", o->prog, o->path, why);
-	return EXIT_FILE;
+	o->refused = true;
+	return jobs_failed(o->where, EXIT_FILE, "%s %s; -restart begins anew, another -output keeps it", o->path, why);
 }
 
 uint32_t jobs_id_mark(const json_t *custom_id)
@@ -71,10 +69,9 @@ static int write_journal(struct jobs_output *o, const struct jobs_reader *in, co
 	o->started = (int64_t)time(NULL);
 	json_t *j = journal_json(in, settings, o->started);
 	if (!openai_dump(&b, j) || !openai_buf_add(&b, "\n", 1)) {
-		rc = out_of_memory(o->prog);
+		rc = jobs_no_memory(o->where);
 	} else if (file_write_atomic(o->journal_path, b.p, b.n, &err)) {
-		fail(o->prog, &err);
-		rc = EXIT_FILE;
+		rc = jobs_failed(o->where, EXIT_FILE, "%s", err.text);
 	}
 	openai_buf_release(&b);
 	json_decref(j);
@@ -107,7 +104,7 @@ static int check_journal(struct jobs_output *o, const struct jobs_reader *in, co
 
 	o->started = json_integer_value(json_object_get(j, "started"));
 	if (!now) {
-		rc = out_of_memory(o->prog);
+		rc = jobs_no_memory(o->where);
 	} else if (json_integer_value(json_object_get(j, "cohort_jobs")) != JOURNAL_VERSION || !json_is_object(was)) {
 		rc = refuse(o, "is there already, and has no journal of this program beside it");
 	} else if (!json_equal(json_object_get(a, "bytes"), json_object_get(b, "bytes")) ||
@@ -133,7 +130,8 @@ static int check_journal(struct jobs_output *o, const struct jobs_reader *in, co
 /* ---- What is done ---- */
 
 /* The input line that a result is of; 0: it is no result. */
-static uint64_t result_line(const struct jobs_output *o, const struct jobs_line *line, uint64_t n_lines, uint32_t *mark)
+static uint64_t result_line(const struct jobs_output *o, const struct jobs_line *line, uint64_t n_lines, uint32_t *mark,
+		bool *answered)
 {
 	static const char prefix[] = "batch_req_";
 	json_t *j = json_loadb(line->text, line->n, JSON_ALLOW_NUL, NULL);
@@ -147,6 +145,7 @@ static uint64_t result_line(const struct jobs_output *o, const struct jobs_line 
 	if (number > n_lines || (number > 0 && o->done[number]))
 		number = 0;
 	*mark = jobs_id_mark(json_object_get(j, "custom_id"));
+	*answered = json_integer_value(json_object_get(json_object_get(j, "response"), "status_code")) == 200;
 	json_decref(j);
 	return number;
 }
@@ -162,12 +161,13 @@ static int read_back(struct jobs_output *o, const struct jobs_reader *in)
 	if (fd < 0 || !o->done) {
 		if (fd >= 0)
 			close(fd);
-		return fd < 0 ? cannot(o, "read", strerror(errno)) : out_of_memory(o->prog);
+		return fd < 0 ? cannot(o, "read", strerror(errno)) : jobs_no_memory(o->where);
 	}
-	int rc = jobs_reader_open(&r, o->prog, o->path, fd, SIZE_MAX), more = 0;
+	int rc = jobs_reader_open(&r, o->where, o->path, fd, SIZE_MAX), more = 0;
 	while (!rc && (more = jobs_reader_next(&r, &line)) > 0) {
 		uint32_t mark = 0;
-		const uint64_t number = line.whole ? result_line(o, &line, in->n_lines, &mark) : 0;
+		bool answered = false;
+		const uint64_t number = line.whole ? result_line(o, &line, in->n_lines, &mark, &answered) : 0;
 		if (!line.whole)
 			break;
 		if (number == 0) {
@@ -178,30 +178,33 @@ static int read_back(struct jobs_output *o, const struct jobs_reader *in)
 		} else {
 			o->done[number] = mark;
 			o->n_done++;
+			o->n_done_ok += answered;
 			o->n_good = line.end;
 		}
-		if (interrupted())
+		if (jobs_stop(o->where) == JOBS_DROP)
 			rc = EXIT_INTERRUPTED;
-		progress_line(started, "reading %s: %3.0f %%", o->path,
-				100.0 * (double)line.end / (double)(r.n_bytes ? r.n_bytes : 1));
+		if (o->where->prog)
+			progress_line(started, "reading %s: %3.0f %%", o->path,
+					100.0 * (double)line.end / (double)(r.n_bytes ? r.n_bytes : 1));
 	}
-	progress_end();
+	if (o->where->prog)
+		progress_end();
 	if (more < 0 && !rc)
 		rc = EXIT_FILE;
-	if (!rc && o->n_good < r.n_bytes)
-		fprintf(stderr, "%s: note: the last line of %s was not finished; its request is done again\n", o->prog,
-				o->path);
+	if (!rc && o->n_good < r.n_bytes && o->where->prog)
+		fprintf(stderr, "%s: note: the last line of %s was not finished; its request is done again\n",
+				o->where->prog, o->path);
 	jobs_reader_release(&r);
 	return rc;
 }
 
-int jobs_output_open(struct jobs_output *o, const char *prog, const char *path, const struct jobs_reader *in,
+int jobs_output_open(struct jobs_output *o, struct jobs_where *where, const char *path, const struct jobs_reader *in,
 		const json_t *settings, bool restart)
 {
 	const size_t n_path = strlen(path);
 	struct stat st;
 
-	*o = (struct jobs_output){.prog = prog, .path = path, .synced = clock_now()};
+	*o = (struct jobs_output){.where = where, .path = path, .synced = clock_now()};
 	o->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (o->fd < 0)
 		return cannot(o, "write", strerror(errno));
@@ -213,7 +216,7 @@ int jobs_output_open(struct jobs_output *o, const char *prog, const char *path, 
 		return cannot(o, "write", errno == EWOULDBLOCK ? "another run is writing it" : strerror(errno));
 	o->journal_path = mem_alloc(n_path + 9, 1);
 	if (!o->journal_path)
-		return out_of_memory(prog);
+		return jobs_no_memory(where);
 	memcpy(o->journal_path, path, n_path);
 	memcpy(o->journal_path + n_path, ".journal", 9);
 	if (st.st_size > 0 && restart && ftruncate(o->fd, 0) != 0)
@@ -238,8 +241,8 @@ int jobs_output_write(struct jobs_output *o, const char *bytes, size_t n)
 		if (k < 0) {
 			const int error = errno;
 			/* The next run would cut it as well. */
-			if (done > 0 && ftruncate(o->fd, (off_t)o->n_good) != 0)
-				fprintf(stderr, "%s: note: %s ends with half a line\n", o->prog, o->path);
+			if (done > 0 && ftruncate(o->fd, (off_t)o->n_good) != 0 && o->where->prog)
+				fprintf(stderr, "%s: note: %s ends with half a line\n", o->where->prog, o->path);
 			return cannot(o, "write", strerror(error));
 		}
 		done += (size_t)k;

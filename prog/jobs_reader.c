@@ -48,16 +48,14 @@ struct jobs_hash jobs_hash(struct jobs_hash h, const void *bytes, size_t n)
 
 static int cannot_read(const struct jobs_reader *r, const char *why)
 {
-	progress_end();
-	fprintf(stderr, "%s: cannot read %s: %s\n", r->prog, r->path, why);
-	return EXIT_FILE;
+	return jobs_failed(r->where, EXIT_FILE, "cannot read %s: %s", r->path, why);
 }
 
-int jobs_reader_open(struct jobs_reader *r, const char *prog, const char *path, int fd, size_t line_max)
+int jobs_reader_open(struct jobs_reader *r, struct jobs_where *where, const char *path, int fd, size_t line_max)
 {
 	struct stat st;
 
-	*r = (struct jobs_reader){.prog = prog, .path = path, .fd = fd, .line_max = line_max};
+	*r = (struct jobs_reader){.where = where, .path = path, .fd = fd, .line_max = line_max};
 	if (fstat(fd, &st) != 0)
 		return cannot_read(r, strerror(errno));
 	if (!S_ISREG(st.st_mode))
@@ -74,7 +72,7 @@ static int fill(struct jobs_reader *r)
 	const size_t want = left < PIECE ? (size_t)left : PIECE;
 
 	if (!mem_grow((void **)&r->buf, &r->n_max, r->n + want, 1))
-		return out_of_memory(r->prog);
+		return jobs_no_memory(r->where);
 	for (size_t got = 0; got < want;) {
 		const ssize_t k = pread(r->fd, r->buf + r->n, want - got, (off_t)r->offset);
 		if (k < 0 && errno == EINTR)
@@ -94,7 +92,7 @@ int jobs_reader_scan(struct jobs_reader *r)
 	bool open = false;
 
 	while (r->offset < r->n_bytes) {
-		if (interrupted())
+		if (jobs_stop(r->where))
 			return EXIT_INTERRUPTED;
 		r->n = 0;
 		const int rc = fill(r);
@@ -104,9 +102,12 @@ int jobs_reader_scan(struct jobs_reader *r)
 		for (const char *p = r->buf, *end = r->buf + r->n; (p = memchr(p, '\n', (size_t)(end - p))); p++)
 			r->n_lines++;
 		open = r->buf[r->n - 1] != '\n';
-		progress_line(started, "reading %s: %3.0f %%", r->path, 100.0 * (double)r->offset / (double)r->n_bytes);
+		if (r->where->prog)
+			progress_line(started, "reading %s: %3.0f %%", r->path,
+					100.0 * (double)r->offset / (double)r->n_bytes);
 	}
-	progress_end();
+	if (r->where->prog)
+		progress_end();
 	r->n_lines += open;
 	r->n = 0;
 	r->offset = 0;
@@ -139,13 +140,26 @@ int jobs_reader_next(struct jobs_reader *r, struct jobs_line *line)
 		/* What is too long is not kept. */
 		if (line->too_long)
 			r->at = r->n;
-		memmove(r->buf, r->n_max ? r->buf + r->at : r->buf, r->n - r->at);
+		if (r->n > r->at)
+			memmove(r->buf, r->buf + r->at, r->n - r->at);
 		r->n -= r->at;
 		r->at = 0;
 		seen = r->n;
 		if (fill(r))
 			return -1;
 	}
+}
+
+bool jobs_line_blank(struct jobs_line *line)
+{
+	if (line->number == 1 && line->n >= 3 && memcmp(line->text, "\xef\xbb\xbf", 3) == 0) {
+		line->text += 3;
+		line->n -= 3;
+	}
+	for (size_t i = 0; i < line->n; i++)
+		if (!strchr(" \t\r", line->text[i]) || line->text[i] == 0)
+			return false;
+	return !line->too_long;
 }
 
 void jobs_reader_release(struct jobs_reader *r)

@@ -5,7 +5,8 @@
  *  2. Memory is bounded by the lines that are under way (n_ahead, and some more when the order is kept), not by the
  *     file. Of the others only 16 bytes are known: a hash of their custom_id.
  *  3. A result depends on its line and the settings, never on what else was under way.
- *  4. What was under way when a run is ended is dropped, as if it had not begun. */
+ *  4. What was under way when a run is ended is dropped, as if it had not begun; or finished, when there is time
+ *     (JOBS_FINISH). A failure that the end itself brought about is never a result. */
 #include "jobs.h"
 
 #include "common.h"
@@ -30,11 +31,12 @@ struct item {
 	size_t n_submitted, n_taken;
 	struct openai_error error; /* status 0: none */
 	struct openai_buf result; /* n > 0: ended */
+	bool answered; /* the result is an answer */
 };
 
 struct queue {
 	struct item *first, **end;
-	size_t n_items, n_handles;
+	size_t n_items, n_handles, n_outputs;
 };
 
 /* ---- Results ---- */
@@ -86,6 +88,7 @@ static bool put_answer(struct jobs *j, struct item *it)
 	ids_of(it, id, request_id);
 	snprintf(name, sizeof name, "%s-%s", it->r.route == OPENAI_CHAT ? "chatcmpl" : "cmpl", request_id + 4);
 	j->n_answered++;
+	it->answered = true;
 	j->n_prompt_tokens += (uint64_t)it->r.n_prompt_tokens;
 	j->n_cached += (uint64_t)it->r.n_cached;
 	j->n_generated += (uint64_t)it->r.n_generated;
@@ -124,6 +127,8 @@ static bool read_request(struct jobs *j, struct jobs_ids *ids, struct item *it, 
 		return true;
 	if (it->r.model && strcmp(it->r.model, j->host->name) != 0 && j->n_other_model++ == 0)
 		snprintf(j->other_model, sizeof j->other_model, "%s", it->r.model);
+	if (j->prepare)
+		j->prepare(j->user, &it->r, &it->error);
 	it->handles = mem_zalloc(it->r.n_prompts, sizeof(struct cohort_request *));
 	return it->handles != NULL;
 }
@@ -149,14 +154,6 @@ static bool read_line(struct jobs *j, struct jobs_ids *ids, struct item *it, con
 	return ok;
 }
 
-static bool is_blank(const char *s, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!strchr(" \t\r", s[i]) || s[i] == 0)
-			return false;
-	return true;
-}
-
 static void item_free(struct jobs *j, struct item *it)
 {
 	for (size_t i = 0; it->handles && i < it->r.n_prompts; i++)
@@ -169,23 +166,21 @@ static void item_free(struct jobs *j, struct item *it)
 	mem_free(it);
 }
 
-/* Reads on until there is something to do. 1: an item was queued; 0: the end; -1: an exit code in *rc. */
+/* Reads on until there is something to do. 1: an item was queued; 0: the end; -1: it was told to stop, or there is an
+ * exit code in *rc. */
 static int next_item(struct jobs *j, struct jobs_ids *ids, struct queue *q, int *rc)
 {
 	struct jobs_line line;
 
 	for (;;) {
-		const int more = interrupted() ? -1 : jobs_reader_next(j->in, &line);
-		if (more < 0)
-			*rc = interrupted() ? EXIT_INTERRUPTED : EXIT_FILE;
+		const bool stopped = jobs_stop(j->where) != JOBS_GO;
+		const int more = stopped ? -1 : jobs_reader_next(j->in, &line);
+		if (more < 0 && !stopped)
+			*rc = EXIT_FILE;
 		if (more <= 0)
 			return more;
 		j->n_lines++;
-		if (line.number == 1 && line.n >= 3 && memcmp(line.text, "\xef\xbb\xbf", 3) == 0) {
-			line.text += 3; /* a byte order mark */
-			line.n -= 3;
-		}
-		if (!line.too_long && is_blank(line.text, line.n))
+		if (jobs_line_blank(&line))
 			continue;
 		const uint32_t done = j->out->done ? j->out->done[line.number] : 0;
 		const uint64_t n_bad = j->n_bad;
@@ -193,7 +188,7 @@ static int next_item(struct jobs *j, struct jobs_ids *ids, struct queue *q, int 
 		if (it)
 			it->line = line.number;
 		if (!it || !read_line(j, ids, it, &line)) {
-			*rc = out_of_memory(j->prog);
+			*rc = jobs_no_memory(j->where);
 			if (it)
 				item_free(j, it);
 			return -1;
@@ -204,11 +199,10 @@ static int next_item(struct jobs *j, struct jobs_ids *ids, struct queue *q, int 
 			item_free(j, it);
 			if (same)
 				continue;
-			fprintf(stderr,
-					"%s: the result of line %" PRIu64
-					" in %s has another custom_id; -restart begins anew\n",
-					j->prog, line.number, j->out->path);
-			*rc = EXIT_FILE;
+			*rc = jobs_failed(j->where, EXIT_FILE,
+					"the result of line %" PRIu64
+					" in %s has another custom_id; -restart begins anew",
+					line.number, j->out->path);
 			return -1;
 		}
 		*q->end = it;
@@ -228,12 +222,17 @@ static bool is_fatal(const struct openai_error *e)
 /* Submits what may be of it; an error ends it as soon as nothing of it runs. */
 static void submit(struct jobs *j, struct queue *q, struct item *it)
 {
+	const size_t n_outputs = (size_t)it->r.params.n_outputs;
+
 	while (!it->error.status && it->parsed && it->n_submitted < it->r.n_prompts && q->n_handles < j->n_ahead) {
 		struct openai_error e = {0};
+		if (j->n_outputs_max && q->n_outputs && q->n_outputs + n_outputs > j->n_outputs_max)
+			return; /* later */
 		if (openai_request_submit(
 				    j->host, &it->r, it->n_submitted, j->engine, &it->handles[it->n_submitted], &e)) {
 			it->n_submitted++;
 			q->n_handles++;
+			q->n_outputs += n_outputs;
 		} else if (e.status == 429) {
 			return; /* later */
 		} else {
@@ -249,6 +248,7 @@ static void drop(struct queue *q, struct item *it, size_t i)
 	cohort_request_free(it->handles[i]);
 	it->handles[i] = NULL;
 	q->n_handles--;
+	q->n_outputs -= (size_t)it->r.params.n_outputs;
 }
 
 static void take(struct jobs *j, struct queue *q, struct item *it)
@@ -275,6 +275,8 @@ static bool finish(struct jobs *j, struct item *it)
 	if (it->error.status) {
 		if (is_fatal(&it->error))
 			return false;
+		if (it->error.status >= 500 && jobs_stop(j->where) != JOBS_GO)
+			return true;
 		j->n_refused++;
 		return put_response(it, it->error.status, openai_error_json(&it->error));
 	}
@@ -288,11 +290,12 @@ static int sweep(struct jobs *j, struct queue *q)
 
 	for (struct item **p = &q->first, *it; (it = *p);) {
 		if (it->parsed && it->result.n == 0) {
-			submit(j, q, it);
+			if (jobs_stop(j->where) == JOBS_GO)
+				submit(j, q, it);
 			take(j, q, it);
 		}
 		if (!finish(j, it))
-			return out_of_memory(j->prog);
+			return jobs_no_memory(j->where);
 		if (it->result.n > 0 && it->parsed) {
 			/* A result that waits for its turn needs no more than its bytes. */
 			openai_request_release(j->host, &it->r);
@@ -308,6 +311,8 @@ static int sweep(struct jobs *j, struct queue *q)
 		const int rc = jobs_output_write(j->out, it->result.p, it->result.n);
 		if (rc)
 			return rc;
+		if (j->on_result)
+			j->on_result(j->user, it->answered);
 		*p = it->next;
 		if (!*p)
 			q->end = p;
@@ -315,6 +320,15 @@ static int sweep(struct jobs *j, struct queue *q)
 		item_free(j, it);
 	}
 	return 0;
+}
+
+/* Something that can still come to a result without anything being submitted. */
+static bool under_way(const struct queue *q)
+{
+	for (const struct item *it = q->first; it; it = it->next)
+		if (it->parsed && !it->error.status && it->result.n == 0 && it->n_submitted == it->r.n_prompts)
+			return true;
+	return false;
 }
 
 static struct cohort_request *oldest(const struct queue *q)
@@ -356,9 +370,15 @@ int jobs_run(struct jobs *j)
 	int rc = 0;
 
 	j->started = clock_now();
-	while (!rc && !interrupted() && (more || q.n_items > 0)) {
-		while (more && !rc && !interrupted() && q.n_items < n_items_max && q.n_handles < j->n_ahead) {
-			more = next_item(j, &ids, &q, &rc) > 0;
+	while (!rc && (more || q.n_items > 0)) {
+		const enum jobs_stop stop = jobs_stop(j->where);
+		if (stop == JOBS_DROP || (stop == JOBS_FINISH && !under_way(&q)))
+			break;
+		while (more && !rc && q.n_items < n_items_max && q.n_handles < j->n_ahead) {
+			const int next = next_item(j, &ids, &q, &rc);
+			if (next < 0)
+				break;
+			more = next > 0;
 			/* What needs no engine does not wait for it. */
 			if (more && q.n_items + 1 >= n_items_max)
 				break;
@@ -370,12 +390,13 @@ int jobs_run(struct jobs *j)
 		struct cohort_request *h = rc ? NULL : oldest(&q);
 		if (h)
 			cohort_request_wait(h, WAIT_S, &done, NULL);
-		if (clock_now() - shown > 0.2) {
+		if (j->where->prog && clock_now() - shown > 0.2) {
 			show_progress(j, &q);
 			shown = clock_now();
 		}
 	}
-	progress_end();
+	if (j->where->prog)
+		progress_end();
 	const int synced = jobs_output_sync(j->out);
 	for (struct item *it = q.first, *next; it; it = next) {
 		next = it->next;

@@ -51,6 +51,7 @@ struct live {
 	const struct gen *g;
 	const struct gen_prompt *prompts;
 	size_t n_prompts, n_all, n_ended;
+	int32_t base; /* number of a prompt's first text */
 	struct gen_watch watch;
 	bool colored, open, broken;
 	double started, drawn;
@@ -111,8 +112,8 @@ static bool slot_set(struct live *l, struct slot *s, size_t prompt, int32_t i)
 static size_t label(const struct live *l, size_t prompt, int32_t i, char out[48])
 {
 	if (l->n_prompts > 1)
-		return (size_t)snprintf(out, 48, "[%zu.%d]", prompt, i);
-	return (size_t)snprintf(out, 48, "[%d]", i);
+		return (size_t)snprintf(out, 48, "[%zu.%d]", prompt, l->base + i);
+	return (size_t)snprintf(out, 48, "[%d]", l->base + i);
 }
 
 static size_t slots_wanted(const struct live *l)
@@ -477,7 +478,7 @@ static void close_view(void *user)
 	term_release();
 }
 
-struct live *live_open(const struct gen *g, const struct gen_prompt *prompts, size_t n_prompts)
+struct live *live_open(const struct gen *g, const struct gen_prompt *prompts, size_t n_prompts, int32_t first)
 {
 	struct live *l = mem_zalloc(1, sizeof *l);
 
@@ -486,6 +487,7 @@ struct live *live_open(const struct gen *g, const struct gen_prompt *prompts, si
 	l->g = g;
 	l->prompts = prompts;
 	l->n_prompts = n_prompts;
+	l->base = first;
 	for (size_t p = 0; p < n_prompts; p++)
 		l->n_all += (size_t)prompts[p].n_texts;
 	l->watch = (struct gen_watch){.tick = on_tick, .end = on_text_end, .user = l};

@@ -31,21 +31,26 @@ bool openai_route_find(const char *path, enum openai_route *out)
 
 /* ---- The host ---- */
 
-/* The text of the token whose number a key holds; *out stays NULL if there is none. */
-static bool token_text(const struct cohort_gguf *g, const char *key, char **out)
+/* The text of a token; *out stays NULL if there is none. */
+static bool token_text(const struct cohort_model *model, cohort_token t, char **out)
 {
-	struct cohort_gguf_kv id, tokens;
-	struct cohort_gguf_cursor c;
-	struct cohort_gguf_value v;
+	size_t n = 0;
+	const char *bytes = t >= 0 ? cohort_token_bytes(model, t, true, &n) : NULL;
 
-	if (!cohort_gguf_kv_find(g, key, &id) || !cohort_gguf_kv_find(g, "tokenizer.ggml.tokens", &tokens))
-		return true;
-	cohort_gguf_cursor_init(&c, &tokens.value);
-	if (!cohort_gguf_cursor_seek(&c, id.value.u + (uint64_t)id.value.i) || !cohort_gguf_cursor_next(&c, &v) ||
-			v.type != COHORT_GGUF_STRING)
-		return true;
-	*out = mem_strndup(v.str, v.n_str);
-	return *out != NULL;
+	if (bytes)
+		*out = mem_strndup(bytes, n);
+	return !bytes || *out;
+}
+
+static cohort_token front_of(const struct cohort_model *model)
+{
+	cohort_token ids[8];
+	size_t n = 0;
+
+	return !cohort_tokenize(model, "", 0, 0, ids, sizeof ids / sizeof *ids, &n, NULL) && n > 0 &&
+					ids[0] == cohort_token_bos(model)
+			? ids[0]
+			: -1;
 }
 
 static enum cohort_status open_template(struct openai_host *h, const char *path, struct cohort_err *err)
@@ -65,11 +70,42 @@ static enum cohort_status open_template(struct openai_host *h, const char *path,
 		if (why.status == COHORT_E_MEMORY)
 			st = COHORT_E_MEMORY;
 	}
-	if (st || !token_text(g, "tokenizer.ggml.bos_token_id", &h->bos) ||
-			!token_text(g, "tokenizer.ggml.eos_token_id", &h->eos))
+	if (h->template && !(h->template_text = mem_strndup(kv.value.str, kv.value.n_str)))
+		st = COHORT_E_MEMORY;
+	if (st || !token_text(h->model, cohort_token_bos(h->model), &h->bos) ||
+			!token_text(h->model, cohort_token_eos(h->model), &h->eos))
 		st = err_set(err, COHORT_E_MEMORY, "out of memory");
 	cohort_gguf_free(g);
+	if (!st && !openai_tools_probe(h))
+		st = err_set(err, COHORT_E_MEMORY, "out of memory");
 	return st;
+}
+
+enum cohort_status openai_host_template(
+		struct openai_host *h, const char *source, size_t n_bytes, struct cohort_err *err)
+{
+	struct cohort_template *made = NULL, *before = h->template;
+	const enum openai_call_style calls = h->calls;
+	char call_open[sizeof h->call_open];
+
+	const enum cohort_status st = cohort_template_open(source, n_bytes, &made, err);
+	if (st)
+		return st;
+	char *text = mem_strndup(source, n_bytes);
+	memcpy(call_open, h->call_open, sizeof call_open);
+	h->template = made;
+	if (!text || !openai_tools_probe(h)) {
+		mem_free(text);
+		h->template = before;
+		h->calls = calls;
+		memcpy(h->call_open, call_open, sizeof call_open);
+		cohort_template_free(made);
+		return err_set(err, COHORT_E_MEMORY, "out of memory");
+	}
+	cohort_template_free(before);
+	mem_free(h->template_text);
+	h->template_text = text;
+	return COHORT_OK;
 }
 
 enum cohort_status openai_host_open(struct openai_host *h, const struct cohort_model *model, const char *path,
@@ -78,9 +114,9 @@ enum cohort_status openai_host_open(struct openai_host *h, const struct cohort_m
 	*h = (struct openai_host){.model = model, .sampler = *sampler, .n_chat = -1, .n_completion = 16};
 	cohort_model_info_get(model, &h->info);
 	h->name = *h->info.name ? h->info.name : h->info.arch;
-	h->pooling = h->info.encoder && h->info.pooling != COHORT_POOL_NONE ? h->info.pooling
-			: h->info.encoder                                   ? COHORT_POOL_MEAN
-									    : COHORT_POOL_LAST;
+	/* What the model was trained for, else the mean: as cohort embed has it. */
+	h->pooling = h->info.pooling == COHORT_POOL_NONE ? COHORT_POOL_MEAN : h->info.pooling;
+	h->front = front_of(model);
 	h->has_lock = lock_init(&h->lock);
 	enum cohort_status st = h->has_lock ? cohort_lexicon_open(model, &h->lexicon, err)
 					    : err_set(err, COHORT_E_MEMORY, "out of memory");
@@ -99,6 +135,7 @@ void openai_host_release(struct openai_host *h)
 		mem_free(h->grammars[i].text);
 	}
 	cohort_template_free(h->template);
+	mem_free(h->template_text);
 	cohort_lexicon_free(h->lexicon);
 	mem_free(h->bos);
 	mem_free(h->eos);
@@ -182,6 +219,7 @@ void openai_request_release(struct openai_host *h, struct openai_request *r)
 	for (size_t i = 0; i < r->n_prompts; i++)
 		json_decref(r->prompts[i].choices);
 	openai_grammar_put(h, &r->grammar);
+	cohort_template_text_free(r->rendered);
 	mem_free(r->prompts);
 	mem_free(r->tokens);
 	mem_free(r->bias);

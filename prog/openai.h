@@ -64,14 +64,27 @@ struct openai_grammar {
 	uint64_t used; /* when, by the host's count */
 };
 
+/* How a template writes calls of tools. */
+enum openai_call_style {
+	OPENAI_CALLS_NONE = 0, /* it knows no tools */
+	OPENAI_CALLS_UNKNOWN, /* it knows tools, and writes calls in a way that is not read here */
+	OPENAI_CALLS_TAGGED, /* <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Hermes, Qwen */
+	OPENAI_CALLS_LISTED, /* [TOOL_CALLS][{"name": ..., "arguments": {...}}]: Mistral */
+	OPENAI_CALLS_BARE /* {"name": ..., "parameters": {...}}: Llama 3 */
+};
+
 struct openai_host {
 	const struct cohort_model *model;
 	struct cohort_model_info info;
 	const char *name; /* of the model, in answers */
 	struct cohort_lexicon *lexicon;
 	struct cohort_template *template; /* NULL: the model has none; then no_template says why */
+	char *template_text; /* its source, or NULL */
 	char no_template[256];
 	char *bos, *eos; /* texts that the template sees, or NULL */
+	enum openai_call_style calls;
+	char call_open[40]; /* what it writes in front of a call's JSON */
+	cohort_token front; /* that the model's own rule puts in front of a text; -1: none */
 	const char *now; /* the time that it sees; NULL: the clock's. Set by the caller, who keeps it */
 	struct cohort_sampler_params sampler; /* what a body leaves out */
 	int32_t n_chat, n_completion; /* tokens of an answer whose body sets no limit; -1: until the context is full */
@@ -86,6 +99,10 @@ struct openai_host {
  * Statuses: those of cohort_lexicon_open; a template that cannot be used is no failure. */
 enum cohort_status openai_host_open(struct openai_host *h, const struct cohort_model *model, const char *path,
 		const struct cohort_sampler_params *sampler, struct cohort_err *err);
+/* Another template than the model's, before the host is used. Statuses: those of cohort_template_open; after a failure
+ * the host is as it was. */
+enum cohort_status openai_host_template(
+		struct openai_host *h, const char *source, size_t n_bytes, struct cohort_err *err);
 void openai_host_release(struct openai_host *h);
 
 /* A grammar from the cache, or opened. Threads may ask at the same time. Give it back by openai_grammar_put. */
@@ -95,7 +112,8 @@ void openai_grammar_put(struct openai_host *h, struct openai_grammar *g);
 
 /* ---- Requests ---- */
 
-enum { OPENAI_PROMPTS_MAX = 2048, OPENAI_TOP_MAX = 20, OPENAI_N_MAX = 128, OPENAI_BIASES_MAX = 4096 };
+enum { OPENAI_PROMPTS_MAX = 2048, OPENAI_TOP_MAX = 20, OPENAI_N_MAX = 128 };
+enum { OPENAI_BIASES_MAX = 4096, OPENAI_TOOLS_MAX = 128 };
 
 struct openai_prompt {
 	size_t first, n; /* tokens[first .. first + n) */
@@ -117,9 +135,16 @@ struct openai_request {
 	size_t n_tokens, n_tokens_max;
 	struct openai_prompt *prompts;
 	size_t n_prompts, n_prompts_max;
+	const json_t *tools; /* that may be called; NULL: none */
+	const json_t *tool; /* of these the one that must be; NULL: no such */
+	bool must_call, parallel_calls;
+	enum openai_call_style calls; /* what is looked for in the text; NONE without tools */
+	uint64_t call_seed; /* names of calls come from it */
 	struct openai_grammar grammar; /* g NULL: none of its own */
 	struct cohort_logit_bias *bias;
 	const char **stops, **breakers;
+	char *rendered; /* [n_rendered] a chat's messages as the template wrote them, or NULL */
+	size_t n_rendered;
 	/* What was used. */
 	int64_t n_prompt_tokens, n_cached, n_generated;
 };
@@ -138,6 +163,112 @@ bool openai_request_take(const struct openai_host *h, struct openai_request *r, 
 /* The answer, when all prompts were taken; once. NULL when out of memory. */
 json_t *openai_response(const struct openai_host *h, struct openai_request *r, const char *id, int64_t created);
 void openai_request_release(struct openai_host *h, struct openai_request *r);
+
+/* ---- Streams ---- */
+
+/* A request with "stream" as server-sent events. openai_stream_begin; openai_stream_event for every event of every
+ * prompt, in the order of each; then, whatever happened, openai_stream_end. All of them append whole events
+ * ("data: {...}\n\n") to a buffer, or none, and return false only when memory is out: then openai_stream_error is to be
+ * tried, the requests cancelled and the stream ended. For one thread at a time. */
+struct openai_stream_choice; /* opaque */
+struct openai_stream {
+	const struct openai_host *host;
+	const struct openai_request *r;
+	struct openai_stream_choice *choices; /* [n_choices]: those of the first prompt, of the second, ... */
+	size_t n_choices;
+	struct openai_buf head; /* what every event begins with, up to the choice */
+	const json_t *timings; /* told with what was used, if it is set before the end */
+	bool failed; /* an error was told: nothing but the end follows */
+	bool ended;
+};
+
+/* r was parsed with stream set, and must outlive the stream. False: out of memory; s needs no release then. */
+bool openai_stream_init(struct openai_stream *s, const struct openai_host *h, const struct openai_request *r,
+		const char *id, int64_t created);
+void openai_stream_release(struct openai_stream *s);
+/* Roles of a chat; the echo of a completion, unless it has log-probabilities, which come with the prompt's event. */
+bool openai_stream_begin(struct openai_stream *s, struct openai_buf *out);
+/* An event of the engine for prompt i. An output that ended in failure becomes the stream's error (s->failed), after
+ * which events say nothing: the other requests may be cancelled. */
+bool openai_stream_event(
+		struct openai_stream *s, size_t i_prompt, const struct cohort_event *ev, struct openai_buf *out);
+/* Tells an error, unless one was told before. */
+bool openai_stream_error(struct openai_stream *s, const struct openai_error *e, struct openai_buf *out);
+/* What was used, when it was asked for and nothing failed, and the end; once. stats: [n_stats], one of each prompt. */
+bool openai_stream_end(struct openai_stream *s, const struct cohort_request_stats *stats, size_t n_stats,
+		struct openai_buf *out);
+
+/* Bytes as the inside of a JSON string, in pieces: what is not UTF-8 becomes U+FFFD, the same in any pieces as
+ * openai_text makes it of the whole. Start with zeros; a last call with `last` ends the text. */
+struct openai_escape {
+	char part[4]; /* [n_part] bytes of a character that is not whole yet */
+	uint8_t n_part;
+	bool skip; /* the rest of a character that was none */
+};
+bool openai_escape_add(struct openai_escape *x, struct openai_buf *out, const char *bytes, size_t n, bool last);
+
+/* ---- Parts of answers, whole or streamed ---- */
+
+/* Log-probabilities of a choice as they come. In a chat the first list has it all. */
+struct openai_lists {
+	json_t *tokens, *logprobs, *tops, *offsets;
+};
+bool openai_lists_init(struct openai_lists *l);
+void openai_lists_release(struct openai_lists *l);
+bool openai_lists_add(const struct openai_host *h, const struct openai_request *r, struct openai_lists *l,
+		cohort_token t, float logprob, const struct cohort_logprob *top, int32_t n_top);
+/* The prompt's own, when it is echoed. */
+bool openai_lists_add_prompt(const struct openai_host *h, struct openai_lists *l, const cohort_token *tokens,
+		const struct cohort_event *ev);
+/* Where each token begins in the text, in characters. n_skip bytes of the first tokens are not in the text. */
+bool openai_lists_add_offsets(const struct openai_host *h, const struct openai_request *r, struct openai_lists *l,
+		const cohort_token *tokens, size_t n, size_t n_skip, const char *text, size_t n_text, size_t base);
+/* The same for the echo of a prompt. */
+bool openai_lists_add_echo(const struct openai_host *h, const struct openai_request *r, struct openai_lists *l,
+		const struct openai_prompt *p, const char *echo, size_t n_echo);
+/* New reference; NULL: out of memory. */
+json_t *openai_lists_json(const struct openai_request *r, const struct openai_lists *l);
+size_t openai_count_chars(const char *text, size_t n);
+/* Bytes that a token has in the text. */
+size_t openai_token_size(const struct openai_host *h, const struct openai_request *r, cohort_token t);
+/* JSON has no infinity. */
+json_t *openai_number(double x);
+/* The text of prompt i that a choice begins with: as it came, or that of its tokens (then *own is to be freed by
+ * mem_free, also after a failure: out of memory). Empty without echo. */
+bool openai_echo(const struct openai_host *h, const struct openai_request *r, size_t i, char **own, const char **text,
+		size_t *n);
+/* An output that did not end by itself makes the whole request fail. */
+bool openai_check_end(enum cohort_finish finish, const struct cohort_err *error, struct openai_error *e);
+
+/* ---- Calls of tools ---- */
+
+/* Looks for calls in a text that comes in pieces; the result is the same in any pieces. Start with zeros. */
+struct openai_calls {
+	struct openai_buf held; /* what is not decided yet, behind the first n_gone */
+	size_t n_gone;
+	/* Places, counted from there. */
+	size_t n_space; /* whitespace that is known to be in front */
+	size_t at_open; /* where the opening begins; only whitespace is in front of it */
+	size_t at_value; /* where the JSON begins; */
+	size_t at_end; /* where it ends; */
+	size_t pos; /* looked at so far */
+	int phase;
+	uint32_t depth; /* of the JSON */
+	bool in_string, escaped;
+	int n_calls;
+};
+/* Text that is none of a call goes to text, calls as the API has them to the array. last: the text has ended. choice:
+ * its index, for the names of calls. False: out of memory. */
+bool openai_calls_feed(struct openai_calls *c, const struct openai_request *r, size_t choice, const char *bytes,
+		size_t n, bool last, struct openai_buf *text, json_t *calls);
+void openai_calls_release(struct openai_calls *c);
+
+/* Finds out how the host's template writes calls. False: out of memory. */
+bool openai_tools_probe(struct openai_host *h);
+/* tools, tool_choice, parallel_tool_calls; after the other parameters. */
+bool openai_tools_read(struct openai_host *h, struct openai_request *r, struct openai_error *e);
+/* A message's calls as templates expect them: arguments as an object. copy is changed. where: the message. */
+bool openai_tools_message(json_t *copy, const char *where, struct openai_error *e);
 
 /* Parts of openai_request_parse. */
 bool openai_params_read(struct openai_host *h, struct openai_request *r, struct openai_error *e);

@@ -2,8 +2,7 @@
  *
  * Invariants
  *  1. Log-probabilities are listed for the tokens of the text and for no others: not for the token that ended it, nor
- *     for those that a stop string cut off.
- *  2. JSON has no infinity: a token that cannot come has -9999, as OpenAI writes it. */
+ *     for those that a stop string cut off. */
 #include "openai.h"
 
 #include "base/mem.h"
@@ -12,137 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Log-probabilities of one output as they come. In a chat the first list has it all. */
-struct lists {
-	json_t *tokens, *logprobs, *tops;
-};
-
-static void lists_release(struct lists *l)
-{
-	json_decref(l->tokens);
-	json_decref(l->logprobs);
-	json_decref(l->tops);
-}
-
-static bool lists_init(struct lists *l)
-{
-	*l = (struct lists){json_array(), json_array(), json_array()};
-	return l->tokens && l->logprobs && l->tops;
-}
-
-static json_t *number(double x)
-{
-	return json_real(isfinite(x) ? x : x > 0 ? 9999.0 : -9999.0);
-}
-
-static const char *token_bytes(const struct openai_host *h, cohort_token t, size_t *n)
-{
-	*n = 0;
-	const char *bytes = cohort_token_bytes(h->model, t, true, n);
-	return bytes ? bytes : "";
-}
-
-/* ---- Log-probabilities of a chat ---- */
-
-/* {"token", "logprob", "bytes"} */
-static json_t *chat_token(const struct openai_host *h, cohort_token t, double logprob)
-{
-	size_t n;
-	const char *text = token_bytes(h, t, &n);
-	json_t *bytes = json_array();
-	int bad = bytes ? 0 : -1;
-
-	for (size_t i = 0; i < n && !bad; i++)
-		bad |= json_array_append_new(bytes, json_integer((unsigned char)text[i]));
-	json_t *out = bad ? NULL
-			  : json_pack("{s:o, s:o, s:O}", "token", openai_text(text, n), "logprob", number(logprob),
-					    "bytes", bytes);
-	json_decref(bytes);
-	return out;
-}
-
-static bool add_chat(const struct openai_host *h, struct lists *l, cohort_token t, double logprob,
-		const struct cohort_logprob *top, int32_t n_top)
-{
-	json_t *entry = chat_token(h, t, logprob), *list = json_array();
-	int bad = entry && list ? 0 : -1;
-
-	for (int32_t i = 0; i < n_top && top[i].token >= 0 && !bad; i++)
-		bad |= json_array_append_new(list, chat_token(h, top[i].token, (double)top[i].logprob));
-	bad |= json_object_set_new(entry, "top_logprobs", list);
-	return json_array_append_new(l->tokens, entry) == 0 && !bad;
-}
-
-/* ---- Log-probabilities of a completion ---- */
-
-/* A token's text, which is a key as well: bytes that are no text are written out. */
-static json_t *legacy_token(const struct openai_host *h, cohort_token t)
-{
-	size_t n;
-	const char *bytes = token_bytes(h, t, &n);
-	json_t *s = memchr(bytes, 0, n) ? NULL : json_stringn(bytes, n);
-	struct openai_buf b = {0};
-
-	if (s)
-		return s;
-	bool ok = openai_buf_add(&b, "bytes:", 6);
-	for (size_t i = 0; i < n && ok; i++) {
-		char hex[8];
-		snprintf(hex, sizeof hex, "\\x%02x", (unsigned char)bytes[i]);
-		ok = openai_buf_add(&b, hex, 4);
-	}
-	s = ok ? json_stringn(b.p, b.n) : NULL;
-	openai_buf_release(&b);
-	return s;
-}
-
-static int set_top(const struct openai_host *h, json_t *tops, cohort_token t, double logprob)
-{
-	json_t *key = legacy_token(h, t);
-	int bad = key ? 0 : -1;
-
-	/* Of several tokens with one text the likeliest stays. */
-	if (key && !json_object_get(tops, json_string_value(key)))
-		bad = json_object_set_new(tops, json_string_value(key), number(logprob));
-	json_decref(key);
-	return bad;
-}
-
-static bool add_legacy(const struct openai_host *h, struct lists *l, cohort_token t, double logprob,
-		const struct cohort_logprob *top, int32_t n_top)
-{
-	json_t *tops = n_top > 0 ? json_object() : json_null();
-	int bad = tops ? 0 : -1;
-
-	for (int32_t i = 0; i < n_top && top[i].token >= 0 && !bad; i++)
-		bad |= set_top(h, tops, top[i].token, (double)top[i].logprob);
-	if (n_top > 0 && !bad)
-		bad |= set_top(h, tops, t, logprob); /* the token itself is always among them */
-	bad |= json_array_append_new(l->tops, tops);
-	bad |= json_array_append_new(l->tokens, legacy_token(h, t));
-	bad |= json_array_append_new(l->logprobs, number(logprob));
-	return !bad;
-}
-
-/* The prompt's own, when it is echoed. The first token has nothing before it. */
-static bool add_prompt(const struct openai_host *h, const struct openai_request *r, struct lists *l,
-		const struct cohort_event *ev)
-{
-	const cohort_token *tokens = r->params.prompt;
-
-	for (int32_t i = 0; i < ev->n_prompt; i++)
-		if (!add_legacy(h, l, tokens[i], (double)ev->prompt_logprobs[i], ev->prompt_top + i * ev->n_top,
-				    ev->n_top))
-			return false;
-	return ev->n_prompt < 1 ||
-			(json_array_set_new(l->logprobs, 0, json_null()) == 0 &&
-					json_array_set_new(l->tops, 0, json_null()) == 0);
-}
-
 /* ---- One output ---- */
 
 /* Tokens that the text is made of. */
-static int32_t tokens_shown(const struct openai_host *h, const struct cohort_output *o)
+static int32_t tokens_shown(
+		const struct openai_host *h, const struct openai_request *r, const struct cohort_output *o)
 {
 	size_t at = 0;
 	int32_t n = o->n_tokens;
@@ -152,52 +25,11 @@ static int32_t tokens_shown(const struct openai_host *h, const struct cohort_out
 	if (o->finish != COHORT_FINISH_STOP)
 		return n;
 	for (int32_t i = 0; i < n; i++) {
-		size_t len = 0;
-		cohort_token_bytes(h->model, o->tokens[i], false, &len);
 		if (at >= o->n_bytes)
 			return i;
-		at += len;
+		at += openai_token_size(h, r, o->tokens[i]);
 	}
 	return n;
-}
-
-static size_t count_chars(const char *text, size_t n)
-{
-	size_t chars = 0;
-	for (size_t i = 0; i < n; i++)
-		chars += ((unsigned char)text[i] & 0xc0) != 0x80;
-	return chars;
-}
-
-/* Where each token begins in the text, in characters. n_skip bytes of the first tokens are not in the text: the space
- * that some tokenisers put in front. */
-static bool add_offsets(const struct openai_host *h, json_t *offsets, const cohort_token *tokens, int32_t n,
-		size_t n_skip, const char *text, size_t n_text, size_t base)
-{
-	size_t at = 0, seen = 0, chars = 0;
-
-	for (int32_t i = 0; i < n; i++) {
-		size_t len = 0, to = at > n_skip ? at - n_skip : 0;
-		to = to < n_text ? to : n_text;
-		chars += count_chars(text + seen, to - seen);
-		seen = to;
-		if (json_array_append_new(offsets, json_integer((json_int_t)(base + chars))))
-			return false;
-		cohort_token_bytes(h->model, tokens[i], false, &len);
-		at += len;
-	}
-	return true;
-}
-
-static size_t bytes_of(const struct openai_host *h, const cohort_token *tokens, size_t n)
-{
-	size_t sum = 0;
-	for (size_t i = 0; i < n; i++) {
-		size_t len = 0;
-		cohort_token_bytes(h->model, tokens[i], false, &len);
-		sum += len;
-	}
-	return sum;
 }
 
 static void cut(json_t *list, size_t n)
@@ -208,43 +40,63 @@ static void cut(json_t *list, size_t n)
 
 /* New reference; NULL: out of memory. */
 static json_t *logprobs_json(const struct openai_host *h, const struct openai_request *r, const struct openai_prompt *p,
-		const struct cohort_output *o, struct lists *l, const char *echo, size_t n_echo)
+		const struct cohort_output *o, struct openai_lists *l, const char *echo, size_t n_echo)
 {
-	const int32_t n_shown = tokens_shown(h, o);
-	const size_t n_before = r->echo ? p->n : 0;
+	const size_t n_shown = (size_t)tokens_shown(h, r, o), n_before = r->echo ? p->n : 0;
+	bool ok = true;
 
-	cut(l->tokens, n_before + (size_t)n_shown);
-	if (r->route == OPENAI_CHAT)
-		return json_pack("{s:O, s:n}", "content", l->tokens, "refusal");
-	cut(l->logprobs, n_before + (size_t)n_shown);
-	cut(l->tops, n_before + (size_t)n_shown);
-	json_t *offsets = json_array();
-	bool ok = offsets != NULL;
-	if (ok && n_before > 0) {
-		const cohort_token *prompt = r->tokens + p->first;
-		const size_t n = bytes_of(h, prompt, p->n);
-		ok = add_offsets(h, offsets, prompt, (int32_t)p->n, n > n_echo ? n - n_echo : 0, echo, n_echo, 0);
+	cut(l->tokens, n_before + n_shown);
+	cut(l->logprobs, n_before + n_shown);
+	cut(l->tops, n_before + n_shown);
+	if (r->echo)
+		ok = openai_lists_add_echo(h, r, l, p, echo, n_echo);
+	if (r->route == OPENAI_COMPLETIONS)
+		ok = ok &&
+				openai_lists_add_offsets(h, r, l, o->tokens, n_shown, 0, o->text, o->n_bytes,
+						openai_count_chars(echo, n_echo));
+	return ok ? openai_lists_json(r, l) : NULL;
+}
+
+/* New reference; NULL: out of memory. */
+static json_t *message_json(const struct openai_request *r, size_t index, const struct cohort_output *o, bool *called)
+{
+	struct openai_calls finder = {0};
+	struct openai_buf text = {0};
+	json_t *out = NULL;
+
+	if (!r->calls)
+		return json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", openai_text(o->text, o->n_bytes),
+				"refusal");
+	json_t *calls = json_array();
+	if (calls && openai_calls_feed(&finder, r, index, o->text, o->n_bytes, true, &text, calls)) {
+		*called = json_array_size(calls) > 0;
+		out = json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
+				*called && text.n == 0 ? json_null() : openai_text(text.p, text.n), "refusal");
+		if (*called && json_object_set(out, "tool_calls", calls)) {
+			json_decref(out);
+			out = NULL;
+		}
 	}
-	ok = ok && add_offsets(h, offsets, o->tokens, n_shown, 0, o->text, o->n_bytes, count_chars(echo, n_echo));
-	json_t *out = ok ? json_pack("{s:O, s:O, s:O, s:O}", "tokens", l->tokens, "token_logprobs", l->logprobs,
-					   "top_logprobs", l->tops, "text_offset", offsets)
-			 : NULL;
-	json_decref(offsets);
+	json_decref(calls);
+	openai_calls_release(&finder);
+	openai_buf_release(&text);
 	return out;
 }
 
 static json_t *choice_json(const struct openai_host *h, const struct openai_request *r, size_t i_prompt, size_t index,
-		const struct cohort_output *o, struct lists *l, const char *echo, size_t n_echo)
+		const struct cohort_output *o, struct openai_lists *l, const char *echo, size_t n_echo)
 {
 	const struct openai_prompt *p = &r->prompts[i_prompt];
 	const char *why = o->finish == COHORT_FINISH_LENGTH ? "length" : "stop";
 	json_t *logprobs = r->n_logprobs >= 0 ? logprobs_json(h, r, p, o, l, echo, n_echo) : json_null();
 	const json_int_t at = (json_int_t)(i_prompt * (size_t)r->n + index);
 
-	if (r->route == OPENAI_CHAT)
-		return json_pack("{s:I, s:{s:s, s:o, s:n}, s:o, s:s}", "index", at, "message", "role", "assistant",
-				"content", openai_text(o->text, o->n_bytes), "refusal", "logprobs", logprobs,
-				"finish_reason", why);
+	if (r->route == OPENAI_CHAT) {
+		bool called = false;
+		json_t *message = message_json(r, (size_t)at, o, &called);
+		return json_pack("{s:I, s:o, s:o, s:s}", "index", at, "message", message, "logprobs", logprobs,
+				"finish_reason", called && o->finish != COHORT_FINISH_LENGTH ? "tool_calls" : why);
+	}
 	struct openai_buf text = {0};
 	json_t *out = NULL;
 	if (openai_buf_add(&text, echo, n_echo) && openai_buf_add(&text, o->text, o->n_bytes))
@@ -270,40 +122,45 @@ static bool broken(const struct cohort_err *err, struct openai_error *e)
 }
 
 struct outputs {
-	struct lists *lists; /* [n] */
+	struct openai_lists *lists; /* [n] */
 	struct cohort_output *o; /* [n] */
 	double *score; /* [n] mean log-probability */
 	int32_t n;
-	char *echo;
+	char *echo_own;
+	const char *echo;
 	size_t n_echo;
 };
 
 static void outputs_release(struct outputs *a)
 {
 	for (int32_t i = 0; a->lists && i < a->n; i++)
-		lists_release(&a->lists[i]);
+		openai_lists_release(&a->lists[i]);
 	mem_free(a->lists);
 	mem_free(a->o);
 	mem_free(a->score);
-	mem_free(a->echo);
+	mem_free(a->echo_own);
 }
 
-/* The prompt's text: as it came, or that of its tokens. */
-static bool read_echo(const struct openai_host *h, const struct openai_request *r, const struct openai_prompt *p,
-		struct outputs *a)
+bool openai_echo(const struct openai_host *h, const struct openai_request *r, size_t i, char **own, const char **text,
+		size_t *n)
 {
+	const struct openai_prompt *p = &r->prompts[i];
 	const cohort_token *tokens = r->tokens + p->first;
 
+	*own = NULL;
+	*text = "";
+	*n = 0;
 	if (!r->echo)
 		return true;
 	if (p->text) {
-		a->echo = mem_strndup(p->text, p->n_text);
-		a->n_echo = p->n_text;
-		return a->echo != NULL;
+		*text = p->text;
+		*n = p->n_text;
+		return true;
 	}
-	cohort_detokenize(h->model, tokens, p->n, false, NULL, 0, &a->n_echo, NULL);
-	a->echo = mem_alloc(a->n_echo + 1, 1);
-	return a->echo && !cohort_detokenize(h->model, tokens, p->n, false, a->echo, a->n_echo, &a->n_echo, NULL);
+	cohort_detokenize(h->model, tokens, p->n, false, NULL, 0, n, NULL);
+	*own = mem_alloc(*n + 1, 1);
+	*text = *own;
+	return *own && !cohort_detokenize(h->model, tokens, p->n, false, *own, *n, n, NULL);
 }
 
 static bool read_events(const struct openai_host *h, const struct openai_request *r, struct cohort_request *handle,
@@ -320,24 +177,22 @@ static bool read_events(const struct openai_host *h, const struct openai_request
 			continue;
 		if (ev.kind == COHORT_EVENT_PROMPT)
 			for (int32_t i = 0; i < a->n && ok; i++)
-				ok = add_prompt(h, r, &a->lists[i], &ev);
+				ok = openai_lists_add_prompt(h, &a->lists[i], r->params.prompt, &ev);
 		else if (ev.kind == COHORT_EVENT_TOKEN)
-			ok = (r->route == OPENAI_CHAT ? add_chat : add_legacy)(
-					h, &a->lists[ev.output], ev.token, (double)ev.logprob, ev.top, ev.n_top);
+			ok = openai_lists_add(
+					h, r, &a->lists[ev.output], ev.token, ev.logprob, ev.top, ev.n_top);
 	} while (ok && ev.kind != COHORT_EVENT_DONE && ev.kind != COHORT_EVENT_NONE);
 	return ok || openai_no_memory(e);
 }
 
-/* An output that did not end by itself makes the whole request fail. */
-static bool check_end(const struct cohort_output *o, struct openai_error *e)
+bool openai_check_end(enum cohort_finish finish, const struct cohort_err *error, struct openai_error *e)
 {
-	if (o->finish == COHORT_FINISH_EOG || o->finish == COHORT_FINISH_STOP || o->finish == COHORT_FINISH_LENGTH)
+	if (finish == COHORT_FINISH_EOG || finish == COHORT_FINISH_STOP || finish == COHORT_FINISH_LENGTH)
 		return true;
-	openai_refuse(e, NULL, cohort_finish_name(o->finish), "%s",
-			o->error ? o->error->text : "the request was not finished");
-	e->status = o->finish == COHORT_FINISH_ERROR ? 500 : 503;
+	openai_refuse(e, NULL, cohort_finish_name(finish), "%s", error ? error->text : "the request was not finished");
+	e->status = finish == COHORT_FINISH_ERROR ? 500 : 503;
 	e->type = "server_error";
-	if (o->error && o->error->status == COHORT_E_MEMORY)
+	if (error && error->status == COHORT_E_MEMORY)
 		e->code = OPENAI_NO_MEMORY;
 	return false;
 }
@@ -349,7 +204,7 @@ static bool read_outputs(struct cohort_request *handle, struct outputs *a, struc
 		struct cohort_err err;
 		if (cohort_request_output_get(handle, i, o, &err))
 			return broken(&err, e);
-		if (!check_end(o, e))
+		if (!openai_check_end(o->finish, o->error, e))
 			return false;
 		for (int32_t k = 0; o->logprobs && k < o->n_tokens; k++)
 			a->score[i] += (double)o->logprobs[k] / o->n_tokens;
@@ -381,14 +236,14 @@ static bool take_texts(const struct openai_host *h, struct openai_request *r, si
 	a.score = mem_zalloc(n, sizeof *a.score);
 	bool ok = a.lists && a.o && a.score;
 	for (size_t k = 0; k < n && ok && r->n_logprobs >= 0; k++)
-		ok = lists_init(&a.lists[k]);
-	ok = (ok && read_echo(h, r, p, &a)) || openai_no_memory(e);
+		ok = openai_lists_init(&a.lists[k]);
+	ok = (ok && openai_echo(h, r, i, &a.echo_own, &a.echo, &a.n_echo)) || openai_no_memory(e);
 	ok = ok && read_events(h, r, handle, &a, e) && read_outputs(handle, &a, e);
 	p->choices = ok ? json_array() : NULL;
 	for (int64_t k = 0; k < r->n && ok; k++) {
 		const int32_t from = r->best_of > r->n ? take_best(&a) : (int32_t)k;
 		json_t *choice = choice_json(
-				h, r, i, (size_t)k, &a.o[from], &a.lists[from], a.echo ? a.echo : "", a.n_echo);
+				h, r, i, (size_t)k, &a.o[from], &a.lists[from], a.echo, a.n_echo);
 		if (json_array_append_new(p->choices, choice))
 			ok = openai_no_memory(e);
 	}
@@ -437,7 +292,7 @@ static json_t *embedding_json(const struct openai_request *r, const float *x, in
 	else if (unit)
 		out = json_array();
 	for (int32_t i = 0; out && !r->base64 && i < n; i++)
-		if (json_array_append_new(out, number((double)unit[i]))) {
+		if (json_array_append_new(out, openai_number((double)unit[i]))) {
 			json_decref(out);
 			out = NULL;
 		}
@@ -447,7 +302,6 @@ static json_t *embedding_json(const struct openai_request *r, const float *x, in
 
 static bool take_embedding(struct openai_request *r, size_t i, struct cohort_request *handle, struct openai_error *e)
 {
-	struct cohort_output o = {.finish = COHORT_FINISH_NONE};
 	struct cohort_event ev;
 	struct cohort_err err;
 	json_t *x = NULL;
@@ -463,14 +317,12 @@ static bool take_embedding(struct openai_request *r, size_t i, struct cohort_req
 			json_decref(x);
 			x = embedding_json(r, ev.embedding, ev.n_embd);
 		} else if (ev.kind == COHORT_EVENT_END && ev.finish != COHORT_FINISH_EMBEDDED) {
-			o.finish = ev.finish;
-			o.error = ev.error;
 			json_decref(x);
-			return check_end(&o, e);
+			return openai_check_end(ev.finish, ev.error, e);
 		}
 	} while (ev.kind != COHORT_EVENT_DONE && ev.kind != COHORT_EVENT_NONE);
 	if (!got)
-		return check_end(&o, e);
+		return openai_check_end(COHORT_FINISH_NONE, NULL, e);
 	r->prompts[i].choices = x
 			? json_pack("{s:s, s:I, s:o}", "object", "embedding", "index", (json_int_t)i, "embedding", x)
 			: NULL;

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char replacement[] = "\xef\xbf\xbd";
+
 static void set_error(struct openai_error *e, int status, const char *type, const char *param, const char *code)
 {
 	*e = (struct openai_error){.status = status, .type = type, .code = code};
@@ -45,7 +47,6 @@ json_t *openai_error_json(const struct openai_error *e)
 
 json_t *openai_text(const char *bytes, size_t n)
 {
-	static const char replacement[] = "\xef\xbf\xbd";
 	struct openai_buf b = {0};
 	json_t *text = NULL;
 	bool ok = true;
@@ -74,6 +75,85 @@ json_t *openai_text(const char *bytes, size_t n)
 	return text;
 }
 
+static bool escape(struct openai_buf *out, const char *s, size_t n)
+{
+	static const char digits[] = "0123456789abcdef";
+	size_t from = 0;
+	bool ok = true;
+
+	for (size_t i = 0; i < n && ok; i++) {
+		const unsigned char c = (unsigned char)s[i];
+		char code[6] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
+		size_t n_code = 6;
+		if (c >= 0x20 && c != '"' && c != '\\')
+			continue;
+		if (c >= 0x20 || c == '\n' || c == '\t' || c == '\r') {
+			code[1] = c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : (char)c;
+			n_code = 2;
+		}
+		ok = openai_buf_add(out, s + from, i - from) && openai_buf_add(out, code, n_code);
+		from = i + 1;
+	}
+	return ok && openai_buf_add(out, s + from, n - from);
+}
+
+/* Completes the character that was begun, with as many of the bytes as that takes. */
+static bool complete(struct openai_escape *x, struct openai_buf *out, const char **bytes, size_t *n)
+{
+	while (x->n_part > 0 && *n > 0) {
+		x->part[x->n_part] = **bytes;
+		const size_t n_all = (size_t)x->n_part + 1;
+		if (utf8_valid_prefix(x->part, n_all) == n_all) {
+			x->n_part = 0;
+			++*bytes;
+			--*n;
+			return openai_buf_add(out, x->part, n_all);
+		}
+		if (utf8_unfinished_tail(x->part, n_all) < n_all) {
+			x->n_part = 0;
+			x->skip = true;
+			return openai_buf_add(out, replacement, 3);
+		}
+		x->n_part++;
+		++*bytes;
+		--*n;
+	}
+	return true;
+}
+
+bool openai_escape_add(struct openai_escape *x, struct openai_buf *out, const char *bytes, size_t n, bool last)
+{
+	bool ok = complete(x, out, &bytes, &n);
+
+	while (n > 0 && ok) {
+		for (; n > 0 && x->skip && ((unsigned char)*bytes & 0xc0) == 0x80; n--)
+			bytes++;
+		if (n == 0)
+			break;
+		x->skip = false;
+		const size_t good = utf8_valid_prefix(bytes, n);
+		ok = escape(out, bytes, good);
+		bytes += good;
+		n -= good;
+		if (n == 0 || !ok)
+			break;
+		if (n < sizeof x->part && utf8_unfinished_tail(bytes, n) == n) {
+			memcpy(x->part, bytes, n);
+			x->n_part = (uint8_t)n;
+			break;
+		}
+		ok = openai_buf_add(out, replacement, 3);
+		bytes++;
+		n--;
+		x->skip = true;
+	}
+	if (last && ok && x->n_part > 0)
+		ok = openai_buf_add(out, replacement, 3);
+	if (last)
+		*x = (struct openai_escape){0};
+	return ok;
+}
+
 bool openai_buf_add(struct openai_buf *b, const char *bytes, size_t n)
 {
 	size_t want;
@@ -91,16 +171,26 @@ void openai_buf_release(struct openai_buf *b)
 	*b = (struct openai_buf){0};
 }
 
+/* jansson does not look at what becomes of an object's keys. */
+struct dump {
+	struct openai_buf *to;
+	bool failed;
+};
+
 static int dumped(const char *bytes, size_t n, void *user)
 {
-	return openai_buf_add(user, bytes, n) ? 0 : -1;
+	struct dump *d = user;
+
+	d->failed = d->failed || !openai_buf_add(d->to, bytes, n);
+	return d->failed ? -1 : 0;
 }
 
 bool openai_dump(struct openai_buf *b, const json_t *value)
 {
-	return value &&
-			json_dump_callback(value, dumped, b, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) ==
-			0;
+	const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9);
+	struct dump d = {.to = b};
+
+	return value && json_dump_callback(value, dumped, &d, flags) == 0 && !d.failed;
 }
 
 const char *openai_kind(const json_t *value)

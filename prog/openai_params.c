@@ -132,17 +132,20 @@ static bool refuse_unsupported(const struct openai_request *r, struct openai_err
 	static const struct {
 		const char *name;
 		unsigned routes;
-		bool choice; /* without tools there is nothing to choose */
-	} names[] = {{"suffix", LEGACY, false}, {"tools", CHAT, false}, {"functions", CHAT, false},
-			{"tool_choice", CHAT, true}, {"function_call", CHAT, true}, {"audio", CHAT, false},
-			{"web_search_options", CHAT, false}};
+		bool choice; /* without functions there is nothing to choose */
+		const char *instead; /* or NULL */
+	} names[] = {{"suffix", LEGACY, false, NULL}, {"functions", CHAT, false, "tools"},
+			{"function_call", CHAT, true, "tool_choice"}, {"audio", CHAT, false, NULL},
+			{"web_search_options", CHAT, false, NULL}};
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		const json_t *v = names[i].routes & 1U << r->route ? openai_field(r, names[i].name) : NULL;
 		const char *s = json_string_value(v);
 		if (!v || is_empty(v) || (names[i].choice && s && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)))
 			continue;
-		return openai_refuse(e, names[i].name, "unsupported_parameter", "%s is not supported", names[i].name);
+		return openai_refuse(e, names[i].name, "unsupported_parameter", "%s is not supported%s%s",
+				names[i].name, names[i].instead ? "; use the newer " : "",
+				names[i].instead ? names[i].instead : "");
 	}
 	const json_t *modalities = r->route == OPENAI_CHAT ? openai_field(r, "modalities") : NULL;
 	const char *only = json_string_value(json_array_get(modalities, 0));
@@ -387,6 +390,10 @@ static bool read_choices(struct openai_request *r, struct openai_error *e)
 	if (r->best_of < r->n)
 		return openai_refuse(e, "best_of", NULL, "best_of is %lld, expected n (%lld) or more",
 				(long long)r->best_of, (long long)r->n);
+	if (r->stream && r->best_of > r->n)
+		return openai_refuse(e, "best_of", NULL,
+				"best_of above n needs all texts to choose from, so they cannot be streamed; leave out "
+				"best_of or stream");
 	r->params.n_outputs = (int32_t)r->best_of;
 	r->params.n_logprobs = r->n_logprobs < 0 && r->best_of > r->n ? 0 : r->n_logprobs;
 	r->params.prompt_logprobs = r->echo && r->n_logprobs >= 0;
@@ -427,5 +434,5 @@ bool openai_params_read(struct openai_host *h, struct openai_request *r, struct 
 	}
 	if (p->sampler.min_keep < 1)
 		p->sampler.min_keep = 1;
-	return true;
+	return openai_tools_read(h, r, e);
 }

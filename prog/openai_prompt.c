@@ -22,11 +22,12 @@ static struct openai_prompt *add_prompt(struct openai_request *r, struct openai_
 	return p;
 }
 
-/* One prompt of text. where: the field, for refusals. */
-static bool add_text(const struct openai_host *h, struct openai_request *r, const char *where, const char *text,
-		size_t n_text, unsigned flags, struct openai_error *e)
+/* One prompt of text, behind a token of its own (-1: none). where: the field, for refusals. */
+static bool add_text(const struct openai_host *h, struct openai_request *r, const char *where, cohort_token front,
+		const char *text, size_t n_text, unsigned flags, struct openai_error *e)
 {
-	const size_t room = cohort_tokenize_bound(n_text);
+	const size_t n_front = front >= 0, room = cohort_tokenize_bound(n_text) + n_front;
+	const size_t first = r->n_tokens + n_front;
 	struct cohort_err err;
 	size_t want, n = 0;
 
@@ -36,17 +37,20 @@ static bool add_text(const struct openai_host *h, struct openai_request *r, cons
 	struct openai_prompt *p = add_prompt(r, e);
 	if (!p)
 		return false;
-	enum cohort_status st = cohort_tokenize(h->model, text, n_text, flags, r->tokens + r->n_tokens,
-			r->n_tokens_max - r->n_tokens, &n, &err);
-	if (st == COHORT_E_LIMIT && size_add(r->n_tokens, n, &want)) {
+	enum cohort_status st = cohort_tokenize(
+			h->model, text, n_text, flags, r->tokens + first, r->n_tokens_max - first, &n, &err);
+	if (st == COHORT_E_LIMIT && size_add(first, n, &want)) {
 		if (!mem_grow((void **)&r->tokens, &r->n_tokens_max, want, sizeof *r->tokens))
 			return openai_no_memory(e);
-		st = cohort_tokenize(h->model, text, n_text, flags, r->tokens + r->n_tokens,
-				r->n_tokens_max - r->n_tokens, &n, &err);
+		st = cohort_tokenize(h->model, text, n_text, flags, r->tokens + first, r->n_tokens_max - first, &n,
+				&err);
 	}
 	if (st)
 		return st == COHORT_E_MEMORY ? openai_no_memory(e)
 					     : openai_refuse(e, where, NULL, "%s: %s", where, err.text);
+	if (n_front > 0)
+		r->tokens[r->n_tokens] = front;
+	n += n_front;
 	if (n == 0)
 		return openai_refuse(e, where, NULL, "%s is empty, and the model has no token to begin with", where);
 	if (n > INT32_MAX)
@@ -113,7 +117,7 @@ static bool read_list(const struct openai_host *h, struct openai_request *r, con
 			const size_t n_text = json_string_length(item);
 			if (n_text == 0 && r->route == OPENAI_EMBEDDINGS)
 				return openai_refuse(e, where, NULL, "%s is empty", where);
-			ok = add_text(h, r, where, text, n_text, flags, e);
+			ok = add_text(h, r, where, -1, text, n_text, flags, e);
 			if (ok) {
 				r->prompts[r->n_prompts - 1].text = text;
 				r->prompts[r->n_prompts - 1].n_text = n_text;
@@ -204,6 +208,11 @@ static json_t *read_message(const json_t *m, size_t i, struct openai_error *e)
 	/* Models were trained with the older name of the role. */
 	if (k == 1)
 		bad |= json_object_set_new(copy, "role", json_string("system"));
+	snprintf(where, sizeof where, "messages[%zu]", i);
+	if (!bad && !openai_tools_message(copy, where, e)) {
+		json_decref(copy);
+		return NULL;
+	}
 	if (bad) {
 		json_decref(copy);
 		openai_no_memory(e);
@@ -222,11 +231,11 @@ static bool render(const struct openai_host *h, struct openai_request *r, const 
 		struct openai_error *e)
 {
 	struct cohort_template_params p;
-	struct openai_buf m = {0}, x = {0};
+	struct openai_buf m = {0}, x = {0}, t = {0};
 	struct cohort_err err;
 	char *text = NULL;
 	size_t n = 0;
-	bool ok = dump_text(&m, messages) && (!extra || dump_text(&x, extra));
+	bool ok = dump_text(&m, messages) && (!extra || dump_text(&x, extra)) && (!r->tools || dump_text(&t, r->tools));
 
 	if (!ok) {
 		openai_no_memory(e);
@@ -234,6 +243,7 @@ static bool render(const struct openai_host *h, struct openai_request *r, const 
 		cohort_template_params_init(&p);
 		p.messages = m.p;
 		p.extra = x.p;
+		p.tools = t.p;
 		p.bos_token = h->bos;
 		p.eos_token = h->eos;
 		p.now = h->now;
@@ -244,15 +254,31 @@ static bool render(const struct openai_host *h, struct openai_request *r, const 
 			openai_refuse(e, "messages", NULL, "the chat template refuses the messages: %s", err.text);
 	}
 	if (ok) {
-		/* Many templates write the first token themselves. */
+		/* Many templates write the first token themselves. What the model's rule puts behind a text does not
+		 * belong behind the beginning of an answer. */
 		const size_t n_bos = h->bos ? strlen(h->bos) : 0;
 		const bool has_bos = n_bos > 0 && n >= n_bos && memcmp(text, h->bos, n_bos) == 0;
-		ok = add_text(h, r, "messages", text, n,
-				COHORT_TOKENIZE_SPECIAL | (has_bos ? COHORT_TOKENIZE_NO_BOS : 0U), e);
+		struct openai_buf all = {0};
+		/* A call that must come has its opening already. */
+		if (r->must_call && (!openai_buf_add(&all, text, n) ||
+						    !openai_buf_add(&all, h->call_open, strlen(h->call_open))))
+			ok = openai_no_memory(e);
+		ok = ok && add_text(h, r, "messages", has_bos ? -1 : h->front, r->must_call ? all.p : text,
+					   r->must_call ? all.n : n,
+					   COHORT_TOKENIZE_SPECIAL | COHORT_TOKENIZE_NO_BOS, e);
+		openai_buf_release(&all);
 	}
-	cohort_template_text_free(text);
+	for (size_t i = 0; i < r->n_tokens && ok && r->tools; i++)
+		r->call_seed = (r->call_seed ^ (uint64_t)r->tokens[i]) * 0x100000001b3ULL;
+	if (ok) {
+		r->rendered = text;
+		r->n_rendered = n;
+	} else {
+		cohort_template_text_free(text);
+	}
 	openai_buf_release(&m);
 	openai_buf_release(&x);
+	openai_buf_release(&t);
 	return ok;
 }
 

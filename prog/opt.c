@@ -86,7 +86,8 @@ int opt_wrong(const struct opt_prog *p)
 	return EXIT_USAGE + 1;
 }
 
-static int unknown(const struct opt_prog *p, const char *name)
+/* word: as it was typed, with its dashes. name: without. */
+static int unknown(const struct opt_prog *p, const char *word, const char *name)
 {
 	const char *names[256];
 	char shown[ERR_SHOW_BYTES];
@@ -96,7 +97,7 @@ static int unknown(const struct opt_prog *p, const char *name)
 	for (size_t i = 0; i < OPT_COMMON; i++)
 		names[n++] = opt_common[i].name;
 	const char *near = opt_nearest(name, names, n);
-	fprintf(stderr, "%s: unknown option '%s'", p->name, err_show(shown, name, strlen(name)));
+	fprintf(stderr, "%s: unknown option '%s'", p->name, err_show(shown, word, strlen(word)));
 	if (near)
 		fprintf(stderr, "; did you mean '-%s'?", near);
 	fputc('\n', stderr);
@@ -210,7 +211,7 @@ static int read_word(const struct opt_prog *p, int argc, char **argv, int *i, st
 	for (size_t k = 0; k < OPT_COMMON && !w->o; k++)
 		w->o = called(&opt_common[k], name, len) ? &opt_common[k] : NULL;
 	if (!w->o)
-		return unknown(p, len == 0 ? argv[*i] : name);
+		return unknown(p, argv[*i], name);
 	if (w->o->type == OPT_FLAG && w->text) {
 		fprintf(stderr, "%s: -%s takes no value\n", p->name, w->o->name);
 		return opt_wrong(p);
@@ -261,6 +262,15 @@ static int print_generated(const struct opt_prog *p, int argc, char **argv, int 
 	return 0;
 }
 
+/* What may have been meant by a word too many. */
+static const char *hint(const struct opt_prog *p, size_t n_max)
+{
+	for (size_t i = 0; i < p->n_opts && n_max == 0; i++)
+		if (strcmp(p->opts[i].name, "prompt") == 0 && p->opts[i].type == OPT_STR)
+			return "; a prompt goes behind -prompt, in quotes";
+	return n_max == 0 ? "" : "; a text with blanks goes in quotes";
+}
+
 /* One of the two walks of invariant 1: the first when values is false. Returns 0, or as opt_parse does. */
 static int walk(struct opt_run *s, bool values, int argc, char **argv, int from, const char **operands, size_t n_max,
 		size_t *n_operands)
@@ -277,8 +287,8 @@ static int walk(struct opt_run *s, bool values, int argc, char **argv, int from,
 		if (only_operands || a[0] != '-' || a[1] == '\0') {
 			char shown[ERR_SHOW_BYTES];
 			if (n >= n_max) {
-				fprintf(stderr, "%s: unexpected argument '%s'\n", p->name,
-						err_show(shown, a, strlen(a)));
+				fprintf(stderr, "%s: unexpected argument '%s'%s\n", p->name,
+						err_show(shown, a, strlen(a)), hint(p, n_max));
 				return opt_wrong(p);
 			}
 			operands[n++] = a;
@@ -328,16 +338,39 @@ int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const c
 	return rc;
 }
 
+/* The words of a text from column `at` on, in lines of up to HELP_WIDTH characters; one that is longer has its own. */
+enum { HELP_COLUMN = 28, HELP_WIDTH = 110 };
+static void put_wrapped(const char *text, size_t at, FILE *out)
+{
+	bool begun = false; /* something stands on this line */
+
+	while (*text) {
+		const size_t n = strcspn(text, " ");
+		if (begun && at + 1 + n > HELP_WIDTH) {
+			fprintf(out, "\n%*s", HELP_COLUMN + 1, "");
+			at = HELP_COLUMN + 1;
+			begun = false;
+		}
+		fprintf(out, "%s%.*s", begun ? " " : "", (int)n, text);
+		at += n + begun;
+		begun = true;
+		text += n + (text[n] == ' ');
+	}
+	fputc('\n', out);
+}
+
 void opt_help_options(const struct opt *opts, size_t n, FILE *out)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct opt *o = &opts[i];
-		char left[96];
-		snprintf(left, sizeof left, "-%s%s%s%s%s", o->name, o->alias ? ", -" : "", o->alias ? o->alias : "",
+		const int len = fprintf(out, "  -%s%s%s%s%s", o->name, o->alias ? ", -" : "", o->alias ? o->alias : "",
 				o->arg ? " " : "", o->arg ? o->arg : "");
-		/* One that is far too long for its column has a line of its own. */
-		fprintf(out, strlen(left) > 40 ? "  %s\n%29s%s\n" : "  %-26s%s%s\n", left, strlen(left) > 40 ? "" : " ",
-				o->help);
+		/* One that is too long for its column has a line of its own. */
+		if (len > HELP_COLUMN)
+			fprintf(out, "\n%*s", HELP_COLUMN + 1, "");
+		else
+			fprintf(out, "%*s", HELP_COLUMN + 1 - len, "");
+		put_wrapped(o->help, HELP_COLUMN + 1, out);
 	}
 }
 
@@ -348,11 +381,20 @@ int opt_set(const struct opt_prog *p, const char *name, const char *text)
 
 	for (size_t i = 0; i < p->n_opts && !o; i++)
 		o = called(&p->opts[i], name, strlen(name)) ? &p->opts[i] : NULL;
-	if (!o)
-		return unknown(p, name);
+	if (!o) {
+		const char *names[256];
+		char shown[ERR_SHOW_BYTES];
+		size_t n = 0;
+		for (; n < p->n_opts && n < 256; n++)
+			names[n] = p->opts[n].name;
+		const char *near = opt_nearest(name, names, n);
+		fprintf(stderr, "%s: unknown option '%s'%s%s%s\n", p->name, err_show(shown, name, strlen(name)),
+				near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+		return EXIT_USAGE + 1;
+	}
 	if (!set(o, text, why)) {
 		fprintf(stderr, "%s: -%s %s\n", p->name, o->name, why);
-		return opt_wrong(p);
+		return EXIT_USAGE + 1;
 	}
 	if (o->given)
 		*o->given = true;

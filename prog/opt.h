@@ -47,7 +47,7 @@ struct opt_prog {
 int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const char **operands, size_t n_max,
 		size_t *n_operands);
 /* Sets one option by its name, for who asks while a program runs (a flag: on, off and the like): 0, or 3 after the same
- * words as opt_parse's, and nothing has changed. */
+ * words as opt_parse's but for where help is, and nothing has changed. */
 int opt_set(const struct opt_prog *p, const char *name, const char *text);
 void opt_help(const struct opt_prog *p, FILE *out);
 /* The lines of opt_help about options. */

@@ -10,6 +10,7 @@
  * It does not know how a file is written (opt_config.c). */
 #include "common.h"
 #include "opt.h"
+#include "opt_names.h"
 #include "opt_part.h"
 
 #include "base/err.h"
@@ -109,21 +110,29 @@ static size_t find(const struct opt_prog *p, const char *name)
 	return i;
 }
 
-/* A line that this program has no option for. In its own section that is a mistake; elsewhere the line is for others.
- */
+/* A line that this program has no option for. In its own section that is a mistake; elsewhere it is for others, if
+ * there is any that has such an option. */
 static int unknown_name(const struct opt_run *s, const struct opt_config_line *l, bool own)
 {
 	const struct opt_prog *p = s->p;
 	const char *names[256];
+	const size_t n_all = sizeof opt_names / sizeof *opt_names;
 	size_t n = 0;
 
 	for (size_t i = 0; i < p->n_opts; i++)
 		if (p->opts[i].alias && strcmp(p->opts[i].alias, l->name) == 0)
 			return bad_line(s, l, "is a short form, which may mean something else to another program",
 					p->opts[i].name);
-	for (; own && n < p->n_opts && n < 256; n++)
+	for (; n < p->n_opts && n < 256; n++)
 		names[n] = p->opts[n].name;
-	return own ? bad_line(s, l, "is not an option of this program", opt_nearest(l->name, names, n)) : 0;
+	const char *near = opt_nearest(l->name, names, n);
+	if (own)
+		return bad_line(s, l, "is not an option of this program", near);
+	for (size_t i = 0; i < n_all; i++)
+		if (strcmp(opt_names[i], l->name) == 0)
+			return 0;
+	/* What is near in the running program is likelier meant than what is near elsewhere. */
+	return bad_line(s, l, "is not an option of any program", near ? near : opt_nearest(l->name, opt_names, n_all));
 }
 
 static int take_lines(struct opt_run *s, enum section which)

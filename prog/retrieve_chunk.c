@@ -80,7 +80,7 @@ static size_t count(const struct chunking *c, const char *text, size_t from, siz
 /* The last word end that fits when a chunk begins with word i; one word always goes. */
 static size_t furthest(const struct chunking *c, const char *text, const struct words *w, size_t i)
 {
-	size_t good = i + 1, step = c->size / 2, bad = w->n + 1;
+	size_t good = i + 1, step = c->size / 2 + 1, bad = w->n + 1;
 
 	while (good < w->n) { /* at first as many words as are sure to be few, then ever more */
 		const size_t next = good + step < w->n ? good + step : w->n;

@@ -209,6 +209,7 @@ int settings_set(struct settings *st, const char *args)
 	if (!name)
 		return out_of_memory(st->prog->name);
 	opt_set(&st->own, name, value);
+	fputs("Try ':set', which lists them.\n", stderr);
 	mem_free(name);
 	return EXIT_USAGE;
 }

@@ -39,7 +39,7 @@ static int parse(struct sim_options *c, int argc, char **argv)
 {
 	bool *made = &c->recipe_given, *measured = &c->measure_given;
 	const struct opt opts[] = {
-			{"trace", NULL, OPT_STR, &c->trace, 0, 0, "FILE", "requests from a CSV file (see below)", NULL},
+			{"trace", NULL, OPT_STR, &c->trace, 0, 0, "FILE", "requests from a CSV file (see above)", NULL},
 			{"generate", NULL, OPT_STR, &c->kind, 0, 0, "poisson|bursts|heavy-tail",
 					"requests made up (default: poisson)", NULL},
 			{"rate", NULL, OPT_FLOAT, &c->recipe.rate, 1e-6, 1e6, "R", "requests per second (default: 8)",

@@ -23,9 +23,11 @@ struct spec_line {
 
 	cohort_token *guess; /* [draft_max] */
 	int32_t n_guess, n_right;
-	bool drafted; /* by the draft model */
-	struct pace pace;
+	int32_t n_match; /* behind which lookup made its guess, or would have; 0: it found nothing */
+	bool drafted; /* the guess is the draft model's */
 	struct lookup lookup;
+	struct odds odds; /* of lookups */
+	struct pace pace; /* of the draft model */
 };
 
 struct spec_stats {
@@ -33,7 +35,7 @@ struct spec_stats {
 	uint64_t n_checks; /* rows of guesses verified, each text counted by itself */
 	uint64_t n_steps; /* decodes */
 	uint64_t n_guessed, n_right;
-	uint64_t n_looked_up, n_ngram; /* guesses that lookup made, and the lengths of the n-grams behind them */
+	uint64_t n_looked_up, n_matched; /* guesses that lookup made, and the lengths of the matches behind them */
 	uint64_t n_retried; /* decodes that failed with guesses and were repeated without */
 	double prefill_s, guess_s, generate_s; /* guessing is part of generating */
 };

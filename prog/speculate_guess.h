@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 enum { NGRAM_MAX = 64 }; /* the longest n-gram that is looked up */
+enum { MATCH_MAX = 64, ODDS_CLASSES = 8 }; /* the longest match told apart from longer ones; classes of them */
 
 /* Where each n-gram of a text ended last, for the lengths n_min to n_max. The text itself stays the caller's. */
 struct lookup {
@@ -24,12 +25,27 @@ void lookup_init(struct lookup *l, int32_t n_min, int32_t n_max);
 void lookup_release(struct lookup *l);
 /* How text [n_text] may go on, by its longest n-gram (of n_max to n_min tokens at its end) that occurred before: what
  * came after the most recent of those occurrences. Where that runs into the end of the text, the guess goes on with
- * itself, as a text with a period does. *n_out: n_guess tokens, or 0; *n_gram: the length found, or 0. From call to
- * call the text may only grow. E_MEMORY: nothing is lost, the call may be repeated. */
+ * itself, as a text with a period does. *n_out: n_guess tokens, or 0; *n_match: how many tokens there and here agree
+ * (more than n_max if it is so, at most MATCH_MAX), or 0. From call to call the text may only grow. E_MEMORY: nothing
+ * is lost, the call may be repeated. */
 enum cohort_status lookup_guess(struct lookup *l, const cohort_token *text, size_t n_text, cohort_token *out,
-		int32_t n_guess, int32_t *n_out, int32_t *n_gram, struct cohort_err *err);
+		int32_t n_guess, int32_t *n_out, int32_t *n_match, struct cohort_err *err);
 
-/* How many tokens are worth guessing, by how the last guesses did. */
+/* How many tokens of a lookup are worth verifying: the longer the match, the likelier what follows; how likely is
+ * counted as the text goes on. */
+struct odds {
+	int32_t n_max;
+	float row; /* cost of one more row, where a step without guesses costs 1 */
+	float right[ODDS_CLASSES], wrong[ODDS_CLASSES]; /* by length of match; old ones fade */
+};
+/* n_lines texts share each decode. */
+void odds_init(struct odds *o, int32_t n_max, int32_t n_lines);
+/* The length of a guess behind a match, at most n_max; 0: none is worth its rows. */
+int32_t odds_length(const struct odds *o, int32_t n_match);
+/* Of n_guess tokens behind a match n_right were right, whether they were verified or only compared with the text. */
+void odds_tell(struct odds *o, int32_t n_match, int32_t n_guess, int32_t n_right);
+
+/* How many tokens a draft model shall guess, by how its last guesses did. */
 struct pace {
 	int32_t n_min, n_max;
 	int32_t want; /* the length of the next guess */

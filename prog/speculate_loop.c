@@ -168,6 +168,7 @@ static int start(struct speculation *sp, struct spec_stats *stats)
 		l->seq = i;
 		l->spare = sp->n_lines + i;
 		lookup_release(&l->lookup);
+		odds_init(&l->odds, sp->draft_max, sp->n_lines);
 		pace_init(&l->pace, sp->draft_min, sp->draft_max);
 	}
 	enum cohort_status st = begin(sp, stats, &err);
@@ -179,17 +180,24 @@ static int start(struct speculation *sp, struct spec_stats *stats)
 
 /* ---- Guesses verified ---- */
 
-static enum cohort_status look_up(struct spec_line *l, int32_t want, struct spec_stats *stats, struct cohort_err *err)
+/* At most `most` tokens; at least draft_min, or none. A guess that is not worth its rows is kept as well: its first
+ * token is compared with the text, so that luck is noticed when it turns. */
+static enum cohort_status look_up(struct speculation *sp, struct spec_line *l, int32_t most, struct spec_stats *stats,
+		struct cohort_err *err)
 {
-	int32_t n_gram = 0;
-	const enum cohort_status st =
-			lookup_guess(&l->lookup, l->text, (size_t)l->n_text, l->guess, want, &l->n_guess, &n_gram, err);
+	int32_t n_found = 0;
+	const enum cohort_status st = lookup_guess(&l->lookup, l->text, (size_t)l->n_text, l->guess, sp->draft_max,
+			&n_found, &l->n_match, err);
 
-	if (!st && l->n_guess > 0) {
-		stats->n_looked_up++;
-		stats->n_ngram += (uint64_t)n_gram;
-	}
-	return st;
+	if (st || n_found == 0)
+		return st;
+	const int32_t n = odds_length(&l->odds, l->n_match);
+	l->n_guess = n < most ? n : most;
+	if (l->n_guess < sp->draft_min)
+		l->n_guess = 0;
+	stats->n_looked_up += l->n_guess > 0;
+	stats->n_matched += (uint64_t)(l->n_guess > 0 ? l->n_match : 0);
+	return COHORT_OK;
 }
 
 /* A guess for each line that wants one: no longer than what may still come, less the token that the last row gives. */
@@ -201,24 +209,23 @@ static enum cohort_status guess_all(struct speculation *sp, struct spec_stats *s
 
 	for (int32_t i = 0; i < sp->n_lines && !st; i++) {
 		struct spec_line *l = &sp->lines[i];
-		l->n_guess = 0;
+		l->n_guess = l->n_match = 0;
 		l->drafted = false;
 		sp->wants[i] = 0;
 		if (l->done)
 			continue;
-		int32_t want = pace_next(&l->pace);
-		if (want > n_left(sp, l) - 1)
-			want = n_left(sp, l) - 1;
-		if (want > share - (l->n_text - l->n_held))
-			want = share - (l->n_text - l->n_held);
-		if (want < sp->draft_min)
-			continue;
+		int32_t most = n_left(sp, l) - 1;
+		if (most > share - (l->n_text - l->n_held))
+			most = share - (l->n_text - l->n_held);
 		if (sp->lookup)
-			st = look_up(l, want, stats, err);
-		if (l->n_guess == 0 && sp->draft) {
-			sp->wants[i] = want;
-			l->drafted = any = true;
-		}
+			st = look_up(sp, l, most, stats, err);
+		if (l->n_guess > 0 || !sp->draft)
+			continue;
+		const int32_t want = pace_next(&l->pace);
+		sp->wants[i] = want < most ? want : most;
+		if (sp->wants[i] < sp->draft_min)
+			sp->wants[i] = 0;
+		any |= l->drafted = sp->wants[i] > 0;
 	}
 	if (!st && any)
 		st = draft_guess(sp->draft, sp->lines, sp->wants, err);
@@ -226,6 +233,17 @@ static enum cohort_status guess_all(struct speculation *sp, struct spec_stats *s
 		if (sp->lines[i].n_guess < sp->draft_min)
 			sp->lines[i].n_guess = 0;
 	return st;
+}
+
+/* What came of a step's guess, or would have come of it: `next` is the first token that was drawn. */
+static void learn(struct spec_line *l, cohort_token next)
+{
+	if (l->drafted && l->n_guess > 0)
+		pace_tell(&l->pace, l->n_guess, l->n_right);
+	else if (!l->drafted && l->n_guess > 0)
+		odds_tell(&l->odds, l->n_match, l->n_guess, l->n_right);
+	else if (!l->drafted && l->n_match > 0)
+		odds_tell(&l->odds, l->n_match, 1, next == l->guess[0]);
 }
 
 /* The rows of a line: its tokens that are not held yet, then the guess; logits from its last token on. */
@@ -270,9 +288,10 @@ static enum cohort_status decode_step(struct speculation *sp, struct spec_stats 
 		return st;
 	for (int32_t i = 0; i < sp->n_lines; i++) {
 		struct spec_line *l = &sp->lines[i];
+		l->n_right = 0;
 		if (l->n_guess > 0)
-			pace_tell(&l->pace, l->n_guess, 0);
-		l->n_guess = 0;
+			learn(l, -1);
+		l->n_guess = l->n_match = 0;
 		const enum cohort_status rm = sp->fork ? cohort_seq_rm(sp->ctx, l->spare, 0, -1, err) : COHORT_OK;
 		if (rm)
 			return rm;
@@ -285,18 +304,19 @@ static enum cohort_status decode_step(struct speculation *sp, struct spec_stats 
 static enum cohort_status verify(struct speculation *sp, struct spec_line *l, int32_t row, struct spec_stats *stats,
 		struct cohort_err *err)
 {
-	cohort_token t = -1;
+	cohort_token t = -1, first = -1;
 	enum cohort_status st = COHORT_OK;
 
 	l->n_right = 0;
 	for (int32_t k = 0; k <= l->n_guess && !l->done; k++) {
 		st = draw(sp, l, row + k, stats, &t, err);
+		first = k == 0 ? t : first;
 		if (st || k == l->n_guess || t != l->guess[k])
 			break;
 		l->n_right++;
 	}
-	if (!st && l->n_guess > 0)
-		pace_tell(&l->pace, l->n_guess, l->n_right);
+	if (!st)
+		learn(l, first);
 	stats->n_checks++;
 	stats->n_guessed += (uint64_t)l->n_guess;
 	stats->n_right += (uint64_t)l->n_right;

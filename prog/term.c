@@ -99,6 +99,19 @@ char *term_safe(const char *s, size_t n, size_t *n_out)
 	return out;
 }
 
+void term_print(FILE *out, const char *bytes, size_t n)
+{
+	const bool raw = !isatty(fileno(out));
+	size_t n_safe = 0;
+	char *safe = raw ? NULL : term_safe(bytes, n, &n_safe);
+
+	if (raw)
+		fwrite(bytes, 1, n, out);
+	else if (safe)
+		fwrite(safe, 1, n_safe, out);
+	mem_free(safe);
+}
+
 bool term_write(int fd, const char *bytes, size_t n)
 {
 	while (n > 0) {

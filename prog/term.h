@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* fd is a terminal whose cursor can be moved: TERM is set and is not "dumb". */
 bool term_moves(int fd);
@@ -19,6 +20,9 @@ bool term_foreground(int fd);
  * as <U+202E>, bytes that are no UTF-8 as U+FFFD. It ends with a NUL, which n_out (may be NULL) does not count. Freed
  * with mem_free; NULL when out of memory. */
 char *term_safe(const char *s, size_t n, size_t *n_out);
+
+/* A text of others: to a file or a pipe its bytes, to a terminal as term_safe has it. Pieces are whole characters. */
+void term_print(FILE *out, const char *bytes, size_t n);
 
 /* All of it, whatever interrupts; false when it cannot be written. */
 bool term_write(int fd, const char *bytes, size_t n);

@@ -39,8 +39,8 @@ const char topic_config_text[] =
 		"\\n, \\t, \\\" and \\\\. Flags are 1, 0, true, false, yes, no, on or off. An option that may be\n"
 		"given again adds up over the lines of one section; a stronger source starts it anew.\n"
 		"\n"
-		"A misspelt name in a program's own section, a section for no program and a wrong value are\n"
-		"errors that name the file and the line.\n";
+		"A name that no program has (or, in its own section, not the program), a section for no program\n"
+		"and a wrong value are errors that name the file and the line.\n";
 
 static const struct topic_pair exit_codes[] = {
 		{"0", "done"},
@@ -123,7 +123,7 @@ static void print_sampling(FILE *out)
 	fputs("How the next token is chosen: stages cut down what is possible and change how likely it is, then\n"
 	      "one token is drawn. The same seed gives the same text on every machine; temperature 0 always takes\n"
 	      "the likeliest. Grammars and JSON schemas permit only texts that match. docs/sampling.md has every\n"
-	      "formula. The options (of batched and run, one dash or two):\n\n",
+	      "formula. The options (of batched, run, chat, speculate and jobs):\n\n",
 			out);
 	opt_help_options(opts, SAMPLING_OPTIONS, out);
 	fputs("\nExamples:\n"

@@ -116,6 +116,8 @@ static enum cohort_status refuse(struct cohort_err *err, const char *path, const
 {
 	err_set(err, COHORT_E_IO, "%s%s", what, strerror(error));
 	err_prefix(err, "%s", path);
+	if (err && (error == ENOSPC || error == EDQUOT || error == EFBIG))
+		err->rule = "space";
 	return COHORT_E_IO;
 }
 

@@ -7,7 +7,7 @@
 /* Writes the bytes to a new file beside `path` and renames it to `path`, replacing what was there (a symbolic link
  * itself, not what it points to; a directory or device is refused). The file's mode is what the umask leaves of 0666.
  * E_IO and E_MEMORY leave `path` as it was and nothing beside it; only when the very last step fails, telling the disk
- * of the new name, is the new file in place already. */
+ * of the new name, is the new file in place already. err->rule is "space" when there is no more room for the file. */
 enum cohort_status file_write_atomic(const char *path, const void *bytes, size_t n_bytes, struct cohort_err *err);
 
 /* The same in pieces, for files larger than memory: open makes the temporary file, commit puts it in place. Statuses:

@@ -13,6 +13,11 @@ struct thread {
 bool thread_start(struct thread *t, void (*fn)(void *arg), void *arg);
 /* Waits until fn has returned. Once for each thread that was started. */
 void thread_join(struct thread *t);
+/* *t becomes the caller: for thread_is_self only. */
+static inline void thread_self(struct thread *t)
+{
+	t->id = pthread_self();
+}
 /* Whether the caller is that thread. */
 static inline bool thread_is_self(const struct thread *t)
 {

@@ -75,6 +75,18 @@ cohort_pos cohort_seq_pos_max(const struct cohort_context *c, cohort_seq seq)
 	return c ? memory_pos_max(&c->memory, seq) : -1;
 }
 
+bool cohort_seq_is_whole(const struct cohort_context *c, cohort_seq seq)
+{
+	if (!c || seq < 0 || seq >= c->p.n_seq_max)
+		return false;
+	for (size_t i = 0; i < c->memory.n_kv; i++) {
+		const struct kv *kv = c->memory.kv[i];
+		if (kv_pos_first(kv, seq) != kv_pos_min(kv, seq) || kv_has_gaps(kv, seq))
+			return false;
+	}
+	return true;
+}
+
 void cohort_seq_clear(struct cohort_context *c)
 {
 	if (c)

@@ -22,42 +22,6 @@
 
 /* ---- Checksum and fingerprint ---- */
 
-static uint64_t load_le(const uint8_t *p, size_t n)
-{
-	uint64_t v = 0;
-	for (size_t i = 0; i < n; i++)
-		v |= (uint64_t)p[i] << 8 * i;
-	return v;
-}
-
-static uint64_t rotl(uint64_t x, int n)
-{
-	return x << n | x >> (64 - n);
-}
-
-/* One to one in the sum as well as in the lane, so that no change within one lane goes unseen. */
-static uint64_t sum_lane(uint64_t h, uint64_t lane)
-{
-	h ^= rotl(lane * 0x9e3779b185ebca87u, 31) * 0xc2b2ae3d27d4eb4fu;
-	return rotl(h, 27) * 0x9e3779b185ebca87u + 0x85ebca77c2b2ae63u;
-}
-
-/* The sum of n bytes, going on from an earlier one. Lanes are little-endian, whatever the machine is. */
-static uint64_t sum_bytes(uint64_t h, const void *bytes, size_t n)
-{
-	const uint8_t *p = bytes;
-	size_t i = 0;
-
-	h = sum_lane(h, n);
-	for (; n - i >= 8; i += 8)
-		h = sum_lane(h, load_u64(p + i));
-	if (i < n)
-		h = sum_lane(h, load_le(p + i, n - i));
-	h = (h ^ h >> 33) * 0xc2b2ae3d27d4eb4fu;
-	h = (h ^ h >> 29) * 0x165667b19e3779f9u;
-	return h ^ h >> 32;
-}
-
 uint64_t state_sum(const void *bytes, size_t n)
 {
 	return sum_bytes(0, bytes, n);

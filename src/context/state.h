@@ -2,6 +2,7 @@
 #ifndef CONTEXT_STATE_H
 #define CONTEXT_STATE_H
 
+#include "base/sum.h"
 #include "context/impl.h"
 
 #define STATE_MAGIC "COHSTATE"
@@ -29,16 +30,6 @@ enum {
 	CHECK_BYTES = 8,       /* of a checkpoint: position, state */
 	SUM_BYTES = 8,
 };
-
-static inline uint32_t load_u32(const uint8_t *p)
-{
-	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static inline uint64_t load_u64(const uint8_t *p)
-{
-	return (uint64_t)load_u32(p) | (uint64_t)load_u32(p + 4) << 32;
-}
 
 /* The table entries of a sequence: blocks first / size to max / size. */
 static inline size_t n_entries(cohort_pos first, cohort_pos max)

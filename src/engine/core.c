@@ -65,6 +65,10 @@ static bool open_parts(struct core *c)
 	c->grown = mem_zalloc(n_ubatch, sizeof(struct stream *));
 	c->default_state = mem_zalloc(1, cohort_strategy_get(0)->state_bytes);
 	c->state = mem_zalloc(1, c->strategy->state_bytes);
+	if (lim->keep_tokens) {
+		c->kept = mem_zalloc(n, sizeof *c->kept);
+		c->kept_tokens = mem_zalloc(n, (size_t)lim->n_pos_max * sizeof *c->kept_tokens);
+	}
 	bool ok = piece_init(&c->piece, n_ubatch);
 	ok = piece_init(&c->spare, n_ubatch) && ok;
 	if (lim->n_ids)
@@ -77,7 +81,7 @@ static bool open_parts(struct core *c)
 		});
 	return ok && c->hub && c->queue && c->slots && c->idle && c->views && c->view_of && c->active && c->taken &&
 			c->entries && c->path && c->infos && c->grown && c->default_state && c->state &&
-			(c->prefix || !lim->n_ids);
+			(!lim->keep_tokens || (c->kept && c->kept_tokens)) && (c->prefix || !lim->n_ids);
 }
 
 static bool is_whole(const struct cohort_strategy *s)
@@ -121,7 +125,7 @@ void core_release(struct core *c)
 	prefix_free(c->prefix);
 	queue_free(c->queue);
 	void *const arrays[] = {c->slots, c->idle, c->view_of, c->active, c->taken, c->entries, c->path, c->infos,
-			c->grown, c->default_state, c->state, c->next_state};
+			c->grown, c->default_state, c->state, c->next_state, c->kept, c->kept_tokens};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 	mem_free_aligned(c->views);
@@ -401,12 +405,29 @@ void core_look(struct core *c)
 	cond_all(&c->looked);
 }
 
+static void count_blocks(const struct core *c, struct cohort_tick *t)
+{
+	const int32_t held = c->prefix ? prefix_n_held(c->prefix) : 0,
+		      pinned = c->prefix ? prefix_n_pinned(c->prefix) : 0;
+
+	t->n_blocks = c->lim.n_blocks;
+	/* States are no blocks: where there are none, none are used. */
+	t->n_blocks_used = c->lim.n_blocks ? c->n_private + pinned : 0;
+	t->n_blocks_cached = c->lim.n_blocks ? held - pinned : 0;
+	t->n_blocks_free = c->lim.n_blocks ? c->lim.n_blocks - c->n_private - held : 0;
+}
+
+void core_count_blocks(struct core *c)
+{
+	count_blocks(c, &c->live.last);
+	count_blocks(c, &c->stats.last);
+	c->stats.n_evicted = c->live.n_evicted;
+}
+
 void core_sum_up(struct core *c)
 {
 	struct cohort_tick *t = &c->tick;
 	struct cohort_engine_stats *live = &c->live;
-	const int32_t held = c->prefix ? prefix_n_held(c->prefix) : 0,
-		      pinned = c->prefix ? prefix_n_pinned(c->prefix) : 0;
 
 	t->n_queued = (int32_t)queue_depth(c->queue);
 	t->n_queued_tokens = queue_tokens(c->queue);
@@ -417,11 +438,7 @@ void core_sum_up(struct core *c)
 	t->n_parked = (int32_t)c->n_in[STREAM_PARKED];
 	t->n_generating = (int32_t)c->n_in[STREAM_GENERATES];
 	t->n_prefilling = (int32_t)(c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_WAITS]);
-	t->n_blocks = c->lim.n_blocks;
-	/* States are no blocks: where there are none, none are used. */
-	t->n_blocks_used = c->lim.n_blocks ? c->n_private + pinned : 0;
-	t->n_blocks_cached = c->lim.n_blocks ? held - pinned : 0;
-	t->n_blocks_free = c->lim.n_blocks ? c->lim.n_blocks - c->n_private - held : 0;
+	count_blocks(c, t);
 	t->total_s = now - c->opened_s - t->at_s;
 	live->last = *t;
 	live->n_ticks++;

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/lock.h"
+#include "base/thread.h"
 #include "engine/prefix.h"
 #include "engine/queue.h"
 #include "engine/text.h"
@@ -38,6 +39,8 @@ struct machine {
 	enum cohort_status (*seq_rm)(void *self, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err);
 	enum cohort_status (*adapter_set)(void *self, cohort_seq seq, const struct cohort_adapter *adapter, float scale,
 			struct cohort_err *err);
+	/* Whether the sequence has positions 0 to n - 1, every one of them. */
+	bool (*seq_is_whole)(void *self, cohort_seq seq, int32_t n);
 	size_t (*state_size)(void *self, cohort_seq seq); /* 0: cannot be saved */
 	enum cohort_status (*state_save)(void *self, cohort_seq seq, void *out, size_t n_max, struct cohort_err *err);
 	enum cohort_status (*state_restore)(void *self, cohort_seq seq, const void *bytes, size_t n,
@@ -51,6 +54,8 @@ struct core_limits {
 	int32_t block_size, n_blocks; /* of the cache: a power of two; 0 blocks: it is never full (states, encoders) */
 	int32_t n_pos_max;            /* tokens that a sequence can have */
 	int32_t n_ids;                /* sequence ids n_slots .. n_slots + n_ids - 1 are for cached prompts; 0: none */
+	cohort_seq scratch;           /* an id that is nobody's, for cells on their way in and out; 0: none */
+	bool keep_tokens;             /* of the last request of each slot */
 	int32_t n_window;             /* the narrowest window whose cells are to be shared; 0: none is */
 	bool recurrent;               /* a cached prompt is the state at its end */
 	bool encoder;
@@ -118,7 +123,7 @@ struct stream {
 	bool chain_over;          /* the next block could not be shared */
 	bool shares;              /* the whole blocks of the prompt are counted in the request */
 	bool limited;             /* in time: the request's */
-	bool watched;             /* under the lock: a reader waits */
+	bool watched;             /* under the lock: a reader waits, or wants notices */
 
 	struct stream_rest *rest;
 	struct stream *next_changed;
@@ -211,6 +216,11 @@ struct cohort_request {
 	struct cohort_request_stats stats;
 	bool prompt_told, done;
 	int32_t n_waiting;      /* threads that wait for `told` */
+	bool noticed;           /* a notice came, or will, since all was read */
+	/* Of notice.c, whose head tells who turns it. */
+	atomic_int notice;
+	struct thread caller;
+	struct cohort_request *next_noticed;
 	/* The reader's own. */
 	bool prompt_read, done_read;
 	int32_t i_reader;       /* whose turn it is */
@@ -248,6 +258,13 @@ struct piece {
 	int32_t n;
 };
 
+/* Whose tokens a slot had last. */
+struct slot_kept {
+	int32_t n; /* tokens */
+	struct prefix_root root;
+	uint64_t session;
+};
+
 struct core {
 	struct core_limits lim;
 	struct machine m;
@@ -273,6 +290,8 @@ struct core {
 	int32_t n_limited;              /* slots whose requests have limits in time */
 	double opened_s;
 
+	struct slot_kept *kept;         /* [n_slots]; NULL: they are not kept */
+	cohort_token *kept_tokens;      /* [n_slots, n_pos_max] */
 	struct stream **slots;          /* [n_slots + AHEAD]; NULL: idle */
 	cohort_seq *idle;               /* [n_idle]: a stack */
 	int32_t n_idle;
@@ -299,9 +318,10 @@ struct core {
 	struct stream **grown;          /* [n_ubatch]: those of a piece that began or filled a block */
 	int32_t *path;                  /* [n_pos_max / block_size + 1]: nodes of a chain */
 	struct stream *changed, **last_changed;
+	struct cohort_request *noticed; /* whose notices are due, by next_noticed */
 	struct cohort_tick tick;
 	atomic_bool stop;               /* asks the machine to give up */
-	struct cohort_engine_stats live;
+	struct cohort_engine_stats live; /* n_ended is counted under the lock */
 
 	/* Under the lock. */
 	struct cohort_engine_stats stats;
@@ -373,9 +393,57 @@ bool room_clear(struct core *c);
 /* The same because somebody asked for it: not counted as evictions. */
 void room_empty(struct core *c);
 
+/* Lets go of the cached block that was not used for longest; false: all are in use. */
+bool room_evict(struct core *c);
+/* Blocks that are neither promised nor in use for good, those of cached prompts that nobody uses included. */
+int32_t room_spare(const struct core *c);
+/* Evicts until n blocks are free, or nothing is left to evict. */
+void room_free(struct core *c, int32_t n);
+
+/* ---- cache.c: cached prompts as bytes ---- */
+
+/* The public calls, on the thread that ticks. Parts of the bytes: see cache_read. */
+struct cache_part {
+	const uint8_t *tokens; /* [n_tokens, 4] */
+	int32_t n_tokens;
+	const uint8_t *state;
+	size_t n_state;
+};
+/* Looks at everything but the state. Any thread. */
+enum cohort_status cache_read(const struct core *c, const void *bytes, size_t n_bytes, struct cache_part *part,
+		struct cohort_err *err);
+enum cohort_status cache_save(struct core *c, const struct cohort_cache_key *key, void **bytes, size_t *n_bytes,
+		int32_t *n_saved, struct cohort_err *err);
+/* key->tokens are those of the part. */
+enum cohort_status cache_load(struct core *c, const struct cohort_cache_key *key, const struct cache_part *part,
+		int32_t *n_tokens, struct cohort_err *err);
+int32_t cache_drop(struct core *c, const struct cohort_cache_key *key);
+/* A stream leaves its slot. */
+void cache_keep_tokens(struct core *c, const struct stream *s);
+enum cohort_status cache_slot(struct core *c, cohort_seq slot, cohort_token *tokens, size_t n_max,
+		struct cohort_cache_key *key, struct cohort_err *err);
+
+/* ---- engine.c: errands ---- */
+
+/* Has fn done by the thread that ticks, between two ticks, and waits for it. E_ARG: the caller is that thread. */
+enum cohort_status engine_run(struct cohort_engine *e, void (*fn)(struct core *c, void *arg), void *arg,
+		struct cohort_err *err);
+const struct core *engine_core(const struct cohort_engine *e);
+
 /* ---- run.c: the planned rows through the machine ---- */
 
 void run_entries(struct core *c);
+
+/* ---- notice.c: telling readers that there is something to read ---- */
+
+/* The request, which has an on_ready, has something to read. Under the lock, while the tick tells. */
+void notice_due(struct core *c, struct cohort_request *r);
+/* Calls all that are due. */
+void notice_call(struct core *c);
+/* All of it was read. Under the lock. */
+void notice_read(struct cohort_request *r);
+/* None follows; waits for one that is under way. */
+void notice_stop(struct cohort_request *r);
 
 /* ---- stream.c: what a stream says, and how it ends ---- */
 
@@ -395,6 +463,8 @@ static inline void stream_news(struct core *c, struct stream *s)
 void core_deliver(struct core *c);
 /* The tick's numbers, and those of all so far. Under the lock. */
 void core_sum_up(struct core *c);
+/* How many blocks are used, cached and free, after something other than a tick. Under the lock. */
+void core_count_blocks(struct core *c);
 /* What the slots are like now. */
 void core_look(struct core *c);
 /* Every change of a phase goes through here. */

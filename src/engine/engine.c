@@ -20,12 +20,21 @@ struct cohort_engine {
 	struct thread thread;
 	bool manual, has_conds, has_thread;
 	struct cond work; /* the thread waits for it */
-	struct cond idle; /* who drains waits for it */
+	struct cond idle; /* who drains waits for it, and who has an errand done */
 	/* Under the lock: */
+	struct errand *errands; /* to be done: the first came first */
 	bool shut; /* everything is to end */
-	unsigned n_cuts; /* times that everything did, because a drain took too long */
 	bool exit;
-	bool ticking; /* a tick of a manual engine is under way */
+	bool ticking; /* a tick of a manual engine is under way, */
+	bool running; /* or an errand, */
+	struct thread ticker; /* by this thread */
+};
+
+struct errand {
+	void (*fn)(struct core *c, void *arg);
+	void *arg;
+	bool done; /* under the lock */
+	struct errand *next;
 };
 
 void cohort_engine_params_init(struct cohort_engine_params *params)
@@ -50,6 +59,21 @@ static bool has_errands(const struct core *c)
 	return c->next_strategy || c->clear_cache;
 }
 
+/* With the lock, which is given while it is under way: the first errand there is. One between two ticks, so that many
+ * of them do not keep requests waiting. */
+static void run_errand(struct cohort_engine *e)
+{
+	struct errand *errand = e->errands;
+
+	e->errands = errand->next;
+	lock_give(&e->core.hub->lock);
+	errand->fn(&e->core, errand->arg);
+	lock_take(&e->core.hub->lock);
+	core_count_blocks(&e->core);
+	errand->done = true;
+	cond_all(&e->idle);
+}
+
 static void loop(void *arg)
 {
 	struct cohort_engine *e = arg;
@@ -65,7 +89,11 @@ static void loop(void *arg)
 			lock_take(lock);
 			continue;
 		}
+		if (e->errands)
+			run_errand(e);
 		if (core_is_idle(c) && !has_errands(c)) {
+			if (e->errands || e->shut || e->exit)
+				continue;
 			cond_all(&e->idle);
 			cond_wait(&e->work, lock);
 			continue;
@@ -124,7 +152,7 @@ static int32_t count_ids(const struct cohort_engine_params *p, const struct coho
 	const int64_t size = cohort_kv_block_size(), n_blocks = (p->context.n_ctx + size - 1) / size;
 	const int64_t n_index = info->n_ctx_train / size + 1, most = ((int64_t)1 << 27) / n_index;
 
-	const int64_t left = SEQS_MAX - p->n_slots;
+	const int64_t left = p->n_slots < SEQS_MAX ? SEQS_MAX - p->n_slots - 1 : 0; /* one is the scratch */
 	int64_t n = info->recurrent ? 4 * (int64_t)p->n_slots : n_blocks < most ? n_blocks : most > 64 ? most : 64;
 
 	if (p->no_reuse || info->encoder)
@@ -153,6 +181,8 @@ static struct core_limits limits_of(const struct cohort_engine_params *p, const 
 			.n_blocks = paged ? (int32_t)n_blocks : 0,
 			.n_pos_max = n_ctx,
 			.n_ids = n_ids,
+			.scratch = n_ids ? p->n_slots + n_ids : 0,
+			.keep_tokens = p->keep_tokens,
 			.n_window = n_ids ? info->n_window : 0,
 			.recurrent = info->recurrent,
 			.encoder = info->encoder,
@@ -179,7 +209,7 @@ static enum cohort_status open_all(struct cohort_engine *e, const struct cohort_
 		return err_set(err, COHORT_E_ARG, "an engine needs logits among its context's outputs");
 	if (cp->n_ubatch > cp->n_batch)
 		cp->n_ubatch = cp->n_batch;
-	cp->n_seq_max = p->n_slots + n_ids;
+	cp->n_seq_max = p->n_slots + n_ids + (n_ids > 0);
 	cp->abort = asked_to_stop;
 	cp->abort_user = &e->core;
 	cp->split = COHORT_SPLIT_SIMPLE;
@@ -262,6 +292,59 @@ void cohort_engine_free(struct cohort_engine *e)
 	mem_free(e);
 }
 
+/* ---- Errands ---- */
+
+const struct core *engine_core(const struct cohort_engine *e)
+{
+	return &e->core;
+}
+
+/* By the caller, who ticks meanwhile as far as others can tell. */
+static void run_here(struct cohort_engine *e, void (*fn)(struct core *c, void *arg), void *arg)
+{
+	struct lock *lock = &e->core.hub->lock;
+
+	while (e->ticking || e->running)
+		cond_wait(&e->idle, lock);
+	e->running = true;
+	lock_give(lock);
+	fn(&e->core, arg);
+	lock_take(lock);
+	core_count_blocks(&e->core);
+	e->running = false;
+	cond_all(&e->idle);
+}
+
+/* By the engine's thread, for which the caller, in whose hands the errand is, waits. */
+static void run_there(struct cohort_engine *e, struct errand *errand)
+{
+	struct errand **last = &e->errands;
+
+	while (*last)
+		last = &(*last)->next;
+	*last = errand;
+	cond_signal(&e->work);
+	while (!errand->done)
+		cond_wait(&e->idle, &e->core.hub->lock);
+}
+
+enum cohort_status engine_run(struct cohort_engine *e, void (*fn)(struct core *c, void *arg), void *arg,
+		struct cohort_err *err)
+{
+	struct errand errand = {fn, arg, false, NULL};
+	struct lock *lock = &e->core.hub->lock;
+
+	lock_take(lock);
+	const bool within = e->manual ? e->ticking && thread_is_self(&e->ticker) : thread_is_self(&e->thread);
+	if (!within && e->manual) {
+		run_here(e, fn, arg);
+	} else if (!within) {
+		run_there(e, &errand);
+	}
+	lock_give(lock);
+	return within ? err_set(err, COHORT_E_ARG, "a callback would wait for its own tick to end") : COHORT_OK;
+}
+
 /* ---- Requests ---- */
 
 static enum cohort_status submit(struct cohort_engine *e, const struct cohort_request_params *params,
@@ -313,14 +396,19 @@ enum cohort_status cohort_engine_tick(struct cohort_engine *e, bool *idle, struc
 	if (!e->manual)
 		return err_set(err, COHORT_E_ARG, "the engine has a thread of its own that ticks");
 	lock_take(&e->core.hub->lock);
+	while (e->running)
+		cond_wait(&e->idle, &e->core.hub->lock);
 	const bool within = e->ticking;
 	e->ticking = true;
+	if (!within)
+		thread_self(&e->ticker);
 	lock_give(&e->core.hub->lock);
 	if (within)
 		return err_set(err, COHORT_E_ARG, "a tick is under way already");
 	core_tick(&e->core);
 	lock_take(&e->core.hub->lock);
 	e->ticking = false;
+	cond_all(&e->idle);
 	if (idle)
 		*idle = core_is_idle(&e->core);
 	lock_give(&e->core.hub->lock);
@@ -341,24 +429,23 @@ enum cohort_status cohort_engine_drain(struct cohort_engine *e, double timeout_s
 	struct lock *lock = &e->core.hub->lock;
 	lock_take(lock);
 	e->core.closed = true;
-	const unsigned n_cuts = e->n_cuts; /* of others that drain at the same time */
+	/* Whoever ends them: others may drain at the same time. */
+	const uint64_t *n_shut = &e->core.live.n_ended[COHORT_FINISH_SHUTDOWN], n_before = *n_shut;
 	while (in_time && !core_is_idle(&e->core)) {
 		if (timeout_s < 0)
 			cond_wait(&e->idle, lock);
 		else
 			in_time = cond_wait_until(&e->idle, lock, until);
 	}
-	const bool was_idle = core_is_idle(&e->core);
-	if (!was_idle) {
+	if (!core_is_idle(&e->core)) {
 		e->shut = true;
-		e->n_cuts++;
 		atomic_store(&e->core.stop, true);
 		cond_all(&e->work);
 		while (!core_is_idle(&e->core))
 			cond_wait(&e->idle, lock);
 	}
-	if (clean)
-		*clean = e->n_cuts == n_cuts;
+	if (clean) /* what ended by itself while it was to be ended did so, too */
+		*clean = *n_shut == n_before;
 	lock_give(lock);
 	return COHORT_OK;
 }

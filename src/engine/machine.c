@@ -50,6 +50,12 @@ static enum cohort_status adapter_set(
 	return cohort_seq_adapter_set(self, seq, adapter, scale, err);
 }
 
+static bool seq_is_whole(void *self, cohort_seq seq, int32_t n)
+{
+	return cohort_seq_pos_min(self, seq) == (n > 0 ? 0 : -1) && cohort_seq_pos_max(self, seq) == n - 1 &&
+			cohort_seq_is_whole(self, seq);
+}
+
 static size_t state_size(void *self, cohort_seq seq)
 {
 	return cohort_state_size(self, seq);
@@ -78,6 +84,7 @@ struct machine machine_of_context(struct cohort_context *ctx)
 			.seq_cp = seq_cp,
 			.seq_rm = seq_rm,
 			.adapter_set = adapter_set,
+			.seq_is_whole = seq_is_whole,
 			.state_size = state_size,
 			.state_save = state_save,
 			.state_restore = state_restore,

@@ -330,6 +330,16 @@ void prefix_drop(struct prefix *p, int32_t node)
 	node_remove(p, node);
 }
 
+bool prefix_is_loose(const struct prefix *p, int32_t node)
+{
+	return p->nodes[node].n_pins == 0 && p->nodes[node].n_children == 0;
+}
+
+bool prefix_has_room(const struct prefix *p)
+{
+	return p->first_free >= 0 && p->n_free_ids > 0;
+}
+
 const struct prefix_node *prefix_node_get(const struct prefix *p, int32_t node)
 {
 	assert(is_live(p, node));

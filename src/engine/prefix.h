@@ -56,8 +56,12 @@ int32_t prefix_add(struct prefix *p, const struct prefix_root *root, int32_t par
 bool prefix_give_id(struct prefix *p, int32_t node);
 /* Takes the id of a node, whose cells nobody holds then; it stays for its children. */
 void prefix_take_id(struct prefix *p, int32_t node);
-/* Takes back a node that was just added: neither pinned nor anybody's parent. Its id is free again. */
+/* Takes away a node that is neither pinned nor anybody's parent. Its id, which the caller empties, is free again. */
 void prefix_drop(struct prefix *p, int32_t node);
+/* Whether prefix_drop may be called: neither pinned nor anybody's parent. */
+bool prefix_is_loose(const struct prefix *p, int32_t node);
+/* Whether there are a node and an id left. */
+bool prefix_has_room(const struct prefix *p);
 /* Borrowed until the node is dropped or evicted. */
 const struct prefix_node *prefix_node_get(const struct prefix *p, int32_t node);
 

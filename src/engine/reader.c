@@ -161,7 +161,7 @@ static void watch(struct cohort_request *r, int32_t n)
 {
 	r->n_waiting += n;
 	for (int32_t i = 0; i < r->p.n_outputs; i++)
-		r->streams[i].watched = r->n_waiting > 0;
+		r->streams[i].watched = r->n_waiting > 0 || r->p.on_ready;
 }
 
 /* Waits for news, with the lock; false: that took too long. */
@@ -197,6 +197,8 @@ enum cohort_status cohort_request_next(
 	enum news news = find_news(r, &which);
 	while (news == NEWS_NONE && !r->done_read && wait_more(r, timeout_s, until))
 		news = find_news(r, &which);
+	if (news == NEWS_NONE && r->p.on_ready)
+		notice_read(r);
 	lock_give(&r->hub->lock);
 	if (news == NEWS_TOKEN)
 		return token_event(&r->streams[which], event, err);
@@ -284,5 +286,7 @@ void cohort_request_free(struct cohort_request *r)
 	if (!r)
 		return;
 	cohort_request_cancel(r);
+	if (r->p.on_ready)
+		notice_stop(r);
 	request_unref(r);
 }

@@ -61,6 +61,9 @@ static enum cohort_status check_numbers(const struct cohort_request_params *p, s
 					ranges[i].min, ranges[i].max);
 	if (!p->prompt || (p->n_stop_tokens && !p->stop_tokens))
 		return err_set(err, COHORT_E_ARG, "%s is NULL", p->prompt ? "stop_tokens" : "prompt");
+	if (p->on_ready && p->on_event)
+		return err_rule(err, COHORT_E_ARG, "on_ready", -1, -1, 0, 0,
+				"on_ready is for requests whose events are asked for; this one has on_event");
 	if (p->adapter && !isfinite(p->adapter_scale))
 		return err_rule(err, COHORT_E_ARG, "adapter_scale", -1, -1, 0, 0,
 				"adapter_scale is not a finite number");
@@ -243,6 +246,7 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	s->limited = p->queue_limit_s > 0 || p->prefill_limit_s > 0 || p->decode_limit_s > 0 || p->total_limit_s > 0;
 	s->alone = p->n_outputs == 1;
 	s->called = p->on_event;
+	s->watched = p->on_ready;
 	s->has_stops = p->n_stop_tokens > 0;
 	s->sharable = !p->no_reuse && p->task == COHORT_TASK_GENERATE;
 	s->has_logprobs = (p->n_logprobs >= 0 || p->chain_logprobs) && p->task == COHORT_TASK_GENERATE;

@@ -115,6 +115,22 @@ static bool evict_one(struct core *c)
 	return true;
 }
 
+bool room_evict(struct core *c)
+{
+	return evict_one(c);
+}
+
+int32_t room_spare(const struct core *c)
+{
+	return n_spare(c);
+}
+
+void room_free(struct core *c, int32_t n)
+{
+	while (c->n_private + n_held(c) + n > c->lim.n_blocks && evict_one(c))
+		;
+}
+
 bool room_clear(struct core *c)
 {
 	const uint64_t n_evicted = c->live.n_evicted;
@@ -493,6 +509,8 @@ void room_leave(struct core *c, struct stream *s)
 	if (s->phase != STREAM_PARKED)
 		keep_tail(c, s);
 	c->n_limited -= s->limited;
+	if (c->kept)
+		cache_keep_tokens(c, s);
 	let_go(c, s);
 	drop_swap(c, s);
 	c->slots[s->slot] = NULL;
@@ -804,8 +822,8 @@ void room_settle(struct core *c)
 {
 	while (c->lim.n_blocks && n_spare(c) < 0 && park_one(c))
 		;
-	while (c->lim.n_blocks && c->n_private + n_held(c) > c->lim.n_blocks && evict_one(c))
-		;
+	if (c->lim.n_blocks)
+		room_free(c, 0);
 }
 
 void room_make(struct core *c)
@@ -814,6 +832,5 @@ void room_make(struct core *c)
 		return;
 	while (c->lim.overcommit && c->n_growth > n_spare(c) && park_one(c))
 		;
-	while (c->n_private + n_held(c) + c->n_growth > c->lim.n_blocks && evict_one(c))
-		;
+	room_free(c, c->n_growth);
 }

@@ -2,7 +2,8 @@
  *
  * Invariants
  *  1. Rows are computed in pieces of one ubatch at most, each all or nothing; a request that was cancelled has no rows
- * in a piece that begins afterwards.
+ *     in a piece that begins afterwards. Who is cancelled is decided before the rows of a piece are chosen, once for
+ *     all of them: a stream that ended among them would leave rows whose cells are then nobody's.
  *  2. A piece that fails is tried again without the stream that the machine names, or in halves, until the streams that
  *     cannot be computed are alone: those end, the others never notice.
  *  3. A stream's n_cached is what the machine holds of it. */
@@ -46,12 +47,25 @@ static void copy_row(const struct piece *from, int32_t i, struct piece *to, int3
 	to->of[j] = from->of[i];
 }
 
-/* Ends a stream that nobody waits for any more; true if it may go on. */
+/* Ends what was cancelled since that was last looked at. */
+static void end_cancelled(struct core *c)
+{
+	const unsigned n_cancels = atomic_load(&c->hub->n_cancels);
+
+	if (n_cancels == c->n_cancels_ended)
+		return;
+	c->n_cancels_ended = n_cancels;
+	for (int32_t i = 0; i < c->lim.n_slots; i++)
+		if (c->slots[i] && atomic_load(&c->slots[i]->request->cancelled))
+			request_end(c, c->slots[i]->request, COHORT_FINISH_CANCELLED, NULL);
+}
+
+/* Ends a stream whose row was computed and that nobody waits for any more; true if it may go on. */
 static bool still_wanted(struct core *c, struct stream *s)
 {
 	if (!stream_is_active(s))
 		return false;
-	/* Requests are looked at only when one was cancelled since the tick began. */
+	/* Requests are looked at only when one was cancelled since the piece began. */
 	if (atomic_load_explicit(&c->hub->n_cancels, memory_order_relaxed) == c->n_cancels_ended ||
 			!atomic_load(&s->request->cancelled))
 		return true;
@@ -89,11 +103,12 @@ static int32_t gather(struct core *c, int32_t i)
 	const struct piece piece = c->piece; /* a copy of its own, which no row's bytes can change */
 	int32_t n = 0;
 
+	end_cancelled(c);
 	for (; i < n_entries && n < n_ubatch; i++) {
 		const struct cohort_entry *e = &entries[i];
 		struct stream *s = slots[e->seq];
 		/* Rows of a slot that lost its cells or its stream since the plan was made are not computed. */
-		if (!still_wanted(c, s) || (c->lost && c->taken[c->view_of[e->seq]] == 0))
+		if (!stream_is_active(s) || (c->lost && c->taken[c->view_of[e->seq]] == 0))
 			continue;
 		if (in_steps && too_far(c, s, e->pos))
 			break;
@@ -309,8 +324,10 @@ static int32_t without(struct piece *p, const struct stream *s, int32_t lo, int3
 static int32_t without_gone(struct core *c, int32_t lo, int32_t hi)
 {
 	int32_t end = lo;
+
+	end_cancelled(c);
 	for (int32_t i = lo; i < hi; i++)
-		if (still_wanted(c, c->piece.of[i]))
+		if (stream_is_active(c->piece.of[i]))
 			copy_row(&c->piece, i, &c->piece, end++);
 	return end;
 }
@@ -413,9 +430,10 @@ static void run_texts(struct core *c)
 	struct piece *p = &c->piece;
 
 	p->n = 0;
+	end_cancelled(c);
 	for (int32_t v = 0; v < c->n_views; v++) {
 		struct stream *s = c->slots[c->views[v].id];
-		if (!still_wanted(c, s))
+		if (!stream_is_active(s))
 			continue;
 		s->n_cached += c->taken[v];
 		if (s->n_cached < s->n_known)
@@ -423,7 +441,8 @@ static void run_texts(struct core *c)
 		if (p->n + s->n_known > c->lim.n_ubatch) {
 			run_rows(c, 0, p->n);
 			p->n = 0;
-			if (!still_wanted(c, s)) /* cancelled meanwhile */
+			end_cancelled(c);
+			if (!stream_is_active(s)) /* cancelled meanwhile */
 				continue;
 		}
 		s->n_cached = 0;

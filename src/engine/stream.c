@@ -4,7 +4,7 @@
  *  1. A stream ends exactly once, and a request when its last stream does; both are told.
  *  2. Tokens, log-probabilities and shown bytes that were told (n_told) are never written again, so that readers need
  *     the lock only to learn how many there are.
- *  3. Callbacks run without the lock, after everything of the tick was told. */
+ *  3. Callbacks run without the lock, after everything of the tick was told; notices (notice.c) before the others. */
 #include "engine/core.h"
 
 #include <math.h>
@@ -183,18 +183,32 @@ static void tell_done(struct core *c, struct cohort_request *r)
 		cond_all(&c->looked); /* no tick follows in which somebody would look */
 }
 
+/* Under the lock, which those who are woken need first: `token` or what tell() goes on with is there by then. Not all
+ * that happens to a stream is an event. */
+static void wake(struct core *c, const struct stream *s, bool token)
+{
+	struct cohort_request *r = s->request;
+
+	if (r->n_waiting > 0)
+		cond_all(&r->told);
+	if (r->p.on_ready && !r->p.ready_at_end &&
+			(token || s->phase == STREAM_ENDED || r->prompt_changed != r->prompt_told))
+		notice_due(c, r);
+}
+
 /* Under the lock. */
 static void tell(struct core *c, struct stream *s)
 {
 	struct cohort_request *r = s->request;
 	const int32_t n = stream_n_generated(s);
+	const bool token = n > s->n_told;
 
 	s->n_unserved += n - s->n_told;
 	s->n_told = n;
 	if (s->news || s->n_unserved >= SERVE_TOKENS)
 		serve(c, s);
 	if (s->watched)
-		cond_all(&r->told);
+		wake(c, s, token);
 	if (!s->news)
 		return;
 	s->news = false;
@@ -207,6 +221,8 @@ static void tell(struct core *c, struct stream *s)
 	if (s->phase == STREAM_ENDED && ++r->n_ends_told == r->p.n_outputs) {
 		if (!r->p.on_event)
 			tell_done(c, r);
+		if (r->p.on_ready && r->p.ready_at_end)
+			notice_due(c, r);
 		c->live.n_ended[s->rest->ending]++;
 		if (r->at_admitted >= 0)
 			queue_done(c->queue, &r->item);
@@ -321,6 +337,7 @@ void core_deliver(struct core *c)
 	c->last_changed = &c->changed;
 	core_sum_up(c);
 	lock_give(&c->hub->lock);
+	notice_call(c);
 	for (struct stream *s = calls, *next; s; s = next) {
 		next = s->next_changed;
 		call_back(c, s);

@@ -36,9 +36,12 @@ static bool visit(struct gen *g, json_t *schema, const char *hint, char name[NAM
 static char *dump(const json_t *v, size_t *n)
 {
 	*n = json_dumpb(v, NULL, 0, JSON_ENCODE_ANY | JSON_COMPACT);
-	char *s = mem_alloc(*n + 1, 1);
-	if (s)
-		json_dumpb(v, s, *n, JSON_ENCODE_ANY | JSON_COMPACT);
+	char *s = *n > 0 ? mem_alloc(*n + 1, 1) : NULL;
+	/* It needs memory itself, both times; no value is written as nothing. */
+	if (s && json_dumpb(v, s, *n, JSON_ENCODE_ANY | JSON_COMPACT) != *n) {
+		mem_free(s);
+		s = NULL;
+	}
 	return s;
 }
 
@@ -58,14 +61,22 @@ static void make_name(struct gen *g, const char *hint, char name[NAME_BYTES])
 	snprintf(name, NAME_BYTES, "%s-%d", word, g->n_rules++);
 }
 
+/* Says why a text could not be written; returns false. */
+static bool text_failed(struct gen *g, const struct text *t)
+{
+	if (t->too_large && !g->d.st)
+		g->d.st = err_set(g->d.err, COHORT_E_LIMIT, "the schema's grammar is too large");
+	return schema_no_memory(&g->d);
+}
+
 static bool add_rule(struct gen *g, const char *name, const struct text *body)
 {
 	if (body->failed)
-		return false;
+		return text_failed(g, body);
 	text_add(&g->out, "%s ::= ", name);
 	text_bytes(&g->out, body->p, body->n);
 	text_add(&g->out, "\n");
-	return !g->out.failed;
+	return !g->out.failed || text_failed(g, &g->out);
 }
 
 static bool remember(struct gen *g, json_t *schema, const char *name)
@@ -117,7 +128,9 @@ static bool visit_any(struct gen *g, json_t *schema, const char *key, struct tex
 					return schema_refuse(&g->d, COHORT_E_UNSUPPORTED, overlap, key);
 	json_t *rest = schema_without(schema, key);
 	const bool more = schema_says_something(rest);
-	bool ok = rest != NULL;
+	bool ok = true;
+	if (!rest)
+		return schema_no_memory(&g->d);
 	json_array_foreach(list, i, alt) {
 		char name[NAME_BYTES];
 		json_t *resolved = alt;
@@ -153,6 +166,8 @@ static bool visit_all(struct gen *g, json_t *schema, struct text *t, const char 
 		json_decref(both);
 		return schema_refuse(&g->d, COHORT_E_FORMAT, "expected a list of schemas for", "allOf");
 	}
+	if (!both)
+		return schema_no_memory(&g->d);
 	json_array_foreach(list, i, each) {
 		json_t *x = each;
 		for (int n = 0; json_is_object(x) && json_object_size(x) == 1 && json_object_get(x, "$ref") && n < 32;
@@ -189,15 +204,17 @@ static bool has_type(const json_t *v, const json_t *schema)
 
 static bool visit_values(struct gen *g, json_t *schema, struct text *t)
 {
-	json_t *list = schema_values(schema), *e = json_object_get(schema, "enum"), *v;
+	json_t *list = schema_values(&g->d, schema), *e = json_object_get(schema, "enum"), *v;
 	const char *key;
 	size_t i;
 	bool first = true;
 
-	if (!list || (e && !json_is_array(e))) {
+	if (e && !json_is_array(e)) {
 		json_decref(list);
 		return schema_refuse(&g->d, COHORT_E_FORMAT, "expected a list for", "enum");
 	}
+	if (!list)
+		return false;
 	if (json_object_get(schema, "const") && json_is_array(e)) {
 		json_t *both = schema_both(&g->d, list, e, false);
 		json_decref(list);
@@ -217,8 +234,8 @@ static bool visit_values(struct gen *g, json_t *schema, struct text *t)
 		size_t n;
 		char *s = dump(v, &n);
 		if (!s) {
-			t->failed = true;
-			break;
+			json_decref(list);
+			return schema_no_memory(&g->d);
 		}
 		if (!first)
 			text_add(t, " | ");
@@ -729,6 +746,9 @@ static enum cohort_status generate(struct gen *g, const char *schema, size_t n_b
 				SCHEMA_BYTES_MAX);
 	json_t *doc = json_loadb(schema, n_bytes, JSON_DECODE_ANY, &e);
 
+	/* When its memory is out jansson says so, or nothing at all. */
+	if (!doc && (json_error_code(&e) == json_error_out_of_memory || !*e.text))
+		return err_set(g->d.err, COHORT_E_MEMORY, "out of memory for the schema");
 	if (!doc)
 		return err_at(g->d.err, COHORT_E_FORMAT, e.position < 0 ? 0 : (uint64_t)e.position,
 				"schema, line %d: %s", e.line, e.text);
@@ -737,10 +757,11 @@ static enum cohort_status generate(struct gen *g, const char *schema, size_t n_b
 	if (visit(g, doc, "root", name)) {
 		text_add(&g->out, "root ::= %s\n", name);
 		text_bytes(&g->out, schema_common, strlen(schema_common));
-	} else if (!g->d.st)
-		g->d.st = err_set(g->d.err, COHORT_E_LIMIT, "the schema's grammar is too large, or memory is out");
-	if (!g->d.st && g->out.failed)
-		g->d.st = err_set(g->d.err, COHORT_E_LIMIT, "the schema's grammar is too large");
+	} else {
+		schema_no_memory(&g->d); /* whatever else stops it has said so */
+	}
+	if (g->out.failed)
+		text_failed(g, &g->out);
 	for (size_t i = 0; i < g->n_known; i++)
 		json_decref((json_t *)(uintptr_t)g->known[i].schema);
 	mem_free(g->known);

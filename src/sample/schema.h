@@ -10,7 +10,7 @@
 struct text {
 	char *p;
 	size_t n, n_max;
-	bool failed;
+	bool failed, too_large; /* too_large: that is why; otherwise memory is out */
 };
 
 void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -29,18 +29,21 @@ struct schema_doc {
 
 /* "schema: WHAT 'NAME'"; returns false. */
 bool schema_refuse(struct schema_doc *d, enum cohort_status st, const char *what, const char *name);
+/* Nothing is wrong with the schema; returns false. */
+bool schema_no_memory(struct schema_doc *d);
 /* Refuses keywords that would change what is valid and are not known. */
 bool schema_check_keys(struct schema_doc *d, json_t *schema);
 /* A keyword that says something about valid documents and is known. */
 bool schema_is_meaningful(const char *key);
 bool schema_says_something(json_t *schema); /* one of its keywords does */
 json_t *schema_resolve(struct schema_doc *d, const json_t *ref); /* borrowed; NULL: refused */
-/* New references: what is valid under both (NULL: refused); the schema without a key; what two lists of values, or of
- * types, have in common (NULL: refused); the values a schema allows (NULL: any number). */
+/* New references: what is valid under both (NULL: refused); the schema without a key (NULL: out of memory); what two
+ * lists of values, or of types, have in common (NULL: refused); the values a schema allows (NULL: any number, or out
+ * of memory). Being out of memory is a refusal, too, by its status. */
 json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b);
 json_t *schema_without(json_t *schema, const char *key);
 json_t *schema_both(struct schema_doc *d, json_t *a, json_t *b, bool types);
-json_t *schema_values(const json_t *schema);
+json_t *schema_values(struct schema_doc *d, const json_t *schema);
 bool schema_may_be(const json_t *schema, const char *type);
 /* No document is valid under both, as far as one can see. depth: of references that are followed. */
 bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth);

@@ -14,6 +14,13 @@ bool schema_refuse(struct schema_doc *d, enum cohort_status st, const char *what
 	return false;
 }
 
+bool schema_no_memory(struct schema_doc *d)
+{
+	if (!d->st)
+		d->st = err_set(d->err, COHORT_E_MEMORY, "out of memory for the schema's grammar");
+	return false;
+}
+
 /* ---- Keywords ---- */
 
 static const char *const unsupported[] = {"not", "if", "then", "else", "dependentSchemas", "dependentRequired",
@@ -123,6 +130,17 @@ json_t *schema_resolve(struct schema_doc *d, const json_t *ref)
 
 /* ---- Both of two schemas ---- */
 
+/* jansson's copy of an object leaves out what it finds no memory for; here it is a whole one or none. */
+static json_t *copy(json_t *object)
+{
+	json_t *out = json_copy(object);
+
+	if (json_object_size(out) == json_object_size(object))
+		return out;
+	json_decref(out);
+	return NULL;
+}
+
 static json_t *larger(json_t *a, json_t *b, bool want_larger)
 {
 	const bool larger_a = json_is_integer(a) && json_is_integer(b) ? json_integer_value(a) >= json_integer_value(b)
@@ -176,18 +194,24 @@ json_t *schema_both(struct schema_doc *d, json_t *a, json_t *b, bool types)
 	json_t *la = json_is_array(a) ? json_incref(a) : json_pack("[O]", a);
 	json_t *lb = json_is_array(b) ? json_incref(b) : json_pack("[O]", b), *out = json_array(), *x, *y;
 	size_t i, k;
+	int bad = la && lb && out ? 0 : -1;
 
 	json_array_foreach(la, i, x)
 		json_array_foreach(lb, k, y) {
 			const char *s = json_string_value(x), *t = json_string_value(y);
 			if (same_value(x, y) ||
 					(types && s && t && strcmp(s, "integer") == 0 && strcmp(t, "number") == 0))
-				json_array_append(out, x);
+				bad |= json_array_append(out, x);
 			else if (types && s && t && strcmp(t, "integer") == 0 && strcmp(s, "number") == 0)
-				json_array_append(out, y);
+				bad |= json_array_append(out, y);
 		}
 	json_decref(la);
 	json_decref(lb);
+	if (bad) { /* a list that has lost something says that there is less in common */
+		json_decref(out);
+		schema_no_memory(d);
+		return NULL;
+	}
 	return out;
 }
 
@@ -219,7 +243,7 @@ static json_t *both_lists(struct schema_doc *d, json_t *a, json_t *b)
 
 static json_t *merge_properties(struct schema_doc *d, json_t *a, json_t *b)
 {
-	json_t *v, *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? json_copy(a) : NULL;
+	json_t *v, *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? copy(a) : NULL;
 	const char *key;
 	if (!out)
 		return NULL;
@@ -306,7 +330,7 @@ json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b)
 				"combined with properties of another schema:", "additionalProperties");
 		return NULL;
 	}
-	json_t *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? json_copy(a) : NULL;
+	json_t *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? copy(a) : NULL;
 	if (!out)
 		return NULL;
 	json_object_foreach(b, key, v) {
@@ -323,7 +347,7 @@ json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b)
 /* The schema without a key. */
 json_t *schema_without(json_t *schema, const char *key)
 {
-	json_t *out = json_copy(schema);
+	json_t *out = copy(schema);
 	json_object_del(out, key);
 	return out;
 }
@@ -359,10 +383,14 @@ bool schema_may_be(const json_t *schema, const char *type)
 }
 
 /* The list of values a schema allows, or NULL: a new reference. */
-json_t *schema_values(const json_t *schema)
+json_t *schema_values(struct schema_doc *d, const json_t *schema)
 {
 	json_t *c = json_object_get(schema, "const"), *e = json_object_get(schema, "enum");
-	return c ? json_pack("[O]", c) : json_is_array(e) ? json_incref(e) : NULL;
+	json_t *list = c ? json_pack("[O]", c) : json_is_array(e) ? json_incref(e) : NULL;
+
+	if (c && !list)
+		schema_no_memory(d);
+	return list;
 }
 
 /* No document is valid under both, as far as one can see. */
@@ -388,10 +416,10 @@ bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
 			shared = true;
 			others |= i > 0;
 		}
-	json_t *va = schema_values(a), *vb = schema_values(b);
+	json_t *va = schema_values(d, a), *vb = schema_values(d, b);
 	if (shared && va && vb) {
 		json_t *both = schema_both(d, va, vb, false);
-		shared = json_array_size(both) > 0;
+		shared = !both || json_array_size(both) > 0;
 		json_decref(both);
 	}
 	json_decref(va);

@@ -18,10 +18,12 @@ enum { TEXT_MAX = 4 << 20 };
 
 void text_bytes(struct text *t, const char *p, size_t n)
 {
-	if (t->failed || t->n + n + 1 > TEXT_MAX || !mem_grow((void **)&t->p, &t->n_max, t->n + n + 1, 1)) {
-		t->failed = true;
+	if (t->failed)
 		return;
-	}
+	t->too_large = t->n + n + 1 > TEXT_MAX;
+	t->failed = t->too_large || !mem_grow((void **)&t->p, &t->n_max, t->n + n + 1, 1);
+	if (t->failed)
+		return;
 	if (n)
 		memcpy(t->p + t->n, p, n);
 	t->n += n;
@@ -37,7 +39,7 @@ void text_add(struct text *t, const char *fmt, ...)
 	const int n = vsnprintf(buf, sizeof buf, fmt, ap);
 	va_end(ap);
 	if (n < 0 || (size_t)n >= sizeof buf)
-		t->failed = true;
+		t->failed = t->too_large = true;
 	else
 		text_bytes(t, buf, (size_t)n);
 }

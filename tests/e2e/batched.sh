@@ -133,8 +133,20 @@ run batched -hepl
 refused 2 "did you mean '-help'?"
 verdict 'misspelt -help: a suggestion'
 run batched -xyzzy-frobnicate
-refused 2 "unknown option 'xyzzy-frobnicate'" && ! has err 'did you mean'
+refused 2 "unknown option '-xyzzy-frobnicate'" && ! has err 'did you mean'
 verdict 'unknown option like no other: no suggestion'
+run batched ---help
+refused 2 "unknown option '---help'; did you mean '-help'?"
+verdict 'three dashes: named as they were typed'
+run batched 'Once upon a time'
+refused 2 'a prompt goes behind -prompt'
+verdict 'a prompt without its option: where it goes'
+run batched -np 3 -n 1
+[ "$rc" = 0 ] && awk '/Decoded 3 tokens/ { s = $5 } /Speed:/ { ok = $2 > 0 && $2 < 100000 } END { exit !ok }' "$tmp/err"
+verdict 'one token each: the time of the prompt counts'
+run batched -lora "$tmp/none.gguf"
+refused 3 "cannot use the adapter $tmp/none.gguf: No such file" && ! has err cohort-tiny
+verdict 'an adapter that is not there: it is named, not the model'
 run batched -prompt
 refused 2 '-prompt expects a value'
 verdict 'missing value'

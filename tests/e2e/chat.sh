@@ -3,7 +3,8 @@
 #
 # Seen red with: answers tokenised again (nothing of them is reused); a pick that takes the first answer; a retry with
 # the same seed; an interrupted answer that is lost; a message that does not fit and stays; a begin token twice; a
-# session that is not written at the end; control characters of an answer sent to a terminal.
+# session that is not written at the end; control characters of an answer sent to a terminal; old turns that stay hidden
+# when nothing came of the message; a try for every turn to hide.
 # shellcheck source=tests/e2e/talk_lib.sh
 . "$(dirname "$0")/talk_lib.sh"
 
@@ -76,6 +77,14 @@ chat -n 12
 sed -n '/^\[3\]$/{n;p;}' "$tmp/out" >"$tmp/a"
 [ "$rc" = 0 ] && [ -s "$tmp/a" ] && same a b && has err '0 messages are left'
 verdict 'branches are the sequences of batched; :undo forgets them'
+lines 'Hello\n:branch 1\n'
+chat -n 6
+[ "$rc" = 0 ] && [ "$(wc -l <"$tmp/out")" = 4 ] && [ "$(sed -n 1p "$tmp/out")" = "$(sed -n 3p "$tmp/out")" ]
+verdict ':branch 1: one answer, printed once'
+lines 'Hello\n'
+chat -session "$tmp/none/s.json"
+refused 4 "$tmp/none/s.json" && [ "$(wc -l <"$tmp/err")" = 1 ]
+verdict 'a session that could not be written: refused before anything is said'
 lines 'Hello\n:branch 2\nno\n:pick 3\n:pick 0\n:pick\n:branch 0\n:branch 65\n:branch x\n:pick 1\n:pick 1\n'
 chat -n 5
 [ "$rc" = 2 ] && has err "':pick K' first" && [ "$(grep -c 'a number from 1 to 2' "$tmp/err")" = 3 ] &&
@@ -163,6 +172,17 @@ verdict '-context-shift: the oldest are hidden, and kept'
 chat -n 60 -c 256 -context-shift -system 'Be brief.'
 [ "$rc" = 0 ] && matches err 'of 256 tokens of context' && [ "$(grep -c '"role"' "$tmp/long.json")" = 61 ]
 verdict '-ctx bounds it, too'
+awk 'BEGIN {
+	printf "["
+	for (i = 0; i < 4000; i++)
+		printf "%s{\"role\":\"user\",\"content\":\"What is number %d?\"},{\"role\":\"assistant\",\"content\":\"A number.\"}", i ? "," : "", i
+	print "]"
+}' >"$tmp/turns.json"
+lines ':load %s\nHello\n:stats\n' "$tmp/turns.json"
+rc=0
+timeout 100 "$bin/cohort" chat -n 4 -context-shift <"$tmp/in" >"$tmp/out" 2>"$tmp/err" || rc=$?
+[ "$rc" = 0 ] && matches err '8002 messages \(7[0-9]{3} hidden\)'
+verdict 'a file of thousands of turns: what fits is found soon'
 lines 'Hello\n'
 chat -n -1
 [ "$rc" = 0 ]
@@ -251,6 +271,15 @@ if ! python3 -c 'import pty' 2>/dev/null; then
 	exit 0
 fi
 
+# Branches grow side by side while they are generated. Shown red by not opening the view, and by numbering from 0.
+ran='chat: :branch on a terminal'
+rc=0
+TERM=xterm LC_ALL=C.UTF-8 python3 "$here/pty_screen.py" --rows 16 --cols 60 --state "$tmp/state" --wait '^>' --keys 'Hi\r' --wait 'cut after' \
+	--wait '^>$' --keys ':branch 3\r' --wait '^\[3\] .' --wait 'of at most 120 tokens' --dump "$tmp/mid" --wait 'goes on with answer' --keys ':pick 3\r:quit\r' -- \
+	"$bin/cohort" chat -n 40 -isa ref -t 1 -no-history -logit-bias 2-inf >"$tmp/out" 2>"$tmp/err" || rc=$?
+[ "$rc" = 0 ] && matches mid '^\[1\] ' && matches mid '^\[2\] ' && ! matches mid '^\[0\]' && has out 'going on from answer 3' && matches out '^\[3\]$' &&
+	has state 'cursor visible' && has state 'style plain'
+verdict 'terminal: branches are shown while they are generated'
 talk "$bin/cohort" chat -n 12 <<'EOF'
 expect >
 send Hello, who are you?
@@ -264,6 +293,25 @@ end 0
 EOF
 [ "$rc" = 0 ] && [ "$(cat "$HOME/.local/state/cohort/chat_history")" = "$(printf 'Hello, who are you?\n:stats')" ]
 verdict 'terminal: a conversation, and its history'
+
+# The prompt takes several steps of the reference kernels.
+talk "$bin/cohort" chat --isa ref -t 1 -context-shift -n 4 <<EOF
+expect >
+send :load $tmp/turns.json
+expect messages loaded
+send Hello
+expect hidden from the model
+type \x03
+expect interrupted before an answer; the message is taken back
+expect >
+send :stats
+expect 8000 messages (0 hidden)
+expect >
+type \x04
+end 0
+EOF
+[ "$rc" = 0 ]
+verdict 'terminal: Ctrl-C before an answer; nothing is hidden for it'
 
 # The reference kernels with one thread are slow enough for the signal to come in the middle.
 talk "$bin/cohort" chat --isa ref -t 1 -logit-bias 2-inf -session "$tmp/cut.json" <<'EOF'
@@ -307,8 +355,8 @@ printf '{"messages":[{"role":"user","content":"\\u001b[2Jred"},{"role":"assistan
 talk "$bin/cohort" chat -session "$tmp/esc.json" <<'EOF'
 expect >
 send :history
-expect ?[2Jred
-expect ?[31mx
+expect ^[[2Jred
+expect ^[[31mx
 expect >
 type \x04
 end 0
@@ -319,7 +367,7 @@ verdict 'terminal: no control characters from messages'
 talk "$bin/cohort" chat -grammar 'root ::= "\x1b[31mred\x07"' <<'EOF'
 expect >
 send Hello
-expect �[31mred�
+expect ^[[31mred^G
 expect >
 type \x04
 end 0

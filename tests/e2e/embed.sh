@@ -1,7 +1,7 @@
 #!/bin/sh
 # cohort embed: order, pooling, norms, formats, likeness; the same bits whatever the batch; encoders; what is refused.
 # Shown red by planted faults: results in the order they end (order), a truncated text without its last token (encoders),
-# a header of another length (npy).
+# a header of another length (npy), a signal that is not heard while likenesses are written.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -76,6 +76,9 @@ embed -f "$tmp/lines" -lines -format npy && keep out v.npy
 embed -f "$tmp/lines" -lines -output "$tmp/x.npy"
 [ "$rc" = 0 ] && empty out && same x.npy v.npy
 verdict 'the name of the file says the format'
+embed -output "$tmp/x.npz" "a cat"
+[ "$rc" = 0 ] && has err 'x.npz gets text'
+verdict 'a name that looks like another format: said'
 embed -f "$tmp/lines" -lines -output "$tmp/x.jsonl" && same x.jsonl v.jsonl && embed -f "$tmp/lines" -lines -output "$tmp/x.json" && same x.json v.json
 verdict 'the same for JSON'
 embed -f "$tmp/lines" -lines -output "$tmp/x.json" -format text
@@ -219,6 +222,18 @@ PY
 run python3 "$tmp/on_tty.py" "$bin/cohort" embed -f "$tmp/lines_4" -lines -threads 1 -output "$tmp/never.npy"
 [ "$rc" = 130 ] && empty out && matches err 'interrupted: [0-9]+ of 4320 texts were done' && [ ! -e "$tmp/never.npy" ] && [ -z "$(find "$tmp" -name '.cohort-*')" ]
 verdict 'progress on a terminal; a signal ends it with 130 and leaves no file'
+# Cosines are computed as they are written; the signal comes when the first are there. In the background SIGINT may be
+# ignored, SIGTERM is not.
+awk 'BEGIN { for (i = 0; i < 1500; i++) print i }' >"$tmp/numbers"
+"$bin/cohort" embed -f "$tmp/numbers" -lines -similarity >"$tmp/out" 2>"$tmp/err" &
+pid=$!
+pids="$pids $pid"
+while [ ! -s "$tmp/out" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+kill -TERM "$pid"
+rc=0
+wait "$pid" || rc=$?
+[ "$rc" = 130 ] && [ "$(wc -l <"$tmp/out")" -lt 1500 ]
+verdict 'a signal while likenesses are written ends it'
 
 run cohort embed --help
 [ "$rc" = 0 ] && empty err && has out 'cohort embed -similarity' && has out -truncate

@@ -36,6 +36,7 @@ cp jobs.jsonl batch.jsonl
 cp jobs.jsonl in.jsonl
 [ -e "$COHORT_BUILD/strategy_shortest_first.so" ] && ln -s "$COHORT_BUILD/strategy_shortest_first.so" mine.so
 printf 'root ::= "yes" | "no"\n' >answer.gbnf
+printf 'a-key-for-tests Ann admin\n' >keys.txt
 
 # ---- The examples ----
 
@@ -46,6 +47,23 @@ split() {
 		awk -v dir="$tmp" '/^  [^ ]/ { n++ } { sub(/^  /, ""); print > (dir "/example." sprintf("%02d", n)) }'
 }
 
+# A server runs until it is told to end: on any free port, and what asks it asks there.
+serve() { # serve FILE [COMMAND]: starts what the file says, waits until it listens, runs the command, ends it
+	: >"$tmp/serve.err" # what the server before it said is not its word
+	# In the foreground: otherwise a signal reaches the server twice, and the second one ends it at once.
+	COHORT_PORT=0 timeout --foreground 60 bash -c "exec $(cat "$1")" 2>"$tmp/serve.err" &
+	server=$!
+	for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		grep -q 'listening on' "$tmp/serve.err" && break
+		sleep 0.5
+	done
+	port=$(sed -n 's/.*listening on http.*:\([0-9]*\)$/\1/p' "$tmp/serve.err")
+	asked=0
+	[ -z "${2:-}" ] || sed "s/:8080/:$port/" "$2" | bash || asked=$?
+	kill -TERM $server
+	wait $server && [ -n "$port" ] && [ $asked = 0 ]
+}
+
 ran_any=
 try() { # try NAME: the help is in $tmp/out
 	split
@@ -53,9 +71,17 @@ try() { # try NAME: the help is in $tmp/out
 		[ -e "$example" ] || continue
 		ran_any=1
 		text=$(head -n 1 "$example")
-		here() {
-			PATH=$bin:$PATH HOME=$tmp/home XDG_STATE_HOME=$tmp/home XDG_CONFIG_HOME=$tmp/home timeout 120 bash "$example"
-		}
+		here() ( # its own shell: what it sets ends with it
+			export PATH="$bin:$PATH" HOME="$tmp/home" XDG_STATE_HOME="$tmp/home" XDG_CONFIG_HOME="$tmp/home"
+			case $text in
+			'cohort serve'*) serve "$example" ;;
+			curl*)
+				echo 'cohort serve' >"$tmp/server"
+				serve "$tmp/server" "$example"
+				;;
+			*) timeout 120 bash "$example" ;;
+			esac
+		)
 		run here
 		ran=$text
 		[ "$rc" = 0 ]

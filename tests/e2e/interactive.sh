@@ -83,15 +83,52 @@ lines 'The cat\n:save %s\n' "$tmp/all.txt"
 script -np 3 -n 6
 [ "$rc" = 0 ] && [ "$(grep -c '^Sequence [0-2] of seed 0:$' "$tmp/all.txt")" = 3 ]
 verdict ':save without favourites: all of them'
-lines 'The cat\n:set seed 9\n:save %s\n:save %s\n:keep 0\n:save %s\n' "$tmp/all.json" "$tmp/all.html" "$tmp/no.json"
+lines 'The cat\n:set seed 9\n:save %s\n:save %s\n' "$tmp/all.json" "$tmp/all.html"
 script -np 2 -n 6 -seed 3
-[ "$rc" = 2 ] && python3 -c '
+[ "$rc" = 0 ] && python3 -c '
 import json, sys
 t = json.load(open(sys.argv[1]))
 s = json.dumps(t)
 assert "The cat" in s and "logprob" in s, s
-' "$tmp/all.json" 2>/dev/null && matches all.json '"seed": *3[,}]' && grep -q '<html' "$tmp/all.html" && [ ! -e "$tmp/no.json" ] && has err 'go into a .txt file'
+' "$tmp/all.json" 2>/dev/null && matches all.json '"seed": *3[,}]' && grep -q '<html' "$tmp/all.html"
 verdict ':save by suffix: as -output writes it, with the settings of the run'
+# Favourites of three runs, two of them of one prompt. Shown red by taking the settings of the last run for all of them, and
+# by numbering the sequences anew.
+lines 'The cat\n:keep 1 0\n:set temperature 1.5\n:again\n:keep 1\nThe dog\n:keep 0\n:kept\n:set seed 9\n:save %s\n:save %s\n:save %s\n:save %s\n:save %s\n' \
+	"$tmp/f.json" "$tmp/f.jsonl" "$tmp/f.CSV" "$tmp/f.md" "$tmp/f.html"
+script -np 2 -n 6
+[ "$rc" = 0 ] && has err '4 sequences written to' && has f.md 'temperature: 1.5. seed: 1.' && has f.html '<h1>4 favourites</h1>' && has f.html 'sequences 1 0, temperature 0.8, seed 0'
+verdict ':save of favourites as Markdown and HTML: each with the settings of its run'
+if command -v python3 >/dev/null; then
+	python3 - "$tmp" >"$tmp/err" 2>&1 <<'EOF'
+import csv, json, sys
+dir = sys.argv[1]
+d = json.load(open(dir + "/f.json"))
+kept = open(dir + "/out").read().split("Kept 0 (")[1]
+assert d["sampling"]["temperature"] is None and d["sampling"]["seed"] is None and d["sampling"]["top_k"] == 40, d["sampling"]
+assert [p["text"] for p in d["prompts"]] == ["The cat", "The cat", "The dog"]
+assert [p["settings"] for p in d["prompts"]] == [{"sequences": "1 0", "temperature": 0.8, "seed": 0},
+    {"sequences": "1", "temperature": 1.5, "seed": 1}, {"sequences": "0", "temperature": 1.5, "seed": 1}], d["prompts"]
+texts = [p["text"] + s["text"] for p in d["prompts"] for s in p["sequences"]]
+assert len(texts) == 4 and all(t in kept for t in texts), texts
+assert all(len(s["logprobs"]) == len(s["tokens"]) > 0 for p in d["prompts"] for s in p["sequences"])
+assert d["statistics"]["prompts"] == 3 and d["statistics"]["generated_tokens"] == 36, d["statistics"]
+lines = [json.loads(l) for l in open(dir + "/f.jsonl")]
+assert [l["prompt"] + 0 for l in lines if l["type"] == "sequence"] == [0, 0, 1, 2]
+assert [l["settings"] for l in lines if l["type"] == "prompt"] == [p["settings"] for p in d["prompts"]]
+rows = list(csv.DictReader(open(dir + "/f.CSV", newline="")))
+assert [(r["sampling_temperature"], r["sampling_seed"], r["run_sequences"]) for r in rows] == \
+    [("0.8", "0", "1 0")] * 2 + [("1.5", "1", "1"), ("1.5", "1", "0")], rows
+assert [r["prompt"] + r["text"].removeprefix("'") for r in rows] == texts
+EOF
+	verdict ':save of favourites as JSON, lines and CSV: texts, numbers and settings of their runs'
+else
+	skip ':save of favourites as JSON, lines and CSV' 'no python3'
+fi
+lines 'The cat\n:keep 0\n:save %s\n:save %s\n' "$tmp/f.pdf" "$tmp/plain"
+script -np 2 -n 3
+[ "$rc" = 2 ] && has err "f.pdf': the suffix says the format" && [ ! -e "$tmp/f.pdf" ] && grep -q '^Sequence 0 of seed 0:$' "$tmp/plain" && has err '1 sequence written'
+verdict ':save: an unknown suffix is refused, a name without one is a text'
 lines 'Once upon a time\n'
 script -np 3 -n 12 -compare -width 100
 keep out typed
@@ -125,7 +162,7 @@ script -np 4 -n 5
 verdict ':set grammar: taken, refused and taken back'
 lines ':set ctx 1\n:set nonsense 1\n:set tempratur 1\n:nonsense\n:agian\n:k\n:more\n:keep\n:again\n:drop 0\n:show\n: \n'
 script
-[ "$rc" = 2 ] && empty out && has err "cannot be changed while running" && has err "unknown option 'nonsense'" && has err "did you mean '-temperature'?" &&
+[ "$rc" = 2 ] && empty out && has err "cannot be changed while running" && has err "unknown option 'nonsense'" && has err "did you mean 'temperature'?" && has err "Try ':set'" &&
 	has err "did you mean ':again'?" && has err 'beginning of several' && [ "$(grep -c 'there is no prompt yet' "$tmp/err")" = 4 ]
 verdict 'unknown names, ambiguous ones, nothing to work on'
 lines 'The cat\n:more 4\n:keep 1 x\n:kept\n:more -1\n'
@@ -295,6 +332,19 @@ end 0
 EOF
 [ "$rc" = 0 ]
 verdict 'terminal: UTF-8, wide characters, editing, bytes that are none, another size'
+talk "$bin/batched" -interactive -no-history -np 1 -n 2 -p "$(printf 'a\033[31mred')" <<'EOF'
+expect a^[[31mred
+expect >
+send :keep 0
+expect 1 kept
+send :kept
+expect Kept 0
+expect a^[[31mred
+type \x04
+end 0
+EOF
+[ "$rc" = 0 ]
+verdict 'terminal: no control characters from what is kept'
 hist=$HOME/.local/state/cohort/batched_history
 [ "$(wc -l <"$hist")" = 4 ] && [ "$(find "$hist" -perm 600)" = "$hist" ] && [ "$(find "$HOME/.local/state/cohort" -maxdepth 0 -perm 700)" != "" ]
 verdict 'the history is kept, for its owner alone'

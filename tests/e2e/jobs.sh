@@ -135,6 +135,8 @@ check stop 'c["text"] == "," and c["finish_reason"] == "stop"' 'stop'
 check json 'sorted(json.loads(c["message"]["content"])) == ["a", "b"] and c["finish_reason"] == "stop"' 'a JSON schema'
 check gbnf 'c["text"] in ("yes", "no")' 'a grammar'
 check vector 'len(b["data"][0]["embedding"]) == 512 and abs(sum(x * x for x in b["data"][0]["embedding"]) - 1) < 1e-5 and b["usage"]["total_tokens"] == 2' 'an embedding'
+"$bin/cohort" embed -format json Tom >"$tmp/embed.json" </dev/null
+check vector 'b["data"][0]["embedding"] == json.load(open(__import__("sys").argv[2].rsplit("/", 1)[0] + "/embed.json"))["data"][0]["embedding"]' 'an embedding is that of cohort embed'
 check base64 '__import__("struct").unpack("<512f", __import__("base64").b64decode(b["data"][1]["embedding"])) and b["data"][1]["index"] == 1' 'embeddings in base64'
 check hot 'r["response"]["status_code"] == 400 and b["error"]["param"] == "temperature" and b["error"]["type"] == "invalid_request_error" and r["error"] is None' 'refused: a number out of range'
 check suffix 'b["error"]["param"] == "suffix" and b["error"]["code"] == "unsupported_parameter"' 'refused: a suffix'
@@ -332,6 +334,39 @@ jobs "$tmp/mix.jsonl" -output "$tmp/x2.jsonl" -m "$tmp/mix.jsonl"
 [ "$rc" = 3 ] && [ ! -e "$tmp/x2.jsonl" ]
 verdict 'refused: no model'
 
+# ---- Another template, and tools ----
+
+cat >"$tmp/tools.jinja" <<'JINJA'
+{{ tools | tojson if tools }}{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] -%}
+<tool_call>{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}</tool_call>
+{%- endfor %}
+{% endfor %}
+JINJA
+say='"messages":[{"role":"user","content":"2+3?"}],"tools":[{"type":"function","function":{"name":"add","parameters":{"type":"object","properties":{"a":{"enum":[2,3]}},"required":["a"],"additionalProperties":false}}}]'
+{ req must $chat "{$say,\"tool_choice\":\"required\",\"max_tokens\":200}" && req may $chat "{$say,\"max_tokens\":5}"; } >"$tmp/tools.jsonl"
+jobs "$tmp/tools.jsonl" -output "$tmp/called.jsonl" -chat-template "$tmp/tools.jinja"
+[ "$rc" = 0 ] && tool expect "$tmp/called.jsonl" must 'c["finish_reason"] == "tool_calls" and c["message"]["content"] is None' &&
+	tool expect "$tmp/called.jsonl" must 'json.loads(c["message"]["tool_calls"][0]["function"]["arguments"])["a"] in (2, 3)' &&
+	tool expect "$tmp/called.jsonl" may '"tool_calls" not in c["message"] and len(c["message"]["content"]) > 0'
+verdict 'tools, with a template that knows them'
+jobs "$tmp/tools.jsonl" -output "$tmp/uncalled.jsonl"
+[ "$rc" = 0 ] && tool expect "$tmp/uncalled.jsonl" must 'b["error"]["param"] == "tools" and "template" in b["error"]["message"]'
+verdict 'refused: tools, with one that does not'
+echo '{# another #}' >>"$tmp/tools.jinja"
+jobs "$tmp/tools.jsonl" -output "$tmp/called.jsonl" -chat-template "$tmp/tools.jinja"
+refused 4 'chat-template'
+verdict 'refused: to go on with another template'
+jobs "$tmp/tools.jsonl" -output "$tmp/called.jsonl"
+refused 4 'chat-template'
+verdict "refused: to go on with the model's own"
+echo '{% if' >"$tmp/broken.jinja"
+jobs "$tmp/tools.jsonl" -output "$tmp/x2.jsonl" -chat-template "$tmp/broken.jinja"
+refused 4 'cannot use the template'
+verdict 'refused: a template that is none'
+jobs "$tmp/tools.jsonl" -output "$tmp/x2.jsonl" -chat-template "$tmp/none.jinja"
+refused 4 'none.jinja'
+verdict 'refused: a template that is not there'
+
 # ---- An encoder, a terminal, help ----
 
 python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$tmp/models" >/dev/null || exit 1
@@ -347,6 +382,14 @@ verdict 'a model without a template has no chat'
 jobs "$tmp/enc.jsonl" -output "$tmp/o2.jsonl" -m "$tmp/models/llama-base.gguf" --lora-scaled "$tmp/models/llama-lora.gguf:0.5"
 [ "$rc" = 0 ] && grep -q '"lora":"[^"]*llama-lora.gguf:0.5 "' "$tmp/o2.jsonl.journal"
 verdict 'an adapter, which the journal knows'
+# The beginning of an answer has no end token behind it, whatever the model's rule for texts is.
+python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/eos.gguf" tokenizer.ggml.add_eos_token
+printf '%s\n' '{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"Hello"}],"max_tokens":8,"temperature":0}}' >"$tmp/one.jsonl"
+jobs "$tmp/one.jsonl" -output "$tmp/one.out"
+plain=$(sed 's/"created":[0-9]*//' "$tmp/one.out")
+jobs -m "$tmp/eos.gguf" "$tmp/one.jsonl" -output "$tmp/eos.out"
+[ "$rc" = 0 ] && [ -n "$plain" ] && [ "$(sed 's/"created":[0-9]*//' "$tmp/eos.out")" = "$plain" ]
+verdict 'a chat of a model that puts an end token behind texts'
 # On a terminal, until the line with the time left is there; then Ctrl-C.
 cat >"$tmp/terminal.py" <<'PY'
 import os, pty, sys

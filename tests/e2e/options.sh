@@ -178,6 +178,21 @@ wrong() { # NAME CONFIG TEXT [COMMAND...]
 }
 wrong 'an unknown name in the own section' '[batched]\ntemprature = 1' ":2: 'temprature' is not an option of this program; did you mean 'temperature'?"
 wrong 'an unknown name in the own section of a command' '\n[run]\nnpredict = 1' ":3: 'npredict' is not an option of this program; did you mean 'n-predict'?" cohort run x
+# Shown red by skipping every name outside the own section, and by leaving a name out of opt_names.h (the comparison).
+wrong 'an unknown name before any section' 'temprature = 1' ":1: 'temprature' is not an option of any program; did you mean 'temperature'?"
+wrong 'an unknown name before any section, for a command without the option meant' 'temprature = 1' ":1: 'temprature' is not an option of any program; did you mean 'temperature'?" cohort info
+wrong 'an unknown name in [cohort]' '[cohort]\nchunk-sise = 1' ":2: 'chunk-sise' is not an option of any program; did you mean 'chunk-size'?" cohort info
+config 'chunk-size = 9\nper-window = 1\n[cohort]\nnpp = 8\n'
+run batched -n 1
+[ "$rc" = 0 ] && ! has err 'is not an option'
+verdict 'names of other programs are skipped quietly'
+{
+	"$bin/batched" -no-config -show-config
+	for c in $(sed -n 's/^int cmd_\([a-z]*\)(.*/\1/p' "$COHORT_SOURCE/prog/cmd.h"); do "$bin/cohort" "$c" -no-config -show-config; done
+} 2>/dev/null </dev/null | sed -n 's/^\([a-z][a-z-]*\)  *[^ ].* default$/\1/p' | LC_ALL=C sort -u >"$tmp/names"
+sed -n '/^static/,/^}/p' "$COHORT_SOURCE/prog/opt_names.h" | grep -o '"[a-z-]*"' | tr -d '"' | LC_ALL=C sort >"$tmp/listed"
+[ "$(wc -l <"$tmp/names")" -gt 100 ] && diff "$tmp/names" "$tmp/listed" >"$tmp/out"
+verdict 'opt_names.h has the names of all tables, and no other'
 wrong 'a short form' 'temp = 1' ":1: 'temp' is a short form, which may mean something else to another program; did you mean 'temperature'?"
 wrong 'an unknown section' '[rnu]\nseed = 1' ":2: 'seed' is in section [rnu], which is no program or command; did you mean 'run'?"
 wrong 'a number that is none' 'temperature = hot' ":1: 'temperature' expects a number from 0 to 100, got 'hot'"

@@ -80,6 +80,8 @@ refuse 2 'four operands' "unexpected argument 'more'" "$tmp/f16.gguf" "$tmp/x.gg
 refuse 2 'an unknown format lists the known ones' 'Q4_K_S, Q4_K_M' "$tmp/f16.gguf" "$tmp/x.gguf" Q7
 refuse 2 'an unknown format of the embedding' "token embedding: format 'Q7'" --token-embedding-type Q7 "$tmp/f16.gguf" "$tmp/x.gguf" Q4_0
 refuse 2 'what is quantised already' 'is Q6_K already' "$tmp/a.gguf" "$tmp/x.gguf" Q8_0
+has err '-allow-requantize does it'
+verdict 'what is quantised already: which option does it'
 refuse 2 'its own input' 'is the input itself' "$tmp/f16.gguf" "$tmp/./f16.gguf" Q8_0
 refuse 2 'threads that are no number' 'whole number' -t x "$tmp/f16.gguf" "$tmp/x.gguf" Q8_0
 refuse 3 'an input that is not there' "cannot use the model $tmp/no.gguf" "$tmp/no.gguf" "$tmp/x.gguf" Q8_0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # cohort retrieve: what is found, what of a folder is read, how it is cut, saved indexes, what is refused.
 # Shown red by planted faults: links to folders followed (a loop never ends), a chunk that begins where the last ended
-# although an overlap was asked for, the probe not compared (another model).
+# although an overlap was asked for, the probe not compared (another model), a first step of no words (it never ends).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -195,6 +195,20 @@ limited() { (ulimit -f 2 && "$bin/cohort" retrieve -dir "$d" -save "$tmp/full");
 run limited
 [ "$rc" = 4 ] && has err 'File too large' && [ ! -e "$tmp/full" ] && [ -z "$(find "$tmp" -name '.cohort-*')" ]
 verdict 'a full disk leaves nothing behind'
+
+# ---- A context of one token ----
+
+python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/no_bos.gguf" tokenizer.ggml.add_bos_token 0
+python3 - "$tmp/no_bos.gguf" <<'PY'
+import sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(f.read().index(b".context_length") + len(b".context_length") + 4)
+    f.write(b"\1\0\0\0")
+PY
+rc=0
+timeout 60 "$bin/cohort" retrieve -m "$tmp/no_bos.gguf" -dir "$d/cat.txt" -save "$tmp/one" >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
+[ "$rc" = 0 ] && matches err '1 files, ([89]|1[0-9]) chunks'
+verdict 'chunks of one token'
 
 # ---- A terminal ----
 

@@ -124,6 +124,23 @@ word=$(tr -d "\n" <"$tmp/alone" | cut -c 9-12)
 run cohort run -n 20 -seed 5 "Once upon a time" -stop "$word"
 [ "$rc" = 0 ] && [ "$(tr -d "\n" <"$tmp/out")" = "$(tr -d "\n" <"$tmp/alone" | sed "s/$word.*//")" ]
 verdict "run: -stop"
+if python3 -c 'import pty' 2>/dev/null; then
+	# Control characters of the prompt and of the text are shown, not obeyed: pty_talk.py leaves out what a terminal obeys.
+	for command in 'run -show-prompt' 'speculate -show-prompt'; do
+		# shellcheck disable=SC2086
+		TERM=xterm python3 "$COHORT_SOURCE/tests/e2e/pty_talk.py" "$bin/cohort" $command -n 16 \
+			-grammar 'root ::= "\x1b[31mred\x07"' "$(printf 'a\033[1mb')" >"$tmp/out" 2>"$tmp/err" <<'EOF'
+expect a^[[1mb
+expect ^[[31mred^G
+end 0
+EOF
+		rc=$?
+		[ "$rc" = 0 ]
+		verdict "${command% *}: no control characters to a terminal"
+	done
+else
+	skip 'terminal' 'no python3 with pty'
+fi
 run cohort run x -n 0
 [ "$rc" = 0 ] && empty err
 verdict 'run: no tokens'

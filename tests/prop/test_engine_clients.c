@@ -4,11 +4,13 @@
  *
  * Shown red by planted faults: a cancel that ends other requests of the client, too (cancelled), a cancel that is
  * looked at only while rows are computed, and one that is forgotten when another one came in the same tick
- * (cancelled_in_time), a resumed stream whose sampler begins again (cancelled_while_parked), and under ThreadSanitizer
- * a reader that looks for news before it has the lock (left_alone). */
+ * (cancelled_in_time), one that ends a stream whose rows were chosen already (cancelled_between_rows), a resumed stream
+ * whose sampler begins again (cancelled_while_parked), and under ThreadSanitizer a reader that looks for news before it
+ * has the lock (left_alone). */
 #include "engine_said.h"
 
 #include "base/lock.h"
+#include "engine/core.h"
 
 enum { N_SUBMITTERS = 3, N_WAITERS = 4, N_CANCELLERS = 2, N_REQUESTS = 110, TABLE = 16 };
 
@@ -165,13 +167,28 @@ static void join(struct actor *actors, int n)
 		thread_join(&actors[i].thread);
 }
 
+/* One request whose outputs do not fit at once: whatever else is cancelled, and when, something is parked. */
+static void fill_room(struct cohort_engine *e)
+{
+	struct cohort_request_params p = said_jobs[0].p;
+	struct cohort_request *r = NULL;
+
+	p.n_outputs = SAID_SLOTS;
+	assert_int_equal(cohort_engine_submit(e, &p, &r, NULL), COHORT_OK);
+	assert_int_equal(cohort_request_wait(r, -1, NULL, NULL), COHORT_OK);
+	cohort_request_free(r);
+}
+
 static void run_world(const struct cohort_engine_params *ep, bool cancels)
 {
 	static struct world w;
 	struct actor submitters[N_SUBMITTERS], waiters[N_WAITERS], cancellers[N_CANCELLERS];
+	const bool parks = ep->room == COHORT_ROOM_OVERCOMMIT;
 	bool clean = false;
 
 	w = (struct world){.e = rig_engine(ep), .n_submitting = N_SUBMITTERS};
+	if (parks)
+		fill_room(w.e);
 	assert_true(lock_init(&w.lock));
 	start(submitters, N_SUBMITTERS, submitter, &w);
 	start(waiters, N_WAITERS, waiter, &w);
@@ -185,15 +202,15 @@ static void run_world(const struct cohort_engine_params *ep, bool cancels)
 	assert_int_equal(cohort_engine_drain(w.e, -1, &clean, NULL), COHORT_OK);
 	assert_true(clean);
 	const struct cohort_engine_stats s = rig_stats(w.e);
-	assert_int_equal(s.n_submitted, w.n_ended);
-	assert_int_equal(said_n_ended(&s), w.n_ended);
-	assert_int_equal(s.n_ended[COHORT_FINISH_CANCELLED] + s.n_ended[COHORT_FINISH_LENGTH], w.n_ended);
+	assert_int_equal(s.n_submitted, w.n_ended + parks);
+	assert_int_equal(said_n_ended(&s), w.n_ended + parks);
+	assert_int_equal(s.n_ended[COHORT_FINISH_CANCELLED] + s.n_ended[COHORT_FINISH_LENGTH], w.n_ended + parks);
 	assert_int_equal(s.n_ended[COHORT_FINISH_CANCELLED], w.n_cut);
 	if (cancels)
 		assert_true(w.n_midway > 0 && w.n_midway < w.n_cut && w.n_cut < w.n_ended);
 	else
 		assert_int_equal(w.n_cut, 0);
-	assert_true(ep->room == COHORT_ROOM_RESERVE || s.n_parked > 0);
+	assert_true(!parks || s.n_parked > 0);
 	assert_int_equal(s.n_fallbacks, 0);
 	rig_check_empty(w.e, SAID_SLOTS);
 	cohort_engine_free(w.e);
@@ -310,6 +327,166 @@ static void cancelled_in_time(void **state)
 	cohort_engine_free(e);
 }
 
+/* ---- No row of who is gone ---- */
+
+enum { B_SLOTS = 4, B_ROWS = 512, B_REQUESTS = 6 };
+
+/* A machine that computes nothing, so that most of a tick is choosing rows: it knows how long sequences are. */
+struct books {
+	struct core core;
+	int32_t n[B_SLOTS];
+};
+
+static double books_now(void *self)
+{
+	(void)self;
+	return 0;
+}
+
+static enum cohort_status books_decode(void *self, const struct cohort_batch_raw *rows, struct cohort_err *err)
+{
+	struct books *b = self;
+
+	(void)err;
+	for (int32_t i = 0; i < rows->n_tokens; i++) {
+		expect(b->core.slots[rows->seq[i]] != NULL, "a row of nobody");
+		expect(rows->pos[i] == b->n[rows->seq[i]]++, "a sequence goes on elsewhere");
+	}
+	return COHORT_OK;
+}
+
+static const float *books_logits(void *self, int32_t row)
+{
+	(void)self;
+	(void)row;
+	return NULL;
+}
+
+static enum cohort_status books_cp(
+		void *self, cohort_seq src, cohort_seq dst, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
+{
+	struct books *b = self;
+
+	(void)src;
+	(void)err;
+	expect(p0 == b->n[dst], "a copy to somebody who has cells");
+	b->n[dst] = p1;
+	return COHORT_OK;
+}
+
+static enum cohort_status books_rm(void *self, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
+{
+	(void)p1;
+	(void)err;
+	((struct books *)self)->n[seq] = p0;
+	return COHORT_OK;
+}
+
+static enum cohort_status books_adapter(
+		void *self, cohort_seq seq, const struct cohort_adapter *adapter, float scale, struct cohort_err *err)
+{
+	(void)self;
+	(void)seq;
+	(void)adapter;
+	(void)scale;
+	(void)err;
+	return COHORT_OK;
+}
+
+static size_t books_size(void *self, cohort_seq seq)
+{
+	(void)self;
+	(void)seq;
+	return 0;
+}
+
+/* Whom the other thread is to cancel, in turn. */
+struct prey {
+	struct thread thread;
+	_Atomic(struct cohort_request *) r[B_REQUESTS];
+	atomic_int n_ready, n_done; /* rounds */
+	atomic_bool over;
+};
+
+static void cancel_in_turn(void *arg)
+{
+	struct prey *p = arg;
+	struct rng rng;
+
+	rng_init(&rng, 3, 15);
+	for (int round = 1; !atomic_load(&p->over);) {
+		if (atomic_load(&p->n_ready) < round)
+			continue;
+		for (int i = 0; i < B_REQUESTS; i++) {
+			for (atomic_int spin = pick(&rng, 0, 300); spin > 0; spin--)
+				;
+			cohort_request_cancel(atomic_load(&p->r[i]));
+		}
+		atomic_store(&p->n_done, round++);
+	}
+}
+
+/* Cancelled by another thread at any moment of a tick, also between two rows of one request, of one output or of two:
+ * no row is computed for a slot that has nobody, and who comes next begins at the beginning. */
+static void cancelled_between_rows(void **state)
+{
+	static struct books b;
+	static struct prey prey;
+	static cohort_token prompt[700];
+	const struct machine m = {.self = &b,
+			.now = books_now,
+			.decode = books_decode,
+			.logits = books_logits,
+			.seq_cp = books_cp,
+			.seq_rm = books_rm,
+			.adapter_set = books_adapter,
+			.state_size = books_size};
+	const struct core_limits lim = {.n_vocab = 10,
+			.n_slots = B_SLOTS,
+			.n_ubatch = B_ROWS,
+			.budget = B_ROWS,
+			.chunk_size = B_ROWS,
+			.block_size = 32,
+			.n_pos_max = 1024,
+			.logits = true,
+			.queue_requests_max = 100,
+			.queue_tokens_max = 100000,
+			.wait_max_s = 1000};
+	const double until = clock_now() + 2;
+
+	(void)state;
+	assert_int_equal(core_init(&b.core, &lim, &m, NULL, NULL), COHORT_OK);
+	assert_true(thread_start(&prey.thread, cancel_in_turn, &prey));
+	for (int round = 1; clock_now() < until; round++) {
+		struct cohort_request_params p;
+		struct cohort_request *r[B_REQUESTS];
+		cohort_request_params_init(&p);
+		p.prompt = prompt;
+		p.n_prompt = 700;
+		p.max_tokens = 20;
+		for (int i = 0; i < B_REQUESTS; i++) {
+			p.n_prompt = i % 3 == 2 ? 2 : 700;
+			p.n_outputs = i % 3 == 2 ? 2 : 1;
+			expect(!request_open(&b.core, &p, &r[i], NULL) && !core_submit(&b.core, r[i], NULL), "refused");
+			atomic_store(&prey.r[i], r[i]);
+		}
+		atomic_store(&prey.n_ready, round);
+		while (b.core.n_open > 0)
+			core_tick(&b.core);
+		while (atomic_load(&prey.n_done) < round)
+			;
+		for (int i = 0; i < B_REQUESTS; i++)
+			cohort_request_free(r[i]);
+		for (int i = 0; i < B_SLOTS; i++)
+			assert_int_equal(b.n[i], 0);
+	}
+	atomic_store(&prey.over, true);
+	thread_join(&prey.thread);
+	assert_true(b.core.live.n_ended[COHORT_FINISH_CANCELLED] > 0);
+	core_shut(&b.core);
+	core_release(&b.core);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -317,6 +494,7 @@ int main(void)
 			cmocka_unit_test(cancelled),
 			cmocka_unit_test(cancelled_while_parked),
 			cmocka_unit_test(cancelled_in_time),
+			cmocka_unit_test(cancelled_between_rows),
 	};
 	return cmocka_run_group_tests_name("engine clients", tests, said_set_up, rig_tear_down);
 }

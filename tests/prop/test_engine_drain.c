@@ -3,7 +3,8 @@
  * Shown red by planted faults: an end that wakes only one of those who drain (together), a drain that ends what waits
  * in the queue (together, beside_submits), a drain that calls itself clean because nothing is left when it looks again
  * (cut_short), a queue that is closed only when the drain returns (cut_short), a cut that counts against every later
- * drain (cut_short, twice_cut), a stop that leaves the queue as it is (cut_short), a stop that wakes nobody who waits
+ * drain (cut_short, twice_cut), one that counts though all had ended (ended_meanwhile), one that counts only for who
+ * drained before it (cut_before), a stop that leaves the queue as it is (cut_short), a stop that wakes nobody who waits
  * for a request (freed_under_readers). */
 #include "engine_said.h"
 
@@ -196,6 +197,75 @@ static void twice_cut(void **state)
 	}
 }
 
+/* The last callback takes longer than the drain has: time runs out, and yet everything has ended by itself. */
+static void end_slowly(struct cohort_request *r, const struct cohort_event *ev, void *user)
+{
+	(void)r;
+	if (ev->kind != COHORT_EVENT_DONE)
+		return;
+	atomic_store((atomic_bool *)user, true);
+	rig_sleep(0.1);
+}
+
+static void ended_meanwhile(void **state)
+{
+	struct cohort_engine_params ep;
+	struct job j;
+	atomic_bool ending = false;
+	bool clean = false;
+
+	(void)state;
+	said_params(&ep);
+	struct cohort_engine *e = rig_engine(&ep);
+	rig_job(&j, 30, 5, 3);
+	j.p.on_event = end_slowly;
+	j.p.user = &ending;
+	struct cohort_request *r = rig_submit(e, &j);
+	while (!atomic_load(&ending))
+		rig_sleep(0.001);
+	assert_int_equal(cohort_engine_drain(e, 0.01, &clean, NULL), COHORT_OK);
+	assert_true(clean);
+	assert_int_equal(rig_stats(e).n_ended[COHORT_FINISH_LENGTH], 1);
+	rig_check(r, &j);
+	cohort_request_free(r);
+	cohort_engine_free(e);
+}
+
+static void held_tick(const struct cohort_tick *t, void *user)
+{
+	(void)t;
+	while (atomic_load((atomic_bool *)user))
+		rig_sleep(0.001);
+}
+
+/* One that begins when everything is to be ended, but nothing is yet: it was not clean for that one either. */
+static void cut_before(void **state)
+{
+	struct cohort_engine_params ep;
+	static struct drainer hasty, late;
+	struct job j;
+	atomic_bool held = true;
+
+	(void)state;
+	said_params(&ep);
+	ep.on_tick = held_tick;
+	ep.on_tick_user = &held;
+	struct cohort_engine *e = rig_engine(&ep);
+	rig_job(&j, 30, 5, LONG_TOKENS);
+	struct cohort_request *r = rig_submit(e, &j);
+	start(&hasty, e, 0, NULL);
+	wait_closed(e);
+	rig_sleep(0.05);
+	start(&late, e, -1, NULL);
+	rig_sleep(0.05);
+	atomic_store(&held, false);
+	assert_false(join(&hasty));
+	assert_false(join(&late));
+	assert_int_equal(rig_output(r, 0).finish, COHORT_FINISH_SHUTDOWN);
+	cohort_request_free(r);
+	cohort_engine_free(e);
+}
+
 /* ---- Beside others ---- */
 
 struct submitter {
@@ -340,6 +410,8 @@ int main(void)
 			cmocka_unit_test(together),
 			cmocka_unit_test(cut_short),
 			cmocka_unit_test(twice_cut),
+			cmocka_unit_test(ended_meanwhile),
+			cmocka_unit_test(cut_before),
 			cmocka_unit_test(beside_submits),
 			cmocka_unit_test(freed_under_readers),
 	};

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +156,7 @@ static void load_good(void **state)
 			 "{\"type\":\"text\",\"text\":\"b\"}]}]",
 					"u:ab"},
 			{"[{\"role\":\"user\",\"content\":[]}]", "u:"},
+			{"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\"}]}]", "u:"},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct chat_convo c = {.messages = NULL};
@@ -271,6 +273,43 @@ static void no_memory(void **state)
 	}
 }
 
+static void *json_alloc(size_t n)
+{
+	return mem_alloc(n, 1);
+}
+
+/* The same of writing, with jansson's allocations among those that fail: the whole file or none, and no leak. Seen red
+ * with a dump that failed and was not noticed: the file was the bytes that memory happened to hold. */
+static void no_memory_to_write(void **state)
+{
+	struct chat_convo c = {.messages = NULL};
+	size_t n_right = 0, n = 0, n_failed = 0;
+
+	(void)state;
+	json_set_alloc_funcs(json_alloc, mem_free);
+	say(&c, CHAT_USER, "\xc3\xa4 \"quoted\"");
+	say(&c, CHAT_ASSISTANT, "yes");
+	const uint64_t before = mem_count();
+	char *right = chat_convo_file(&c, &n_right);
+	const int64_t n_all = (int64_t)(mem_count() - before);
+	assert_non_null(right);
+	for (int64_t i = 0; i < n_all; i++) {
+		mem_fail_after(i);
+		char *text = chat_convo_file(&c, &n);
+		mem_fail_after(-1);
+		if (text) {
+			assert_int_equal(n, n_right);
+			assert_memory_equal(text, right, n);
+		}
+		n_failed += !text;
+		mem_free(text);
+	}
+	assert_true(n_failed > 10);
+	mem_free(right);
+	chat_convo_release(&c);
+	json_set_alloc_funcs(malloc, free);
+}
+
 static void stops(void **state)
 {
 	(void)state;
@@ -341,6 +380,7 @@ int main(void)
 			cmocka_unit_test(load_bad),
 			cmocka_unit_test(load_any),
 			cmocka_unit_test(no_memory),
+			cmocka_unit_test(no_memory_to_write),
 			cmocka_unit_test(stops),
 			cmocka_unit_test(memory),
 	};

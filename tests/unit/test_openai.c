@@ -253,7 +253,8 @@ static void refusals(void **state)
 	refused(OPENAI_CHAT, "'x'", "");
 	refused(OPENAI_CHAT, "null", "");
 	refused(OPENAI_CHAT, "{" M ",'model':5}", "model");
-	refused(OPENAI_CHAT, "{" M ",'tools':[{'type':'function'}]}", "tools");
+	refused(OPENAI_CHAT, "{" M ",'tools':[{'type':'function'}]}", "tools[0].function");
+	refused(OPENAI_CHAT, "{" M ",'tools':[{'type':'function','function':{'name':'f'}}]}", "tools");
 	refused(OPENAI_CHAT, "{" M ",'functions':[{}]}", "functions");
 	refused(OPENAI_CHAT, "{" M ",'tool_choice':'required'}", "tool_choice");
 	refused(OPENAI_CHAT, "{" M ",'function_call':{'name':'f'}}", "function_call");

@@ -454,6 +454,12 @@ static int arm_nothing(void **state)
 	return 0;
 }
 
+#ifdef __SANITIZE_ADDRESS__ /* where they take four times as long */
+enum { N_OPERATIONS = 8000, LEAST = 130 };
+#else
+enum { N_OPERATIONS = 30000, LEAST = 500 };
+#endif
+
 static void test_random_operations(void **state)
 {
 	static const struct prefix_limits lims[] = {{2, 0, 3, 4}, {2, 5, 6, 10}, {4, 1, 8, 8}, {4, 100, 14, NODES_MAX}};
@@ -464,14 +470,14 @@ static void test_random_operations(void **state)
 		for (size_t i = 0; i < sizeof lims / sizeof *lims; i++) {
 			struct world w = {.lim = lims[i], .hashing = (enum hashing)hashing};
 			rng_init(&w.r, 7, (uint64_t)hashing * 8 + i);
-			run(&w, 30000);
+			run(&w, N_OPERATIONS);
 			for (size_t k = 0; k < sizeof sum / sizeof(size_t); k++)
 				((size_t *)&sum)[k] += ((size_t *)&w.c)[k];
 		}
 	}
 	/* Each thing that can happen did so often. */
 	for (size_t k = 0; k < sizeof sum / sizeof(size_t); k++)
-		assert_true(((size_t *)&sum)[k] > 500);
+		assert_true(((size_t *)&sum)[k] > LEAST);
 }
 
 /* ---- One by one -------------------------------------------------------------------------------------------------- */

@@ -199,7 +199,7 @@ static struct cohort_synth_params large(const char *type)
 static void threads(void **state)
 {
 	const struct place *p = *state;
-#ifdef __SANITIZE_THREAD__ /* where the searches of the others would take minutes */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* where the searches of the others take minutes */
 	static const char *const types[] = {"Q8_0", "BF16"};
 #else
 	static const char *const types[] = {"Q4_K_M", "Q8_0", "IQ4_NL", "BF16"};

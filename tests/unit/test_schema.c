@@ -21,6 +21,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "base/mem.h"
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "cohort.h"
@@ -640,6 +641,59 @@ static void hostile_references(void **state)
 	assert_int_equal(cohort_grammar_open_schema(lexicon, same, strlen(same), &g, &err), COHORT_E_UNSUPPORTED);
 }
 
+static void *json_alloc(size_t n)
+{
+	return mem_alloc(n, 1);
+}
+
+/* With any allocation failing, jansson's included, the schema is not to blame: E_MEMORY, or the grammar that it has
+ * otherwise (some failures cost nothing), and nothing is left. What jansson's parser allocates is left out: it takes
+ * some failures for mistakes of the text. Shown red by the statuses as they were (E_LIMIT for a text that found no
+ * room, E_FORMAT for a list of values that was not made), and by grammars that lost a name or a keyword with a dump or
+ * a copy that failed. */
+static void out_of_memory(void **state)
+{
+	static const char schema[] =
+			"{\"$defs\":{\"p\":{\"type\":\"string\",\"pattern\":\"^[a-c]{2,3}(x|y)$\"}},"
+			"\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\",\"minimum\":3},"
+			"\"required\":[\"a\",\"z\"],\"properties\":{"
+			"\"a\":{\"oneOf\":[{\"const\":\"k\"},{\"const\":2}]},"
+			"\"b\":{\"type\":\"string\",\"anyOf\":[{\"maxLength\":3},{\"minLength\":7}]},"
+			"\"c\":{\"allOf\":[{\"type\":\"number\"},{\"type\":[\"integer\",\"null\"]}]},"
+			"\"d\":{\"const\":1,\"enum\":[1,\"two\",null]},"
+			"\"e\":{\"$ref\":\"#/$defs/p\"},"
+			"\"f\":{\"prefixItems\":[{\"type\":\"boolean\"}],\"items\":{\"format\":\"date\"}}}}";
+	static char right[1 << 16], text[1 << 16];
+	const size_t n_schema = strlen(schema);
+	struct cohort_grammar *g = NULL;
+	size_t n_right = 0, n_text = 0;
+	struct cohort_err err;
+	(void)state;
+
+	json_set_alloc_funcs(json_alloc, mem_free);
+	assert_int_equal(cohort_schema_to_gbnf(schema, n_schema, right, sizeof right, &n_right, &err), COHORT_OK);
+	uint64_t before = mem_count();
+	json_decref(json_loadb(schema, n_schema, 0, NULL));
+	const int64_t n_parsing = (int64_t)(mem_count() - before);
+	before = mem_count();
+	assert_int_equal(cohort_grammar_open_schema(lexicon, schema, n_schema, &g, &err), COHORT_OK);
+	cohort_grammar_free(g);
+	const int64_t n_all = (int64_t)(mem_count() - before);
+	for (int64_t n = n_parsing; n < n_all; n++) {
+		mem_fail_after(n);
+		enum cohort_status st = cohort_schema_to_gbnf(schema, n_schema, text, sizeof text, &n_text, &err);
+		assert_true(st ? st == COHORT_E_MEMORY : n_text == n_right && memcmp(text, right, n_right) == 0);
+		g = NULL;
+		mem_fail_after(n);
+		st = cohort_grammar_open_schema(lexicon, schema, n_schema, &g, &err);
+		mem_fail_after(-1);
+		assert_true(st ? st == COHORT_E_MEMORY && !g : g != NULL);
+		cohort_grammar_free(g);
+	}
+	json_set_alloc_funcs(malloc, free);
+	assert_true(n_all - n_parsing > 100);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -649,6 +703,7 @@ int main(void)
 			cmocka_unit_test(refusals),
 			cmocka_unit_test(hostile),
 			cmocka_unit_test(hostile_references),
+			cmocka_unit_test(out_of_memory),
 	};
 	return cmocka_run_group_tests_name("schema", tests, open_lexicon, close_lexicon);
 }

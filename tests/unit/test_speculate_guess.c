@@ -5,7 +5,9 @@
  * finds its own end); keeping the first occurrence instead of the last; not comparing the tokens of a slot; comparing
  * one token less; taking the shortest n-gram; stopping below n_min when a shorter one is missing; a guess that ends
  * with the text instead of going on with itself; tables that do not grow, or forget their slots when they do; an
- * allocation that is not checked; a pace that never rests, never grows, or leaves its bounds. */
+ * allocation that is not checked; a match that is not followed beyond n_max, or before the text; odds that do not fade,
+ * count what was not reached, take one class for a whole guess, or forget how many texts share a decode; a pace that
+ * never rests, never grows, or leaves its bounds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,14 +35,23 @@ static size_t naive(const cohort_token *text, size_t n_text, int32_t n_min, int3
 	return 0;
 }
 
+/* How many tokens before `after` and before the end agree. */
+static int32_t agreeing(const cohort_token *text, size_t n_text, size_t after)
+{
+	int32_t n = 0;
+	for (size_t a = after, b = n_text; n < MATCH_MAX && a > 0 && text[a - 1] == text[b - 1]; a--, b--)
+		n++;
+	return n;
+}
+
 static void compare(struct lookup *l, const cohort_token *text, size_t n_text, int32_t n_guess)
 {
 	cohort_token got[GUESS_MAX], want[TEXT_MAX + GUESS_MAX];
-	int32_t n_got = -1, n_gram = -1, n_gram_want;
+	int32_t n_got = -1, n_match = -1, n_gram_want;
 	const size_t after = naive(text, n_text, l->n_min, l->n_max, &n_gram_want);
 
-	assert_int_equal(lookup_guess(l, text, n_text, got, n_guess, &n_got, &n_gram, NULL), COHORT_OK);
-	assert_int_equal(n_gram, n_gram_want);
+	assert_int_equal(lookup_guess(l, text, n_text, got, n_guess, &n_got, &n_match, NULL), COHORT_OK);
+	assert_int_equal(n_match, n_gram_want ? agreeing(text, n_text, after) : 0);
 	assert_int_equal(n_got, after ? n_guess : 0);
 	memcpy(want, text, n_text * sizeof *text);
 	for (int32_t i = 0; i < n_got; i++) {
@@ -92,9 +103,9 @@ static void short_texts(void **state)
 	lookup_init(&l, 1, 8);
 	for (size_t n = 1; n <= 4; n++)
 		compare(&l, text, n, 4);
-	int32_t n_got = 1, n_gram = 1;
-	assert_int_equal(lookup_guess(&l, text, 0, NULL, 4, &n_got, &n_gram, NULL), COHORT_OK);
-	assert_int_equal(n_got + n_gram, 0);
+	int32_t n_got = 1, n_match = 1;
+	assert_int_equal(lookup_guess(&l, text, 0, NULL, 4, &n_got, &n_match, NULL), COHORT_OK);
+	assert_int_equal(n_got + n_match, 0);
 	lookup_release(&l);
 	lookup_release(&l);
 }
@@ -105,14 +116,14 @@ static void periods(void **state)
 	(void)state;
 	for (int32_t period = 1; period <= 7; period++) {
 		cohort_token text[40], out[GUESS_MAX];
-		int32_t n_got, n_gram;
+		int32_t n_got, n_match;
 		struct lookup l;
 		for (int32_t i = 0; i < 40; i++)
 			text[i] = i % period;
 		lookup_init(&l, 2, 8);
-		assert_int_equal(lookup_guess(&l, text, 40, out, GUESS_MAX, &n_got, &n_gram, NULL), COHORT_OK);
+		assert_int_equal(lookup_guess(&l, text, 40, out, GUESS_MAX, &n_got, &n_match, NULL), COHORT_OK);
 		assert_int_equal(n_got, GUESS_MAX);
-		assert_int_equal(n_gram, 8);
+		assert_int_equal(n_match, 40 - period);
 		for (int32_t i = 0; i < GUESS_MAX; i++)
 			assert_int_equal(out[i], (40 + i) % period);
 		lookup_release(&l);
@@ -138,8 +149,8 @@ static void memory(void **state)
 		mem_fail_after(k);
 		for (size_t n = 1; n <= N; n++) {
 			struct cohort_err err;
-			int32_t n_got, n_gram;
-			const enum cohort_status st = lookup_guess(&l, text, n, out, 4, &n_got, &n_gram, &err);
+			int32_t n_got, n_match;
+			const enum cohort_status st = lookup_guess(&l, text, n, out, 4, &n_got, &n_match, &err);
 			if (st) {
 				assert_int_equal(st, COHORT_E_MEMORY);
 				failed = true;
@@ -151,6 +162,83 @@ static void memory(void **state)
 		lookup_release(&l);
 	}
 	assert_in_range(n_failed, 6, 100);
+}
+
+/* The best length by trying all, with counts kept in doubles. */
+static int32_t best_length(const double *right, const double *wrong, double row, int32_t n_max, int32_t n_match)
+{
+	double best = 1, tokens = 1, likely = 1;
+	int32_t length = 0;
+
+	for (int32_t n = 1; n <= n_max; n++) {
+		int c = 0;
+		while (c < ODDS_CLASSES - 1 && n_match + n - 1 >= 2 << c)
+			c++;
+		likely *= right[c] / (right[c] + wrong[c]);
+		tokens += likely;
+		if (tokens / (1 + row * n) > best * (1 + 1e-5)) {
+			best = tokens / (1 + row * n);
+			length = n;
+		}
+	}
+	return length;
+}
+
+static void odds(void **state)
+{
+	(void)state;
+	struct odds o;
+	struct rng r;
+	double right[ODDS_CLASSES], wrong[ODDS_CLASSES];
+	int n_off = 0, n_none = 0;
+
+	rng_init(&r, 11, 1);
+	for (int round = 0; round < 40; round++) {
+		const int32_t n_lines = 1 + round % 8, n_max = 1 + (int32_t)(rng_u32(&r) % 40);
+		const double row = 0.25 / (0.75 / n_lines + 0.25);
+		odds_init(&o, n_max, n_lines);
+		for (int c = 0; c < ODDS_CLASSES; c++) {
+			right[c] = 4;
+			wrong[c] = 1;
+		}
+		for (int i = 0; i < 200; i++) {
+			const int32_t n_match = 1 + (int32_t)(rng_u32(&r) % MATCH_MAX);
+			const int32_t n_guess = 1 + (int32_t)(rng_u32(&r) % (uint32_t)n_max);
+			int32_t n_right = 0;
+			/* Right more often behind longer matches, and in some rounds hardly ever. */
+			while (n_right < n_guess && rng_u32(&r) % 100 < (round % 4 ? 40 + (uint32_t)n_match : 3))
+				n_right++;
+			odds_tell(&o, n_match, n_guess, n_right);
+			for (int32_t k = 0; k < n_guess && k <= n_right; k++) {
+				int c = 0;
+				while (c < ODDS_CLASSES - 1 && n_match + k >= 2 << c)
+					c++;
+				right[c] = 0.97 * right[c] + (k < n_right);
+				wrong[c] = 0.97 * wrong[c] + (k >= n_right);
+			}
+			const int32_t got = odds_length(&o, n_match);
+			assert_in_range(got, 0, n_max);
+			n_none += got == 0;
+			n_off += got != best_length(right, wrong, row, n_max, n_match);
+		}
+	}
+	assert_in_range(n_off, 0, 40); /* rates that are the same but for rounding */
+	assert_in_range(n_none, 500, 6000);
+
+	/* Wrong again and again: no guess; compared and right again: guesses come back. The more texts, the less is
+	 * worth it. */
+	odds_init(&o, 16, 1);
+	assert_in_range(odds_length(&o, 8), 3, 16);
+	for (int i = 0; i < 40; i++)
+		odds_tell(&o, 8, 1, 0);
+	assert_int_equal(odds_length(&o, 8), 0);
+	assert_in_range(odds_length(&o, 2), 2, 16);
+	for (int i = 0; i < 40; i++)
+		odds_tell(&o, 8, 1, 1);
+	assert_in_range(odds_length(&o, 8), 2, 16);
+	const int32_t alone = odds_length(&o, 2);
+	odds_init(&o, 16, 64);
+	assert_in_range(odds_length(&o, 2), 0, (uintmax_t)alone - 1);
 }
 
 static void pace(void **state)
@@ -204,6 +292,7 @@ int main(void)
 			cmocka_unit_test(short_texts),
 			cmocka_unit_test(periods),
 			cmocka_unit_test(memory),
+			cmocka_unit_test(odds),
 			cmocka_unit_test(pace),
 	};
 	return cmocka_run_group_tests_name("speculate_guess", tests, NULL, NULL);

@@ -1,0 +1,263 @@
+/* cohort serve, in parts: the daemon and a request's way through it (serve_http.c), sleeping and waking of connections
+ * (serve_watch.c), routes (serve_route.c), API keys (serve_keys.c), what generates (serve_work.c; serve_generate.c,
+ * serve_native.c), what is looked at and changed (serve_live.c, serve_metrics.c, serve_llama.c),
+ * files and batches (serve_files.c, serve_batches.c, which serve_batch_run.c runs).
+ *
+ * Three kinds of threads. HTTP threads (a pool of libmicrohttpd's) read bodies, parse, template, tokenise and format.
+ * The engine's thread ticks, and tells by a flag and a list whose events are there. The watch thread wakes the
+ * connections on that list, and looks after clients that went away, pings and limits in time.
+ *
+ * A connection has a seat for as long as it lasts, a request on it a call. Seats are never freed while the server runs,
+ * so that a late word of the engine about a request that is gone wakes somebody for nothing at worst. */
+#ifndef PROG_SERVE_H
+#define PROG_SERVE_H
+
+#include "openai.h"
+#include "serve_metrics.h"
+
+#include "base/lock.h"
+#include "base/thread.h"
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct batches;
+struct call;
+struct server;
+
+/* ---- Limits ---- */
+
+struct serve_limits {
+	int64_t body_bytes, header_bytes;
+	int64_t connections;
+	int64_t choices, stops, grammar_bytes;
+	double idle_s; /* from a connection's start, or its last answer, to the end of the next request's headers */
+	double body_s; /* for a body to arrive */
+	double write_s; /* that a client may leave an answer unread */
+	double queue_s, prefill_s, decode_s, total_s; /* of a generation; 0: none */
+	double ping_s; /* of silence on a stream, before a comment is sent */
+	int64_t priority_max; /* that a client may ask for */
+};
+
+/* ---- Seats ---- */
+
+enum seat_phase { SEAT_VACANT, SEAT_IDLE, SEAT_BODY, SEAT_WORK };
+
+struct seat {
+	struct lock lock; /* of everything below but what is atomic */
+	struct MHD_Connection *conn;
+	int fd; /* -1: vacant */
+	enum seat_phase phase;
+	double since; /* when the phase began */
+	struct call *call; /* NULL: between requests */
+	bool suspended, ready; /* it sleeps; somebody wanted to wake it while it did not */
+	bool gone; /* the client is */
+	bool watched; /* its socket is, for the client's going away */
+	bool over; /* it came when there were as many as there may be; for its own HTTP thread only */
+	double wake_at; /* when to wake it in any case; 0: never */
+	uint32_t turn; /* counts connections, so that news of an earlier one are not taken for this one's */
+
+	atomic_bool listed; /* in the list of those to be woken */
+	struct seat *next; /* in that list; -1 in `listed` owns it */
+	struct server *server;
+};
+
+struct watch {
+	struct thread thread;
+	bool started, has_lock;
+	int epoll, event; /* -1: none */
+	_Atomic(struct seat *) ready; /* a stack, taken as a whole */
+	atomic_bool stop;
+	struct seat *seats; /* [n_seats] */
+	size_t n_seats;
+	struct lock lock; /* of vacancies */
+	size_t n_taken;
+};
+
+/* Takes a seat for a connection; NULL: none is free. */
+struct seat *seat_take(struct watch *w, struct MHD_Connection *conn, int fd);
+void seat_leave(struct watch *w, struct seat *s);
+void seat_phase_set(struct seat *s, enum seat_phase phase);
+/* The seat's request begins to wait: from now on the client's going away is noticed. */
+void seat_watch(struct watch *w, struct seat *s, bool on);
+/* Suspends the connection, unless there is news: then false, and the caller looks again. wake_at: 0, or when to wake it
+ * without news. Only from the callbacks of libmicrohttpd for this connection. */
+bool seat_sleep(struct seat *s, double wake_at);
+bool seat_gone(struct seat *s);
+/* There is news. Any thread; never waits. */
+void seat_wake(struct seat *s);
+
+bool watch_start(struct server *srv, struct watch *w, size_t n_seats, struct cohort_err *err);
+/* Wakes all that sleep, again and again, until all connections have left or timeout_s have passed. */
+void watch_empty(struct watch *w, double timeout_s);
+void watch_stop(struct watch *w);
+
+/* ---- Keys ---- */
+
+struct serve_key {
+	char *text;
+	size_t n_text;
+	char *name; /* "": none */
+	bool admin;
+};
+struct serve_keys {
+	struct serve_key *keys;
+	size_t n, n_max;
+};
+/* "KEY [NAME] [admin]"; false: out of memory, or not such a line. */
+bool keys_add(struct serve_keys *k, const char *line, size_t n);
+/* Reads a file of such lines; # begins a comment. Returns 0 or an exit code, having said why. */
+int keys_read(struct serve_keys *k, const char *prog, const char *path);
+/* The key that was presented; NULL: none of them. Takes as long whichever it is. */
+const struct serve_key *keys_find(const struct serve_keys *k, const char *text, size_t n);
+void keys_release(struct serve_keys *k);
+
+/* ---- The live view: ticks as they come ---- */
+
+enum { LIVE_TICKS = 1024 }; /* that are kept */
+
+struct live {
+	struct lock lock;
+	bool has_lock;
+	struct cohort_tick ticks[LIVE_TICKS];
+	uint64_t n; /* ever */
+};
+void live_add(struct live *l, const struct cohort_tick *tick);
+
+/* ---- The server ---- */
+
+struct server {
+	const char *prog;
+	struct cohort_model *model;
+	const char *model_path;
+	struct openai_host host;
+	struct cohort_engine *engine;
+	struct cohort_engine_params engine_params;
+	const struct cohort_strategy *strategy; /* that it was started with; NULL: the default */
+	struct cohort_strategy_file *strategy_file; /* that it came from, or NULL */
+	struct serve_limits limits;
+	struct serve_keys keys;
+	const char *slot_path; /* folder of saved slots; NULL: they cannot be saved */
+	const char *cors; /* origin that may ask, "*": all; NULL: none but the page itself */
+	bool verbose, no_page, admin, tls;
+	struct MHD_Daemon *http;
+	struct watch watch;
+	struct live live;
+	struct metrics metrics;
+	atomic_bool draining;
+	atomic_uint_fast64_t n_ids;
+	uint64_t id_seed;
+	int64_t started; /* time of day */
+	double opened; /* by clock_now, as the engine was */
+	atomic_int n_connections;
+	struct batches *batches; /* NULL: neither files nor batches are kept */
+};
+
+/* ---- Calls ---- */
+
+/* What a step of a call leaves: it waits for news, an answer was queued, or the connection is to be closed. */
+enum step { STEP_WAIT, STEP_DONE, STEP_CLOSE };
+
+struct route {
+	const char *method, *path; /* a segment of the path that is * stands for any one, which becomes call->arg */
+	enum step (*run)(struct call *c);
+	/* Without a key; for admins only; run is called before the body as well (the call is not complete then), to set
+	 * sink and body_max or to refuse early. */
+	enum { ROUTE_OPEN = 1, ROUTE_ADMIN = 2, ROUTE_SINK = 4 } flags;
+};
+/* NULL: none; then *allow lists the methods the path has ("" if there is no such path). */
+const struct route *route_find(
+		const char *method, const char *path, char *arg, size_t n_arg, char *allow, size_t n_allow);
+
+struct call {
+	struct server *srv;
+	struct seat *seat;
+	struct MHD_Connection *conn;
+	const struct route *route;
+	const struct serve_key *key; /* or NULL */
+	char arg[160]; /* of the path */
+	char id[136];
+	char prefix[20]; /* what its prompt begins with, for X-Prefix-Hash; "": none */
+	char method[12], path[192]; /* for the log */
+	double started;
+	struct openai_error early; /* known before the body was there; status 0: none */
+	const char *allow_header;
+	char allow[64];
+	struct openai_buf body;
+	void (*sink)(struct call *c, const char *bytes, size_t n); /* takes the body instead; may refuse (early) */
+	uint64_t body_max, n_body; /* of a sink */
+	bool body_full, complete, answered;
+	bool hang_up; /* behind the answer */
+	unsigned status; /* that was answered */
+	uint64_t n_sent;
+	enum step (*step)(struct call *c); /* what to do when there is news */
+	void *work; /* of the route; freed by drop */
+	void (*drop)(struct call *c);
+};
+
+/* Answers: each queues one, or closes the connection when memory is out. */
+enum step answer_json(struct call *c, unsigned status, json_t *value); /* takes the reference; NULL: out of memory */
+enum step answer_bytes(struct call *c, unsigned status, const char *type, struct openai_buf *bytes); /* takes them */
+/* Bytes that stay; etag and policy (of what a page may load) may be NULL. */
+enum step answer_static(struct call *c, unsigned status, const char *type, const void *bytes, size_t n,
+		const char *etag, const char *policy);
+enum step answer_error(struct call *c, const struct openai_error *e);
+/* n bytes of a file, whose descriptor it takes, to be saved and not shown. */
+enum step answer_file(struct call *c, const char *type, int fd, uint64_t n);
+/* A stream of server-sent events. `more` appends what there is to `out`; it returns false when nothing will follow, and
+ * leaves `out` empty when there is nothing yet: then the connection sleeps until *wake_at. */
+typedef bool stream_more(struct call *c, struct openai_buf *out, double *wake_at);
+enum step answer_stream(struct call *c, const char *type, stream_more *more);
+
+/* The body as JSON, an object; NULL: it was refused, e says why. An empty body is {} where `empty` says so. */
+json_t *call_json(struct call *c, bool empty, struct openai_error *e);
+const char *call_query(const struct call *c, const char *name);
+const char *call_header(const struct call *c, const char *name);
+/* Whose it is, for fairness, and what its cached prompts are kept apart by. */
+uint64_t call_client(const struct call *c);
+uint64_t call_salt(const struct call *c);
+uint64_t serve_hash(uint64_t from, const void *bytes, size_t n);
+/* prefix-0123456789abcdef0123456789abcdef */
+void serve_id(struct server *srv, const char *prefix, char *out, size_t n);
+
+/* The daemon. fd: a listening socket, the daemon's from now on. cert and key: PEM texts, or NULL. */
+bool http_start(struct server *srv, int fd, int64_t n_threads, const char *cert, const char *key);
+/* No more connections; those that are there go on. Returns the listening socket, which the caller closes. */
+int http_quiesce(struct server *srv);
+void http_stop(struct server *srv);
+
+/* ---- What is answered: one function per route ---- */
+
+enum step run_chat(struct call *c);
+enum step run_completions(struct call *c);
+enum step run_embeddings(struct call *c);
+enum step run_completion(struct call *c);
+enum step run_embedding(struct call *c);
+enum step run_models(struct call *c);
+enum step run_model(struct call *c);
+enum step run_health(struct call *c);
+enum step run_metrics(struct call *c);
+enum step run_live(struct call *c);
+enum step run_slots(struct call *c);
+enum step run_slot_action(struct call *c);
+enum step run_props(struct call *c);
+enum step run_tokenize(struct call *c);
+enum step run_detokenize(struct call *c);
+enum step run_apply_template(struct call *c);
+enum step run_strategy_get(struct call *c);
+enum step run_strategy_set(struct call *c);
+enum step run_page(struct call *c);
+enum step run_file_upload(struct call *c);
+enum step run_file_list(struct call *c);
+enum step run_file_get(struct call *c);
+enum step run_file_remove(struct call *c);
+enum step run_file_content(struct call *c);
+enum step run_batch_add(struct call *c);
+enum step run_batch_list(struct call *c);
+enum step run_batch_get(struct call *c);
+enum step run_batch_cancel(struct call *c);
+
+#endif

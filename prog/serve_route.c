@@ -1,0 +1,75 @@
+/* Which path and method is answered by what. A new route is one line here and one in serve.h. */
+#include "serve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct route routes[] = {
+		{"GET", "/", run_page, ROUTE_OPEN},
+		{"GET", "/ui/*", run_page, ROUTE_OPEN},
+		{"GET", "/health", run_health, ROUTE_OPEN},
+		{"GET", "/v1/health", run_health, ROUTE_OPEN},
+		{"GET", "/v1/models", run_models, 0},
+		{"GET", "/models", run_models, 0},
+		{"GET", "/v1/models/*", run_model, 0},
+		{"POST", "/v1/chat/completions", run_chat, 0},
+		{"POST", "/chat/completions", run_chat, 0},
+		{"POST", "/v1/completions", run_completions, 0},
+		{"POST", "/v1/embeddings", run_embeddings, 0},
+		{"POST", "/completion", run_completion, 0},
+		{"POST", "/completions", run_completion, 0},
+		{"POST", "/embedding", run_embedding, 0},
+		{"POST", "/v1/files", run_file_upload, ROUTE_SINK},
+		{"GET", "/v1/files", run_file_list, 0},
+		{"GET", "/v1/files/*", run_file_get, 0},
+		{"DELETE", "/v1/files/*", run_file_remove, 0},
+		{"GET", "/v1/files/*/content", run_file_content, 0},
+		{"POST", "/v1/batches", run_batch_add, 0},
+		{"GET", "/v1/batches", run_batch_list, 0},
+		{"GET", "/v1/batches/*", run_batch_get, 0},
+		{"POST", "/v1/batches/*/cancel", run_batch_cancel, 0},
+		{"GET", "/metrics", run_metrics, 0},
+		{"GET", "/slots", run_slots, 0},
+		{"POST", "/slots/*", run_slot_action, 0},
+		{"GET", "/props", run_props, 0},
+		{"POST", "/tokenize", run_tokenize, 0},
+		{"POST", "/detokenize", run_detokenize, 0},
+		{"POST", "/apply-template", run_apply_template, 0},
+		{"GET", "/cohort/live", run_live, 0},
+		{"GET", "/cohort/strategy", run_strategy_get, 0},
+		{"POST", "/cohort/strategy", run_strategy_set, ROUTE_ADMIN},
+};
+
+/* Whether the path is the pattern's; what a * stands for goes to arg. */
+static bool matches(const char *pattern, const char *path, char *arg, size_t n_arg)
+{
+	while (*pattern && *pattern != '*') {
+		if (*pattern++ != *path++)
+			return false;
+	}
+	if (!*pattern)
+		return !*path;
+	const size_t n = strcspn(path, "/");
+	if (n == 0 || n >= n_arg)
+		return false;
+	memcpy(arg, path, n);
+	arg[n] = 0;
+	return matches(pattern + 1, path + n, arg, n_arg); /* as deep as the pattern has stars */
+}
+
+const struct route *route_find(
+		const char *method, const char *path, char *arg, size_t n_arg, char *allow, size_t n_allow)
+{
+	const char *want = strcmp(method, "HEAD") == 0 ? "GET" : method;
+
+	*allow = 0;
+	for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+		if (!matches(routes[i].path, path, arg, n_arg))
+			continue;
+		if (strcmp(want, routes[i].method) == 0)
+			return &routes[i];
+		const size_t n = strlen(allow);
+		snprintf(allow + n, n_allow - n, "%s%s", n ? ", " : "", routes[i].method);
+	}
+	return NULL;
+}

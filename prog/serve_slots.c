@@ -1,0 +1,202 @@
+/* What a slot has computed, saved to a file, brought back, forgotten: POST /slots/ID?action=save|restore|erase, as
+ * llama-server has it.
+ *
+ * Invariants
+ *  1. A file's name is a name: letters, digits, dot, dash and underscore, not a dot first. It cannot leave the folder
+ *     that the server was given.
+ *  2. With API keys one client cannot save or forget what another's request left, nor use what another restored: cached
+ *     prompts are kept apart by the key's salt.
+ *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells. */
+#include "serve.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/pool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_MAX_BYTES = 128 };
+
+static enum step refuse(struct call *c, json_t *body, struct openai_error *e, int status)
+{
+	if (status)
+		e->status = status;
+	json_decref(body);
+	return answer_error(c, e);
+}
+
+static enum step engine_refused(struct call *c, const struct cohort_err *err)
+{
+	struct openai_error e = {0};
+
+	openai_refuse(&e, NULL, NULL, "%s", err->text);
+	e.status = err->status == COHORT_NO_ROOM         ? 503
+			: err->status == COHORT_E_IO     ? 500
+			: err->status == COHORT_E_MEMORY ? 503
+							 : 400;
+	return answer_error(c, &e);
+}
+
+/* The path of the file that the body names; NULL: refused. */
+static char *read_path(const struct server *srv, const json_t *body, struct openai_error *e)
+{
+	const json_t *v = json_object_get(body, "filename");
+	const char *name = json_string_value(v);
+	const size_t n = json_string_length(v);
+	size_t k = 0;
+
+	while (name && k < n &&
+			((name[k] >= 'a' && name[k] <= 'z') || (name[k] >= 'A' && name[k] <= 'Z') ||
+					(name[k] >= '0' && name[k] <= '9') || name[k] == '-' || name[k] == '_' ||
+					(name[k] == '.' && k > 0)))
+		k++;
+	if (!name || n == 0 || n > NAME_MAX_BYTES || k < n) {
+		openai_refuse(e, "filename", NULL,
+				"filename must be 1 to %d letters, digits, dots, dashes or underscores, not a dot "
+				"first",
+				NAME_MAX_BYTES);
+		return NULL;
+	}
+	const size_t room = strlen(srv->slot_path) + n + 2;
+	char *path = mem_alloc(room, 1);
+	if (path)
+		snprintf(path, room, "%s/%s", srv->slot_path, name);
+	else
+		openai_no_memory(e);
+	return path;
+}
+
+/* The slot's tokens and the rest of their key; false: answered. */
+static bool read_key(struct call *c, cohort_seq slot, cohort_token **tokens, struct cohort_cache_key *key,
+		struct openai_error *e)
+{
+	const size_t n_max = (size_t)c->srv->engine_params.context.n_ctx;
+	struct cohort_err err;
+
+	*tokens = mem_alloc(n_max, sizeof **tokens);
+	if (!*tokens)
+		return openai_no_memory(e);
+	if (cohort_engine_slot_tokens(c->srv->engine, slot, *tokens, n_max, key, &err))
+		return openai_refuse(e, NULL, NULL, "%s", err.text);
+	if (c->key && !c->key->admin && key->n_tokens > 0 && key->salt != call_salt(c)) {
+		openai_refuse(e, NULL, "forbidden", "what slot %d holds is another client's", (int)slot);
+		e->status = 403;
+		return false;
+	}
+	return true;
+}
+
+static double ms_since(double from)
+{
+	return 1000 * (clock_now() - from);
+}
+
+static enum step save(struct call *c, cohort_seq slot, const char *path, const char *name)
+{
+	const double started = clock_now();
+	struct openai_error e = {0};
+	struct cohort_cache_key key = {0};
+	struct cohort_err err;
+	cohort_token *tokens = NULL;
+	void *bytes = NULL;
+	size_t n_bytes = 0;
+	int32_t n_saved = 0;
+	enum cohort_status st = COHORT_OK;
+
+	if (!read_key(c, slot, &tokens, &key, &e)) {
+		mem_free(tokens);
+		return answer_error(c, &e);
+	}
+	if (key.n_tokens > 0)
+		st = cohort_engine_cache_save(c->srv->engine, &key, &bytes, &n_bytes, &n_saved, &err);
+	mem_free(tokens);
+	if (!st && n_saved == 0) {
+		openai_refuse(&e, NULL, NULL, "there is nothing of slot %d in the cache", (int)slot);
+		return answer_error(c, &e);
+	}
+	if (!st)
+		st = file_write_atomic(path, bytes, n_bytes, &err);
+	cohort_cache_free(bytes);
+	if (st)
+		return engine_refused(c, &err);
+	return answer_json(c, 200,
+			json_pack("{s:i, s:s, s:i, s:I, s:{s:f}}", "id_slot", (int)slot, "filename", name, "n_saved",
+					(int)n_saved, "n_written", (json_int_t)n_bytes, "timings", "save_ms",
+					ms_since(started)));
+}
+
+static enum step restore(struct call *c, cohort_seq slot, const char *path, const char *name)
+{
+	const double started = clock_now();
+	struct cohort_cache_key key = {.salt = call_salt(c)};
+	struct cohort_err err;
+	uint8_t *bytes = NULL;
+	size_t n_bytes = 0;
+	int32_t n_tokens = 0;
+	enum cohort_status st = file_load(path, SIZE_MAX / 4, &bytes, &n_bytes, &err);
+
+	if (!st)
+		st = cohort_engine_cache_load(c->srv->engine, &key, bytes, n_bytes, &n_tokens, &err);
+	mem_free(bytes);
+	if (st)
+		return engine_refused(c, &err);
+	return answer_json(c, 200,
+			json_pack("{s:i, s:s, s:i, s:I, s:{s:f}}", "id_slot", (int)slot, "filename", name, "n_restored",
+					(int)n_tokens, "n_read", (json_int_t)n_bytes, "timings", "restore_ms",
+					ms_since(started)));
+}
+
+static enum step erase(struct call *c, cohort_seq slot)
+{
+	struct openai_error e = {0};
+	struct cohort_cache_key key = {0};
+	struct cohort_err err;
+	cohort_token *tokens = NULL;
+	int32_t n = 0;
+	const bool ok = read_key(c, slot, &tokens, &key, &e);
+	const enum cohort_status st =
+			ok && key.n_tokens > 0 ? cohort_engine_cache_drop(c->srv->engine, &key, &n, &err) : COHORT_OK;
+
+	mem_free(tokens);
+	if (!ok)
+		return answer_error(c, &e);
+	return st ? engine_refused(c, &err)
+		  : answer_json(c, 200, json_pack("{s:i, s:i}", "id_slot", (int)slot, "n_erased", (int)n));
+}
+
+enum step run_slot_action(struct call *c)
+{
+	const char *action = call_query(c, "action");
+	const bool saves = action && strcmp(action, "save") == 0, restores = action && strcmp(action, "restore") == 0;
+	struct openai_error e = {0};
+	char *end;
+	const long slot = strtol(c->arg, &end, 10);
+
+	if (!c->srv->slot_path) {
+		openai_refuse(&e, NULL, "not_supported",
+				"this server was started without -slot-save-path, which this needs");
+		return refuse(c, NULL, &e, 501);
+	}
+	if (*end || c->arg[0] < '0' || c->arg[0] > '9' || slot >= c->srv->engine_params.n_slots) {
+		openai_refuse(&e, NULL, NULL, "there is no slot %.20s; they are 0 to %d", c->arg,
+				c->srv->engine_params.n_slots - 1);
+		return refuse(c, NULL, &e, 404);
+	}
+	if (action && strcmp(action, "erase") == 0)
+		return erase(c, (cohort_seq)slot);
+	if (!saves && !restores) {
+		openai_refuse(&e, "action", NULL, "action must be save, restore or erase");
+		return refuse(c, NULL, &e, 0);
+	}
+	json_t *body = call_json(c, false, &e);
+	char *path = body ? read_path(c->srv, body, &e) : NULL;
+	if (!path)
+		return refuse(c, body, &e, 0);
+	const char *name = json_string_value(json_object_get(body, "filename"));
+	const enum step s = saves ? save(c, (cohort_seq)slot, path, name) : restore(c, (cohort_seq)slot, path, name);
+	mem_free(path);
+	json_decref(body);
+	return s;
+}

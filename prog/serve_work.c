@@ -1,0 +1,339 @@
+/* A body becomes requests of the engine, its events an answer or a stream.
+ *
+ * Invariants
+ *  1. All prompts of a body are queued, or none is: when one is refused, those before it are cancelled and the refusal
+ * is the answer.
+ *  2. When the client is gone, or an error was told, everything that is still under way for it is cancelled.
+ *  3. A stream ends with one terminal event, whatever happened before. */
+#include "serve_work.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { PREFIX_TOKENS = 64 }; /* that X-Prefix-Hash looks at: two blocks of the cache */
+
+static void on_ready(struct cohort_request *request, void *user)
+{
+	(void)request;
+	seat_wake(user);
+}
+
+static void cancel_all(struct work *w)
+{
+	for (size_t i = 0; w->handles && i < w->r.n_prompts; i++)
+		if (w->handles[i])
+			cohort_request_cancel(w->handles[i]);
+}
+
+static void drop(struct call *c)
+{
+	struct work *w = c->work;
+
+	for (size_t i = 0; w->handles && i < w->r.n_prompts; i++) {
+		struct cohort_request_stats s;
+		if (!w->handles[i])
+			continue;
+		cohort_request_stats_get(w->handles[i], &s);
+		if (!w->done[i])
+			s.finish = s.finish == COHORT_FINISH_NONE ? COHORT_FINISH_CANCELLED : s.finish;
+		metrics_request(&c->srv->metrics, &s);
+		cohort_request_free(w->handles[i]);
+	}
+	if (w->streaming)
+		w->kind->close(w);
+	if (w->parsed)
+		openai_request_release(&c->srv->host, &w->r);
+	mem_free(w->handles);
+	mem_free(w->done);
+	mem_free(w->stats);
+	mem_free(w);
+	c->work = NULL;
+}
+
+/* ---- Fields of our own ---- */
+
+static bool read_number(const struct openai_request *r, const char *name, double min, double max, double *out,
+		struct openai_error *e)
+{
+	const json_t *v = openai_field(r, name);
+
+	if (!v)
+		return true;
+	const double x = json_number_value(v);
+	if (!json_is_number(v) || !(x >= min && x <= max))
+		return openai_refuse(e, name, NULL, "%s is %s, expected a number from %.10g to %.10g", name,
+				json_is_number(v) ? "out of range" : openai_kind(v), min, max);
+	*out = x;
+	return true;
+}
+
+static bool read_text(
+		const struct openai_request *r, const char *name, uint64_t from, uint64_t *out, struct openai_error *e)
+{
+	const json_t *v = openai_field(r, name);
+
+	if (!v)
+		return true;
+	if (!json_is_string(v) || json_string_length(v) > 256)
+		return openai_refuse(e, name, NULL, "%s is %s, expected a string of at most 256 bytes", name,
+				json_is_string(v) ? "too long" : openai_kind(v));
+	*out = serve_hash(from, json_string_value(v), json_string_length(v));
+	return true;
+}
+
+/* priority, deadline_s, session, cache_salt; and whose it is. */
+static bool read_extras(struct call *c, struct openai_request *r, struct openai_error *e)
+{
+	const struct serve_limits *l = &c->srv->limits;
+	struct cohort_request_params *p = &r->params;
+	double priority = 0, deadline = l->total_s;
+
+	p->client = call_client(c);
+	p->salt = call_salt(c);
+	p->queue_limit_s = l->queue_s;
+	p->prefill_limit_s = l->prefill_s;
+	p->decode_limit_s = l->decode_s;
+	if (!read_number(r, "priority", -1000, 1000, &priority, e) ||
+			!read_number(r, "deadline_s", 0.001, 1e6, &deadline, e) ||
+			!read_text(r, "session", serve_hash(p->client, "s", 1), &p->session, e) ||
+			!read_text(r, "cache_salt", p->salt, &p->salt, e))
+		return false;
+	if (floor(priority) != priority)
+		return openai_refuse(e, "priority", NULL, "priority is %g, expected a whole number", priority);
+	p->priority = priority < (double)l->priority_max ? (int32_t)priority : (int32_t)l->priority_max;
+	p->total_limit_s = l->total_s > 0 && deadline > l->total_s ? l->total_s : deadline;
+	return true;
+}
+
+/* Before the body is parsed: to open a grammar is the expensive part. */
+static bool check_grammars(struct call *c, const json_t *body, struct openai_error *e)
+{
+	static const char *const names[] = {"grammar", "json_schema", "response_format", "tools"};
+	const int64_t max = c->srv->limits.grammar_bytes;
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const json_t *v = json_object_get(body, names[i]);
+		struct openai_buf b = {.n = json_string_length(v)};
+		if ((json_is_object(v) || json_is_array(v)) && !openai_dump(&b, v)) {
+			openai_buf_release(&b);
+			return openai_no_memory(e);
+		}
+		const size_t n = b.n;
+		openai_buf_release(&b);
+		if (n > (size_t)max)
+			return openai_refuse(e, names[i], NULL, "%s has %zu bytes, this server takes at most %lld",
+					names[i], n, (long long)max);
+	}
+	return true;
+}
+
+bool work_check_limits(const struct server *srv, const struct openai_request *r, struct openai_error *e)
+{
+	const struct serve_limits *l = &srv->limits;
+	const int64_t n_prompts = (int64_t)r->n_prompts;
+
+	if (r->route != OPENAI_EMBEDDINGS && r->best_of * n_prompts > l->choices)
+		return openai_refuse(e,
+				n_prompts > l->choices              ? "prompt"
+						: r->best_of > r->n ? "best_of"
+								    : "n",
+				NULL,
+				"%lld choices of %lld prompts were asked for, this server gives at most %lld in a "
+				"request",
+				(long long)r->best_of, (long long)n_prompts, (long long)l->choices);
+	if (r->params.n_stops > l->stops)
+		return openai_refuse(e, "stop", NULL, "%d stop strings, this server takes at most %lld",
+				r->params.n_stops, (long long)l->stops);
+	return true;
+}
+
+/* ---- Into the engine ---- */
+
+static bool submit_all(struct call *c, struct work *w, struct openai_error *e)
+{
+	struct openai_request *r = &w->r;
+	const size_t n = r->n_prompts;
+
+	w->handles = mem_zalloc(n, sizeof *w->handles);
+	w->done = mem_zalloc(n, sizeof *w->done);
+	w->stats = mem_zalloc(n, sizeof *w->stats);
+	if (!w->handles || !w->done || !w->stats)
+		return openai_no_memory(e);
+	r->params.on_ready = on_ready;
+	r->params.user = c->seat;
+	r->params.ready_at_end = !r->stream;
+	for (size_t i = 0; i < n; i++)
+		if (!openai_request_submit(&c->srv->host, r, i, c->srv->engine, &w->handles[i], e)) {
+			cancel_all(w);
+			return false;
+		}
+	return true;
+}
+
+static void set_done(struct work *w, size_t i)
+{
+	if (w->done[i])
+		return;
+	w->done[i] = true;
+	w->n_done++;
+	cohort_request_stats_get(w->handles[i], &w->stats[i]);
+}
+
+/* ---- A whole answer ---- */
+
+static double ms(double from, double to)
+{
+	return from >= 0 && to > from ? 1000 * (to - from) : 0;
+}
+
+/* What the request went through, in llama-server's words and some of ours. Of several prompts the times are the longest
+ * and the numbers summed up. */
+json_t *work_timings(const struct cohort_request_stats *stats, size_t n)
+{
+	double queue = 0, prefill = 0, decode = 0;
+	int64_t n_prompt = 0, n_cached = 0, n_generated = 0, n_parked = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct cohort_request_stats *s = &stats[i];
+		const double first = s->first_token_s >= 0 ? s->first_token_s : s->end_s;
+		queue = fmax(queue, ms(0, s->queued_s));
+		prefill = fmax(prefill, ms(s->queued_s, first));
+		decode = fmax(decode, ms(s->first_token_s, s->end_s));
+		n_prompt += s->n_prompt;
+		n_cached += s->n_cached;
+		n_generated += s->n_generated;
+		n_parked += s->n_parked;
+	}
+	const double n_new = (double)(n_prompt - n_cached);
+	return json_pack("{s:I, s:I, s:f, s:f, s:I, s:f, s:f, s:f, s:I}", "cache_n", (json_int_t)n_cached, "prompt_n",
+			(json_int_t)n_new, "prompt_ms", prefill, "prompt_per_second",
+			prefill > 0 ? 1000 * n_new / prefill : 0.0, "predicted_n", (json_int_t)n_generated,
+			"predicted_ms", decode, "predicted_per_second",
+			decode > 0 ? 1000 * (double)n_generated / decode : 0.0, "queue_ms", queue, "parked_n",
+			(json_int_t)n_parked);
+}
+
+static enum step wait_for_all(struct call *c)
+{
+	struct work *w = c->work;
+
+	for (size_t i = 0; i < w->r.n_prompts; i++) {
+		bool done = false;
+		struct cohort_err err;
+		if (!w->done[i] && !cohort_request_wait(w->handles[i], 0, &done, &err) && done)
+			set_done(w, i);
+	}
+	return w->n_done < w->r.n_prompts ? STEP_WAIT : w->kind->whole(c, w);
+}
+
+/* ---- A stream ---- */
+
+/* What there is of prompt i, up to a buffer's worth; true when there may be more. */
+static bool read_events(struct call *c, struct work *w, size_t i, struct openai_buf *out, bool *ok)
+{
+	struct cohort_event ev;
+	struct cohort_err err;
+
+	while (*ok && out->n < 1 << 15) {
+		if (cohort_request_next(w->handles[i], 0, &ev, &err)) {
+			*ok = false;
+			return false;
+		}
+		if (ev.kind == COHORT_EVENT_NONE)
+			return false;
+		if (ev.kind == COHORT_EVENT_DONE) {
+			set_done(w, i);
+			return false;
+		}
+		*ok = w->kind->event(c, w, i, &ev, out);
+	}
+	return true;
+}
+
+static bool more(struct call *c, struct openai_buf *out, double *wake_at)
+{
+	struct work *w = c->work;
+	const double ping = c->srv->limits.ping_s, now = clock_now();
+	bool ok = true, again = false;
+
+	if (w->ended)
+		return false;
+	if (!w->begun) {
+		ok = w->kind->begin(c, w, out);
+		w->begun = true;
+	}
+	for (size_t i = 0; i < w->r.n_prompts && ok; i++)
+		if (!w->done[i])
+			again |= read_events(c, w, i, out, &ok);
+	if (!ok && !w->failed) {
+		struct openai_error e = {0};
+		openai_no_memory(&e);
+		w->failed = true;
+		if (!w->kind->error(c, w, &e, out))
+			return false;
+	}
+	if (w->failed)
+		cancel_all(w);
+	if (w->failed || w->n_done == w->r.n_prompts) {
+		w->ended = true;
+		w->kind->end(c, w, out);
+		return false;
+	}
+	if (out->n == 0 && !again && ping > 0 && now - w->spoke >= ping)
+		openai_buf_add(out, ": ping\n\n", 8);
+	if (out->n > 0)
+		w->spoke = now;
+	*wake_at = ping > 0 ? w->spoke + ping : 0;
+	return true;
+}
+
+/* ---- A route ---- */
+
+/* What the first prompt begins with, as a number that is the same on every server with this model: a client sends it
+ * along next time, so that a proxy finds the server that has the beginning in its cache. */
+static void set_prefix(struct call *c, const struct openai_request *r)
+{
+	const size_t n = r->prompts[0].n < PREFIX_TOKENS ? r->prompts[0].n : PREFIX_TOKENS;
+	const uint64_t hash = serve_hash(0, r->tokens + r->prompts[0].first, n * sizeof *r->tokens);
+
+	snprintf(c->prefix, sizeof c->prefix, "%016" PRIx64, hash);
+}
+
+enum step work_run(struct call *c, const struct work_kind *kind)
+{
+	struct openai_error e = {0};
+	struct work *w = mem_zalloc(1, sizeof *w);
+	json_t *body = w ? call_json(c, false, &e) : NULL;
+
+	c->work = w;
+	c->drop = w ? drop : NULL;
+	if (!w) {
+		openai_no_memory(&e);
+		return answer_error(c, &e);
+	}
+	w->kind = kind;
+	w->parsed = body && (!kind->prepare || kind->prepare(c, body, &e)) && check_grammars(c, body, &e) &&
+			openai_request_parse(&c->srv->host, kind->route, body, &w->r, &e);
+	json_decref(body);
+	openai_buf_release(&c->body);
+	if (!w->parsed || !work_check_limits(c->srv, &w->r, &e) || !read_extras(c, &w->r, &e))
+		return answer_error(c, &e);
+	set_prefix(c, &w->r);
+	serve_id(c->srv, kind->prefix, w->id, sizeof w->id);
+	w->created = (int64_t)time(NULL);
+	w->spoke = clock_now();
+	if (w->r.stream && !(w->streaming = kind->open(c, w)))
+		openai_no_memory(&e);
+	if (e.status || !submit_all(c, w, &e))
+		return answer_error(c, &e);
+	if (w->r.stream)
+		return answer_stream(c, "text/event-stream", more);
+	c->step = wait_for_all;
+	return wait_for_all(c);
+}

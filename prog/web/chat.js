@@ -1,0 +1,435 @@
+// The chat: the branch one sees, what is being written, and everything one can do with a message.
+//
+// A job is what runs for a conversation; there is at most one each, and several conversations may run at once. A job
+// holds the very nodes that are shown, so that going to another conversation and back loses nothing.
+import {isAbort} from './api.js';
+import {compareView, endOf, meter, problem, renderText, timingText} from './answers.js';
+import {$, announce, autosize, copyText, el, iconButton, plural, Reader, recall, remember, throttle} from './dom.js';
+import {generate, likeliest} from './generate.js';
+import {settingsBody} from './settings.js';
+import {addNode, convNew, convSave, convTouch, messagesTo, path, picked, removeNode, ROOT, siblings} from './store.js';
+
+let conv = convNew();
+let hooks = {changed() {}, model: () => undefined};
+const jobs = new Map(); // conversation's id -> job
+const problems = new Map(); // the message without its answer -> the error
+let views = []; // [{nodes, update}] of what is shown
+let editing = null; // the message being edited
+let fitInput = () => {};
+
+export const chatConv = () => conv;
+export const chatRunning = (id) => jobs.has(id);
+
+// ---- Running ----
+
+async function run(parent, n) {
+	const c = conv;
+	let request;
+	try {
+		request = settingsBody();
+	} catch (e) {
+		problems.set(parent, Object.assign(e, {status: 'settings'}));
+		return render();
+	}
+	problems.delete(parent);
+	editing = null;
+	const messages = messagesTo(c, parent);
+	const nodes = Array.from({length: n}, () => addNode(c, parent, 'assistant', ''));
+	const job = {conv: c, nodes, abort: new AbortController(), touched: false, reader: new Reader()};
+	jobs.set(c.id, job);
+	c.pick[parent] = nodes[0].id;
+	if (n > 1) c.compare[parent] = true;
+	else delete c.compare[parent];
+	render();
+	if (n > 1)
+		// the question stays in sight, and the columns grow below it
+		document.querySelector(`.message[data-id="${parent}"]`)?.scrollIntoView({block: 'start'});
+	else stick(true);
+	announce(n > 1 ? `${n} answers are being written` : 'The answer is being written');
+	const draw = throttle(
+		() => {
+			if (conv === c) drawJob(job);
+		},
+		n > 4 ? 90 : 40,
+	);
+	const keep = throttle(() => jobs.get(c.id) === job && convSave(c), 2000);
+	let failure = null;
+	try {
+		await generate({
+			path: '/v1/chat/completions',
+			body: {model: hooks.model(), messages, ...request.body},
+			alternatives: request.alternatives,
+			answers: nodes,
+			signal: job.abort.signal,
+			changed: () => {
+				draw();
+				keep();
+			},
+		});
+	} catch (e) {
+		failure = e;
+	}
+	jobs.delete(c.id);
+	finish(job, failure);
+}
+
+// What was not finished is kept if it has a text; nothing at all is taken back, and the error says why.
+function finish(job, failure) {
+	const {conv: c, nodes} = job;
+	const parent = nodes[0].parent;
+	for (const node of nodes) {
+		if (node.finish) continue;
+		node.finish = failure && !isAbort(failure) ? 'error' : 'stopped';
+		if (node.text === '') removeNode(c, node);
+	}
+	const left = nodes.filter((x) => c.nodes[x.id]);
+	if (failure && !isAbort(failure)) problems.set(parent, failure);
+	const best = likeliest(left);
+	if (best && !job.touched) c.pick[parent] = best.id;
+	if (nodes.length === 1 && left.length === 1) job.reader.push(left[0].text, true);
+	else if (best) announce(`All are done. Answer ${siblings(c, parent).indexOf(best) + 1} is the likeliest`);
+	convTouch(c);
+	if (conv === c) render();
+	hooks.changed();
+}
+
+export function chatStop() {
+	const job = jobs.get(conv.id);
+	job?.abort.abort();
+	return job !== undefined;
+}
+
+// ---- Doing ----
+
+const wanted = () => Number($('n').value) || 1;
+
+function send(text) {
+	const tip = path(conv).at(-1);
+	if (tip) delete conv.compare[tip.parent];
+	const node = addNode(conv, tip?.id ?? ROOT, 'user', text);
+	if (!conv.named && node.parent === ROOT) {
+		conv.title = text.replace(/\s+/g, ' ').trim().slice(0, 60);
+		conv.named = true;
+	}
+	convTouch(conv);
+	hooks.changed();
+	run(node.id, wanted());
+}
+
+function choose(parent, node) {
+	const job = jobs.get(conv.id);
+	if (job) job.touched = true;
+	conv.pick[parent] = node.id;
+	convSave(conv);
+}
+
+function step(node, by) {
+	const all = siblings(conv, node.parent);
+	choose(node.parent, all[all.indexOf(node) + by]);
+	render();
+	document.querySelector(`[data-steps="${node.parent}"] button[data-by="${by}"]`)?.focus();
+}
+
+// An edited question is a new branch and asks again; an edited answer is a new branch.
+function edited(node, text) {
+	editing = null;
+	if (text.trim() === '' || text === node.text) return render();
+	const made = addNode(conv, node.parent, node.role, text);
+	convTouch(conv);
+	hooks.changed();
+	if (node.role === 'user') return run(made.id, wanted());
+	made.finish = 'edited';
+	delete conv.compare[node.parent];
+	convSave(conv);
+	render();
+}
+
+// ---- Showing ----
+
+function steps(node) {
+	const all = siblings(conv, node.parent);
+	if (all.length < 2) return null;
+	const at = all.indexOf(node);
+	return el(
+		'span',
+		{class: 'steps', 'data-steps': node.parent},
+		iconButton('left', 'Previous branch', () => step(node, -1), {disabled: at === 0, 'data-by': '-1'}),
+		el('span', {text: `${at + 1}/${all.length}`}),
+		iconButton('right', 'Next branch', () => step(node, 1), {
+			disabled: at === all.length - 1,
+			'data-by': '1',
+		}),
+	);
+}
+
+function editor(node) {
+	const area = el('textarea', {
+		class: 'edit-area',
+		value: node.text,
+		'aria-label': 'Edit the message',
+		onkeydown: (e) => {
+			if (e.key === 'Enter' && !e.shiftKey && !e.isComposing && node.role === 'user') {
+				e.preventDefault();
+				edited(node, area.value);
+			} else if (e.key === 'Escape') {
+				e.stopPropagation();
+				editing = null;
+				render();
+			}
+		},
+	});
+	const fit = autosize(area);
+	queueMicrotask(() => {
+		fit();
+		area.focus();
+	});
+	return el(
+		'div',
+		{class: 'editor'},
+		area,
+		el(
+			'div',
+			{class: 'row-end'},
+			el('button', {
+				type: 'button',
+				class: 'ghost small',
+				text: 'Cancel',
+				onclick: () => {
+					editing = null;
+					render();
+				},
+			}),
+			el('button', {
+				type: 'button',
+				class: 'primary small',
+				text: node.role === 'user' ? 'Send as a branch' : 'Keep as a branch',
+				onclick: () => edited(node, area.value),
+			}),
+		),
+	);
+}
+
+function actions(node, busy) {
+	const answer = node.role === 'assistant';
+	const many = answer && siblings(conv, node.parent).length > 1;
+	const row = el(
+		'div',
+		{class: 'actions'},
+		steps(node),
+		iconButton('copy', 'Copy', () => copyText(node.text)),
+		busy
+			? null
+			: iconButton('edit', 'Edit', () => {
+					editing = node;
+					render();
+				}),
+		answer && !busy ? iconButton('again', 'Regenerate', () => run(node.parent, wanted())) : null,
+		many
+			? iconButton('columns', 'Compare the branches', () => {
+					conv.compare[node.parent] = true;
+					convSave(conv);
+					render();
+				})
+			: null,
+		answer && node.tokens?.length > 0
+			? iconButton(
+					'tokens',
+					'Token probabilities',
+					() => {
+						remember('tokens', !recall('tokens', false));
+						render();
+					},
+					{'aria-pressed': String(recall('tokens', false))},
+				)
+			: null,
+	);
+	return row;
+}
+
+function message(node, busy) {
+	const job = jobs.get(conv.id);
+	const live = job?.nodes.includes(node) ?? false;
+	const text = el('div', {class: 'text'});
+	const numbers = el('div', {class: 'numbers'});
+	const box = el('article', {
+		class: 'message ' + node.role,
+		'data-id': node.id,
+		'aria-label': node.role === 'user' ? 'You' : 'Answer',
+	});
+	const update = () => {
+		if (node.role === 'user') {
+			text.textContent = node.text;
+			return;
+		}
+		renderText(
+			text,
+			node,
+			recall('tokens', false) ? 'probabilities' : 'formatted',
+			null,
+			live && jobs.get(conv.id) === job,
+		);
+		const end = endOf(node.finish);
+		numbers.replaceChildren(
+			...[
+				end ? el('span', {class: 'badge', text: end}) : null,
+				node.tokens?.length > 0 ? meter(node) : null,
+				el('span', {class: 'muted', text: timingText(node.timings, node)}),
+			].filter(Boolean),
+		);
+	};
+	update();
+	if (editing === node) box.append(editor(node));
+	else box.append(text, node.role === 'assistant' ? numbers : '', actions(node, busy));
+	views.push({nodes: [node], update});
+	return box;
+}
+
+function comparison(parent, busy) {
+	const answers = siblings(conv, parent);
+	const close = iconButton('close', 'Show one answer', () => {
+		delete conv.compare[parent];
+		convSave(conv);
+		render();
+	});
+	const again = busy ? null : iconButton('again', 'Regenerate', () => run(parent, wanted()));
+	const view = compareView({
+		answers,
+		title: plural(answers.length, 'answer'),
+		pickLabel: 'Go on with this',
+		running: () => jobs.get(conv.id)?.nodes.some((n) => answers.includes(n)) ?? false,
+		chosen: () => picked(conv, parent),
+		pick: (node) => {
+			choose(parent, node);
+			delete conv.compare[parent];
+			convSave(conv);
+			render();
+			$('input').focus();
+		},
+		tools: [again, close].filter(Boolean),
+	});
+	views.push({nodes: answers, update: view.update});
+	return view.element;
+}
+
+export function render() {
+	const busy = jobs.has(conv.id);
+	const thread = $('thread');
+	views = [];
+	const parts = [];
+	for (const node of path(conv)) {
+		const compare =
+			node.role === 'assistant' &&
+			conv.compare[node.parent] &&
+			siblings(conv, node.parent).length > 1;
+		parts.push(compare ? comparison(node.parent, busy) : message(node, busy));
+	}
+	const tip = path(conv).at(-1);
+	const asked = tip?.role === 'assistant' ? tip.parent : tip?.id;
+	const error = problems.get(asked);
+	if (error && !busy) parts.push(problem(error, () => run(asked, wanted())));
+	if (!error && !busy && tip?.role === 'user')
+		parts.push(
+			el(
+				'div',
+				{class: 'actions lone'},
+				el('button', {
+					type: 'button',
+					class: 'small',
+					text: 'Answer this',
+					onclick: () => run(tip.id, wanted()),
+				}),
+			),
+		);
+	if (parts.length === 0) parts.push(welcome());
+	thread.replaceChildren(...parts);
+	thread.setAttribute('aria-busy', busy);
+	$('stop').hidden = !busy;
+	$('send').hidden = busy;
+	$('system').value = conv.system;
+	$('system-hint').textContent = conv.system.trim()
+		? '· ' + conv.system.trim().replace(/\s+/g, ' ').slice(0, 60)
+		: '';
+	const open = tip && conv.compare[tip.parent] && !busy ? siblings(conv, tip.parent) : [];
+	$('hint').textContent = open.length > 1 ? `goes on with answer ${open.indexOf(tip) + 1}` : '';
+}
+
+function welcome() {
+	return el(
+		'div',
+		{class: 'welcome'},
+		el('h1', {text: 'Ask once, read many answers'}),
+		el('p', {
+			text:
+				'Choose how many answers you want; they are written at the same time, with their likelihood, ' +
+				'and you go on with the one you like.',
+		}),
+		el(
+			'p',
+			{class: 'muted keys'},
+			el('kbd', {text: 'Enter'}),
+			' sends  ',
+			el('kbd', {text: 'Shift Enter'}),
+			' new line  ',
+			el('kbd', {text: 'Esc'}),
+			' stops',
+		),
+	);
+}
+
+function drawJob(job) {
+	const follow = atEnd();
+	for (const v of views) {
+		if (v.nodes.some((n) => job.nodes.includes(n))) v.update();
+	}
+	if (job.nodes.length === 1) job.reader.push(job.nodes[0].text, false);
+	if (follow && job.nodes.length === 1) stick(false);
+}
+
+const atEnd = () => $('scroll').scrollHeight - $('scroll').scrollTop - $('scroll').clientHeight < 80;
+
+function stick(smooth) {
+	const calm = matchMedia('(prefers-reduced-motion: reduce)').matches;
+	$('scroll').scrollTo({top: $('scroll').scrollHeight, behavior: smooth && !calm ? 'smooth' : 'instant'});
+}
+
+export function chatShow(which) {
+	conv = which;
+	editing = null;
+	render();
+	$('system-box').open = false;
+	stick(false);
+	hooks.changed();
+}
+
+export function chatOpen(given) {
+	hooks = {...hooks, ...given};
+	const input = $('input'),
+		n = $('n');
+	const thumbs = matchMedia('(hover: none) and (pointer: coarse)'); // no Shift there: Enter is the new line
+	n.append(...Array.from({length: 16}, (_, i) => el('option', {value: i + 1, text: String(i + 1)})));
+	n.value = String(recall('n', 1));
+	n.addEventListener('change', () => remember('n', Number(n.value)));
+	fitInput = autosize(input);
+	$('composer').addEventListener('submit', (e) => {
+		e.preventDefault();
+		const text = input.value;
+		if (text.trim() === '' || jobs.has(conv.id)) return;
+		input.value = '';
+		fitInput();
+		send(text);
+	});
+	input.addEventListener('keydown', (e) => {
+		if (e.key === 'Enter' && !e.shiftKey && !e.isComposing && !thumbs.matches) {
+			e.preventDefault();
+			$('composer').requestSubmit();
+		}
+	});
+	$('stop').addEventListener('click', chatStop);
+	$('system').addEventListener('input', (e) => {
+		conv.system = e.target.value;
+		if (path(conv).length > 0) convSave(conv);
+		$('system-hint').textContent = '';
+	});
+	addEventListener('pagehide', () => jobs.forEach((job) => convSave(job.conv)));
+	render();
+}

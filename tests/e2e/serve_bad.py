@@ -1,0 +1,591 @@
+"""Malformed HTTP and JSON against one running server: see serve_bad.sh."""
+import json
+import socket
+import struct
+import threading
+import time
+
+from serve_client import Cases, Server, eventually, request
+
+ANSWER_S = 5.0  # within which everything bad is answered or hung up on
+
+GOOD = {"prompt": "Once upon a time", "max_tokens": 3, "temperature": 0}
+CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2, "temperature": 0}
+COMPLETIONS, CHATS, EMBEDDINGS = "/v1/completions", "/v1/chat/completions", "/v1/embeddings"
+
+cases = Cases()
+# An alias of its own, so that the good answer holds nothing that depends on where the model is.
+server = Server(["-alias", "tiny", "-np", "4", "-idle-timeout", "1", "-body-timeout", "0.8"])
+
+
+def plain(answer):
+    """What must be the same each time: all but identity, time, and what was reused."""
+    v = answer.json()
+    if not isinstance(v, dict):
+        return repr(answer)
+    for name in ("id", "created", "timings"):
+        v.pop(name, None)
+    v.get("usage", {}).pop("prompt_tokens_details", None)
+    headers = sorted((k, w) for k, w in answer.headers if k not in ("date", "content-length"))
+    return json.dumps([answer.status, headers, v], sort_keys=True)
+
+
+class Group:
+    """Cases that make one line of the result. Behind each the server must answer as it always did."""
+
+    def __init__(self, name):
+        self.name = name
+        self.n = 0
+        self.bad = []
+        self.lock = threading.Lock()
+
+    def case(self, name, why, again=True):
+        """why: what was wrong, or nothing. again: whether the good request follows, where it was not the case itself."""
+        good = plain(server.post(COMPLETIONS, GOOD)) if again else expected
+        with self.lock:
+            self.n += 1
+            if why:
+                self.bad.append("%s: %s" % (name, why))
+            if good != expected:
+                self.bad.append("%s: the next answer is another one: %s" % (name, good))
+
+    def end(self):
+        cases.check("%s (%d cases)" % (self.name, self.n), not self.bad, "\n".join(self.bad[:12]))
+
+
+def refusal(answer, status=None, param=None):
+    """What is wrong with an answer that must be a refusal: a JSON error, that names the field."""
+    if answer.status != (status or 400):
+        return "got %r, expected %d" % (answer, status or 400)
+    e = answer.error()
+    if not e or not isinstance(e.get("message"), str) or not e["message"] or not isinstance(e.get("type"), str):
+        return "no error in %r" % answer
+    if answer.header("content-type") != "application/json":
+        return "the error is of type %s" % answer.header("content-type")
+    if param is not None:
+        got = e.get("param") or ""
+        if got != param and not (got.startswith(param) and got[len(param)] in "[."):
+            return "names %r instead of %s: %r" % (e.get("param"), param, answer)
+    return None
+
+
+# ---- HTTP ----
+
+
+def whole(name="whole"):
+    return request("POST", COMPLETIONS, GOOD)
+
+
+def chunked(*sizes):
+    """The good request in chunks."""
+    body = json.dumps(GOOD).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\nX-Request-Id: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+    out, at = head, 0
+    for n in sizes + (len(body),):
+        piece = body[at:at + n]
+        at += n
+        if piece:
+            out += b"%x\r\n%s\r\n" % (len(piece), piece)
+    return out + b"0\r\n\r\n"
+
+
+def send_in_parts(parts):
+    with server.connect() as c:
+        for i, part in enumerate(parts):
+            if i:
+                time.sleep(0.001)
+            c.send(part)
+        got = plain(c.answer(ANSWER_S))
+        return None if got == expected else "got %s" % got
+
+
+def split_everywhere():
+    for name, data in (("a request", whole()), ("a request in chunks", chunked(5, 1, 20))):
+        g = Group("%s, cut in two at each byte" % name)
+        for at in range(1, len(data)):
+            g.case("cut at %d" % at, send_in_parts([data[:at], data[at:]]), False)
+        g.case("each byte by itself", send_in_parts([data[i:i + 1] for i in range(len(data))]))
+        g.end()
+
+
+def raw_case(data, want, timeout=ANSWER_S):
+    """want: a status, a set of them (0: hung up on), or a function of the answer that says what is wrong."""
+    with server.connect() as c:
+        c.send(data)
+        a = c.answer(timeout)
+    if callable(want):
+        return want(a)
+    want = want if isinstance(want, (set, frozenset)) else {want}
+    return None if a.status in want else "got %r, expected one of %s" % (a, sorted(want))
+
+
+REFUSED = frozenset([0] + list(range(400, 600)))
+BAD_REQUEST = frozenset([0, 400])
+
+
+def post(headers, body=b"", path=COMPLETIONS, version="HTTP/1.1", host="Host: test\r\n"):
+    return ("POST %s %s\r\n%s%s\r\n" % (path, version, host, headers)).encode("latin-1") + body
+
+
+def lengths():
+    """Bodies whose length is told in a way that two readers could understand differently, or not at all."""
+    g = Group("lengths of bodies")
+    body = json.dumps(GOOD).encode()
+    n = len(body)
+    both = "Content-Length: %d\r\nTransfer-Encoding: chunked\r\n" % n
+    for name, headers, data in (
+            ("-1", "Content-Length: -1\r\n", b""),
+            ("-0", "Content-Length: -0\r\n", b""),
+            ("+5", "Content-Length: +5\r\n", b"12345"),
+            ("0x10", "Content-Length: 0x10\r\n", body),
+            ("1e2", "Content-Length: 1e2\r\n", body),
+            ("letters", "Content-Length: abc\r\n", body),
+            ("digits and letters", "Content-Length: %dx\r\n" % n, body),
+            ("a fraction", "Content-Length: %d.0\r\n" % n, body),
+            ("empty", "Content-Length:\r\n", body),
+            ("spaces within", "Content-Length: 1 2\r\n", body),
+            ("a list", "Content-Length: %d, %d\r\n" % (n, n), body),
+            ("2^63", "Content-Length: 9223372036854775808\r\n", b""),
+            ("2^64", "Content-Length: 18446744073709551616\r\n", b""),
+            ("2^64 + 10", "Content-Length: 18446744073709551626\r\n", b"1234567890"),
+            ("2^64 - 1", "Content-Length: 18446744073709551615\r\n", b""),
+            ("100 digits", "Content-Length: " + "9" * 100 + "\r\n", b""),
+            ("17 MiB", "Content-Length: 17825792\r\n", b""),
+            ("two different ones", "Content-Length: %d\r\nContent-Length: %d\r\n" % (n, n - 1), body),
+            ("two different ones, the other way", "Content-Length: %d\r\nContent-Length: %d\r\n" % (n - 1, n), body),
+            ("0 and another", "Content-Length: 0\r\nContent-Length: %d\r\n" % n, body),
+            ("both kinds", both, chunked().split(b"\r\n\r\n", 1)[1]),
+            ("both kinds, the body plain", both, body),
+            ("both kinds, the other way", "Transfer-Encoding: chunked\r\nContent-Length: %d\r\n" % n, body),
+            ("an unknown coding", "Transfer-Encoding: gzip\r\n", body),
+            ("a coding before chunked", "Transfer-Encoding: gzip, chunked\r\n", b"0\r\n\r\n"),
+            ("chunked twice", "Transfer-Encoding: chunked, chunked\r\n", b"0\r\n\r\n"),
+            ("chunked in two headers", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", b"0\r\n\r\n"),
+            ("almost chunked", "Transfer-Encoding: xchunked\r\n", b"0\r\n\r\n"),
+            ("none, but a body", "", body)):
+        told_twice = name.startswith(("two", "0 and", "both", "chunked", "a coding", "an unknown", "almost"))
+        g.case(name, raw_case(post(headers, data), refusal if told_twice else REFUSED))
+    g.case("leading zeros", raw_case(post("Content-Length: 000%d\r\n" % n, body), {200, 400}))
+    g.end()
+
+
+def chunks():
+    g = Group("chunks")
+    te = "Transfer-Encoding: chunked\r\n"
+    for name, data in (
+            ("a size that is no number", b"zz\r\n{}\r\n0\r\n\r\n"),
+            ("a negative size", b"-2\r\n{}\r\n0\r\n\r\n"),
+            ("a size with 0x", b"0x2\r\n{}\r\n0\r\n\r\n"),
+            ("a size with a sign", b"+2\r\n{}\r\n0\r\n\r\n"),
+            ("an empty size", b"\r\n{}\r\n0\r\n\r\n"),
+            ("a size with a space before it", b" 2\r\n{}\r\n0\r\n\r\n"),
+            ("2^64 + 2", b"10000000000000002\r\n{}\r\n0\r\n\r\n"),
+            ("2^64 - 1", b"ffffffffffffffff\r\n{}\r\n0\r\n\r\n"),
+            ("2^63", b"8000000000000000\r\n{}\r\n0\r\n\r\n"),
+            ("thousands of digits", b"1" * 5000 + b"\r\n"),
+            ("thousands of zeros", b"0" * 60000),
+            ("17 MiB", b"1100000\r\n" + b" " * (17 << 20)),
+            ("no line end behind the data", b"2\r\n{}0\r\n\r\n"),
+            ("too much data", b"2\r\n{}}}\r\n0\r\n\r\n"),
+            ("too little data", b"4\r\n{}\r\n0\r\n\r\n"),
+            ("binary", b"\x00\x01\x02\xff\xfe\r\n")):
+        g.case(name, raw_case(post(te, data), REFUSED))
+    g.case("an extension", raw_case(
+        post(te, b"2;name=value\r\n{}\r\n0\r\n\r\n"), lambda a: refusal(a, 400, "prompt")))
+    g.case("a huge extension", raw_case(post(te, b"2;" + b"x" * 100000 + b"\r\n{}\r\n0\r\n\r\n"), REFUSED))
+    g.case("trailers", raw_case(post(te, b"2\r\n{}\r\n0\r\nX-A: b\r\n\r\n"), lambda a: refusal(a, 400, "prompt")))
+    g.case("endless trailers", raw_case(
+        post(te, b"2\r\n{}\r\n0\r\n" + b"X-A: bbbbbbbbbbbbbbbbbbbbb\r\n" * 5000), REFUSED))
+    g.end()
+
+
+def heads():
+    """Request lines and headers."""
+    g = Group("request lines and headers")
+    get = "GET /health HTTP/1.1\r\nHost: test\r\n"
+    for name, data, want in (
+            ("a header of 100 KiB", get + "X-A: " + "a" * 102400 + "\r\n\r\n", {431, 0}),
+            ("a name of 100 KiB", get + "a" * 102400 + ": b\r\n\r\n", {431, 0}),
+            ("ten thousand headers", get + "X-A: b\r\n" * 10000 + "\r\n", {431, 0}),
+            ("one header ten thousand times longer than another", get + "A:\r\n" * 20000 + "\r\n", {431, 0}),
+            ("a path of 100 KiB", "GET /" + "a" * 102400 + " HTTP/1.1\r\nHost: t\r\n\r\n", {414, 431, 0}),
+            ("a path of 20 KiB", "GET /" + "a" * 20480 + " HTTP/1.1\r\nHost: t\r\n\r\n", {404, 414, 431, 0}),
+            ("ten thousand arguments", "GET /health?" + "a=b&" * 10000 + " HTTP/1.1\r\nHost: t\r\n\r\n", {414, 431, 0}),
+            ("a method of 1000 letters", "G" * 1000 + " /health HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
+            ("a header without a colon", get + "nonsense\r\n\r\n", REFUSED),
+            ("a header with an empty name", get + ": b\r\n\r\n", REFUSED | {200}),
+            ("a space before the colon", get + "Content-Length : 5\r\n\r\n", REFUSED | {200}),
+            ("NUL in a header", get + "X-A: a\0b\r\n\r\n", REFUSED | {200}),
+            ("NUL in the path", "GET /hea\0lth HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
+            ("a folded header", get + "X-A: a\r\n b\r\n\r\n", REFUSED | {200}),
+            ("a first line that is folded", "GET /health HTTP/1.1\r\n Host: t\r\n\r\n", REFUSED),
+            ("no version", "GET /health\r\n\r\n", REFUSED),
+            ("HTTP/0.9", "GET /health HTTP/0.9\r\nHost: t\r\n\r\n", REFUSED),
+            ("HTTP/2.0 by name", "GET /health HTTP/2.0\r\nHost: t\r\n\r\n", REFUSED),
+            ("HTTP/9.9", "GET /health HTTP/9.9\r\nHost: t\r\n\r\n", REFUSED),
+            ("HTTP/1.10", "GET /health HTTP/1.10\r\nHost: t\r\n\r\n", REFUSED),
+            ("HTTP/x.y", "GET /health HTTP/x.y\r\nHost: t\r\n\r\n", REFUSED),
+            ("HTP/1.1", "GET /health HTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
+            ("the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", REFUSED),
+            ("no host", "GET /health HTTP/1.1\r\n\r\n", refusal),
+            ("two hosts", get + "Host: other\r\n\r\n", refusal),
+            ("1.0 without a host", "GET /health HTTP/1.0\r\n\r\n", {200}),
+            ("only a line end, then a request", "\r\n" + get + "\r\n", {200}),
+            ("line ends without returns", "GET /health HTTP/1.1\nHost: t\n\n", REFUSED | {200}),
+            ("a word", "hello\r\n\r\n", REFUSED),
+            ("three spaces", "   \r\n\r\n", REFUSED),
+            ("spaces in the path", "GET /hea lth HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
+            ("no path", "GET  HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
+            ("Expect of something else", get + "Expect: the-moon\r\n\r\n", REFUSED | {200}),
+            ("Upgrade", get + "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n", {200}),
+            ("a key with a quote", get + "Authorization: Bearer \"\\\x7f\r\n\r\n", {200}),
+            ("a request id of 10 KiB", get + "X-Request-Id: " + "i" * 10240 + "\r\n\r\n", {200}),
+            ("a request id that would end a header", get + "X-Request-Id: a\rSet-Cookie: b\r\n\r\n", REFUSED | {200}),
+            ("an origin", get + "Origin: http://evil.example\r\n\r\n", {200})):
+        g.case(name, raw_case(data.encode("latin-1"), want))
+    g.case("a TLS greeting", raw_case(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) * 2, REFUSED))
+    g.case("all bytes", raw_case(bytes(range(256)) * 4 + b"\r\n\r\n", REFUSED))
+    g.case("all bytes but line ends, 100 KiB", raw_case(bytes(b for b in range(256) if b not in (10, 13)) * 400, REFUSED))
+    g.case("64 KiB of NUL", raw_case(bytes(65536), REFUSED))
+    g.case("a million line ends", raw_case(b"\r\n" * 500000, REFUSED | {-1}))
+    g.end()
+
+
+def methods_and_paths():
+    g = Group("methods")
+    for path, methods in ((COMPLETIONS, ("GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "post", "FROB", "P")),
+                          ("/health", ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "CONNECT")),
+                          ("/slots", ("POST", "DELETE")), ("/v1/models/tiny", ("POST", "DELETE"))):
+        for method in methods:
+            with server.connect() as c:
+                a = c.ask(method, path, None, (), ANSWER_S)
+                why = None
+                if a.status != 405:
+                    why = "got %r, expected 405" % a
+                elif not a.header("allow"):
+                    why = "no Allow"
+                elif method != "HEAD":
+                    why = refusal(a, 405)
+            g.case("%s %s" % (method, path), why)
+    g.end()
+    g = Group("paths")
+    for path in ("//", "//health", "/ui", "/ui/", "/ui/..", "/ui/../..", "/ui/%2e%2e%2fetc%2fpasswd", "/ui/%00", "/ui//", "/ui/x", "/health/", "/health//", "/./health", "/../health", "/v1/../health", "/%2e%2e/health",
+                 "/health%00", "/%00", "/health%00.json", "/v1/models/..", "/v1/models/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+                 "/v1/models/%00", "/v1/models/", "/v1/models/a/b", "/v1/models/" + "a" * 200, "/v1/models/%ff%fe",
+                 "/v1/models/%F0%9F", "/%", "/%2", "/%zz", "/health%20", "/Health", "/v1", "/v1/", "/v1/completion",
+                 "/v1/completions/", "/etc/passwd", "/..%5c..%5cetc", "\\health", "health", "*", "?", "#", "/#health",
+                 "/slots/0/0", "/slots//", "/health;a=b", "/" + "../" * 100 + "etc/passwd",
+                 "/" + "%2f" * 300):
+        g.case(path[:60], raw_case(("GET %s HTTP/1.1\r\nHost: t\r\n\r\n" % path).encode(),
+                                   lambda a: None if a.status in (0, 400) else refusal(a, 404)))
+    g.case("an absolute address", raw_case(b"GET http://test/health HTTP/1.1\r\nHost: t\r\n\r\n", {200, 400, 404}))
+    g.case("arguments", raw_case(b"GET /health?a=%00&%zz=&&=&x HTTP/1.1\r\nHost: t\r\n\r\n", {200}))
+    g.case("an escaped letter", raw_case(b"GET /he%61lth HTTP/1.1\r\nHost: t\r\n\r\n", {200}))
+    g.end()
+
+
+def pipelines():
+    g = Group("more than one request on a connection")
+    with server.connect() as c:
+        c.send(whole() * 20)
+        got = [plain(c.answer(ANSWER_S)) for _ in range(20)]
+    g.case("twenty at once", None if got == [expected] * 20 else "got %s" % got)
+    bad = request("POST", COMPLETIONS, {"prompt": 5})
+    with server.connect() as c:
+        c.send((bad + whole()) * 10)
+        got = [c.answer(ANSWER_S) for _ in range(20)]
+    why = [refusal(a, 400, "prompt") for a in got[::2]] + [None if plain(a) == expected else repr(a) for a in got[1::2]]
+    g.case("refused and good ones in turn", "; ".join(w for w in why if w))
+    # A body that is refused before it was read must not be taken for the next request.
+    inner = request("GET", "/health")
+    with server.connect() as c:
+        c.send(request("POST", "/nowhere", inner) + whole())
+        first, second = c.answer(ANSWER_S), c.answer(ANSWER_S)
+    g.case("a request in the body of another", refusal(first, 404) or
+           (None if plain(second) == expected else "then %r" % second))
+    with server.connect() as c:
+        c.send(request("POST", COMPLETIONS, b"x" * 10, [("Expect", "100-continue")]))
+        g.case("Expect with its body", refusal(c.answer(ANSWER_S)))
+    with server.connect() as c:
+        c.send(whole() + b"garbage\r\n\r\n")
+        first, second = c.answer(ANSWER_S), c.answer(ANSWER_S)
+    g.case("garbage behind a good one", None if plain(first) == expected and second.status in REFUSED
+           else "%r, then %r" % (first, second))
+    with server.connect() as c:
+        c.send(post("Content-Length: 99999999\r\n") + inner * 100)
+        first = c.answer(ANSWER_S)
+        closed = c.closed(ANSWER_S)
+    g.case("too large: told, and hung up on", refusal(first, 413) or (None if closed else "it goes on"))
+    g.end()
+
+
+def unfinished():
+    """Requests that do not end: all at once, as each waits for the server's patience to end."""
+    g = Group("requests that stop halfway")
+    data = whole()
+    head = data.index(b"\r\n\r\n") + 4
+    todo = [("after %d bytes" % at, data[:at]) for at in (0, 1, 3, 4, 10, 30, head - 3, head - 2, head - 1)]
+    todo += [("after %d bytes of the body" % at, data[:head + at]) for at in (0, 1, 10, len(data) - head - 1)]
+    chunk = chunked(5, 7)
+    head = chunk.index(b"\r\n\r\n") + 4
+    todo += [("after %d bytes of chunks" % at, chunk[:head + at]) for at in (0, 1, 2, 3, 5, 8, 9, 12)]
+    todo += [("before the last chunk", chunk[:-5]), ("within the last chunk", chunk[:-4]), ("before its end", chunk[:-2]),
+             ("a length of 1 MiB, 10 bytes of it", post("Content-Length: 1048576\r\n", b"0123456789")),
+             ("headers without an end", b"GET /health HTTP/1.1\r\nHost: t\r\n" + b"X-A: b\r\n" * 10),
+             ("TLS, the beginning", b"\x16\x03\x01")]
+
+    def wait_out(name, part):
+        begun = time.monotonic()
+        with server.connect() as c:
+            c.send(part)
+            a = c.answer(ANSWER_S)
+        why = None if a.status in (0, 400, 408) else "got %r" % a
+        if time.monotonic() - begun > ANSWER_S:
+            why = "it took more than %g s" % ANSWER_S
+        g.case(name, why)
+
+    def go_away(name, part, rude):
+        with server.connect() as c:
+            c.send(part)
+            if rude:  # a reset instead of an end
+                c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        g.case(name, None)
+
+    threads = [threading.Thread(target=wait_out, args=t) for t in todo]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for name, part in todo + [("after a whole request", data)]:
+        go_away(name + ", and closes", part, False)
+        go_away(name + ", and resets", part, True)
+    # One byte now and then does not keep a connection for ever.
+    with server.connect() as c:
+        begun = time.monotonic()
+        for byte in data[:40]:
+            if not c.send(bytes([byte])):
+                break
+            time.sleep(0.1)
+        slow = time.monotonic() - begun
+    g.case("a byte at a time, slowly", None if slow < 3.5 else "it was let to go on for %.1f s" % slow)
+    g.end()
+
+
+# ---- JSON ----
+
+
+def no_json():
+    g = Group("bodies that are not JSON, or no object")
+    deep = 100000
+    for name, body in (
+            ("empty", b""), ("spaces", b"   \r\n\t "), ("a word", b"hello"), ("an array", b"[]"), ("a string", b'"x"'),
+            ("a number", b"5"), ("true", b"true"), ("null", b"null"), ("an open object", b'{"prompt":'),
+            ("an open string", b'{"prompt": "x'), ("no colon", b'{"prompt" "x"}'), ("no comma", b'{"a":1 "prompt":"x"}'),
+            ("a comma too many", b'{"prompt":"x",}'), ("a key without quotes", b'{prompt:"x"}'),
+            ("single quotes", b"{'prompt':'x'}"), ("a comment", b'/* */ {"prompt":"x"}'),
+            ("garbage behind it", b'{"prompt":"x"} garbage'), ("two objects", b'{"prompt":"x"}{"prompt":"y"}'),
+            ("NUL behind it", b'{"prompt":"x"}\x00'), ("a mark of byte order", b'\xef\xbb\xbf{"prompt":"x"}'),
+            ("UTF-16", '{"prompt":"x"}'.encode("utf-16")), ("UTF-32", '{"prompt":"x"}'.encode("utf-32")),
+            ("arrays %d deep" % deep, b'{"prompt":' + b"[" * deep + b"]" * deep + b"}"),
+            ("arrays %d deep, open" % deep, b"[" * deep),
+            ("objects %d deep" % deep, b'{"a":' * deep + b"1" + b"}" * deep),
+            ("arrays 16 MiB deep", b"[" * ((16 << 20) - 1)),
+            ("NaN", b'{"prompt":"x","temperature":NaN}'), ("Infinity", b'{"prompt":"x","temperature":Infinity}'),
+            ("-Infinity", b'{"prompt":"x","temperature":-Infinity}'), ("1e999", b'{"prompt":"x","temperature":1e999}'),
+            ("-1e999", b'{"prompt":"x","top_p":-1e999}'), ("1000 digits", b'{"prompt":"x","n":' + b"9" * 1000 + b"}"),
+            ("2^63", b'{"prompt":"x","seed":9223372036854775808}'), ("-2^63 - 1", b'{"prompt":"x","seed":-9223372036854775809}'),
+            ("a leading zero", b'{"prompt":"x","n":01}'), ("a plus", b'{"prompt":"x","n":+1}'), ("hex", b'{"prompt":"x","n":0x1}'),
+            ("a bare point", b'{"prompt":"x","top_p":.5}'), ("no digit behind it", b'{"prompt":"x","top_p":1.}'),
+            ("an empty exponent", b'{"prompt":"x","top_p":1e}'), ("a bare minus", b'{"prompt":"x","n":-}'),
+            ("a control character", b'{"prompt":"a\x01b"}'), ("a line end in a string", b'{"prompt":"a\nb"}'),
+            ("a NUL in a string", b'{"prompt":"a\x00b"}'), ("an unknown escape", b'{"prompt":"\\q"}'),
+            ("half an escape", b'{"prompt":"\\u12"}'), ("no hex in an escape", b'{"prompt":"\\uzzzz"}'),
+            ("a lone high surrogate", b'{"prompt":"\\ud800"}'), ("a lone low surrogate", b'{"prompt":"\\udc00"}'),
+            ("surrogates in the wrong order", b'{"prompt":"\\udc00\\ud800"}'), ("two high ones", b'{"prompt":"\\ud800\\ud800"}'),
+            ("a high one and a letter", b'{"prompt":"\\ud800a"}'), ("UTF-8 cut short", b'{"prompt":"\xe2\x82"}'),
+            ("a lone byte", b'{"prompt":"\x80"}'), ("too long UTF-8", b'{"prompt":"\xc0\xaf"}'),
+            ("too long UTF-8 of a NUL", b'{"prompt":"\xc0\x80"}'), ("a surrogate in UTF-8", b'{"prompt":"\xed\xa0\x80"}'),
+            ("above U+10FFFF", b'{"prompt":"\xf4\x90\x80\x80"}'), ("bytes FE FF", b'{"prompt":"\xfe\xff"}'),
+            ("bad UTF-8 in a key", b'{"\xff":1,"prompt":"x"}'), ("bad UTF-8 in a field nobody knows", b'{"prompt":"x","a":"\xff"}'),
+            ("all bytes", bytes(range(256))), ("zeros", bytes(1000)), ("a form", b"prompt=x&n=1"),
+            ("a multipart form", b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--b--\r\n')):
+        for path in (COMPLETIONS, CHATS, EMBEDDINGS) + (("/completion", "/embedding", "/tokenize", "/detokenize", "/apply-template") if len(body) < 100 else ()):
+            g.case("%s to %s" % (name, path), refusal(server.ask("POST", path, body, (), ANSWER_S)))
+    g.end()
+
+
+NUMBER = (True, False, "", "1", "x", [], [1], {}, {"a": 1})
+WHOLE = NUMBER + (0.5,)
+TEXT = (True, 0, 1.5, [], {}, ["x"])
+FLAG = (0, 1, 1.5, "true", "", [], {})
+FLOATS = {"temperature": (-0.1, 2.1), "top_p": (-0.1, 1.1), "presence_penalty": (-2.1, 2.1),
+          "frequency_penalty": (-2.1, 2.1), "min_p": (-0.1, 1.1), "typical_p": (-0.1, 1.1), "top_n_sigma": (-1.5, 1e9),
+          "repeat_penalty": (0, -1, 1e9), "xtc_probability": (-0.1, 1.1), "xtc_threshold": (-0.1, 1.1),
+          "dynatemp_range": (-1, 1e9), "dynatemp_exponent": (-1, 1e9), "dry_multiplier": (-1, 1e9), "dry_base": (-1, 1e9),
+          "mirostat_tau": (-1, 1e9), "mirostat_eta": (-1, 1e9), "deadline_s": (0, -1, 1e9), "priority": (-1e6, 1e6, 0.5)}
+INTS = {"n": (0, -1, 17, 129, 2 ** 31, 2 ** 62), "max_tokens": (-1, 2 ** 31, -2 ** 62), "n_predict": (-2, 2 ** 31),
+        "seed": (1e300,), "top_k": (-2, 2 ** 31), "min_keep": (-1, 2 ** 31), "repeat_last_n": (-2, 2 ** 31),
+        "dry_allowed_length": (-1, 2 ** 31), "dry_penalty_last_n": (-2, 2 ** 31), "mirostat": (-1, 3)}
+FLAGS = ("stream", "ignore_eos", "cache_prompt")
+FIELDS = {
+    COMPLETIONS: {**{f: (NUMBER, r) for f, r in FLOATS.items()}, **{f: (WHOLE, r) for f, r in INTS.items()},
+                  **{f: (FLAG, ()) for f in FLAGS}, "echo": (FLAG, ()),
+                  "best_of": (WHOLE, (0, 129, 17)), "logprobs": (WHOLE, (-1, 21)), "model": (TEXT, ()),
+                  "prompt": ((True, 0, 1.5, {}, [], [True], [1.5], [{}], [None], [[]], [[True]], [["x"]], ["x", 1], [1, "x"],
+                              [1, [1]]), ([-1], [10 ** 9], [2 ** 62], [[10 ** 9]], [1, -1], ["x"] * 17, ["x"] * 2049)),
+                  "session": (TEXT, ("x" * 257,)), "cache_salt": (TEXT, ("x" * 257, "x" * 100000)),
+                  "suffix": ((1, "x", ["x"]), ()), "stop": ((True, 0, 1.5, {}, [1], [None], ["a", 1], [["a"]]),
+                                                            ("", [""], "x" * 100000, ["x"] * 1000, ["a\0b"])),
+                  "stream_options": ((True, 0, "x", []), ({"include_usage": 1}, {"include_usage": "x"})),
+                  "logit_bias": ((True, 0, "x", [1], [[1]], [[1, 2, 3]], [["x", 1]], [[1, "x"]], [{}]),
+                                 ({"x": 1}, {"1": "x"}, {"1": 101}, {"1": -101}, {"-1": 1}, {"999999999": 1}, {"1x": 1},
+                                  {"": 1}, {"1.5": 1}, {"1": None}, {"1": []}, {"99999999999999999999": 1},
+                                  {str(i): 1 for i in range(5000)})),
+                  "samplers": ((True, 0, 1.5, {}), (["nonsense"], [1], [None], [["top_k"]], "nonsense", ["x" * 5000],
+                                                    ["top_k"] * 5000)),
+                  "dry_sequence_breakers": ((True, 0, {}, [1], [[]]), ([""], ["x" * 300], ["x"] * 300, ["a\0"])),
+                  "response_format": ((True, 0, "json_object", [], {}), (
+                      {"type": 5}, {"type": "xml"}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": {}},
+                      {"type": "json_schema", "json_schema": {"schema": 5}}, {"type": "json_object", "schema": 5},
+                      {"type": "json_schema", "json_schema": {"schema": {"type": "nonsense"}}},
+                      {"type": "json_schema", "json_schema": {"schema": {"$ref": "#/nowhere"}}},
+                      {"type": "json_schema", "json_schema": {"schema": {"pattern": "(", "type": "string"}}},
+                      {"type": "json_schema", "json_schema": {"schema": {"$ref": "http://test/"}}})),
+                  "json_schema": ((0, "x", []), ({"type": 5}, {"enum": []}, {"minItems": -1, "type": "array"})),
+                  "grammar": ((True, 0, 1.5, [1], {"a": 1}), (
+                      "nonsense", "root ::= nowhere", "root ::= [", "root ::= \"", "root ::= (", "x ::= \"a\"",
+                      "root ::= root", "root ::= root \"a\"", "root ::= \"a\"{99999999}", "root ::= \"a\"{2,1}",
+                      "root ::= [\\xZZ]", "root ::= " + "(" * 10000, "root ::= \"a\"\nroot ::= \"b\" )", "\0", "::= \"a\"",
+                      "root ::= " + "\"a\" " * 100000))},
+    CHATS: {"messages": ((True, 0, 1.5, "x", {}, [], [1], ["x"], [[]], [None], [{}], [{"role": "user"}],
+                          [{"role": "user", "content": 5}], [{"role": "user", "content": {}}], [{"role": "user", "content": [5]}],
+                          [{"role": "user", "content": [{"type": "text"}]}], [{"role": "user", "content": [{"text": "x"}]}],
+                          [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
+                          [{"role": 5, "content": "x"}], [{"role": "wizard", "content": "x"}], [{"content": "x"}]), ()),
+            "logprobs": ((0, 1, "true", [], {}), ()), "top_logprobs": (WHOLE, (-1, 21, 5)),
+            "max_completion_tokens": (WHOLE, (-1, 2 ** 31)), "chat_template_kwargs": ((True, 0, "x", []), ()),
+            "temperature": (NUMBER, (-0.1, 2.1)), "n": (WHOLE, (0, 17)), "stream": (FLAG, ()), "model": (TEXT, ()),
+            "stop": ((True, 0, {}, [1]), ([""],)), "audio": ((1, {"voice": "x"}), ()), "modalities": ((1, "x", ["audio"]), ())},
+    EMBEDDINGS: {"input": ((True, 0, 1.5, {}, [], "", [""], [True], [None], [[]], [["x"]], ["x", 1]), ([-1], [10 ** 9], ["x"] * 2049)),
+                 "encoding_format": ((True, 0, "int8", [], {}), ()), "dimensions": (NUMBER, (0, -1, 7, 10 ** 9)), "model": (TEXT, ())},
+    "/tokenize": {"content": ((True, 0, 1.5, [], {}, None), ()), "add_special": (FLAG, ()), "parse_special": (FLAG, ()),
+                  "with_pieces": (FLAG, ())},
+    "/detokenize": {"tokens": ((True, 0, 1.5, "x", {}, None, ["x"], [None], [[1]], [1.5]), ([-1], [10 ** 9], [2 ** 62], [1, -1]))},
+}
+# llama-server's own has the same fields, but for the number of texts.
+FIELDS["/completion"] = {k: v for k, v in FIELDS[COMPLETIONS].items() if k not in ("n", "best_of", "logprobs", "prompt", "echo")}
+FIELDS["/completion"].update({"n_probs": (WHOLE, (-1, 21, 10 ** 9)), "n": ((2,), ()),
+                              "prompt": ((True, 1.5, {}, [], [[]], [None]), ([-1], [10 ** 9]))})
+FIELDS["/embedding"] = {"content": ((True, 1.5, {}, [], ""), ([-1],))}
+BODIES = {"/completion": {**GOOD, "n_predict": 3}, "/embedding": {"content": "x"}, COMPLETIONS: GOOD, CHATS: CHAT, EMBEDDINGS: {"input": "x"}, "/tokenize": {"content": "x"}, "/detokenize": {"tokens": [1]}}
+
+
+def wrong_fields():
+    for path, fields in FIELDS.items():
+        for what, i in (("every field of a wrong type", 0), ("values that are out of range", 1)):
+            g = Group("%s: %s" % (path, what))
+            with server.connect() as c:
+                for name, values in fields.items():
+                    for v in values[i]:
+                        body = {**BODIES[path], name: v}
+                        a = c.ask("POST", path, body, (), ANSWER_S)
+                        # The text to embed is OpenAI's input by another name.
+                        g.case("%s = %.80r" % (name, v), refusal(a, 400, "input" if path == "/embedding" else name))
+                        if a.status <= 0:
+                            raise SystemExit("the connection ended")
+            if g.n:
+                g.end()
+
+
+def odd_but_good():
+    """What looks bad and is answered all the same: a server that refuses everything would pass the rest."""
+    g = Group("odd, but good")
+
+    def same(name, body, headers=()):
+        a = server.ask("POST", COMPLETIONS, body, headers, ANSWER_S)
+        g.case(name, None if plain(a) == expected else "got %r" % a)
+
+    text = json.dumps(GOOD)
+    same("a field twice: the last one counts", ('{"max_tokens":50,' + text[1:]).encode())
+    same("fields nobody knows", {**GOOD, "nobody": {"knows": [1, None, "x"]}, "": 0, "\u00e9": 1})
+    same("null where there may be nothing", {**GOOD, **{f: None for f in FIELDS[COMPLETIONS] if f not in GOOD}})
+    same("white space all around", ("\r\n\t  " + text.replace(":", " :\n\t") + "  \n").encode())
+    same("3.0 for 3", {**GOOD, "max_tokens": 3.0})
+    same("escapes", text.replace("Once", "\\u004fnce").encode())
+    same("a thousand unknown fields", {**GOOD, **{"f%d" % i: i for i in range(1000)}})
+    same("another content type", text.encode(), [("Content-Type", "text/plain")])
+    same("unknown headers", text.encode(), [("X-%d" % i, "y") for i in range(50)])
+    same("a million spaces", (" " * 1000000 + text).encode())
+    same("arrays a thousand deep in a field nobody knows", ('{"a":' + "[" * 1000 + "]" * 1000 + "," + text[1:]).encode())
+    for name, prompt in (("a NUL", "a\0b"), ("U+FFFF", "\uffff"), ("a pair of surrogates", "\U0001f600"), ("nothing", ""),
+                         ("a thousand marks on one letter", "a" + "\u0301" * 300), ("right to left", "\u202eabc")):
+        a = server.post(COMPLETIONS, {**GOOD, "prompt": prompt})
+        g.case("a prompt with %s" % name, None if a.status == 200 else "got %r" % a)
+    for size in (1, 2, 255, 256):
+        a = server.post(COMPLETIONS, {**GOOD, "stop": ["x" * size] * 4})
+        g.case("stop strings of %d bytes" % size, None if a.status == 200 else "got %r" % a)
+    a = server.post(COMPLETIONS, {**GOOD, "logit_bias": {str(i): 1 for i in range(200)}})
+    g.case("200 biases", None if a.status == 200 else "got %r" % a)
+    for schema in ({"type": "object"}, True):
+        a = server.post("/completion", {**GOOD, "json_schema": schema})
+        g.case("a schema for llama-server's own route", None if a.status == 200 else "got %r" % a)
+    a = server.post(EMBEDDINGS, {"input": ["x"] * 100})
+    v = a.json() or {}
+    g.case("100 embeddings", None if a.status == 200 and len(v.get("data", ())) == 100 else "got %r" % a)
+    g.end()
+
+
+def too_long():
+    g = Group("prompts that are too long")
+    for name, path, body, param in (
+            ("a text", COMPLETIONS, {"prompt": "the cat sat " * 20000}, "prompt"),
+            ("one word", COMPLETIONS, {"prompt": "a" * 200000}, "prompt"),
+            ("tokens", COMPLETIONS, {"prompt": [5] * 300000}, "prompt"),
+            ("a chat", CHATS, {"messages": [{"role": "user", "content": "the cat sat " * 20000}]}, "messages"),
+            ("thousands of messages", CHATS, {"messages": [{"role": "user", "content": "x"}] * 5000}, "messages"),
+            ("an embedding", EMBEDDINGS, {"input": "the cat sat " * 20000}, "input")):
+        g.case(name, refusal(server.ask("POST", path, body, (), ANSWER_S), 400, param))
+    g.end()
+
+
+def streams():
+    """What is wrong is told before a stream begins, as an answer."""
+    g = Group("the same with streams")
+    for path, base in ((COMPLETIONS, GOOD), (CHATS, CHAT)):
+        for name, v, param in (("n", 0, "n"), ("n", "x", "n"), ("stop", [""], "stop"), ("grammar", "root ::= [", "grammar"),
+                               ("stream_options", 5, "stream_options"), ("temperature", 9, "temperature")):
+            a = server.post(path, {**base, "stream": True, name: v})
+            g.case("%s = %r" % (name, v), refusal(a, 400, param))
+    g.end()
+
+
+def leaves_nothing(before):
+    """After all of it: no slot or queue is in use, blocks are free or cached, and descriptors are as they were."""
+    cases.check("no slot is busy, nobody waits", eventually(lambda: server.busy() == 0, 5), server.slots())
+    m = server.metrics()
+    used, total = m['cohort:blocks{state="used"}'], sum(v for k, v in m.items() if k.startswith("cohort:blocks{"))
+    cases.check("no block of the cache is in use", used == 0 and total == before["blocks"], m)
+    cases.check("all connections are gone", eventually(lambda: server.metrics()["cohort:connections"] == 1, 5),
+                server.metrics()["cohort:connections"])
+    cases.check("descriptors are back to what they were", eventually(lambda: server.fds() <= before["fds"], 5),
+                "%d, %d before" % (server.fds(), before["fds"]))
+    cases.check("nothing was said on standard error", len(server.lines) == before["lines"], "\n".join(server.lines))
+    cases.check("the answer is still the same", plain(server.post(COMPLETIONS, GOOD)) == expected)
+    cases.check("it ends when asked to, with 0", server.stop() == 0, "\n".join(server.lines[-20:]))
+
+
+with server:
+    server.post(COMPLETIONS, GOOD)
+    expected = plain(server.post(COMPLETIONS, GOOD))
+    server.post(CHATS, CHAT)
+    cases.check("a good request", '"text"' in expected, expected)
+    time.sleep(0.1)
+    state = {"fds": server.fds(), "lines": len(server.lines),
+             "blocks": sum(v for k, v in server.metrics().items() if k.startswith("cohort:blocks{"))}
+    for part in (split_everywhere, lengths, chunks, heads, methods_and_paths, pipelines, unfinished, no_json, wrong_fields,
+                 odd_but_good, too_long, streams):
+        begun = time.monotonic()
+        part()
+        print("# %s: %.1f s" % (part.__name__, time.monotonic() - begun))
+    leaves_nothing(state)
+cases.end()

@@ -1,0 +1,39 @@
+#!/bin/sh
+# cohort serve -data: files and batches over HTTP, in servers that are killed, full or fed with nonsense.
+#
+# Shown red by: an owner that is not looked at (keys); a form that ends anywhere (forms); lines whose results are there
+# and that are done again (term).
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+if ! command -v python3 >/dev/null; then
+	skip 'all' 'python3 is not there'
+	exit 0
+fi
+
+# client CASE NAME
+client() {
+	run python3 "$COHORT_SOURCE/tests/e2e/serve_batches.py" "$1" "$bin/cohort" "$tmp"
+	if [ "$rc" = 77 ]; then
+		skip "$2" 'it may not be done here'
+		return
+	fi
+	[ "$rc" = 0 ]
+	verdict "$2"
+}
+
+client off 'without -data: told how'
+client files 'files: uploads, lists, contents, removal, limits, another start'
+client batches 'batches of all three endpoints: the answers of cohort jobs'
+client bad_batches 'batches that are none: lines are named'
+client cancel 'cancelled under way and in the queue'
+client kill 'SIGKILL at random moments: nothing lost, nothing twice, nothing left over'
+client term 'SIGTERM: goes on at the next start'
+client expired 'time is up: what was not done is told'
+client settings 'another start with other settings: not mixed'
+client full 'a full disk: 507, and batches that wait for room'
+client tiny_disk 'a full disk of its own'
+client keys 'what another key made is not there'
+client traversal 'ids that are none'
+client forms 'forms: too large, broken, cut anywhere, given up'
+client others 'clients come first'

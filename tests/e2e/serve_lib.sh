@@ -1,0 +1,18 @@
+# shellcheck shell=sh disable=SC2034,SC2154
+# What the tests of the server share; sourced behind lib.sh. The work is done in Python, with serve_client.py.
+if ! command -v python3 >/dev/null; then
+	skip 'the server' 'no python3'
+	exit 0
+fi
+
+# client NAME: runs tests/e2e/NAME.py, whose cases become those of the script.
+client() {
+	ran="tests/e2e/$1.py"
+	rc=0
+	PYTHONDONTWRITEBYTECODE=1 python3 "$COHORT_SOURCE/tests/e2e/$1.py" "$bin/cohort" "$tmp" >"$tmp/cases" 2>"$tmp/err" || rc=$?
+	cat "$tmp/cases"
+	n_case=$(grep -cE '^(not )?ok ' "$tmp/cases")
+	n_bad=$(grep -cE '^not ok ' "$tmp/cases")
+	[ "$rc" = 0 ] && grep -qx '# end' "$tmp/cases"
+	verdict "$1.py came to its end"
+}

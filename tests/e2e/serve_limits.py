@@ -1,0 +1,533 @@
+"""Each bound of `cohort serve --help`, one by one: see serve_limits.sh."""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+
+from serve_client import FOLDER, PROGRAM, Cases, Server, eventually, request
+
+COMPLETIONS, CHATS, EMBEDDINGS = "/v1/completions", "/v1/chat/completions", "/v1/embeddings"
+GOOD = {"prompt": "Once upon a time", "max_tokens": 3, "temperature": 0}
+LONG = {"prompt": "Once", "max_tokens": 900, "temperature": 0, "ignore_eos": True}
+WORDS = "the cat is big and "  # five tokens or more
+# About 30 tokens a second, so that what is asked for is still under way when something happens to it.
+SLOW = ["-isa", "ref", "-t", "1", "-b", "4", "-ub", "4"]
+
+cases = Cases()
+check = cases.check
+
+
+def refused(a, status, param=None):
+    e = a.error()
+    return a.status == status and e.get("message") and e.get("type") and (param is None or e.get("param") == param)
+
+
+def stream_request(body):
+    return request("POST", COMPLETIONS, {**body, "stream": True})
+
+
+def begin_stream(server, body):
+    """A connection with a stream under way."""
+    c = server.connect()
+    c.send(stream_request(body))
+    return c
+
+
+def text_of(events):
+    """The texts of a stream's events."""
+    values = [json.loads(e[6:]) for e in events if e.startswith("data: {")]
+    return "".join(v["choices"][0]["text"] for v in values if v.get("choices"))
+
+
+def ends_in_error(events):
+    """One error, then one end, and nothing behind it."""
+    data = [e for e in events if e.startswith("data: ")]
+    errors = [e for e in data if '"error"' in e]
+    return len(errors) == 1 and data[-1] == "data: [DONE]" and data[-2] == errors[0] and data.count("data: [DONE]") == 1
+
+
+def run(*args):
+    """A server that is to end by itself: exit code and standard error."""
+    p = subprocess.run([PROGRAM, "serve"] + list(args), stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+    return p.returncode, p.stderr.decode("utf-8", "replace")
+
+
+# ---- Sizes ----
+
+
+def padded(n):
+    text = json.dumps(GOOD).encode()
+    return b" " * (n - len(text)) + text
+
+
+def chunked(body, size=60000):
+    out = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for at in range(0, len(body), size):
+        piece = body[at:at + size]
+        out += b"%x\r\n%s\r\n" % (len(piece), piece)
+    return out + b"0\r\n\r\n"
+
+
+def sizes():
+    with Server(["-max-body", "1", "-max-headers", "4", "-max-choices", "2", "-max-stops", "2", "-max-grammar", "1",
+                 "-np", "4"]) as server:
+        mib = 1 << 20
+
+        def ask(**fields):
+            return server.post(COMPLETIONS, {**GOOD, **fields})
+
+        check("-max-body: as much as that", server.post(COMPLETIONS, padded(mib)).status == 200)
+        a = server.post(COMPLETIONS, padded(mib + 1))
+        check("-max-body: one byte more is 413", refused(a, 413), a)
+        for n, status in ((mib, 200), (mib + 1, 413), (4 * mib, 413)):
+            with server.connect() as c:
+                c.send(chunked(padded(n)))
+                a = c.answer(10)
+            check("-max-body: %d bytes in chunks: %d" % (n, status), a.status == status, a)
+        a = server.get("/health", [("X-A", "a" * 1500)])
+        check("-max-headers: less than that", a.status == 200, a)
+        a = server.get("/health", [("X-A", "a" * 5000)])
+        check("-max-headers: more is 431", a.status == 431, a)
+        a = server.get("/health", [("X-%d" % i, "a") for i in range(1000)])
+        check("-max-headers: many small ones, too", a.status == 431, a)
+        check("-max-choices: as many as that", ask(n=2).status == 200)
+        for name, fields in (("n", {"n": 3}), ("best_of", {"best_of": 3}), ("n", {"n": 2, "prompt": ["a", "b"]}),
+                             ("prompt", {"prompt": ["a", "b", "c"]})):
+            a = ask(**fields)
+            check("-max-choices: %s is 400" % fields, refused(a, 400, name), a)
+        check("-max-stops: as many as that", ask(stop=["x", "y"]).status == 200)
+        a = ask(stop=["x", "y", "z"])
+        check("-max-stops: more is 400", refused(a, 400, "stop"), a)
+        schema = {"type": "object", "properties": {"a": {"description": "x" * 1024}}}
+        check("-max-grammar: less than that", ask(grammar="root ::= " + '"a" ' * 200).status == 200)
+        for name, value in (("grammar", "root ::= " + '"a" ' * 300), ("json_schema", schema),
+                            ("response_format", {"type": "json_schema", "json_schema": {"schema": schema}})):
+            a = ask(**{name: value})
+            check("-max-grammar: a larger %s is 400" % name, refused(a, 400, name), a)
+
+
+# ---- Connections ----
+
+
+def connections():
+    with Server(["-max-connections", "3", "-idle-timeout", "20"]) as server:
+        held = [server.connect() for _ in range(3)]
+        first = [c.ask("GET", "/health").status for c in held]
+        with server.connect() as c:
+            a = c.ask("GET", "/health")
+        check("-max-connections: one more is 503", first == [200] * 3 and refused(a, 503), (first, a))
+        check("-max-connections: those that are there go on", held[0].ask("GET", "/health").status == 200)
+        held.pop().close()
+        check("-max-connections: it recovers", eventually(lambda: server.get("/health").status == 200, 5))
+        crowd = [server.connect() for _ in range(100)]
+        check("-max-connections: a crowd does not disturb the others", held[0].ask("GET", "/health").status == 200)
+        for c in crowd + held:
+            c.close()
+        check("-max-connections: the crowd is gone", eventually(lambda: server.get("/health").status == 200, 5))
+
+
+def patience():
+    """-idle-timeout and -body-timeout; and that the time to write does not count for them."""
+    with Server(["-idle-timeout", "0.5", "-body-timeout", "0.5", "-np", "1"]) as server, \
+            Server(["-idle-timeout", "30", "-body-timeout", "30", "-write-timeout", "1"]) as patient:
+        idle, body = patient.connect(), patient.connect()
+        data = request("POST", COMPLETIONS, GOOD)
+        body.send(data[:-5])
+        began = time.monotonic()
+        with server.connect() as c, server.connect() as used, server.connect() as part, server.connect() as slow:
+            slow.send(data[:-5])
+            part.send(b"GET /heal")
+            ok = used.ask("GET", "/health").status == 200
+            for name, one in (("that says nothing", c), ("between two requests", used), ("within its headers", part)):
+                closed = one.closed(5)
+                took = time.monotonic() - began
+                check("-idle-timeout: a connection %s is closed" % name, ok and closed and 0.4 < took < 4, took)
+            a = slow.answer(5)
+            check("-body-timeout: 408, and hung up on", a.status == 408 and slow.closed(5), a)
+        time.sleep(max(0, began + 2.5 - time.monotonic()))
+        check("-idle-timeout: longer than -write-timeout", idle.ask("GET", "/health", None, (), 5).status == 200)
+        body.send(data[-5:])
+        a = body.answer(10)
+        check("-body-timeout: longer than -write-timeout", a.status == 200, a)
+        idle.close()
+        body.close()
+
+
+def unread():
+    """A client that never reads its stream. A Unix socket holds little, so that the stream soon stands still."""
+    path = os.path.join(FOLDER, "unread")
+    with Server(["-socket", path, "-write-timeout", "1", "-np", "5"]) as server:
+        greedy = {**LONG, "n": 4, "logprobs": 20}
+        with begin_stream(server, greedy):
+            started = eventually(lambda: server.slots().count("idle") == 1, 10)
+            alone = server.post(COMPLETIONS, GOOD).status == 200
+            freed = server.idle_within(20)
+            m = server.metrics()
+            ended, rows = m['cohort:requests_finished_total{reason="cancelled"}'], m['cohort:rows_total{kind="decode"}']
+            # Otherwise the slots are free when all 3600 tokens were made.
+            check("-write-timeout: a client that never reads is dropped, its slots are free", started and alone and freed and
+                  ended == 1 and rows < 3000, (started, alone, freed, ended, rows))
+
+
+# ---- The queue, and time ----
+
+
+def queue():
+    with Server(SLOW + ["-np", "1", "-queue", "1", "-queue-tokens", "60"]) as server:
+        with begin_stream(server, LONG) as running:
+            check("a slot is taken", eventually(lambda: server.busy() == 1, 10))
+            with begin_stream(server, GOOD):
+                eventually(lambda: server.busy() == 2, 10)
+                a = server.post(COMPLETIONS, GOOD)
+                check("-queue: one more is 429 with Retry-After", refused(a, 429) and a.header("retry-after") == "1" and
+                      a.error()["type"] == "rate_limit_error", a)
+                a = server.post(COMPLETIONS, {**GOOD, "stream": True})
+                check("-queue: the same for a stream", refused(a, 429), a)
+            eventually(lambda: server.busy() == 1, 10)
+            a = server.post(COMPLETIONS, {**GOOD, "prompt": WORDS * 20})
+            check("-queue-tokens: more than that is 429 with Retry-After", refused(a, 429) and a.header("retry-after"), a)
+            running.close()
+        check("-queue: it recovers", server.idle_within(10) and server.post(COMPLETIONS, GOOD).status == 200)
+
+
+def times():
+    limits = ["-queue-timeout", "0.3", "-prefill-timeout", "0.7", "-decode-timeout", "0.8", "-ping", "0.1"]
+    with Server(SLOW + ["-np", "1"] + limits) as server, Server(SLOW + ["-np", "1", "-total-timeout", "0.8"]) as total:
+        deep = {"prompt": WORDS * 100, "max_tokens": 5, "temperature": 0}
+
+        def both(what, s, body, word):
+            a = s.post(COMPLETIONS, body)
+            check("%s: 503 that says so" % what, refused(a, 503) and word in a.error()["message"], a)
+            with begin_stream(s, body) as c:
+                events = list(c.events(20))
+            check("%s: the end of a stream is an error and one [DONE]" % what, ends_in_error(events), events[-3:])
+
+        both("-prefill-timeout", server, deep, "prefill-limit")
+        both("-decode-timeout", server, LONG, "decode-limit")
+        both("-total-timeout", total, LONG, "total-limit")
+        both("deadline_s", total, {**LONG, "deadline_s": 0.3}, "0.3 seconds")
+        # The queue's: behind one that runs into its own limit.
+        with begin_stream(server, LONG):
+            eventually(lambda: server.busy() == 1, 10)
+            began = time.monotonic()
+            a = server.post(COMPLETIONS, GOOD)
+            took = time.monotonic() - began
+            check("-queue-timeout: 503 that says so", refused(a, 503) and "queue-limit" in a.error()["message"] and took < 5, (took, a))
+        server.idle_within(10)
+        with begin_stream(server, LONG):
+            eventually(lambda: server.busy() == 1, 10)
+            with begin_stream(server, GOOD) as c:
+                events = list(c.events(20))
+        check("-ping: comments on a stream that waits", events.count(": ping") >= 1, events)
+        check("-queue-timeout: the end of a stream is an error and one [DONE]", ends_in_error(events), events)
+        check("after all these no slot is busy", server.idle_within(5) and total.idle_within(5))
+
+
+# ---- Who may ----
+
+OPEN = ("/", "/ui/*", "/health", "/v1/health")  # the page is needed to ask for a key
+
+
+def routes():
+    """All that there are, of the source, so that none is forgotten here."""
+    with open(os.path.join(os.environ["COHORT_SOURCE"], "prog", "serve_route.c"), encoding="utf-8") as f:
+        found = re.findall(r'^\t\t{"([A-Z]+)", "([^"]+)", run_', f.read(), re.M)
+    assert len(found) > 15, found
+    return [(method, path.replace("*", "x")) for method, path in found if path not in OPEN]
+
+
+def bearer(key):
+    return [("Authorization", "Bearer " + key)]
+
+
+def keys():
+    path = os.path.join(FOLDER, "keys")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("# ours\n\n  second-key alice\nthird-key root admin\r\n")
+    with Server(["-api-key", "first-key", "-api-key-file", path, "-admin"]) as server:
+        bad = []
+        for method, route in routes():
+            for headers in ([], bearer(""), bearer("first-ke"), bearer("first-keyy"), bearer("First-key"),
+                            [("Authorization", "Basic first-key")], [("X-Api-Key", "ours")], [("Authorization", "first-key")]):
+                a = server.ask(method, route, b"{}" if method == "POST" else None, headers)
+                if not (refused(a, 401) and a.header("www-authenticate") == "Bearer"):
+                    bad.append((method, route, headers, a))
+        check("-api-key: every route needs one", not bad, bad[:3])
+        check("-api-key: but /health", server.get("/health").status == 200)
+        ok = [server.get("/v1/models", h).status for h in
+              (bearer("first-key"), bearer("second-key"), bearer("third-key"), [("X-Api-Key", "second-key")],
+               [("Authorization", "bearer first-key")])]
+        check("-api-key, -api-key-file: each of them does", ok == [200] * 5, ok)
+        strategy = {"strategy": "balanced"}
+        got = [server.post("/cohort/strategy", strategy, bearer(k)).status for k in ("first-key", "second-key", "third-key")]
+        check("-admin: for the key of an admin only", got == [403, 403, 200], got)
+        # Routes that are not there need no key, and tell nothing.
+        a = server.get("/nowhere")
+        check("-api-key: a route that is not there", a.status in (401, 404), a)
+    with Server() as plain, Server(["-admin"]) as admin:
+        a = plain.post("/cohort/strategy", strategy)
+        check("without -admin: 403", refused(a, 403), a)
+        a = admin.post("/cohort/strategy", strategy)
+        check("-admin: 200", a.status == 200, a)
+        cors(plain)
+    empty = os.path.join(FOLDER, "empty")
+    with open(empty, "w", encoding="utf-8") as f:
+        f.write("# nothing\n")
+    for name, file in (("without a key in it", empty), ("that is not there", os.path.join(FOLDER, "nowhere"))):
+        code, said = run("-port", "0", "-api-key-file", file)
+        check("-api-key-file %s: exit code 4" % name, code == 4 and file in said, (code, said))
+    code, said = run("-port", "0", "-api-key", "with space")
+    check("-api-key with a space: exit code 2", code == 2 and "without spaces" in said, (code, said))
+
+
+def cors(plain):
+    origin = [("Origin", "http://page.example")]
+    ask = origin + [("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "content-type")]
+    a, b = plain.get("/health", origin), plain.ask("OPTIONS", COMPLETIONS, None, ask)
+    check("without -cors: no header", a.status == 200 and b.status == 405 and
+          not any(k.startswith("access-control") for k, _ in a.headers + b.headers), (a.headers, b.headers))
+    with Server(["-cors", "http://page.example", "-api-key", "k"]) as server:
+        a = server.get("/health", origin)
+        check("-cors: that origin is told", a.header("access-control-allow-origin") == "http://page.example", a.headers)
+        a = server.get("/health", [("Origin", "http://other.example")])
+        check("-cors: another is not", a.header("access-control-allow-origin") is None, a.headers)
+        a = server.ask("OPTIONS", COMPLETIONS, None, ask)
+        check("-cors: may a page ask? without a key", a.status == 204 and "POST" in a.header("access-control-allow-methods") and
+              "Content-Type" in a.header("access-control-allow-headers"), a.headers)
+        a = server.post(COMPLETIONS, GOOD, origin)
+        check("-cors: a refusal can be read by the page", a.status == 401 and a.header("access-control-allow-origin"), a.headers)
+    with Server(["-cors", "*"]) as server:
+        a = server.get("/health", origin)
+        check("-cors '*': all", a.header("access-control-allow-origin") == "*", a.headers)
+
+
+# ---- Where it listens ----
+
+
+def sockets():
+    path = os.path.join(FOLDER, "socket")
+    with Server(["-socket", path]) as server:
+        mode = os.stat(path).st_mode
+        check("-socket: for its owner only", stat.S_ISSOCK(mode) and stat.S_IMODE(mode) & 0o077 == 0, oct(mode))
+        check("-socket: it answers", server.post(COMPLETIONS, GOOD).status == 200)
+        code, said = run("-socket", path)
+        check("-socket: where another server listens: refused", code == 4 and "another server" in said, (code, said))
+        check("-socket: which goes on", server.get("/health").status == 200)
+        server.process.kill()
+        server.wait()
+    check("-socket: one that was killed leaves it", os.path.exists(path))
+    with Server(["-socket", path]) as server:
+        check("-socket: a stale one is replaced", server.get("/health").status == 200)
+        check("-socket: it is gone with the server", server.stop() == 0 and not os.path.exists(path))
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("mine")
+    code, said = run("-socket", path)
+    check("-socket: a file is left alone", code == 4 and "no socket" in said and open(path, encoding="utf-8").read() == "mine", said)
+    code, said = run("-socket", os.path.join(FOLDER, "x" * 200))
+    check("-socket: a path that is too long", code == 4 and "too long" in said, said)
+    code, said = run("-socket", os.path.join(FOLDER, "nowhere", "x"))
+    check("-socket: a folder that is not there", code == 4 and "No such" in said, said)
+
+
+def addresses():
+    with Server(["-host", "127.0.0.1"]) as server:
+        with open("/proc/net/tcp", encoding="utf-8") as f:
+            local = [line.split()[1] for line in f if line.split()[3] == "0A" and
+                     line.split()[1].endswith(":%04X" % server.port)]
+        check("-host: there and nowhere else", local == ["0100007F:%04X" % server.port], local)
+        code, said = run("-port", str(server.port))
+        check("-port in use: exit code 4, says what to do", code == 4 and "another -port" in said, (code, said))
+        check("-port in use: the one there goes on", server.get("/health").status == 200)
+    code, said = run("-host", "no.such.host.invalid", "-port", "0")
+    check("-host that is not there: exit code 4", code == 4 and "no.such.host.invalid" in said, (code, said))
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        cases.skip("-host ::1", "no IPv6")
+        return
+    with Server(["-host", "::1"]) as server:
+        check("-host ::1", server.get("/health").status == 200)
+
+
+def tls():
+    cert, key = os.path.join(FOLDER, "cert.pem"), os.path.join(FOLDER, "key.pem")
+    made = shutil.which("openssl") and subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-keyout", key, "-out", cert], capture_output=True).returncode == 0
+    code, said = run("-port", "0", "-tls-cert", cert)
+    check("-tls-cert without -tls-key: exit code 2", code == 2 and "-tls-key" in said, (code, said))
+    if not made:
+        cases.skip("-tls-cert, -tls-key", "no openssl to make a certificate with")
+        return
+    with Server(["-tls-cert", cert, "-tls-key", key, "-body-timeout", "0.5", "-idle-timeout", "3"], tls=True) as server:
+        a = server.post(COMPLETIONS, GOOD)
+        check("-tls-cert, -tls-key: an answer", a.status == 200, a)
+        with begin_stream(server, {**GOOD, "max_tokens": 20}) as c:
+            events = list(c.events(20))
+        check("TLS: a stream", events and events[-1] == "data: [DONE]", events[-2:])
+        with server.connect() as c:
+            c.send(request("POST", COMPLETIONS, GOOD)[:-3])
+            check("TLS: a body that does not come is hung up on", c.answer(5).status == 0)
+        with socket.create_connection((server.host, server.port), 5) as plain:
+            plain.sendall(request("GET", "/health"))
+            try:
+                got = plain.recv(100)
+            except OSError:
+                got = b""
+        check("TLS: plain HTTP gets nothing", not got.startswith(b"HTTP/1.1 2"), got)
+        check("TLS: and it goes on", server.get("/health").status == 200)
+    with open(key, "w", encoding="utf-8") as f:
+        f.write("nonsense\n")
+    code, said = run("-port", "0", "-tls-cert", cert, "-tls-key", key)
+    check("TLS: a key that is none: refused", code == 1 and "PEM" in said, (code, said))
+
+
+# ---- Ending ----
+
+
+def refuses(server):
+    try:
+        server.connect(1).close()
+        return False
+    except OSError:
+        return True
+
+
+def drains():
+    alone = {**LONG, "max_tokens": 20}
+    with Server(SLOW + ["-np", "2"]) as server:
+        idle = server.connect()
+        idle.ask("GET", "/health")
+        late = server.connect()
+        head = request("POST", COMPLETIONS, GOOD)[:20]
+        late.send(head)
+        with begin_stream(server, alone) as c:
+            eventually(lambda: server.busy() == 1, 10)
+            server.signal()
+            check("SIGTERM: new connections are refused", eventually(lambda: refuses(server), 2))
+            check("SIGTERM: it still runs", server.wait(0.1) is None)
+            late.send(request("POST", COMPLETIONS, GOOD)[len(head):])
+            a = late.answer(10)
+            check("SIGTERM: a request on a connection that is there is 503, and the last", a.status in (0, 503) and
+                  (a.status == 0 or a.header("connection") == "close") and late.closed(10), a)
+            events = list(c.events())
+        check("SIGTERM: a stream under way comes to its end", events[-1] == "data: [DONE]" and
+              '"finish_reason":"length"' in events[-2] and not any('"error"' in e for e in events), events[-2:])
+        check("SIGTERM: exit code 0, a connection that does nothing does not hold it up", server.wait(5) == 0)
+        check("SIGTERM: says that nothing was left", server.wait_line("nothing left"), server.lines)
+        idle.close()
+        late.close()
+    with Server(SLOW + ["-np", "1"]) as server, Server(SLOW + ["-np", "1", "-drain", "0.4"]) as short:
+        with begin_stream(server, LONG) as c, begin_stream(short, LONG) as d:
+            eventually(lambda: server.busy() + short.busy() == 2, 10)
+            short.signal()
+            server.signal()
+            server.wait_line("ending")
+            began = time.monotonic()
+            server.signal()
+            code = server.wait(5)
+            took = time.monotonic() - began
+            check("a second SIGTERM ends it at once", code == 0 and took < 2, (code, took))
+            events = list(c.events(5))
+            check("and the stream has its end", ends_in_error(events), events[-2:])
+            events = list(d.events(5))
+            check("-drain: behind that time the rest is cut short, and told so", ends_in_error(events) and
+                  short.wait(5) == 0 and short.wait_line("cut short"), (events[-2:], short.lines))
+
+
+# ---- Clients that go away ----
+
+
+def notice_s(server):
+    """How soon a client's going away must be noticed: 0.3 s, and what ticks and looking take on this machine at this time."""
+    began = time.monotonic()
+    m = server.metrics()
+    server.busy()
+    return 0.3 + 2 * (time.monotonic() - began) + 2 * m["cohort:tick_seconds_total"] / max(1, m["llamacpp:n_decode_total"])
+
+
+def vanish():
+    """A slot is free soon after its client went; the best of three tries counts."""
+    other = {"prompt": "Tom and Lily", "max_tokens": 12, "temperature": 0.8, "seed": 5, "ignore_eos": True}
+    deep = {"prompt": WORDS * 100, "max_tokens": 5}
+    with Server(SLOW + ["-np", "2"]) as server:
+        want = server.post(COMPLETIONS, other).json()["choices"]
+        limit = [0.3]
+        with begin_stream(server, {**LONG, "max_tokens": 400}) as held:
+            eventually(lambda: server.busy() == 1, 10)
+
+            def go_away(body, begun, stream):
+                best = 99.0
+                for _ in range(3):
+                    limit[0] = notice_s(server)
+                    c = server.connect()
+                    c.send(stream_request(body) if stream else request("POST", COMPLETIONS, body))
+                    if not eventually(begun, 10):
+                        c.close()
+                        return None
+                    time.sleep(0.1)
+                    c.close()
+                    began = time.monotonic()
+                    if eventually(lambda: server.busy() == 1, 3, 0.01):
+                        best = min(best, time.monotonic() - began)
+                    if best < limit[0]:
+                        break
+                return best
+
+            for stream in (False, True):
+                how = "a stream" if stream else "an answer"
+                took = go_away(deep, lambda: "prefilling" in server.slots(), stream)
+                check("%s: going away in prefill is noticed" % how, took is not None and took < limit[0], (took, limit))
+                took = go_away(LONG, lambda: server.slots().count("generating") == 2, stream)
+                check("%s: going away while tokens come is noticed" % how, took is not None and took < limit[0], (took, limit))
+            # A neighbour does not notice.
+            got = []
+            neighbour = threading.Thread(target=lambda: got.append(server.post(COMPLETIONS, other).json()))
+            neighbour.start()
+            eventually(lambda: server.busy() == 2, 10)
+            for _ in range(3):
+                with begin_stream(server, GOOD):
+                    eventually(lambda: server.busy() >= 3, 1)
+            neighbour.join()
+            check("the answer next to them is the same as alone", got[0].get("choices") == want, (got, want))
+            server_full(server, held)
+
+
+def server_full(server, held):
+    """In the queue, behind two that run."""
+    with begin_stream(server, LONG) as second:
+        eventually(lambda: server.busy() == 2, 10)
+        for stream in (False, True):
+            best = 99.0
+            for _ in range(3):
+                limit = notice_s(server)
+                with server.connect() as c:
+                    c.send(request("POST", COMPLETIONS, {**GOOD, "stream": stream}))
+                    waits = eventually(lambda: server.busy() == 3, 10)
+                began = time.monotonic()
+                if waits and eventually(lambda: server.busy() == 2, 3, 0.01):
+                    best = min(best, time.monotonic() - began)
+                if best < limit:
+                    break
+            check("%s: going away in the queue is noticed" % ("a stream" if stream else "an answer"), best < limit, (best, limit))
+        second.close()
+    held.close()
+    check("when all are gone no slot is busy, and no block in use", server.idle_within(5) and
+          server.metrics()['cohort:blocks{state="used"}'] == 0, server.slots())
+    check("all connections are gone", eventually(lambda: server.metrics()["cohort:connections"] == 1, 5))
+
+
+for part in (sizes, connections, patience, unread, queue, times, keys, sockets, addresses, tls, drains, vanish):
+    start = time.monotonic()
+    try:
+        part()
+    except Exception as e:  # the rest is still worth running
+        check("%s came to its end" % part.__name__, False, repr(e))
+    print("# %s: %.1f s" % (part.__name__, time.monotonic() - start))
+cases.end()

@@ -1,0 +1,134 @@
+"""llama-server's routes, the page, the live view, saved slots, another template: what they answer when all is well.
+
+usage: serve_routes.py COHORT FOLDER"""
+import json
+import os
+import sys
+
+from serve_client import Cases, Server, eventually, request
+
+PROGRAM, FOLDER = sys.argv[1:3]
+cases = Cases()
+check = cases.check
+STORY = ("Once upon a time there was a little cat. The cat liked to play in the garden, and the dog liked the cat. One day the cat and the dog "
+         "went to the park to play with a ball, and they had so much fun all day long.")
+GOOD = {"prompt": STORY, "max_tokens": 8, "seed": 3}
+
+
+def values(events):
+    """What the events of a stream hold."""
+    for line in events:
+        if line.startswith("data: "):
+            yield json.loads(line[6:])
+
+
+def text(answer):
+    return answer.json()["choices"][0]["text"]
+
+
+def cached(answer):
+    return answer.json()["timings"]["cache_n"]
+
+
+def tokens_and_templates(server):
+    a = server.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"]
+    b = server.post("/tokenize", {"content": STORY}).json()["tokens"]
+    c = server.post("/tokenize", {"content": STORY, "with_pieces": True}).json()["tokens"]
+    check("/tokenize: with and without what the model puts in front", a[-len(b):] == b and len(b) > 40, (a[:4], b[:4]))
+    check("/tokenize: pieces", [p["id"] for p in c] == b and "".join(p["piece"] for p in c).strip() == STORY, c[:4])
+    check("/detokenize: back again", server.post("/detokenize", {"tokens": b}).json()["content"].strip() == STORY)
+    check("/apply-template", server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}).json()["prompt"] == "<|user|>Hi<|assistant|>")
+    props = server.get("/props").json()
+    check("/props", props["total_slots"] == 4 and props["n_ctx"] == 1024 and "<|user|>" in props["chat_template"] and
+          props["default_generation_settings"]["params"]["top_k"] == 40, props)
+
+
+def native(server):
+    body = {"prompt": STORY, "n_predict": 8, "seed": 3}
+    whole = server.post("/completion", body).json()
+    want = text(server.post("/v1/completions", GOOD))
+    check("/completion is /v1/completions in other words", whole["content"] == want and whole["stop"] and whole["stop_type"] == "limit" and
+          whole["tokens_predicted"] == 8, whole)
+    with server.connect() as c:
+        c.send(request("POST", "/completion", {**body, "stream": True}))
+        events = list(values(c.events()))
+    check("/completion: the pieces of a stream are the whole", "".join(e["content"] for e in events) == want and
+          [e["stop"] for e in events] == [False] * (len(events) - 1) + [True], events[-2:])
+    one = server.post("/embedding", {"content": "a cat"}).json()[0]["embedding"][0]
+    other = server.post("/v1/embeddings", {"input": "a cat"}).json()["data"][0]["embedding"]
+    check("/embedding is /v1/embeddings in other words", one == other and len(one) == 512, one[:3])
+
+
+def looking(server):
+    page = server.get("/")
+    check("/: the page, with its policy", page.status == 200 and b"<html" in page.body and "default-src 'self'" in page.header("Content-Security-Policy"))
+    etag = page.header("ETag")
+    check("/: unchanged", server.get("/", [("If-None-Match", etag)]).status == 304)
+    check("/ui/: no other file", [server.get(p).status for p in ("/ui/app.js", "/ui/../serve.c", "/ui/none.js", "/ui/")] == [200, 404, 404, 404])
+    with server.connect() as c:
+        c.send(b"GET /cohort/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        events = values(c.events(5))
+        first = next(events)
+        server.post("/v1/completions", GOOD)
+        ticks = [t for _ in range(5) for t in next(events)["ticks"]]
+    check("/cohort/live: slots, blocks, and the ticks of a request", len(first["slots"]) == 4 and first["blocks"]["total"] > 0 and
+          sum(t["sampled"] for t in ticks) >= 8 and [t["n"] for t in ticks] == list(range(ticks[0]["n"], ticks[0]["n"] + len(ticks))), ticks)
+    model = server.get("/v1/models").json()["data"][0]["id"]
+    check("/v1/models/ID", server.get("/v1/models/" + model).json()["id"] == model and server.get("/v1/models/none").status == 404)
+    with server.connect() as c:
+        c.send(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Request-Id: a b\r\n\r\n")
+        own = c.answer().header("X-Request-Id")
+    check("X-Request-Id: as it came, or one of the server's own", server.get("/health").header("X-Request-Id") == "test" and own.startswith("req-"), own)
+
+
+def saved_slots(folder):
+    with Server(["-np", "4", "-slot-save-path", folder]) as server:
+        first = server.post("/v1/completions", GOOD)
+        want = text(first)
+        again = server.post("/v1/completions", GOOD)
+        check("what a prompt begins with is reused, with the same text", cached(first) == 0 and cached(again) >= 32 and text(again) == want)
+        answers = [server.post("/slots/%d?action=save" % i, {"filename": "story.bin"}) for i in range(4)]
+        good = [a for a in answers if a.status == 200]
+        check("a slot is saved", len(good) >= 1 and good[0].json()["n_saved"] >= 32 and
+              os.path.getsize(os.path.join(folder, "story.bin")) == good[-1].json()["n_written"], answers)
+        erased = sum(server.post("/slots/%d?action=erase" % i, {}).json()["n_erased"] for i in range(4))
+        check("and erased", erased >= 32 and cached(server.post("/v1/completions", GOOD)) == 0, erased)
+        bad = {n: server.post("/slots/0?action=save", {"filename": n}).status for n in ("../x", "a/b", ".x", "", "x" * 200, "a\0b", 5, None)}
+        check("names that are no names are refused", set(bad.values()) == {400} and os.listdir(folder) == ["story.bin"], bad)
+        check("slots and actions that are not there", [server.post("/slots/" + p, {"filename": "x"}).status for p in
+              ("4?action=save", "-1?action=save", "x?action=save", "0?action=eat", "0")] == [404, 404, 404, 400, 400])
+    with open(os.path.join(folder, "story.bin"), "rb") as f:
+        raw = f.read()
+    with open(os.path.join(folder, "broken.bin"), "wb") as f:
+        f.write(raw[:-7])
+    with Server(["-np", "4", "-slot-save-path", folder]) as server:
+        check("a broken file is refused", server.post("/slots/1?action=restore", {"filename": "broken.bin"}).status == 400)
+        check("a missing file, too", server.post("/slots/1?action=restore", {"filename": "none.bin"}).status in (400, 404, 500))
+        a = server.post("/slots/1?action=restore", {"filename": "story.bin"})
+        b = server.post("/v1/completions", GOOD)
+        check("restored by another server: reused, with the same text", a.status == 200 and a.json()["n_restored"] >= 32 and cached(b) >= 32 and
+              text(b) == want, (a, b))
+    with Server(["-np", "4"]) as server:
+        check("without -slot-save-path: 501", server.post("/slots/0?action=save", {"filename": "x"}).status == 501)
+
+
+def template(folder):
+    path = os.path.join(folder, "other.jinja")
+    with open(path, "w") as f:
+        f.write("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}")
+    with Server(["-chat-template", path, "-alias", "mine", "-no-page"]) as server:
+        got = server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}).json()["prompt"]
+        check("-chat-template, -alias, -no-page", got == "[user] Hi\n" and server.get("/v1/models").json()["data"][0]["id"] == "mine" and
+              server.get("/").status == 404, got)
+
+
+folder = os.path.join(FOLDER, "slots")
+os.mkdir(folder)
+with Server(["-np", "4"]) as server:
+    tokens_and_templates(server)
+    native(server)
+    looking(server)
+    check("at the end nothing is busy", eventually(lambda: server.busy() == 0, 5))
+saved_slots(folder)
+template(FOLDER)
+cases.end()

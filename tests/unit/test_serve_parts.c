@@ -1,0 +1,212 @@
+/* Parts of the server that need no connection: histograms and the text of metrics, API keys, routes.
+ *
+ * Faults planted, each seen to turn this red: in serve_metrics.c a value on a bound counted above it, buckets that are
+ * not cumulative, a label that is not cleaned; in serve_keys.c a key found by its beginning, the length not compared,
+ * the word admin taken for a name; in serve_route.c a star that matches nothing or a slash, HEAD without GET. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "serve.h"
+
+/* ---- Metrics ---- */
+
+static void histograms(void **state)
+{
+	static const double bounds[] = {0, 1, 2, 4};
+	struct histogram h;
+
+	(void)state;
+	histogram_init(&h, bounds, 4);
+	histogram_add(&h, 0, 1);
+	histogram_add(&h, 1, 2);
+	histogram_add(&h, 1.5, 3);
+	histogram_add(&h, 4, 1);
+	histogram_add(&h, 4.5, 5);
+	const uint64_t want[] = {1, 2, 3, 1, 5};
+	assert_memory_equal(h.counts, want, sizeof want);
+	assert_true(h.sum == 0 + 2 * 1 + 3 * 1.5 + 4 + 5 * 4.5);
+}
+
+/* Every line is a comment or a sample; buckets rise; the last one is the count. */
+static void check_text(const char *text, const char *label)
+{
+	char *copy = mem_strndup(text, strlen(text)), *save = NULL;
+	double last = -1;
+	int n_infs = 0, n_types = 0;
+
+	assert_non_null(copy);
+	for (char *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		if (*line == '#') {
+			n_types += strncmp(line, "# TYPE ", 7) == 0;
+			last = -1;
+			continue;
+		}
+		const char *space = strrchr(line, ' ');
+		assert_non_null(space);
+		char *end;
+		const double x = strtod(space + 1, &end);
+		assert_int_equal(*end, 0);
+		if (strstr(line, "_bucket{")) {
+			assert_non_null(strstr(line, label));
+			assert_true(x >= last);
+			last = x;
+			n_infs += strstr(line, "le=\"+Inf\"") != NULL;
+		} else if (strstr(line, "_count{")) {
+			assert_true(x == last);
+		}
+	}
+	assert_in_range(n_infs, 8, 8);
+	assert_in_range(n_types, 30, 60);
+	mem_free(copy);
+}
+
+static void metrics(void **state)
+{
+	struct metrics m;
+	struct cohort_engine_stats es = {.n_ticks = 3};
+	struct openai_buf b = {0};
+	struct rng r;
+
+	(void)state;
+	assert_true(metrics_init(&m));
+	rng_init(&r, 1, 1);
+	for (int i = 0; i < 1000; i++) {
+		const struct cohort_tick t = {.at_s = i,
+				.total_s = rng_u32(&r) % 1000 / 100.0,
+				.n_decode_rows = (int32_t)(rng_u32(&r) % 100),
+				.n_prefill_rows = (int32_t)(rng_u32(&r) % 3000),
+				.n_generating = 1};
+		metrics_tick(&m, &t);
+		const struct cohort_request_stats s = {.queued_s = rng_u32(&r) % 10,
+				.first_token_s = 20,
+				.end_s = 30 + rng_u32(&r) % 100,
+				.n_prompt = (int32_t)(rng_u32(&r) % 100000),
+				.n_generated = 7,
+				.finish = COHORT_FINISH_LENGTH};
+		metrics_request(&m, &s);
+		metrics_http(&m, 200 + rng_u32(&r) % 300, 0.1);
+	}
+	/* One that was refused in the queue has no times. */
+	metrics_request(&m, &(struct cohort_request_stats){.queued_s = -1, .first_token_s = -1, .end_s = 1});
+	assert_true(metrics_text(&m, &es, "a \"model\"\n\\x", 5, &b) && openai_buf_add(&b, "", 1));
+	check_text(b.p, "model_name=\"a _model___x\"");
+	assert_non_null(strstr(b.p, "\nllamacpp:tokens_predicted_total 7000\n"));
+	assert_non_null(strstr(b.p, "\ncohort:requests_finished_total{reason=\"length\"} 1000\n"));
+	assert_non_null(strstr(b.p, "\nvllm:time_to_first_token_seconds_count{model_name=\"a _model___x\"} 1000\n"));
+	openai_buf_release(&b);
+
+	/* No room: said so, and nothing is lost. */
+	mem_fail_all(true);
+	assert_false(metrics_text(&m, &es, "m", 0, &b));
+	mem_fail_all(false);
+	openai_buf_release(&b);
+	metrics_release(&m);
+}
+
+/* ---- Keys ---- */
+
+static const struct serve_key *find(const struct serve_keys *k, const char *text)
+{
+	return keys_find(k, text, strlen(text));
+}
+
+static void keys(void **state)
+{
+	struct serve_keys k = {0};
+	char long_key[600];
+
+	(void)state;
+	assert_true(keys_add(&k, "abc", 3));
+	assert_true(keys_add(&k, "  abcabc \t Ann  admin \r", 22));
+	assert_true(keys_add(&k, "x admin Bob", 11));
+	assert_false(keys_add(&k, "   ", 3));
+	memset(long_key, 'y', sizeof long_key);
+	assert_false(keys_add(&k, long_key, sizeof long_key));
+	assert_int_equal(k.n, 3);
+
+	assert_ptr_equal(find(&k, "abc"), &k.keys[0]);
+	assert_ptr_equal(find(&k, "abcabc"), &k.keys[1]);
+	assert_string_equal(k.keys[1].name, "Ann");
+	assert_true(k.keys[1].admin);
+	assert_string_equal(k.keys[2].name, "Bob");
+	assert_true(k.keys[2].admin);
+	assert_false(k.keys[0].admin);
+	static const char *const wrong[] = {"", "a", "ab", "abd", "abcabcabc", "abcab", "Abc", "xx", "admin", "Ann"};
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		assert_null(find(&k, wrong[i]));
+	keys_release(&k);
+	assert_null(find(&k, "abc"));
+}
+
+static void key_files(void **state)
+{
+	struct serve_keys k = {0};
+	char path[] = "test_serve_keys.XXXXXX";
+	const int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	static const char text[] = "# keys\n\n one Ann\r\ntwo\n";
+	assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
+	assert_int_equal(keys_read(&k, "test", path), 0);
+	assert_int_equal(k.n, 2);
+	assert_non_null(find(&k, "one"));
+	assert_string_equal(find(&k, "one")->name, "Ann");
+	keys_release(&k);
+	assert_int_equal(ftruncate(fd, 7), 0);
+	assert_int_not_equal(keys_read(&k, "test", path), 0); /* nothing in it */
+	keys_release(&k);
+	close(fd);
+	unlink(path);
+	assert_int_not_equal(keys_read(&k, "test", path), 0); /* not there */
+	keys_release(&k);
+}
+
+/* ---- Routes ---- */
+
+static void routes(void **state)
+{
+	char arg[32], allow[64];
+
+	(void)state;
+#define FIND(method, path) route_find(method, path, arg, sizeof arg, allow, sizeof allow)
+	assert_ptr_equal(FIND("GET", "/health")->run, run_health);
+	assert_ptr_equal(FIND("HEAD", "/health")->run, run_health);
+	assert_ptr_equal(FIND("POST", "/v1/chat/completions")->run, run_chat);
+	assert_ptr_equal(FIND("GET", "/v1/models/a-b.c")->run, run_model);
+	assert_string_equal(arg, "a-b.c");
+	static const char *const none[] = {"", "/", "/v1/models/", "/v1/models/a/b", "/health/", "/healthx", "/healt",
+			"/v1/models/0123456789012345678901234567890123456789", "//health", "*"};
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+		const struct route *r = FIND("GET", none[i]);
+		assert_true(!r || strcmp(none[i], "/") == 0); /* the page */
+		if (!r)
+			assert_string_equal(allow, "");
+	}
+	assert_null(FIND("GET", "/v1/chat/completions"));
+	assert_string_equal(allow, "POST");
+	assert_null(FIND("PATCH", "/cohort/strategy"));
+	assert_string_equal(allow, "GET, POST");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test(histograms),
+			cmocka_unit_test(metrics),
+			cmocka_unit_test(keys),
+			cmocka_unit_test(key_files),
+			cmocka_unit_test(routes),
+	};
+	return cmocka_run_group_tests_name("serve_parts", tests, NULL, NULL);
+}
