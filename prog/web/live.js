@@ -10,6 +10,7 @@ let abort = null,
 	paused = false,
 	ticks = null;
 let last = null; // the last event
+let newest = 0; // the number of the last tick
 let recent = []; // [{at_s, sampled, prefill}] of the last two seconds
 let rates = []; // tokens/s, four a second
 let rateAt = 0;
@@ -150,21 +151,21 @@ function draw(e) {
 }
 
 function take(e) {
-	const fresh = (Array.isArray(e.ticks) ? e.ticks : []).map((t) => ({
-		n: 0,
-		at_s: e.now_s,
-		decode: 0,
-		prefill: 0,
-		sampled: 0,
-		total_ms: 0,
-		...t,
-	}));
+	if (e.now_s < last?.now_s || e.totals?.ticks + 2 < newest) {
+		// the server was started again (its count may be a tick behind)
+		ticks.clear();
+		recent = [];
+		rates = [];
+		rateAt = newest = 0;
+	}
+	// A connection begins with what was before it: the ticks that came over another one are here already.
+	const fresh = (Array.isArray(e.ticks) ? e.ticks : [])
+		.filter((t) => !(t.n <= newest))
+		.map((t) => ({n: newest + 1, at_s: e.now_s, decode: 0, prefill: 0, sampled: 0, total_ms: 0, ...t}));
+	newest = fresh.at(-1)?.n ?? newest;
 	ticks.add(fresh);
 	recent.push(...fresh.map(({at_s, sampled, prefill}) => ({at_s, sampled, prefill})));
 	recent = recent.filter((t) => t.at_s > e.now_s - 2);
-	if (e.now_s < rateAt)
-		// the server was started again
-		rateAt = 0;
 	if (e.now_s - rateAt >= 0.25) {
 		rateAt = e.now_s;
 		rates.push(recent.reduce((n, t) => n + t.sampled, 0) / 2);
