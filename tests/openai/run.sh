@@ -4,6 +4,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "${1:?usage: run.sh BUILD}" && pwd)
+# shellcheck source=tests/npm/install.sh
 . "$here/../npm/install.sh"
 npm_work openai-tests
 COHORT_BUILD=$build COHORT_SOURCE=$(cd "$here/../.." && pwd) exec node "$work/main.mjs"

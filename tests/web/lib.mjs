@@ -86,7 +86,6 @@ export async function check(t, name, options, body) {
 	let page = null,
 		why = null,
 		timer = null;
-	const from = Date.now();
 	n_case++;
 	if (options.skip) {
 		console.log(`ok ${n_case} - ${title} # SKIP ${options.skip}`);
@@ -108,7 +107,6 @@ export async function check(t, name, options, body) {
 		if (page) await shot(page, `failed-${n_case}`).catch(() => {});
 	}
 	clearTimeout(timer);
-	if (process.env.TIMES) console.log(`# ${(Date.now() - from) / 1000} s`);
 	console.log(`${why ? 'not ok' : 'ok'} ${n_case} - ${title}`);
 	if (why) {
 		n_bad++;

@@ -5,8 +5,10 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "${1:?usage: run.sh BUILD}" && pwd)
+# shellcheck source=tests/npm/install.sh
 . "$here/../npm/install.sh"
 CHROMIUM=${CHROMIUM:-$(command -v chromium || true)}
 [ -x "$CHROMIUM" ] || skip 'chromium is not there'
 npm_work web-tests
-CHROMIUM=$CHROMIUM COHORT_BUILD=$build COHORT_SOURCE=$(cd "$here/../.." && pwd) exec node "$work/page_test.mjs"
+export CHROMIUM
+COHORT_BUILD=$build COHORT_SOURCE=$(cd "$here/../.." && pwd) exec node "$work/page_test.mjs"

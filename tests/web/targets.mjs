@@ -12,7 +12,7 @@ const KEY = 'key-of-the-page';
 
 async function mockTarget() {
 	const program = fileURLToPath(new URL('mock.mjs', import.meta.url));
-	const child = spawn(process.execPath, [program, '0', '--slow', '25', '--key', KEY], {
+	const child = spawn(process.execPath, [program, '0', '--slow', '10', '--key', KEY], {
 		stdio: ['ignore', 'pipe', 'inherit'],
 	});
 	process.on('exit', () => child.kill());
