@@ -372,7 +372,7 @@ export function render() {
 		? '· ' + conv.system.trim().replace(/\s+/g, ' ').slice(0, 60)
 		: '';
 	const open = tip && conv.compare[tip.parent] && !busy ? siblings(conv, tip.parent) : [];
-	$('hint').textContent = open.length > 1 ? `goes on with answer ${open.indexOf(tip) + 1}` : '';
+	$('hint').textContent = open.length > 1 ? `answer ${open.indexOf(tip) + 1} goes on` : '';
 }
 
 function welcome() {

@@ -40,15 +40,17 @@ function slotBox(id) {
 		who = el('span', {class: 'slot-who'});
 	const fill = el('i'),
 		bar = el('div', {class: 'slot-bar'}, fill);
-	const text = el('span', {class: 'slot-text'});
+	const text = el('span', {class: 'slot-text'}),
+		room = el('span', {class: 'slot-text'});
 	const box = el(
 		'li',
 		{class: 'slot'},
 		el('div', {class: 'slot-head'}, el('b', {text: String(id)}), state, who),
 		bar,
 		text,
+		room,
 	);
-	return {box, state, who, fill, text};
+	return {box, state, who, fill, text, room};
 }
 
 function drawSlots(list) {
@@ -70,7 +72,8 @@ function drawSlots(list) {
 			? ' '
 			: s.state === 'prefilling'
 				? `prompt ${s.n_prefilled}/${s.n_prompt}`
-				: `${plural(s.n_generated, 'token')} · ${plural(s.n_blocks, 'block')} · ${fixed(s.age_s, 1)} s`;
+				: `${plural(s.n_generated, 'token')} · ${fixed(s.age_s, s.age_s < 100 ? 1 : 0)} s`;
+		v.room.textContent = busy ? plural(s.n_blocks, 'block') : ' ';
 	}
 	const here = new Set(list.map((s) => s.id));
 	for (const [id, v] of slots) {

@@ -43,7 +43,7 @@ async function stopping(t) {
 		await page.keyboard.press('Escape');
 		await done(page);
 		must((await page.textContent('.answer .text')).length > 0, 'the text is gone');
-		must((await page.textContent('.badges')).includes('stopped'), 'it does not say that it was stopped');
+		must((await page.textContent('.answer .numbers')).includes('stopped'), 'it does not say that it was stopped');
 		await idle(t, page);
 		const text = await page.textContent('.answer .text');
 		await seconds(0.5);

@@ -86,6 +86,7 @@ export async function check(t, name, options, body) {
 	let page = null,
 		why = null,
 		timer = null;
+	if (!title.includes(process.env.ONLY ?? '')) return;
 	n_case++;
 	if (options.skip) {
 		console.log(`ok ${n_case} - ${title} # SKIP ${options.skip}`);

@@ -2,7 +2,7 @@
 //
 // BASE_URL: a server that is there already, and nothing else; SLOW_URL: one that writes for long, for the cases that
 // stop and watch it (default: the same); API_KEY: of a server that asks for one. SCREENSHOTS: a folder for pictures of
-// the views. CHROMIUM: the browser.
+// the views. CHROMIUM: the browser. ONLY: a part of the names of the cases to run.
 import {answers} from './answers.mjs';
 import {chat} from './chat.mjs';
 import {check, finish, same} from './lib.mjs';

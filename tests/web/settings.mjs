@@ -56,7 +56,7 @@ async function heeded(t) {
 		await ask(page, question, 2);
 		const greedy = await api(t, page, '/v1' + CHAT, {messages, max_tokens: 12, temperature: 0});
 		for (const text of await texts()) same(text, greedy.choices[0].message.content, 'with temperature 0');
-		must((await page.textContent('.badges')).includes('cut at its length'), 'max_tokens');
+		must((await page.textContent('.answer .numbers')).includes('cut at its length'), 'max_tokens');
 
 		await page.click('#settings-open');
 		await page.fill('#set-temperature', '1.8');
