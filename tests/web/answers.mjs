@@ -39,7 +39,8 @@ async function four(t) {
 	});
 }
 
-// The server says the same to anybody who asks the same: what the page shows can be computed from that.
+// The server says the same to anybody who asks the same: what the page shows can be computed from that. Seen red with a
+// mean over one token more.
 async function asTheServer(t) {
 	const skip = t.real ? '' : 'the answers of the mock are random';
 	await check(t, 'texts, likelihoods and the likeliest are those of the API', {skip}, async (page) => {

@@ -34,9 +34,9 @@ async function sending(t) {
 	});
 }
 
-// Stopping ends the request on the server, too: its slots are free again.
+// Stopping ends the request on the server, too: its slots are free again. Seen red against the server with a chatStop that
+// does nothing, and with one that ends it on the page only.
 async function stopping(t) {
-	// Seen red against the server with a chatStop that does nothing, and with one that only shows the other button.
 	await check(t, 'Escape stops what is being written; what came is kept', {slow: true, settings: MANY}, async (page) => {
 		await say(page, LONG, 2);
 		await begun(page, 2);
@@ -108,7 +108,7 @@ async function branches(t) {
 		const second = await page.textContent('.assistant .text');
 		await page.click('.assistant [aria-label=Regenerate]');
 		await done(page);
-		// A server gives the same answer to the same request.
+		// A server gives the same answer to the same request. Seen red with a page that sends no seed.
 		must(second !== first, 'it is the same answer again');
 		same(new Set(sent.map((b) => b.seed)).size, 3, 'seeds');
 		same(await page.textContent('.assistant .steps span'), '3/3', 'the branch');

@@ -22,7 +22,7 @@ async function glance(t, page) {
 }
 
 // Asks beside the page; ends with the answer's end, or when it is aborted.
-async function beside(t, page, content, max_tokens, signal) {
+export async function beside(t, page, content, max_tokens, signal) {
 	const headers = t.key ? {Authorization: 'Bearer ' + t.key} : {};
 	const body = JSON.stringify({messages: [{role: 'user', content}], max_tokens, stream: true});
 	try {
@@ -64,8 +64,8 @@ export async function walk(page, n) {
 }
 export const inOrder = (numbers) => numbers.forEach((n, i) => same(n, numbers[0] - i, `tick ${i} from the right`));
 
-// Seen red against the server with a draw() that is called for the first event only, and with one that leaves out the
-// slots, the queue, the blocks, the rate or the ticks.
+// Seen red against the server with a draw() that is called for the first event only, with one that leaves out the slots, the
+// ticks, or the numbers of the queue or of the blocks, and with a rate that is twice what it is.
 async function atWork(t) {
 	const title = 'the live view shows ticks, slots, queue, blocks and rates of work that goes on';
 	await check(t, title, {slow: true, settings: MANY}, async (page) => {
@@ -84,6 +84,9 @@ async function atWork(t) {
 		same(new Set(await page.locator('.slot-who').allTextContents()).size, N_SLOTS, 'whose they are');
 
 		// Everything moves.
+		const picture = () => page.evaluate(() => document.getElementById('ticks').toDataURL());
+		const still = await picture();
+		await until('the ticks move', async () => (await picture()) !== still);
 		const [, before] = await reads(page, '.slot-text', /^(\d+) tokens/);
 		await until('a slot counts on', async () => (await reads(page, '.slot-text', /^(\d+) tokens/))[1] - before >= 3);
 		const total = page.locator('.tile strong').nth(2);

@@ -91,6 +91,7 @@ async function themes(t) {
 	});
 }
 
+// Seen red with a grid of the live view that is wider than the phone.
 async function phone(t, width, height, dark) {
 	const name = `phone-${width}-${dark ? 'dark' : 'light'}`;
 	await check(t, `a phone of ${width} px, ${dark ? 'dark' : 'light'}: nothing scrolls sideways`, {width, height, dark}, async (page) => {

@@ -45,7 +45,8 @@ async function sent(t) {
 	});
 }
 
-// That the server does what they say: it has the same answer for anybody who asks the same.
+// That the server does what they say: it has the same answer for anybody who asks the same. Seen red with a page that
+// does not send top-k.
 async function heeded(t) {
 	const skip = t.real ? '' : 'the mock heeds no settings';
 	const schema = '{"type":"object","properties":{"sure":{"enum":["yes","no"]}},"required":["sure"],"additionalProperties":false}';
