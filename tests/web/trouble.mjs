@@ -89,6 +89,9 @@ async function gone(t) {
 		page.allowed = /ERR_/;
 		await say(page, LONG);
 		await begun(page);
+		await page.click('.tabs >> text=Batch');
+		await reads(page, '#slots-text', /^1 of/);
+		await page.click('.tabs >> text=Chat');
 		await grows(page);
 		await t.servers[1].stop('SIGKILL');
 		await page.waitForSelector('.problem');
