@@ -260,7 +260,9 @@ export function compareView({answers, title, running, chosen, pick, pickLabel, t
 			renderText(text, answer, mode, answers, writing);
 			const end = endOf(answer.finish);
 			badges.replaceChildren(
-				...(!busy && answer === best ? [el('span', {class: 'badge best', text: 'likeliest'})] : []),
+				...(!busy && answer === best
+					? [el('span', {class: 'badge best', text: 'likeliest'})]
+					: []),
 			);
 			numbers.replaceChildren(
 				meter(answer),

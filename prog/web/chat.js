@@ -4,7 +4,20 @@
 // holds the very nodes that are shown, so that going to another conversation and back loses nothing.
 import {isAbort} from './api.js';
 import {compareView, endOf, meter, problem, renderText, timingText} from './answers.js';
-import {$, announce, autosize, choices, copyText, el, iconButton, plural, Reader, recall, remember, throttle} from './dom.js';
+import {
+	$,
+	announce,
+	autosize,
+	choices,
+	copyText,
+	el,
+	iconButton,
+	plural,
+	Reader,
+	recall,
+	remember,
+	throttle,
+} from './dom.js';
 import {generate, likeliest} from './generate.js';
 import {settingsBody} from './settings.js';
 import {addNode, convNew, convSave, convTouch, messagesTo, path, picked, removeNode, ROOT, siblings} from './store.js';

@@ -18,7 +18,9 @@ npm_work() {
 	# What was installed for these very files is there already.
 	if ! cmp -s "$here/package-lock.json" "$work/installed.json"; then
 		cp "$here/package.json" "$here/package-lock.json" "$work/"
-		(cd "$work" && npm ci --no-audit --no-fund --ignore-scripts) >"$work/npm.log" 2>&1 ||
+		# A registry that cannot be reached is given seconds, not npm's minutes.
+		(cd "$work" && npm ci --no-audit --no-fund --ignore-scripts --fetch-retry-mintimeout=2000 --fetch-retry-maxtimeout=8000) \
+			>"$work/npm.log" 2>&1 ||
 			skip "npm ci failed: $(grep -v '^npm warn' "$work/npm.log" | head -n 1)"
 		cp "$here/package-lock.json" "$work/installed.json"
 	fi

@@ -51,10 +51,14 @@ async function asTheServer(t) {
 		const texts = choices.map((c) => c.message.content);
 		lists(await page.locator('.answer .text').allTextContents(), texts, 'the texts');
 		must(new Set(texts).size > 1, 'the answers are all the same');
-		const means = choices.map(({logprobs: {content}}) => content.reduce((s, x) => s + x.logprob, 0) / content.length);
+		const means = choices.map(
+			({logprobs: {content}}) => content.reduce((s, x) => s + x.logprob, 0) / content.length,
+		);
 		const numbers = await page.locator('.answer .numbers').allTextContents();
 		const shown = numbers.map((x) => Number(/mean log p (\S+?)perplexity/.exec(x)[1].replace('−', '-')));
-		shown.forEach((x, i) => must(Math.abs(x - means[i]) < 0.001, `mean log p of ${i + 1}: ${x}, not ${means[i]}`));
+		shown.forEach((x, i) =>
+			must(Math.abs(x - means[i]) < 0.001, `mean log p of ${i + 1}: ${x}, not ${means[i]}`),
+		);
 		const best = means.indexOf(Math.max(...means));
 		same(await page.textContent('.answer.is-best .answer-n'), String(best + 1), 'the likeliest');
 		// What an answer shares with all others is the longest common beginning.

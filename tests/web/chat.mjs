@@ -20,7 +20,11 @@ async function sending(t) {
 		await page.reload();
 		await page.waitForSelector('.assistant .text');
 		same(await page.textContent('.assistant .text'), text, 'the answer after a reload');
-		same(await page.textContent('.conv.current .conv-name'), 'Tell me about the river', 'its name in the list');
+		same(
+			await page.textContent('.conv.current .conv-name'),
+			'Tell me about the river',
+			'its name in the list',
+		);
 		same(await page.inputValue('#input'), '', 'the input');
 	});
 
@@ -37,18 +41,26 @@ async function sending(t) {
 // Stopping ends the request on the server, too: its slots are free again. Seen red against the server with a chatStop that
 // does nothing, and with one that ends it on the page only.
 async function stopping(t) {
-	await check(t, 'Escape stops what is being written; what came is kept', {slow: true, settings: MANY}, async (page) => {
-		await say(page, LONG, 2);
-		await begun(page, 2);
-		await page.keyboard.press('Escape');
-		await done(page);
-		must((await page.textContent('.answer .text')).length > 0, 'the text is gone');
-		must((await page.textContent('.answer .numbers')).includes('stopped'), 'it does not say that it was stopped');
-		await idle(t, page);
-		const text = await page.textContent('.answer .text');
-		await seconds(0.5);
-		same(await page.textContent('.answer .text'), text, 'the text after it was stopped');
-	});
+	await check(
+		t,
+		'Escape stops what is being written; what came is kept',
+		{slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG, 2);
+			await begun(page, 2);
+			await page.keyboard.press('Escape');
+			await done(page);
+			must((await page.textContent('.answer .text')).length > 0, 'the text is gone');
+			must(
+				(await page.textContent('.answer .numbers')).includes('stopped'),
+				'it does not say that it was stopped',
+			);
+			await idle(t, page);
+			const text = await page.textContent('.answer .text');
+			await seconds(0.5);
+			same(await page.textContent('.answer .text'), text, 'the text after it was stopped');
+		},
+	);
 
 	await check(t, 'the stop button stops an answer that grows', {slow: true, settings: MANY}, async (page) => {
 		await say(page, LONG);
@@ -59,43 +71,56 @@ async function stopping(t) {
 		await page.click('#stop');
 		await done(page);
 		same(await page.isVisible('#stop'), false, 'the button');
-		must((await page.textContent('.assistant .numbers')).includes('stopped'), 'it does not say that it was stopped');
+		must(
+			(await page.textContent('.assistant .numbers')).includes('stopped'),
+			'it does not say that it was stopped',
+		);
 		await idle(t, page);
 	});
 
-	await check(t, 'leaving the page stops the server and keeps what came', {slow: true, settings: MANY}, async (page) => {
-		await say(page, LONG);
-		await begun(page);
-		await grows(page);
-		await page.reload();
-		await page.waitForSelector('.assistant .text');
-		must((await page.textContent('.assistant .text')).length > 0, 'the text is gone');
-		await idle(t, page);
-	});
+	await check(
+		t,
+		'leaving the page stops the server and keeps what came',
+		{slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			await grows(page);
+			await page.reload();
+			await page.waitForSelector('.assistant .text');
+			must((await page.textContent('.assistant .text')).length > 0, 'the text is gone');
+			await idle(t, page);
+		},
+	);
 
-	await check(t, 'two conversations are answered at the same time', {slow: true, settings: MANY}, async (page) => {
-		await say(page, LONG + ' in one');
-		await begun(page);
-		await page.keyboard.press('Alt+n');
-		await page.waitForSelector('.welcome');
-		await say(page, LONG + ' in another');
-		await begun(page);
-		await until('both are at work', async () => {
-			const slots = await api(t, page, '/slots');
-			return slots.filter((s) => s.is_processing).length === 2;
-		});
-		await page.click('.conv-name:has-text("in one")');
-		await page.waitForSelector('.user:has-text("in one")');
-		await grows(page);
-		await page.click('#stop');
-		await done(page);
-		await page.click('.conv-name:has-text("in another")');
-		await page.waitForSelector('.user:has-text("in another")');
-		await grows(page);
-		await page.keyboard.press('Escape');
-		await done(page);
-		await idle(t, page);
-	});
+	await check(
+		t,
+		'two conversations are answered at the same time',
+		{slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG + ' in one');
+			await begun(page);
+			await page.keyboard.press('Alt+n');
+			await page.waitForSelector('.welcome');
+			await say(page, LONG + ' in another');
+			await begun(page);
+			await until('both are at work', async () => {
+				const slots = await api(t, page, '/slots');
+				return slots.filter((s) => s.is_processing).length === 2;
+			});
+			await page.click('.conv-name:has-text("in one")');
+			await page.waitForSelector('.user:has-text("in one")');
+			await grows(page);
+			await page.click('#stop');
+			await done(page);
+			await page.click('.conv-name:has-text("in another")');
+			await page.waitForSelector('.user:has-text("in another")');
+			await grows(page);
+			await page.keyboard.press('Escape');
+			await done(page);
+			await idle(t, page);
+		},
+	);
 }
 
 async function branches(t) {
@@ -117,7 +142,11 @@ async function branches(t) {
 		await page.click('.assistant [aria-label="Previous branch"]');
 		same(await page.textContent('.assistant .steps span'), '1/3', 'the branch');
 		same(await page.textContent('.assistant .text'), first, 'the first answer');
-		same(await page.isDisabled('.assistant [aria-label="Previous branch"]'), true, 'nothing before the first');
+		same(
+			await page.isDisabled('.assistant [aria-label="Previous branch"]'),
+			true,
+			'nothing before the first',
+		);
 	});
 
 	await check(t, 'an earlier message is edited; both branches are kept whole', {}, async (page) => {

@@ -32,7 +32,10 @@ export async function until(what, condition) {
 
 // ---- Pages ----
 
-async function open(t, {width = 1280, height = 800, dark = false, settings, hash = '', key = t.key, slow = false} = {}) {
+async function open(
+	t,
+	{width = 1280, height = 800, dark = false, settings, hash = '', key = t.key, slow = false} = {},
+) {
 	const base = slow ? t.slow : t.url;
 	browser ??= await chromium.launch({
 		executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
@@ -183,7 +186,9 @@ export const noScroll = (page) =>
 	page.evaluate(
 		() =>
 			document.scrollingElement.scrollWidth <= innerWidth &&
-			[...document.querySelectorAll('.scroll')].every((e) => e.hidden || e.scrollWidth <= e.clientWidth),
+			[...document.querySelectorAll('.scroll')].every(
+				(e) => e.hidden || e.scrollWidth <= e.clientWidth,
+			),
 	);
 
 // ---- Beside the page ----

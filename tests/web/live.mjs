@@ -43,7 +43,13 @@ const painted = (page, name) =>
 		const {data} = c.getContext('2d').getImageData(0, 0, c.width, c.height);
 		let n = 0;
 		for (let i = 0; i < data.length; i += 4)
-			if (data[i] === want[0] && data[i + 1] === want[1] && data[i + 2] === want[2] && data[i + 3] === 255) n++;
+			if (
+				data[i] === want[0] &&
+				data[i + 1] === want[1] &&
+				data[i + 2] === want[2] &&
+				data[i + 3] === 255
+			)
+				n++;
 		return n;
 	}, name);
 
@@ -99,7 +105,10 @@ async function atWork(t) {
 		const still = await picture();
 		await until('the ticks move', async () => (await picture()) !== still);
 		const [, before] = await reads(page, '.slot-text', /^(\d+) tokens/);
-		await until('a slot counts on', async () => (await reads(page, '.slot-text', /^(\d+) tokens/))[1] - before >= 3);
+		await until(
+			'a slot counts on',
+			async () => (await reads(page, '.slot-text', /^(\d+) tokens/))[1] - before >= 3,
+		);
 		const total = page.locator('.tile strong').nth(2);
 		const first = number(await total.textContent());
 		await until('the total goes up', async () => number(await total.textContent()) >= first + N_SLOTS);
@@ -147,30 +156,39 @@ async function atWork(t) {
 }
 
 async function comingBack(t) {
-	await check(t, 'the live view goes on after looking elsewhere, and a pause holds', {slow: true, settings: MANY}, async (page) => {
-		await say(page, LONG, 4);
-		await begun(page, 4);
-		await page.click('.tabs >> text=Batch');
-		await reads(page, '#slots-text', /^4 of/);
-		await page.click('.tabs >> text=Chat');
-		await page.click('.tabs >> text=Batch');
-		await reads(page, '#live-state', /^live$/);
-		await reads(page, '#slots-text', /^4 of/);
-		await page.click('#live-pause');
-		same(await page.textContent('#live-state'), 'paused', 'the state');
-		const total = await page.locator('.tile strong').nth(2).textContent();
-		await page.click('.tabs >> text=Chat');
-		await page.click('#stop');
-		await done(page);
-		await idle(t, page);
-		await page.click('.tabs >> text=Batch');
-		await seconds(0.5);
-		same(await page.locator('.tile strong').nth(2).textContent(), total, 'a number while it is paused');
-		await page.click('#live-pause');
-		await reads(page, '#live-state', /^live$/);
-		await reads(page, '#slots-text', /^0 of/);
-		must((await columns(page)).length > 1, 'there are no columns');
-	});
+	await check(
+		t,
+		'the live view goes on after looking elsewhere, and a pause holds',
+		{slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG, 4);
+			await begun(page, 4);
+			await page.click('.tabs >> text=Batch');
+			await reads(page, '#slots-text', /^4 of/);
+			await page.click('.tabs >> text=Chat');
+			await page.click('.tabs >> text=Batch');
+			await reads(page, '#live-state', /^live$/);
+			await reads(page, '#slots-text', /^4 of/);
+			await page.click('#live-pause');
+			same(await page.textContent('#live-state'), 'paused', 'the state');
+			const total = await page.locator('.tile strong').nth(2).textContent();
+			await page.click('.tabs >> text=Chat');
+			await page.click('#stop');
+			await done(page);
+			await idle(t, page);
+			await page.click('.tabs >> text=Batch');
+			await seconds(0.5);
+			same(
+				await page.locator('.tile strong').nth(2).textContent(),
+				total,
+				'a number while it is paused',
+			);
+			await page.click('#live-pause');
+			await reads(page, '#live-state', /^live$/);
+			await reads(page, '#slots-text', /^0 of/);
+			must((await columns(page)).length > 1, 'there are no columns');
+		},
+	);
 }
 
 export async function live(t) {

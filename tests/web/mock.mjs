@@ -166,7 +166,11 @@ async function answer(request, response, body, chat) {
 		return refuse(response, 400, `temperature is ${body.temperature}, expected a number from 0 to 2`);
 	const n_prompt = Math.ceil(JSON.stringify(body.messages ?? body.prompt).length / 4);
 	if (n_prompt + (body.max_tokens ?? 0) > N_CTX)
-		return refuse(response, 400, `a prompt of ${n_prompt} tokens and ${body.max_tokens} to generate; there is room for ${N_CTX}`);
+		return refuse(
+			response,
+			400,
+			`a prompt of ${n_prompt} tokens and ${body.max_tokens} to generate; there is room for ${N_CTX}`,
+		);
 	const id = ++n_requests,
 		from = now();
 	const mine = Array.from({length: n}, (_, output) =>

@@ -18,6 +18,8 @@ for (const target of all) {
 	for (const cases of [chat, answers, settings, live, trouble]) await cases(t);
 	if (target === all.at(-1)) await looks(t); // they are the page's own: once is enough
 	for (const [i, server] of t.servers.entries())
-		await check(t, `server ${i + 1} ends cleanly`, {blank: true}, async () => same(await server.stop(), 0, 'its exit code'));
+		await check(t, `server ${i + 1} ends cleanly`, {blank: true}, async () =>
+			same(await server.stop(), 0, 'its exit code'),
+		);
 }
 process.exit(await finish());

@@ -4,86 +4,99 @@ import {api, ask, bodies, check, done, must, same, shot} from './lib.mjs';
 const CHAT = '/chat/completions';
 
 async function sent(t) {
-	await check(t, 'settings reach the request; wrong ones are not sent; reset clears them', {settings: {}}, async (page) => {
-		const all = bodies(page, CHAT);
-		await page.click('#settings-open');
-		const values = {
-			temperature: '0.3',
-			top_k: '12',
-			top_p: '0.8',
-			min_p: '0.02',
-			repeat_penalty: '1.1',
-			presence_penalty: '0.5',
-			frequency_penalty: '-0.5',
-			seed: '42',
-			max_tokens: '9',
-			alternatives: '3',
-		};
-		for (const [name, value] of Object.entries(values)) await page.fill('#set-' + name, value);
-		await page.fill('#set-stop', 'END\n\\n\\n');
-		await page.fill('#set-json_schema', '{"type": "object"}');
-		await ask(page, 'With settings');
-		for (const [name, value] of Object.entries(values))
-			same(all[0][name === 'alternatives' ? 'top_logprobs' : name], Number(value), name);
-		same(JSON.stringify(all[0].stop), '["END","\\n\\n"]', 'stop');
-		same(
-			JSON.stringify(all[0].response_format),
-			'{"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object"}}}',
-			'the schema',
-		);
-		await page.fill('#set-temperature', '7');
-		await ask(page, 'Too hot');
-		same(all.length, 1, 'requests');
-		must((await page.textContent('.problem')).includes('Temperature'), 'the reason');
-		await page.click('#settings-reset');
-		await page.fill('#set-max_tokens', '5');
-		await page.click('.problem button');
-		await done(page);
-		same(all.at(-1).temperature, undefined, 'temperature after the reset');
-		same(all.at(-1).max_tokens, 5, 'max_tokens');
-		await shot(page, 'settings');
-	});
+	await check(
+		t,
+		'settings reach the request; wrong ones are not sent; reset clears them',
+		{settings: {}},
+		async (page) => {
+			const all = bodies(page, CHAT);
+			await page.click('#settings-open');
+			const values = {
+				temperature: '0.3',
+				top_k: '12',
+				top_p: '0.8',
+				min_p: '0.02',
+				repeat_penalty: '1.1',
+				presence_penalty: '0.5',
+				frequency_penalty: '-0.5',
+				seed: '42',
+				max_tokens: '9',
+				alternatives: '3',
+			};
+			for (const [name, value] of Object.entries(values)) await page.fill('#set-' + name, value);
+			await page.fill('#set-stop', 'END\n\\n\\n');
+			await page.fill('#set-json_schema', '{"type": "object"}');
+			await ask(page, 'With settings');
+			for (const [name, value] of Object.entries(values))
+				same(all[0][name === 'alternatives' ? 'top_logprobs' : name], Number(value), name);
+			same(JSON.stringify(all[0].stop), '["END","\\n\\n"]', 'stop');
+			same(
+				JSON.stringify(all[0].response_format),
+				'{"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object"}}}',
+				'the schema',
+			);
+			await page.fill('#set-temperature', '7');
+			await ask(page, 'Too hot');
+			same(all.length, 1, 'requests');
+			must((await page.textContent('.problem')).includes('Temperature'), 'the reason');
+			await page.click('#settings-reset');
+			await page.fill('#set-max_tokens', '5');
+			await page.click('.problem button');
+			await done(page);
+			same(all.at(-1).temperature, undefined, 'temperature after the reset');
+			same(all.at(-1).max_tokens, 5, 'max_tokens');
+			await shot(page, 'settings');
+		},
+	);
 }
 
 // That the server does what they say: it has the same answer for anybody who asks the same. Seen red with a page that
 // does not send top-k.
 async function heeded(t) {
 	const skip = t.real ? '' : 'the mock heeds no settings';
-	const schema = '{"type":"object","properties":{"sure":{"enum":["yes","no"]}},"required":["sure"],"additionalProperties":false}';
-	await check(t, 'the server heeds the settings', {skip, settings: {max_tokens: '12', temperature: '0'}}, async (page) => {
-		const question = 'Tell me a story';
-		const messages = [{role: 'user', content: question}];
-		const texts = () => page.locator('.answer .text').allTextContents();
-		await ask(page, question, 2);
-		const greedy = await api(t, page, '/v1' + CHAT, {messages, max_tokens: 12, temperature: 0});
-		for (const text of await texts()) same(text, greedy.choices[0].message.content, 'with temperature 0');
-		must((await page.textContent('.answer .numbers')).includes('cut at its length'), 'max_tokens');
+	const schema =
+		'{"type":"object","properties":{"sure":{"enum":["yes","no"]}},"required":["sure"],"additionalProperties":false}';
+	await check(
+		t,
+		'the server heeds the settings',
+		{skip, settings: {max_tokens: '12', temperature: '0'}},
+		async (page) => {
+			const question = 'Tell me a story';
+			const messages = [{role: 'user', content: question}];
+			const texts = () => page.locator('.answer .text').allTextContents();
+			await ask(page, question, 2);
+			const greedy = await api(t, page, '/v1' + CHAT, {messages, max_tokens: 12, temperature: 0});
+			for (const text of await texts())
+				same(text, greedy.choices[0].message.content, 'with temperature 0');
+			must((await page.textContent('.answer .numbers')).includes('cut at its length'), 'max_tokens');
 
-		await page.click('#settings-open');
-		await page.fill('#set-temperature', '1.8');
-		await page.fill('#set-top_k', '3');
-		await page.fill('#set-seed', '77');
-		await page.keyboard.press('Alt+n');
-		await ask(page, question, 2);
-		const hot = {messages, max_tokens: 12, temperature: 1.8, top_k: 3, seed: 77, n: 2};
-		const {choices} = await api(t, page, '/v1' + CHAT, hot);
-		const want = choices.map((c) => c.message.content);
-		same(JSON.stringify(await texts()), JSON.stringify(want), 'with temperature, top-k and seed');
-		must(want[0] !== greedy.choices[0].message.content, 'the temperature makes no difference');
+			await page.click('#settings-open');
+			await page.fill('#set-temperature', '1.8');
+			await page.fill('#set-top_k', '3');
+			await page.fill('#set-seed', '77');
+			await page.keyboard.press('Alt+n');
+			await ask(page, question, 2);
+			const hot = {messages, max_tokens: 12, temperature: 1.8, top_k: 3, seed: 77, n: 2};
+			const {choices} = await api(t, page, '/v1' + CHAT, hot);
+			const want = choices.map((c) => c.message.content);
+			same(JSON.stringify(await texts()), JSON.stringify(want), 'with temperature, top-k and seed');
+			must(want[0] !== greedy.choices[0].message.content, 'the temperature makes no difference');
 
-		await page.click('#settings-reset');
-		await page.fill('#set-json_schema', schema);
-		await page.keyboard.press('Alt+n');
-		await ask(page, question, 2);
-		for (const text of await texts()) must(['yes', 'no'].includes(JSON.parse(text).sure), 'with a schema: ' + text);
+			await page.click('#settings-reset');
+			await page.fill('#set-json_schema', schema);
+			await page.keyboard.press('Alt+n');
+			await ask(page, question, 2);
+			for (const text of await texts())
+				must(['yes', 'no'].includes(JSON.parse(text).sure), 'with a schema: ' + text);
 
-		await page.click('#settings-reset');
-		await page.fill('#set-max_tokens', '60');
-		await page.fill('#set-stop', 'a');
-		await page.keyboard.press('Alt+n');
-		await ask(page, question, 2);
-		for (const text of await texts()) must(!text.includes('a'), 'with a text to stop at: ' + text);
-	});
+			await page.click('#settings-reset');
+			await page.fill('#set-max_tokens', '60');
+			await page.fill('#set-stop', 'a');
+			await page.keyboard.press('Alt+n');
+			await ask(page, question, 2);
+			for (const text of await texts()) must(!text.includes('a'), 'with a text to stop at: ' + text);
+		},
+	);
 }
 
 async function completion(t) {

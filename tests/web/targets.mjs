@@ -34,7 +34,21 @@ async function realTarget(build) {
 	execFileSync(`${build}/cohort`, ['synth', '-s', SHAPE, '-t', 'Q8_0', '-o', model], {stdio: 'inherit'});
 	writeFileSync(template, TEMPLATE);
 	const slowServe = (...args) =>
-		serve('-m', model, '-chat-template', template, '-isa', 'ref', '-threads', '1', '-c', '16384', '-api-key', KEY, ...args);
+		serve(
+			'-m',
+			model,
+			'-chat-template',
+			template,
+			'-isa',
+			'ref',
+			'-threads',
+			'1',
+			'-c',
+			'16384',
+			'-api-key',
+			KEY,
+			...args,
+		);
 	const servers = [await serve('-api-key', KEY), await slowServe()];
 	return {name: 'server', url: servers[0].url, key: KEY, slow: servers[1].url, real: true, servers, slowServe};
 }

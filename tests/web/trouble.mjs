@@ -15,7 +15,9 @@ async function keys(t) {
 		await page.waitForSelector('#model b');
 		await ask(page, 'With a key');
 		must((await page.textContent('.assistant .text')).length > 0, 'the answer');
-		const kept = await page.evaluate(() => sessionStorage.getItem('cohort.key') + ' ' + JSON.stringify(localStorage));
+		const kept = await page.evaluate(
+			() => sessionStorage.getItem('cohort.key') + ' ' + JSON.stringify(localStorage),
+		);
 		must(kept.startsWith(t.key + ' '), 'it is not kept for the tab');
 		must(!kept.slice(t.key.length).includes(t.key), 'it is kept for longer');
 		await page.reload();
@@ -25,59 +27,74 @@ async function keys(t) {
 }
 
 async function errors(t) {
-	await check(t, 'errors are shown in place, with the reason, the time to wait and a retry that works', {}, async (page) => {
-		page.allowed = /429|500|ERR_/;
-		const stream = (route, body) => route.fulfill({contentType: 'text/event-stream', body});
-		const how = {
-			busy: (route) =>
-				route.fulfill({
-					status: 429,
-					headers: {'Retry-After': '90'},
-					json: {error: {message: 'The queue is full'}},
-				}),
-			down: (route) => route.abort(),
-			cut: (route) => stream(route, event({choices: [{index: 0, delta: {content: 'Half of'}}]})),
-			broken: (route) =>
-				stream(route, event({error: {message: 'It stopped <i>inside</i>', code: 500}}) + event('[DONE]')),
-			well: (route) => route.continue(),
-		};
-		let now = 'busy';
-		await page.route('**/v1/chat/completions', (route) => how[now](route));
-		await ask(page, 'Trouble');
-		must((await page.textContent('.problem')).includes('The queue is full'), 'the reason');
-		const [, wait] = await reads(page, '.problem button', /^Try again \((\d+) s\)$/);
-		must(wait <= 90 && wait > 0, 'the time to wait');
-		await reads(page, '.problem button', new RegExp(`^Try again \\((?!${wait} )\\d+ s\\)$`));
-		now = 'down';
-		await page.click('.problem button');
-		await page.waitForSelector('.problem:has-text("cannot be reached")');
-		now = 'broken';
-		await page.click('.problem button');
-		await page.waitForSelector('.problem:has-text("It stopped <i>inside</i>")');
-		now = 'cut';
-		await page.click('.problem button');
-		await page.waitForSelector('.problem:has-text("ended before the answer")');
-		same(await page.textContent('.assistant .text'), 'Half of', 'what came before');
-		await shot(page, 'error');
-		now = 'well';
-		await page.click('.problem button');
-		await page.waitForSelector('.problem', {state: 'detached'});
-		await done(page);
-		same(await page.locator('.problem').count(), 0, 'problems in the end');
-		same(await page.textContent('.assistant .steps span'), '2/2', 'the half answer is kept');
-	});
+	await check(
+		t,
+		'errors are shown in place, with the reason, the time to wait and a retry that works',
+		{},
+		async (page) => {
+			page.allowed = /429|500|ERR_/;
+			const stream = (route, body) => route.fulfill({contentType: 'text/event-stream', body});
+			const how = {
+				busy: (route) =>
+					route.fulfill({
+						status: 429,
+						headers: {'Retry-After': '90'},
+						json: {error: {message: 'The queue is full'}},
+					}),
+				down: (route) => route.abort(),
+				cut: (route) =>
+					stream(route, event({choices: [{index: 0, delta: {content: 'Half of'}}]})),
+				broken: (route) =>
+					stream(
+						route,
+						event({error: {message: 'It stopped <i>inside</i>', code: 500}}) +
+							event('[DONE]'),
+					),
+				well: (route) => route.continue(),
+			};
+			let now = 'busy';
+			await page.route('**/v1/chat/completions', (route) => how[now](route));
+			await ask(page, 'Trouble');
+			must((await page.textContent('.problem')).includes('The queue is full'), 'the reason');
+			const [, wait] = await reads(page, '.problem button', /^Try again \((\d+) s\)$/);
+			must(wait <= 90 && wait > 0, 'the time to wait');
+			await reads(page, '.problem button', new RegExp(`^Try again \\((?!${wait} )\\d+ s\\)$`));
+			now = 'down';
+			await page.click('.problem button');
+			await page.waitForSelector('.problem:has-text("cannot be reached")');
+			now = 'broken';
+			await page.click('.problem button');
+			await page.waitForSelector('.problem:has-text("It stopped <i>inside</i>")');
+			now = 'cut';
+			await page.click('.problem button');
+			await page.waitForSelector('.problem:has-text("ended before the answer")');
+			same(await page.textContent('.assistant .text'), 'Half of', 'what came before');
+			await shot(page, 'error');
+			now = 'well';
+			await page.click('.problem button');
+			await page.waitForSelector('.problem', {state: 'detached'});
+			await done(page);
+			same(await page.locator('.problem').count(), 0, 'problems in the end');
+			same(await page.textContent('.assistant .steps span'), '2/2', 'the half answer is kept');
+		},
+	);
 
-	await check(t, 'a refusal of the server has its words, and is mended', {settings: {max_tokens: '1000000'}}, async (page) => {
-		page.allowed = /400/;
-		await ask(page, 'Too much');
-		must(/Refused \(400\).*room for/.test(await page.textContent('.problem')), 'the reason');
-		await page.click('#settings-open');
-		await page.fill('#set-max_tokens', '10');
-		await page.click('.problem button');
-		await begun(page);
-		await done(page);
-		same(await page.locator('.problem').count(), 0, 'problems in the end');
-	});
+	await check(
+		t,
+		'a refusal of the server has its words, and is mended',
+		{settings: {max_tokens: '1000000'}},
+		async (page) => {
+			page.allowed = /400/;
+			await ask(page, 'Too much');
+			must(/Refused \(400\).*room for/.test(await page.textContent('.problem')), 'the reason');
+			await page.click('#settings-open');
+			await page.fill('#set-max_tokens', '10');
+			await page.click('.problem button');
+			await begun(page);
+			await done(page);
+			same(await page.locator('.problem').count(), 0, 'problems in the end');
+		},
+	);
 }
 
 // The server is killed and started again where it was. Seen red with a view that keeps the ticks of the
@@ -96,7 +113,10 @@ async function gone(t) {
 		await t.servers[1].stop('SIGKILL');
 		await page.waitForSelector('.problem');
 		must((await page.textContent('.assistant .text')).length > 0, 'what came is gone');
-		must((await page.textContent('.assistant .numbers')).includes('broken off'), 'it does not say that it broke off');
+		must(
+			(await page.textContent('.assistant .numbers')).includes('broken off'),
+			'it does not say that it broke off',
+		);
 		await page.click('.problem button');
 		await page.waitForSelector('.problem:has-text("cannot be reached")');
 		await page.click('.tabs >> text=Batch');
@@ -140,7 +160,9 @@ async function markup(t) {
 		await ask(page, evil, 2);
 		for (const mode of ['Differences', 'Probabilities', 'Formatted']) {
 			await page.click(`.segments >> text=${mode}`);
-			const n = await count('.thread :is(img, script, a, iframe, svg[onload], b, i:not([class], .meter-bar i))');
+			const n = await count(
+				'.thread :is(img, script, a, iframe, svg[onload], b, i:not([class], .meter-bar i))',
+			);
 			same(n, 0, 'elements in ' + mode);
 		}
 		await page.click('.segments >> text=Probabilities');
