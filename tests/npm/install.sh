@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2034
+# shellcheck shell=sh disable=SC2034,SC2154
 # What the tests share that need a package of npm's: tests/openai and tests/web. Sourced with the test's folder in $here
 # and the build directory in $build; prints TAP where it skips.
 
@@ -19,8 +19,11 @@ npm_work() {
 	if ! cmp -s "$here/package-lock.json" "$work/installed.json"; then
 		cp "$here/package.json" "$here/package-lock.json" "$work/"
 		# A registry that cannot be reached is given seconds, not npm's minutes.
-		(cd "$work" && npm ci --no-audit --no-fund --ignore-scripts --fetch-retry-mintimeout=2000 --fetch-retry-maxtimeout=8000) \
-			>"$work/npm.log" 2>&1 ||
+		(
+			cd "$work"
+			npm ci --no-audit --no-fund --ignore-scripts \
+				--fetch-retry-mintimeout=2000 --fetch-retry-maxtimeout=8000
+		) >"$work/npm.log" 2>&1 ||
 			skip "npm ci failed: $(grep -v '^npm warn' "$work/npm.log" | head -n 1)"
 		cp "$here/package-lock.json" "$work/installed.json"
 	fi

@@ -38,8 +38,8 @@ async function sending(t) {
 	});
 }
 
-// Stopping ends the request on the server, too: its slots are free again. Seen red against the server with a chatStop that
-// does nothing, and with one that ends it on the page only.
+// Stopping ends the request on the server, too: its slots are free again. Seen red against the server with a chatStop
+// that does nothing, and with one that ends it on the page only.
 async function stopping(t) {
 	await check(
 		t,

@@ -1,8 +1,8 @@
 // What the cases share: TAP, the browser, pages of a server, and what one does on them.
 //
 // A case gets a page of its own, in a browser that can reach this machine only. Whatever the case, a page must not ask
-// elsewhere (seen red with a style sheet from elsewhere), open a dialog, or have errors on the console. No case fails for
-// want of less than many seconds: the machine may be busy.
+// elsewhere (seen red with a style sheet from elsewhere), open a dialog, or have errors on the console. No case fails
+// for want of less than many seconds: the machine may be busy.
 import {mkdir} from 'node:fs/promises';
 import {chromium} from 'playwright-core';
 

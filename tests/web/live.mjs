@@ -63,7 +63,8 @@ async function newest(page) {
 	return Number(/\d+/.exec(text)[0]);
 }
 
-// The numbers of the ticks, by a pointer that goes over all columns from the newest on. They must be one after the other.
+// The numbers of the ticks, by a pointer that goes over all columns from the newest on. Each must be one less than the
+// one before.
 export async function columns(page) {
 	const numbers = await page.evaluate(() => {
 		const all = [],
@@ -81,8 +82,8 @@ export async function columns(page) {
 	return numbers;
 }
 
-// Seen red against the server with a draw() that is called for the first event only, with one that leaves out the slots, the
-// ticks, or the numbers of the queue or of the blocks, and with a rate that is twice what it is.
+// Seen red against the server with a draw() that is called for the first event only, with one that leaves out the
+// slots, the ticks, or the numbers of the queue or of the blocks, and with a rate that is twice what it is.
 async function atWork(t) {
 	const title = 'the live view shows ticks, slots, queue, blocks and rates of work that goes on';
 	await check(t, title, {slow: true, settings: MANY}, async (page) => {

@@ -123,7 +123,7 @@ async function gone(t) {
 		await reads(page, '#live-state', /connecting|lost/);
 		t.servers[1] = await t.slowServe('-port', new URL(t.slow).port);
 		await reads(page, '#live-state', /^live$/);
-		// Each tick of the new server is one column, though it tells them again when one comes back, and no other is left.
+		// Each of its ticks is one column, though it tells them again when one comes back; no other is left.
 		await beside(t, page, 'Hello', 10);
 		await reads(page, '.tile:nth-child(3) strong', /^10$/);
 		await page.click('.tabs >> text=Chat');
