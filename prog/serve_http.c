@@ -489,7 +489,6 @@ static enum MHD_Result go_on(struct call *c)
 	if (!c->complete) {
 		c->complete = true;
 		seat_phase_set(c->seat, SEAT_WORK);
-		seat_watch(&c->srv->watch, c->seat, true);
 		c->step = first_step;
 	}
 	do {
@@ -540,7 +539,6 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **ctx, enu
 	if (why == MHD_REQUEST_TERMINATED_COMPLETED_OK)
 		MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
 	struct seat *seat = c->seat;
-	seat_watch(&c->srv->watch, seat, false);
 	lock_take(&seat->lock);
 	seat->call = NULL;
 	lock_give(&seat->lock);

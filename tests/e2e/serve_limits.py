@@ -518,6 +518,18 @@ def server_full(server, held):
             check("%s: going away in the queue is noticed" % ("a stream" if stream else "an answer"), best < limit, (best, limit))
         second.close()
     held.close()
+    # Many at once, all of whom end as soon as they have said a part: it may arrive together with their going away.
+    whole = request("POST", COMPLETIONS, GOOD)
+    head = whole.index(b"\r\n\r\n") + 4
+    for n in (0, 1, head - 4, head - 1, head, head + 1, len(whole) - 1):
+        for _ in range(3):
+            crowd = [server.connect() for _ in range(32)]
+            for c in crowd:
+                c.send(whole[:n])
+            for c in crowd:
+                c.close()
+        check("going away with %d of %d bytes said is noticed" % (n, len(whole)),
+              eventually(lambda: server.metrics()["cohort:connections"] == 1, 5), server.metrics()["cohort:connections"])
     check("when all are gone no slot is busy, and no block in use", server.idle_within(5) and
           server.metrics()['cohort:blocks{state="used"}'] == 0, server.slots())
     check("all connections are gone", eventually(lambda: server.metrics()["cohort:connections"] == 1, 5))
