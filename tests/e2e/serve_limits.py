@@ -110,6 +110,13 @@ def sizes():
                             ("response_format", {"type": "json_schema", "json_schema": {"schema": schema}})):
             a = ask(**{name: value})
             check("-max-grammar: a larger %s is 400" % name, refused(a, 400, name), a)
+            a = server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}], name: value})
+            check("-max-grammar: a larger %s for /apply-template is 400" % name, refused(a, 400, name), a)
+        chat = {"messages": [{"role": "user", "content": "Hi"}], "pad": ""}
+        for n, status in ((mib, 200), (mib + 1, 413)):
+            body = json.dumps({**chat, "pad": "x" * (n - len(json.dumps(chat)))}).encode()
+            a = server.post("/apply-template", body)
+            check("-max-body: /apply-template with %d bytes: %d" % (n, status), len(body) == n and a.status == status, a)
 
 
 # ---- Connections ----
