@@ -14,6 +14,7 @@
 
 #include "openai.h"
 #include "serve_metrics.h"
+#include "sha256.h"
 
 #include "base/lock.h"
 #include "base/thread.h"
@@ -216,6 +217,8 @@ const char *call_header(const struct call *c, const char *name);
 /* Whose it is, for fairness, and what its cached prompts are kept apart by. */
 uint64_t call_client(const struct call *c);
 uint64_t call_salt(const struct call *c);
+/* Whose it is over restarts, for what is kept on the disk: the hash of its key; "" without one. */
+void call_owner(const struct call *c, char owner[SHA256_HEX]);
 uint64_t serve_hash(uint64_t from, const void *bytes, size_t n);
 /* prefix-0123456789abcdef0123456789abcdef */
 void serve_id(struct server *srv, const char *prefix, char *out, size_t n);

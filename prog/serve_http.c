@@ -69,6 +69,13 @@ uint64_t call_salt(const struct call *c)
 	return c->key ? serve_hash(c->srv->id_seed, c->key->text, c->key->n_text) : 0;
 }
 
+void call_owner(const struct call *c, char owner[SHA256_HEX])
+{
+	owner[0] = 0;
+	if (c->key)
+		sha256_hex(c->key->text, c->key->n_text, owner);
+}
+
 void serve_id(struct server *srv, const char *prefix, char *out, size_t n)
 {
 	const uint64_t count = atomic_fetch_add(&srv->n_ids, 1);

@@ -103,13 +103,53 @@ def saved_slots(folder):
         f.write(raw[:-7])
     with Server(["-np", "4", "-slot-save-path", folder]) as server:
         check("a broken file is refused", server.post("/slots/1?action=restore", {"filename": "broken.bin"}).status == 400)
-        check("a missing file, too", server.post("/slots/1?action=restore", {"filename": "none.bin"}).status in (400, 404, 500))
+        a = server.post("/slots/1?action=restore", {"filename": "none.bin"})
+        check("a missing file, too", a.status == 404 and a.error()["param"] == "filename", a)
         a = server.post("/slots/1?action=restore", {"filename": "story.bin"})
         b = server.post("/v1/completions", GOOD)
         check("restored by another server: reused, with the same text", a.status == 200 and a.json()["n_restored"] >= 32 and cached(b) >= 32 and
               text(b) == want, (a, b))
     with Server(["-np", "4"]) as server:
         check("without -slot-save-path: 501", server.post("/slots/0?action=save", {"filename": "x"}).status == 501)
+
+
+def slots_of_keys(folder):
+    """A name is another file for each key, and for a server without keys."""
+    keys = os.path.join(FOLDER, "keys")
+    with open(keys, "w") as f:
+        f.write("one-0123456789 one\ntwo-0123456789 two\nboss-0123456789 boss admin\n")
+    one, two, boss = ([("Authorization", "Bearer %s-0123456789" % n)] for n in ("one", "two", "boss"))
+
+    def save(key):
+        """Of what the key's own request left."""
+        server.post("/v1/completions", GOOD, key)
+        answers = [server.post("/slots/%d?action=save" % i, {"filename": "story.bin"}, key) for i in range(2)]
+        return [a for a in answers if a.status == 200], answers
+
+    def restore(key, name="story.bin"):
+        return server.post("/slots/0?action=restore", {"filename": name}, key)
+
+    with Server(["-np", "2", "-slot-save-path", folder, "-api-key-file", keys]) as server:
+        good, answers = save(one)
+        files = os.listdir(folder)
+        check("a key's slot is saved, in a file of its own", len(good) == 1 and good[0].json()["filename"] == "story.bin" and len(files) == 1 and
+              files[0].endswith("@story.bin") and len(files[0]) == 64 + 10, (answers, files))
+        got = [restore(k).status for k in (two, boss, ())]
+        check("which no other key restores", got == [404, 404, 401], got)
+        check("nor by its real name", [restore(k, files[0]).status for k in (one, two)] == [400, 400])
+        with open(os.path.join(folder, files[0]), "rb") as f:
+            before = f.read()
+        good, answers = save(two)
+        with open(os.path.join(folder, files[0]), "rb") as f:
+            after = f.read()
+        check("nor overwrites", len(good) == 1 and before == after and len(os.listdir(folder)) == 2, (answers, os.listdir(folder)))
+    with Server(["-np", "2", "-slot-save-path", folder, "-api-key-file", keys]) as server:
+        a = restore(one)
+        b = server.post("/v1/completions", GOOD, one)
+        c = server.post("/v1/completions", GOOD, boss)
+        check("after a restart it is still the key's own", a.status == 200 and cached(b) >= 32 and cached(c) == 0, (a, b, c))
+    with Server(["-np", "2", "-slot-save-path", folder]) as server:
+        check("without keys it is not there", restore(()).status == 404)
 
 
 def template(folder):
@@ -130,5 +170,8 @@ with Server(["-np", "4"]) as server:
     looking(server)
     check("at the end nothing is busy", eventually(lambda: server.busy() == 0, 5))
 saved_slots(folder)
+folder = os.path.join(FOLDER, "slots-of-keys")
+os.mkdir(folder)
+slots_of_keys(folder)
 template(FOLDER)
 cases.end()
