@@ -83,18 +83,23 @@ void metrics_tick(struct metrics *m, const struct cohort_tick *t)
 
 void metrics_request(struct metrics *m, const struct cohort_request_stats *s, bool batch)
 {
+	/* When the prompt had been read: an embedding has no first token. */
+	const double read_s = s->finish == COHORT_FINISH_EMBEDDED ? s->end_s : s->first_token_s;
+
 	lock_take(&m->lock);
 	m->n_finished[s->finish]++;
 	m->n_batch[s->finish] += batch;
 	if (s->queued_s >= 0 && !batch)
 		histogram_add(&m->queue, s->queued_s, 1);
+	if (read_s >= 0) {
+		histogram_add(&m->prompt_tokens, s->n_prompt, 1);
+		m->prefill_s += read_s - s->queued_s;
+		m->n_prompt += (uint64_t)(s->n_prompt - s->n_cached);
+	}
 	if (s->first_token_s >= 0) {
 		if (!batch)
 			histogram_add(&m->first_token, s->first_token_s, 1);
-		histogram_add(&m->prompt_tokens, s->n_prompt, 1);
 		histogram_add(&m->generated_tokens, s->n_generated, 1);
-		m->prefill_s += s->first_token_s - s->queued_s;
-		m->n_prompt += (uint64_t)(s->n_prompt - s->n_cached);
 		m->n_generated += (uint64_t)s->n_generated;
 	}
 	if (s->end_s >= 0) {
@@ -159,7 +164,7 @@ static void put_llama(struct text *t, const struct metrics *m, const struct coho
 
 	put_value(t, "llamacpp:prompt_tokens_total", "counter", "Prompt tokens computed, of requests that ended.",
 			(double)m->n_prompt);
-	put_value(t, "llamacpp:prompt_seconds_total", "counter", "Seconds from admission to the first token.",
+	put_value(t, "llamacpp:prompt_seconds_total", "counter", "Seconds from admission to the first token, or an embedding.",
 			m->prefill_s);
 	put_value(t, "llamacpp:tokens_predicted_total", "counter", "Tokens generated, of requests that ended.",
 			(double)m->n_generated);

@@ -589,8 +589,10 @@ def metrics():
     assert moved(names) == [1, 0, 1, 1, 1] and moved([batch % "length"]) == [0], moved(names)
     # Embeddings; and what is cancelled.
     before = read()
-    s.wait(s.batch(s.upload(line(1, "/v1/embeddings", {"input": ["Tom", "Lily"]}).encode())["id"], "/v1/embeddings")["id"])
-    assert moved([finished % "embedded", batch % "embedded"]) == [2, 2]
+    b = s.wait(s.batch(s.upload(line(1, "/v1/embeddings", {"input": ["Tom", "Lily"]}).encode())["id"], "/v1/embeddings")["id"])
+    n = s.results(b)[0]["response"]["body"]["usage"]["prompt_tokens"]
+    got = moved([finished % "embedded", batch % "embedded", "llamacpp:prompt_tokens_total"])
+    assert got == [2, 2, n] and n > 2, (got, n)
     # Of the first line's prompts two are under way, and are dropped with it.
     i = s.batch(s.upload(line(1, "/v1/completions", {"prompt": ["Tom"] * 16, "max_tokens": 300, "ignore_eos": True}).encode())["id"])["id"]
     while read()["llamacpp:requests_processing"] < 1:

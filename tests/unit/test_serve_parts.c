@@ -1,8 +1,9 @@
 /* Parts of the server that need no connection: histograms and the text of metrics, API keys, routes.
  *
  * Faults planted, each seen to turn this red: in serve_metrics.c a value on a bound counted above it, buckets that are
- * not cumulative, a label that is not cleaned; in serve_keys.c a key found by its beginning, the length not compared,
- * the word admin taken for a name; in serve_route.c a star that matches nothing or a slash, HEAD without GET. */
+ * not cumulative, a label that is not cleaned, batches timed as clients' requests are, prompts of embeddings that do not
+ * count; in serve_keys.c a key found by its beginning, the length not compared, the word admin taken for a name; in
+ * serve_route.c a star that matches nothing or a slash, HEAD without GET. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,6 +127,21 @@ static void metrics(void **state)
 	assert_non_null(strstr(b.p, "\nvllm:time_to_first_token_seconds_count{model_name=\"m\"} 1000\n"));
 	assert_non_null(strstr(b.p, "\nvllm:request_queue_time_seconds_count{model_name=\"m\"} 1000\n"));
 	assert_non_null(strstr(b.p, "\nvllm:e2e_request_latency_seconds_count{model_name=\"m\"} 1001\n"));
+	openai_buf_release(&b);
+
+	/* An embedding reads its prompt, and has no token. */
+	const struct cohort_request_stats embedding = {.queued_s = 1,
+			.first_token_s = -1,
+			.end_s = 3,
+			.n_prompt = 10,
+			.finish = COHORT_FINISH_EMBEDDED};
+	const double prefill_s = m.prefill_s;
+	metrics_request(&m, &embedding, false);
+	assert_true(m.n_prompt == n_prompt + 16 && m.prefill_s == prefill_s + 2);
+	assert_true(metrics_text(&m, &es, "m", 5, &b) && openai_buf_add(&b, "", 1));
+	assert_non_null(strstr(b.p, "\nvllm:request_prompt_tokens_count{model_name=\"m\"} 1002\n"));
+	assert_non_null(strstr(b.p, "\nvllm:request_generation_tokens_count{model_name=\"m\"} 1001\n"));
+	assert_non_null(strstr(b.p, "\nvllm:time_to_first_token_seconds_count{model_name=\"m\"} 1000\n"));
 	openai_buf_release(&b);
 
 	/* No room: said so, and nothing is lost. */
