@@ -121,7 +121,8 @@ static bool read_batch(const json_t *j, struct store_batch *b)
 	for (int i = 0; status && i < BATCH_STATUSES; i++)
 		if (strcmp(status, words[i].name) == 0)
 			b->status = (enum batch_status)i;
-	if (b->status == BATCH_STATUSES || end < 0 || end >= BATCH_STATUSES || (end && !is_over((enum batch_status)end)))
+	if (b->status == BATCH_STATUSES || end < 0 || end >= BATCH_STATUSES ||
+			(end > 0 && !is_over((enum batch_status)end)))
 		return false;
 	b->end = (enum batch_status)end;
 	if (!store_json_owner(j, b->owner) || !store_json_number(j, &b->number) ||

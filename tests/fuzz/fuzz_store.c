@@ -25,7 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define DIGITS "0123456789abcdef0123456789abcdef"
 enum { N_LINES = 4 };
-static const char input[] = "{\"custom_id\":\"a\"}\n{\"custom_id\":\"b\"}\n{\"custom_id\":\"c\"}\n{\"custom_id\":\"d\"}\n";
+#define LINE(id) "{\"custom_id\":\"" id "\"}\n"
+static const char input[] = LINE("a") LINE("b") LINE("c") LINE("d");
 static char dir[128];
 
 static void clean_up(void);
