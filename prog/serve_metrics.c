@@ -164,8 +164,8 @@ static void put_llama(struct text *t, const struct metrics *m, const struct coho
 
 	put_value(t, "llamacpp:prompt_tokens_total", "counter", "Prompt tokens computed, of requests that ended.",
 			(double)m->n_prompt);
-	put_value(t, "llamacpp:prompt_seconds_total", "counter", "Seconds from admission to the first token, or an embedding.",
-			m->prefill_s);
+	put_value(t, "llamacpp:prompt_seconds_total", "counter",
+			"Seconds from admission to the first token, or to the embedding.", m->prefill_s);
 	put_value(t, "llamacpp:tokens_predicted_total", "counter", "Tokens generated, of requests that ended.",
 			(double)m->n_generated);
 	put_value(t, "llamacpp:tokens_predicted_seconds_total", "counter", "Seconds from the first token to the end.",

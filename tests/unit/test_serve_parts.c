@@ -1,8 +1,8 @@
 /* Parts of the server that need no connection: histograms and the text of metrics, API keys, routes.
  *
  * Faults planted, each seen to turn this red: in serve_metrics.c a value on a bound counted above it, buckets that are
- * not cumulative, a label that is not cleaned, batches timed as clients' requests are, prompts of embeddings that do not
- * count; in serve_keys.c a key found by its beginning, the length not compared, the word admin taken for a name; in
+ * not cumulative, a label that is not cleaned, batches timed as clients' requests are, prompts of embeddings left out;
+ * in serve_keys.c a key found by its beginning, the length not compared, the word admin taken for a name; in
  * serve_route.c a star that matches nothing or a slash, HEAD without GET. */
 #include <setjmp.h>
 #include <stdarg.h>
