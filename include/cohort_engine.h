@@ -326,7 +326,7 @@ struct cohort_tick {
 
 /* Everything since the engine was opened. */
 struct cohort_engine_stats {
-	struct cohort_tick last;      /* the last tick */
+	struct cohort_tick last;      /* the last tick; before the first one, idle slots and free blocks */
 	uint64_t n_ticks;
 	uint64_t n_submitted, n_admitted;
 	uint64_t n_refused;           /* that cohort_engine_submit returned an error for, whatever it was */

@@ -122,8 +122,11 @@ struct jobs {
 	size_t n_ahead; /* requests in the engine at once */
 	size_t n_outputs_max; /* their outputs together, unless one request alone has more; 0: any number */
 	bool ordered;
-	/* Either may be NULL. A request before it is queued: false refuses it. A result that was written. */
+	/* Each may be NULL. A request's body before it is read, and the request before it is queued: false refuses it.
+	 * One that the engine had is over, or was dropped. A result that was written. */
+	bool (*check)(void *user, const json_t *body, struct openai_error *e);
 	bool (*prepare)(void *user, struct openai_request *r, struct openai_error *e);
+	void (*on_over)(void *user, const struct cohort_request_stats *stats);
 	void (*on_result)(void *user, bool answered);
 	void *user;
 	/* What came of it. */

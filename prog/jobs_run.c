@@ -122,7 +122,9 @@ static bool read_request(struct jobs *j, struct jobs_ids *ids, struct item *it, 
 	if (!u || !openai_route_find(u, &route))
 		return put_bad_line(j, it, "invalid_url",
 				"url must be /v1/chat/completions, /v1/completions or /v1/embeddings");
-	it->parsed = openai_request_parse(j->host, route, json_object_get(request, "body"), &it->r, &it->error);
+	json_t *body = json_object_get(request, "body");
+	it->parsed = (!j->check || j->check(j->user, body, &it->error)) &&
+			openai_request_parse(j->host, route, body, &it->r, &it->error);
 	if (!it->parsed)
 		return true;
 	if (it->r.model && strcmp(it->r.model, j->host->name) != 0 && j->n_other_model++ == 0)
@@ -154,10 +156,24 @@ static bool read_line(struct jobs *j, struct jobs_ids *ids, struct item *it, con
 	return ok;
 }
 
+/* Gives a request back to the engine. */
+static void let_go(struct jobs *j, struct cohort_request *handle)
+{
+	struct cohort_request_stats s;
+
+	if (handle && j->on_over) {
+		cohort_request_stats_get(handle, &s);
+		if (s.finish == COHORT_FINISH_NONE)
+			s.finish = COHORT_FINISH_CANCELLED;
+		j->on_over(j->user, &s);
+	}
+	cohort_request_free(handle);
+}
+
 static void item_free(struct jobs *j, struct item *it)
 {
 	for (size_t i = 0; it->handles && i < it->r.n_prompts; i++)
-		cohort_request_free(it->handles[i]);
+		let_go(j, it->handles[i]);
 	if (it->parsed)
 		openai_request_release(j->host, &it->r);
 	mem_free(it->handles);
@@ -241,11 +257,11 @@ static void submit(struct jobs *j, struct queue *q, struct item *it)
 	}
 }
 
-static void drop(struct queue *q, struct item *it, size_t i)
+static void drop(struct jobs *j, struct queue *q, struct item *it, size_t i)
 {
 	if (!it->handles[i])
 		return;
-	cohort_request_free(it->handles[i]);
+	let_go(j, it->handles[i]);
 	it->handles[i] = NULL;
 	q->n_handles--;
 	q->n_outputs -= (size_t)it->r.params.n_outputs;
@@ -258,11 +274,11 @@ static void take(struct jobs *j, struct queue *q, struct item *it)
 		if (!it->handles[i] || cohort_request_wait(it->handles[i], 0, &done, NULL) || !done)
 			continue;
 		openai_request_take(j->host, &it->r, i, it->handles[i], &it->error);
-		drop(q, it, i);
+		drop(j, q, it, i);
 	}
 	/* One that failed takes the others with it. */
 	for (size_t i = it->n_taken; i < it->n_submitted && it->error.status; i++)
-		drop(q, it, i);
+		drop(j, q, it, i);
 	while (it->n_taken < it->n_submitted && !it->handles[it->n_taken])
 		it->n_taken++;
 }

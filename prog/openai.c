@@ -146,11 +146,18 @@ void openai_host_release(struct openai_host *h)
 
 /* ---- A request ---- */
 
-bool openai_request_parse(struct openai_host *h, enum openai_route route, json_t *body, struct openai_request *r,
-		struct openai_error *e)
+bool openai_request_parse_field(struct openai_host *h, enum openai_route route, const char *field, json_t *body,
+		struct openai_request *r, struct openai_error *e)
 {
+	static const char *const fields[] = {
+			[OPENAI_CHAT] = "messages", [OPENAI_COMPLETIONS] = "prompt", [OPENAI_EMBEDDINGS] = "input"};
+
 	*e = (struct openai_error){0};
-	*r = (struct openai_request){.route = route, .n = 1, .best_of = 1, .n_logprobs = -1};
+	*r = (struct openai_request){.route = route,
+			.field = field ? field : fields[route],
+			.n = 1,
+			.best_of = 1,
+			.n_logprobs = -1};
 	if (!json_is_object(body))
 		return openai_refuse(e, NULL, NULL, "the body is %s, expected an object", openai_kind(body));
 	r->body = json_incref(body);
@@ -174,9 +181,10 @@ bool openai_request_parse(struct openai_host *h, enum openai_route route, json_t
 	return ok;
 }
 
-static const char *prompt_field(const struct openai_request *r)
+bool openai_request_parse(struct openai_host *h, enum openai_route route, json_t *body, struct openai_request *r,
+		struct openai_error *e)
 {
-	return r->route == OPENAI_CHAT ? "messages" : r->route == OPENAI_COMPLETIONS ? "prompt" : "input";
+	return openai_request_parse_field(h, route, NULL, body, r, e);
 }
 
 /* What the engine refused, in the words of the API. */
@@ -187,7 +195,7 @@ static bool engine_refused(const struct openai_request *r, const struct cohort_e
 	if (err->status == COHORT_E_MEMORY)
 		return openai_no_memory(e);
 	if (strcmp(rule, "context") == 0)
-		return openai_refuse(e, prompt_field(r), "context_length_exceeded", "%s", err->text);
+		return openai_refuse(e, r->field, "context_length_exceeded", "%s", err->text);
 	if (strcmp(rule, "slots") == 0)
 		return openai_refuse(e, "n", NULL, "%s", err->text);
 	openai_refuse(e, NULL, NULL, "%s", err->text);

@@ -125,6 +125,7 @@ struct openai_prompt {
 
 struct openai_request {
 	enum openai_route route;
+	const char *field; /* that the prompts are in */
 	json_t *body; /* a reference: texts below are borrowed from it */
 	const char *model; /* as the body has it, or NULL */
 	struct cohort_request_params params; /* of every prompt, but for the prompt itself */
@@ -152,6 +153,9 @@ struct openai_request {
 /* Reads a body for a route. On failure e is filled and r needs no release. r must not be moved afterwards. */
 bool openai_request_parse(struct openai_host *h, enum openai_route route, json_t *body, struct openai_request *r,
 		struct openai_error *e);
+/* The same where the prompts are in another field than the route's own. field: static; NULL: the route's own. */
+bool openai_request_parse_field(struct openai_host *h, enum openai_route route, const char *field, json_t *body,
+		struct openai_request *r, struct openai_error *e);
 /* Queues prompt i. params->on_event, client, priority and limits may be set before. Full queues are 429, a closed
  * engine 503. */
 bool openai_request_submit(const struct openai_host *h, struct openai_request *r, size_t i,

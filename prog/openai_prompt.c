@@ -88,9 +88,10 @@ static bool add_tokens(const struct openai_host *h, struct openai_request *r, co
 }
 
 /* A text, an array of texts, an array of tokens, or an array of such arrays. */
-static bool read_list(const struct openai_host *h, struct openai_request *r, const char *name, unsigned flags,
-		struct openai_error *e)
+static bool read_list(
+		const struct openai_host *h, struct openai_request *r, unsigned flags, struct openai_error *e)
 {
+	const char *name = r->field;
 	const json_t *v = openai_field(r, name), *first = json_array_get(v, 0);
 	const bool list = json_is_array(v) && !json_is_integer(first);
 	const size_t n = list ? json_array_size(v) : 1;
@@ -313,7 +314,7 @@ bool openai_prompts_read(struct openai_host *h, struct openai_request *r, struct
 {
 	switch (r->route) {
 	case OPENAI_CHAT: return read_messages(h, r, e);
-	case OPENAI_COMPLETIONS: return read_list(h, r, "prompt", COHORT_TOKENIZE_SPECIAL, e);
-	default: return read_list(h, r, "input", 0, e);
+	case OPENAI_COMPLETIONS: return read_list(h, r, COHORT_TOKENIZE_SPECIAL, e);
+	default: return read_list(h, r, 0, e);
 	}
 }

@@ -14,6 +14,7 @@
 
 #include "openai.h"
 #include "serve_metrics.h"
+#include "sha256.h"
 
 #include "base/lock.h"
 #include "base/thread.h"
@@ -55,7 +56,6 @@ struct seat {
 	struct call *call; /* NULL: between requests */
 	bool suspended, ready; /* it sleeps; somebody wanted to wake it while it did not */
 	bool gone; /* the client is */
-	bool watched; /* its socket is, for the client's going away */
 	bool over; /* it came when there were as many as there may be; for its own HTTP thread only */
 	double wake_at; /* when to wake it in any case; 0: never */
 	uint32_t turn; /* counts connections, so that news of an earlier one are not taken for this one's */
@@ -77,12 +77,10 @@ struct watch {
 	size_t n_taken;
 };
 
-/* Takes a seat for a connection; NULL: none is free. */
+/* Takes a seat for a connection; NULL: none is free. From now on the client's going away is noticed. */
 struct seat *seat_take(struct watch *w, struct MHD_Connection *conn, int fd);
 void seat_leave(struct watch *w, struct seat *s);
 void seat_phase_set(struct seat *s, enum seat_phase phase);
-/* The seat's request begins to wait: from now on the client's going away is noticed. */
-void seat_watch(struct watch *w, struct seat *s, bool on);
 /* Suspends the connection, unless there is news: then false, and the caller looks again. wake_at: 0, or when to wake it
  * without news. Only from the callbacks of libmicrohttpd for this connection. */
 bool seat_sleep(struct seat *s, double wake_at);
@@ -219,6 +217,8 @@ const char *call_header(const struct call *c, const char *name);
 /* Whose it is, for fairness, and what its cached prompts are kept apart by. */
 uint64_t call_client(const struct call *c);
 uint64_t call_salt(const struct call *c);
+/* Whose it is over restarts, for what is kept on the disk: the hash of its key; "" without one. */
+void call_owner(const struct call *c, char owner[SHA256_HEX]);
 uint64_t serve_hash(uint64_t from, const void *bytes, size_t n);
 /* prefix-0123456789abcdef0123456789abcdef */
 void serve_id(struct server *srv, const char *prefix, char *out, size_t n);

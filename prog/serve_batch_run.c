@@ -247,6 +247,20 @@ static void validate(struct run *r)
 
 /* ---- Its lines through the engine ---- */
 
+static bool check_body(void *user, const json_t *body, struct openai_error *e)
+{
+	const struct run *r = user;
+
+	return work_check_grammars(r->all->srv, body, e);
+}
+
+static void on_over(void *user, const struct cohort_request_stats *stats)
+{
+	struct run *r = user;
+
+	metrics_request(&r->all->srv->metrics, stats, true);
+}
+
 static bool prepare(void *user, struct openai_request *q, struct openai_error *e)
 {
 	const struct run *r = user;
@@ -306,7 +320,9 @@ static void run_lines(struct run *r)
 				.out = &out,
 				.n_ahead = r->all->n_parallel,
 				.n_outputs_max = r->all->n_parallel,
+				.check = check_body,
 				.prepare = prepare,
+				.on_over = on_over,
 				.on_result = on_result,
 				.user = r};
 		lock_take(&r->s->lock);

@@ -25,8 +25,6 @@ void batches_release(struct batches *b);
 
 /* For both parts of the API. NULL: this server keeps nothing, e says how it would. */
 struct store *call_store(const struct call *c, struct openai_error *e);
-/* Whose files and batches a call may see. */
-void call_owner(const struct call *c, char owner[SHA256_HEX]);
 /* limit, after and order of the query. False: refused. */
 bool call_page(const struct call *c, size_t limit, size_t limit_max, struct store_page *page, struct openai_error *e);
 

@@ -36,13 +36,6 @@ struct store *call_store(const struct call *c, struct openai_error *e)
 	return NULL;
 }
 
-void call_owner(const struct call *c, char owner[SHA256_HEX])
-{
-	owner[0] = 0;
-	if (c->key)
-		sha256_hex(c->key->text, c->key->n_text, owner);
-}
-
 bool call_page(const struct call *c, size_t limit, size_t limit_max, struct store_page *page, struct openai_error *e)
 {
 	const char *text = call_query(c, "limit"), *order = call_query(c, "order");

@@ -33,6 +33,10 @@ static long parameter(const char *p, const char *name, char *out, size_t n_max)
 	const size_t n_name = strlen(name);
 	long found = -1;
 
+	while (is_blank(*p))
+		p++;
+	if (*p && *p != ';')
+		return -2;
 	while (*p) {
 		while (is_blank(*p) || *p == ';')
 			p++;
@@ -140,7 +144,10 @@ static bool begin_part(struct form *f)
 		n_filename = parameter(value + 9, "filename", filename, sizeof filename);
 	}
 	if (n_name < 0)
-		return refuse(f, "a part has no name, or one that is too long");
+		return refuse(f,
+				n_name == -1 ? "a part has no name"
+					     : "a part's Content-Disposition is not well formed, or its name is longer "
+					       "than 127 bytes");
 	if (n_filename < -1)
 		return refuse(f, "a part's filename is not well formed, or longer than 255 bytes");
 	f->state = FORM_DATA;

@@ -61,7 +61,7 @@ static bool stream_end(struct call *c, struct work *w, struct openai_buf *out)
 
 #define OPENAI_KIND(route, prefix) \
 	{ \
-		route, prefix, NULL, whole_answer, stream_open, stream_close, stream_begin, stream_event, \
+		route, prefix, NULL, NULL, whole_answer, stream_open, stream_close, stream_begin, stream_event, \
 				stream_error, stream_end \
 	}
 

@@ -69,6 +69,13 @@ uint64_t call_salt(const struct call *c)
 	return c->key ? serve_hash(c->srv->id_seed, c->key->text, c->key->n_text) : 0;
 }
 
+void call_owner(const struct call *c, char owner[SHA256_HEX])
+{
+	owner[0] = 0;
+	if (c->key)
+		sha256_hex(c->key->text, c->key->n_text, owner);
+}
+
 void serve_id(struct server *srv, const char *prefix, char *out, size_t n)
 {
 	const uint64_t count = atomic_fetch_add(&srv->n_ids, 1);
@@ -489,7 +496,6 @@ static enum MHD_Result go_on(struct call *c)
 	if (!c->complete) {
 		c->complete = true;
 		seat_phase_set(c->seat, SEAT_WORK);
-		seat_watch(&c->srv->watch, c->seat, true);
 		c->step = first_step;
 	}
 	do {
@@ -540,7 +546,6 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **ctx, enu
 	if (why == MHD_REQUEST_TERMINATED_COMPLETED_OK)
 		MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
 	struct seat *seat = c->seat;
-	seat_watch(&c->srv->watch, seat, false);
 	lock_take(&seat->lock);
 	seat->call = NULL;
 	lock_give(&seat->lock);

@@ -1,5 +1,5 @@
 /* Routes that llama-server has, for its clients: properties, tokens, templates; and the strategy's switch. */
-#include "serve.h"
+#include "serve_work.h"
 
 #include "base/mem.h"
 
@@ -145,7 +145,8 @@ enum step run_apply_template(struct call *c)
 	json_t *body = call_json(c, false, &e);
 	struct openai_request r;
 
-	if (!body || !openai_request_parse(&c->srv->host, OPENAI_CHAT, body, &r, &e))
+	if (!body || !work_check_grammars(c->srv, body, &e) ||
+			!openai_request_parse(&c->srv->host, OPENAI_CHAT, body, &r, &e))
 		return refused(c, body, &e);
 	json_t *out = json_pack("{s:o}", "prompt", openai_text(r.rendered, r.n_rendered));
 	openai_request_release(&c->srv->host, &r);

@@ -4,8 +4,10 @@
  * Invariants
  *  1. A histogram's buckets are cumulative when written, the last one is +Inf and equals its count.
  *  2. Time between tokens is taken from ticks: every slot that generates has a token in each, so that a tick counts
- * once for each of its decode rows, with the time since the tick before it ended. It does not know of connections or
- * routes. */
+ * once for each of its decode rows, with the time since the tick before it ended.
+ *  3. Lines of batches count wherever work is counted. In the times that clients wait they do not: they wait behind
+ *     everybody, and nobody waits for them.
+ * It does not know of connections or routes. */
 #include "serve_metrics.h"
 
 #include <inttypes.h>
@@ -50,6 +52,7 @@ bool metrics_init(struct metrics *m)
 	INIT(m->whole, bounds_whole);
 	INIT(m->prompt_tokens, bounds_tokens);
 	INIT(m->generated_tokens, bounds_tokens);
+	INIT(m->batch_whole, bounds_whole);
 	INIT(m->decode_rows, bounds_rows);
 	INIT(m->prefill_rows, bounds_rows);
 	return m->has_lock;
@@ -78,22 +81,29 @@ void metrics_tick(struct metrics *m, const struct cohort_tick *t)
 	lock_give(&m->lock);
 }
 
-void metrics_request(struct metrics *m, const struct cohort_request_stats *s)
+void metrics_request(struct metrics *m, const struct cohort_request_stats *s, bool batch)
 {
+	/* When the prompt had been read: an embedding has no first token. */
+	const double read_s = s->finish == COHORT_FINISH_EMBEDDED ? s->end_s : s->first_token_s;
+
 	lock_take(&m->lock);
 	m->n_finished[s->finish]++;
-	if (s->queued_s >= 0)
+	m->n_batch[s->finish] += batch;
+	if (s->queued_s >= 0 && !batch)
 		histogram_add(&m->queue, s->queued_s, 1);
-	if (s->first_token_s >= 0) {
-		histogram_add(&m->first_token, s->first_token_s, 1);
+	if (read_s >= 0) {
 		histogram_add(&m->prompt_tokens, s->n_prompt, 1);
-		histogram_add(&m->generated_tokens, s->n_generated, 1);
-		m->prefill_s += s->first_token_s - s->queued_s;
+		m->prefill_s += read_s - s->queued_s;
 		m->n_prompt += (uint64_t)(s->n_prompt - s->n_cached);
+	}
+	if (s->first_token_s >= 0) {
+		if (!batch)
+			histogram_add(&m->first_token, s->first_token_s, 1);
+		histogram_add(&m->generated_tokens, s->n_generated, 1);
 		m->n_generated += (uint64_t)s->n_generated;
 	}
 	if (s->end_s >= 0) {
-		histogram_add(&m->whole, s->end_s, 1);
+		histogram_add(batch ? &m->batch_whole : &m->whole, s->end_s, 1);
 		m->decode_s += s->first_token_s >= 0 ? s->end_s - s->first_token_s : 0;
 	}
 	lock_give(&m->lock);
@@ -154,8 +164,8 @@ static void put_llama(struct text *t, const struct metrics *m, const struct coho
 
 	put_value(t, "llamacpp:prompt_tokens_total", "counter", "Prompt tokens computed, of requests that ended.",
 			(double)m->n_prompt);
-	put_value(t, "llamacpp:prompt_seconds_total", "counter", "Seconds from admission to the first token.",
-			m->prefill_s);
+	put_value(t, "llamacpp:prompt_seconds_total", "counter",
+			"Seconds from admission to the first token, or to the embedding.", m->prefill_s);
 	put_value(t, "llamacpp:tokens_predicted_total", "counter", "Tokens generated, of requests that ended.",
 			(double)m->n_generated);
 	put_value(t, "llamacpp:tokens_predicted_seconds_total", "counter", "Seconds from the first token to the end.",
@@ -200,6 +210,12 @@ static void put_engine(struct text *t, const struct metrics *m, const struct coh
 	for (int f = COHORT_FINISH_EOG; f <= COHORT_FINISH_SHUTDOWN; f++)
 		put(t, "cohort:requests_finished_total{reason=\"%s\"} %" PRIu64 "\n",
 				cohort_finish_name((enum cohort_finish)f), m->n_finished[f]);
+	put(t,
+			"# HELP cohort:batch_requests_finished_total Of those, lines of batches.\n"
+			"# TYPE cohort:batch_requests_finished_total counter\n");
+	for (int f = COHORT_FINISH_EOG; f <= COHORT_FINISH_SHUTDOWN; f++)
+		put(t, "cohort:batch_requests_finished_total{reason=\"%s\"} %" PRIu64 "\n",
+				cohort_finish_name((enum cohort_finish)f), m->n_batch[f]);
 	put_value(t, "cohort:prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
 			(double)s->n_prompt_tokens);
 	put_value(t, "cohort:cached_tokens_total", "counter", "Of those, reused from the cache.",
@@ -222,6 +238,8 @@ static void put_engine(struct text *t, const struct metrics *m, const struct coh
 	for (int i = 1; i < 6; i++)
 		put(t, "cohort:http_answers_total{status=\"%dxx\"} %" PRIu64 "\n", i, m->http[i]);
 	put(t, "cohort:http_answers_total{status=\"none\"} %" PRIu64 "\n", m->http[0]);
+	put_histogram(t, "cohort:batch_request_latency_seconds", "From a batch's line being queued to its end.",
+			&m->batch_whole);
 	put_histogram(t, "cohort:tick_decode_rows", "Rows of generating slots in a tick.", &m->decode_rows);
 	put_histogram(t, "cohort:tick_prefill_rows", "Rows of prompts in a tick.", &m->prefill_rows);
 }

@@ -22,9 +22,10 @@ struct metrics {
 	struct lock lock;
 	bool has_lock;
 	struct histogram first_token, between_tokens, queue, whole, prompt_tokens, generated_tokens;
+	struct histogram batch_whole; /* of lines of batches, which are in none of the times above */
 	struct histogram decode_rows, prefill_rows; /* of a tick */
 	uint64_t http[6]; /* answers by hundreds of their status; 0: closed without one */
-	uint64_t n_finished[COHORT_FINISH_SHUTDOWN + 1];
+	uint64_t n_finished[COHORT_FINISH_SHUTDOWN + 1], n_batch[COHORT_FINISH_SHUTDOWN + 1]; /* the latter: of those */
 	double prefill_s, decode_s; /* of requests, summed up */
 	uint64_t n_prompt, n_generated;
 	double slot_ticks; /* busy slots, summed over ticks */
@@ -35,8 +36,8 @@ bool metrics_init(struct metrics *m);
 void metrics_release(struct metrics *m);
 /* A tick is over: on the engine's thread. */
 void metrics_tick(struct metrics *m, const struct cohort_tick *tick);
-/* A request has ended. */
-void metrics_request(struct metrics *m, const struct cohort_request_stats *stats);
+/* A request has ended: a client's, or a line of a batch. */
+void metrics_request(struct metrics *m, const struct cohort_request_stats *stats, bool batch);
 /* So has a call. */
 void metrics_http(struct metrics *m, unsigned status, double s);
 /* All of it; false when out of memory. model: the name that labels have. */

@@ -176,21 +176,19 @@ static bool prepare_one(struct call *c, json_t *body, struct openai_error *e)
 
 enum step run_completion(struct call *c)
 {
-	static const struct work_kind kind = {OPENAI_COMPLETIONS, "cmpl-", prepare_one, whole, stream_open,
+	static const struct work_kind kind = {OPENAI_COMPLETIONS, "cmpl-", NULL, prepare_one, whole, stream_open,
 			stream_close, stream_begin, stream_event, stream_error, stream_end};
 	return work_run(c, &kind);
 }
 
 /* ---- /embedding ---- */
 
-static bool prepare_embedding(struct call *c, json_t *body, struct openai_error *e)
+/* Its own name for the texts, or OpenAI's. */
+static const char *embedding_field(const json_t *body)
 {
-	json_t *content = json_object_get(body, "content");
+	const json_t *input = json_object_get(body, "input");
 
-	(void)c;
-	if (content && !json_object_get(body, "input") && json_object_set(body, "input", content))
-		return openai_no_memory(e);
-	return true;
+	return input && !json_is_null(input) ? "input" : "content";
 }
 
 static enum step whole_embedding(struct call *c, struct work *w)
@@ -214,7 +212,7 @@ enum step run_embedding(struct call *c)
 {
 	static const struct work_kind kind = {.route = OPENAI_EMBEDDINGS,
 			.prefix = "embd-",
-			.prepare = prepare_embedding,
+			.field = embedding_field,
 			.whole = whole_embedding};
 	return work_run(c, &kind);
 }

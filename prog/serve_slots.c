@@ -5,7 +5,7 @@
  *  1. A file's name is a name: letters, digits, dot, dash and underscore, not a dot first. It cannot leave the folder
  *     that the server was given.
  *  2. With API keys one client cannot save or forget what another's request left, nor use what another restored: cached
- *     prompts are kept apart by the key's salt.
+ *     prompts are kept apart by the key's salt. Nor are files shared: a name is the key's own.
  *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells. */
 #include "serve.h"
 
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NAME_MAX_BYTES = 128 };
 
@@ -39,12 +40,14 @@ static enum step engine_refused(struct call *c, const struct cohort_err *err)
 	return answer_error(c, &e);
 }
 
-/* The path of the file that the body names; NULL: refused. */
-static char *read_path(const struct server *srv, const json_t *body, struct openai_error *e)
+/* The path of the file that the body names; NULL: refused. A key's files begin with its hash and an @, which no name
+ * has. */
+static char *read_path(const struct call *c, const json_t *body, struct openai_error *e)
 {
 	const json_t *v = json_object_get(body, "filename");
 	const char *name = json_string_value(v);
 	const size_t n = json_string_length(v);
+	char owner[SHA256_HEX];
 	size_t k = 0;
 
 	while (name && k < n &&
@@ -59,10 +62,11 @@ static char *read_path(const struct server *srv, const json_t *body, struct open
 				NAME_MAX_BYTES);
 		return NULL;
 	}
-	const size_t room = strlen(srv->slot_path) + n + 2;
+	call_owner(c, owner);
+	const size_t room = strlen(c->srv->slot_path) + strlen(owner) + n + 3;
 	char *path = mem_alloc(room, 1);
 	if (path)
-		snprintf(path, room, "%s/%s", srv->slot_path, name);
+		snprintf(path, room, "%s/%s%s%s", c->srv->slot_path, owner, *owner ? "@" : "", name);
 	else
 		openai_no_memory(e);
 	return path;
@@ -137,6 +141,12 @@ static enum step restore(struct call *c, cohort_seq slot, const char *path, cons
 	int32_t n_tokens = 0;
 	enum cohort_status st = file_load(path, SIZE_MAX / 4, &bytes, &n_bytes, &err);
 
+	if (st && access(path, F_OK) != 0) {
+		struct openai_error e = {0};
+		openai_refuse(&e, "filename", "not_found", "there is no file %s", name);
+		e.status = 404;
+		return answer_error(c, &e);
+	}
 	if (!st)
 		st = cohort_engine_cache_load(c->srv->engine, &key, bytes, n_bytes, &n_tokens, &err);
 	mem_free(bytes);
@@ -191,7 +201,7 @@ enum step run_slot_action(struct call *c)
 		return refuse(c, NULL, &e, 0);
 	}
 	json_t *body = call_json(c, false, &e);
-	char *path = body ? read_path(c->srv, body, &e) : NULL;
+	char *path = body ? read_path(c, body, &e) : NULL;
 	if (!path)
 		return refuse(c, body, &e, 0);
 	const char *name = json_string_value(json_object_get(body, "filename"));

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 enum { JSON_MAX = 4 << 20 };
+#define NUMBER_MAX ((json_int_t)1 << 62)
 
 /* ---- Names ---- */
 
@@ -133,6 +134,34 @@ bool store_json_write(const char *path, json_t *value, struct cohort_err *err)
 	return ok;
 }
 
+bool store_json_text(const json_t *record, const char *name, char *out, size_t n_max)
+{
+	const json_t *v = json_object_get(record, name);
+	const size_t n = json_string_length(v);
+
+	if (!json_is_string(v) || n >= n_max || strlen(json_string_value(v)) != n)
+		return false;
+	memcpy(out, json_string_value(v), n + 1);
+	return true;
+}
+
+bool store_json_owner(const json_t *record, char owner[SHA256_HEX])
+{
+	return store_json_text(record, "owner", owner, SHA256_HEX) &&
+			(!*owner || strspn(owner, "0123456789abcdef") == SHA256_HEX - 1);
+}
+
+bool store_json_number(const json_t *record, uint64_t *number)
+{
+	const json_t *v = json_object_get(record, "number");
+
+	/* There are always more to come. */
+	if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > NUMBER_MAX)
+		return false;
+	*number = (uint64_t)json_integer_value(v);
+	return true;
+}
+
 bool store_failed(const struct cohort_err *err, struct openai_error *e)
 {
 	if (err->status == COHORT_E_MEMORY)
@@ -225,16 +254,12 @@ static enum cohort_status load_file(struct store *s, const char *path, const cha
 	if (!store_name_is(name, "file-", ".json", f.id))
 		return COHORT_OK;
 	json_t *j = store_json_read(path);
-	const char *owner = json_string_value(json_object_get(j, "owner"));
-	const char *filename = json_string_value(json_object_get(j, "filename"));
-	const char *purpose = json_string_value(json_object_get(j, "purpose"));
 	enum cohort_status status = COHORT_OK;
 	store_path(s, data, "files", f.id, ".data");
-	if (owner && filename && purpose && stat(data, &st) == 0 && S_ISREG(st.st_mode)) {
-		snprintf(f.owner, sizeof f.owner, "%s", owner);
-		snprintf(f.filename, sizeof f.filename, "%s", filename);
-		snprintf(f.purpose, sizeof f.purpose, "%s", purpose);
-		f.number = (uint64_t)json_integer_value(json_object_get(j, "number"));
+	if (store_json_owner(j, f.owner) &&
+			store_json_text(j, "filename", f.filename, sizeof f.filename) &&
+			store_json_text(j, "purpose", f.purpose, sizeof f.purpose) && store_json_number(j, &f.number) &&
+			stat(data, &st) == 0 && S_ISREG(st.st_mode)) {
 		f.created = json_integer_value(json_object_get(j, "created_at"));
 		f.n_bytes = (uint64_t)st.st_size;
 		s->n_numbers = f.number >= s->n_numbers ? f.number + 1 : s->n_numbers;

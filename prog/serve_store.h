@@ -144,6 +144,10 @@ bool store_failed(const struct cohort_err *err, struct openai_error *e);
 /* The JSON object in a small file; NULL: there is none that can be read. */
 json_t *store_json_read(const char *path);
 bool store_json_write(const char *path, json_t *value, struct cohort_err *err); /* takes the reference */
+/* A record's text, which has to fit, its owner and its number. False: it is damaged. */
+bool store_json_text(const json_t *record, const char *name, char *out, size_t n_max);
+bool store_json_owner(const json_t *record, char owner[SHA256_HEX]);
+bool store_json_number(const json_t *record, uint64_t *number);
 json_t *store_page_json(json_t *data, bool more, struct openai_error *e); /* takes data */
 /* Calls visit for each name in a folder. */
 enum cohort_status store_folder(const struct store *s, const char *folder, struct cohort_err *err,

@@ -34,10 +34,14 @@ static const struct {
 		[BATCH_CANCELLED] = {"cancelled", "cancelled_at"},
 };
 
+static bool is_over(enum batch_status s)
+{
+	return s == BATCH_FAILED || s == BATCH_COMPLETED || s == BATCH_EXPIRED || s == BATCH_CANCELLED;
+}
+
 bool store_batch_over(const struct store_batch *b)
 {
-	return b->status == BATCH_FAILED || b->status == BATCH_COMPLETED || b->status == BATCH_EXPIRED ||
-			b->status == BATCH_CANCELLED;
+	return is_over(b->status);
 }
 
 void store_batch_enter(struct store_batch *b, enum batch_status status)
@@ -94,11 +98,14 @@ bool store_batch_save(struct store *s, struct store_batch *b, struct cohort_err 
 	return store_json_write(path, j, err);
 }
 
-static bool read_text(const json_t *j, const char *name, char *out, size_t n_max)
+/* A batch that is being finalised has the names of its files already; one that has ended, those that there are. */
+static bool read_files(const json_t *j, struct store_batch *b)
 {
-	const char *text = json_string_value(json_object_get(j, name));
-
-	return text && snprintf(out, n_max, "%s", text) < (int)n_max;
+	if (!store_json_text(j, "output", b->output, sizeof b->output) ||
+			!store_json_text(j, "error", b->error, sizeof b->error))
+		return false;
+	const bool output = store_id_ok(b->output, "file-"), error = store_id_ok(b->error, "file-");
+	return is_over(b->status) || !b->end ? (output || !*b->output) && (error || !*b->error) : output && error;
 }
 
 /* False: it is damaged. */
@@ -115,16 +122,14 @@ static bool read_batch(const json_t *j, struct store_batch *b)
 		if (strcmp(status, words[i].name) == 0)
 			b->status = (enum batch_status)i;
 	if (b->status == BATCH_STATUSES || end < 0 || end >= BATCH_STATUSES ||
-			!read_text(j, "owner", b->owner, sizeof b->owner) ||
-			!read_text(p, "input_file_id", b->input, sizeof b->input) ||
-			!read_text(p, "endpoint", b->endpoint, sizeof b->endpoint) ||
-			!read_text(j, "output", b->output, sizeof b->output) ||
-			!read_text(j, "error", b->error, sizeof b->error) || !store_id_ok(b->input, "file-") ||
-			(*b->output && !store_id_ok(b->output, "file-")) ||
-			(*b->error && !store_id_ok(b->error, "file-")))
+			(end > 0 && !is_over((enum batch_status)end)))
 		return false;
 	b->end = (enum batch_status)end;
-	b->number = (uint64_t)json_integer_value(json_object_get(j, "number"));
+	if (!store_json_owner(j, b->owner) || !store_json_number(j, &b->number) ||
+			!store_json_text(p, "input_file_id", b->input, sizeof b->input) ||
+			!store_json_text(p, "endpoint", b->endpoint, sizeof b->endpoint) ||
+			!store_id_ok(b->input, "file-") || !read_files(j, b))
+		return false;
 	b->expires = json_integer_value(json_object_get(p, "expires_at"));
 	for (size_t i = 0; i < BATCH_STATUSES; i++)
 		b->at[i] = json_integer_value(json_object_get(p, words[i].at));
@@ -396,8 +401,8 @@ json_t *store_batch_list(struct store *s, const char *owner, const struct store_
 		lock_give(&s->lock);
 		return NULL;
 	}
-	for (size_t i = s->n_batches; i-- > 0 && ok && !more;) {
-		const struct store_batch *b = s->batches[i];
+	for (size_t i = 0; i < s->n_batches && ok && !more; i++) {
+		const struct store_batch *b = s->batches[page->oldest_first ? i : s->n_batches - 1 - i];
 		if (!begun) {
 			begun = strcmp(b->id, page->after) == 0;
 			continue;

@@ -44,9 +44,13 @@ struct seat *seat_take(struct watch *w, struct MHD_Connection *conn, int fd)
 		found->phase = SEAT_IDLE;
 		found->since = clock_now();
 		found->call = NULL;
-		found->suspended = found->ready = found->gone = found->watched = false;
+		found->suspended = found->ready = found->gone = false;
 		found->wake_at = 0;
 		found->turn++;
+		/* Without it, going away is noticed by the next write. */
+		struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT,
+				.data.u64 = (uint64_t)found->turn << 32 | (uint64_t)(found - w->seats)};
+		epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &ev);
 		lock_give(&found->lock);
 	}
 	lock_give(&w->lock);
@@ -57,11 +61,12 @@ void seat_leave(struct watch *w, struct seat *s)
 {
 	lock_take(&w->lock);
 	lock_take(&s->lock);
+	epoll_ctl(w->epoll, EPOLL_CTL_DEL, s->fd, &(struct epoll_event){0});
 	s->conn = NULL;
 	s->fd = -1;
 	s->phase = SEAT_VACANT;
 	s->call = NULL;
-	s->suspended = s->watched = false;
+	s->suspended = false;
 	w->n_taken--;
 	lock_give(&s->lock);
 	lock_give(&w->lock);
@@ -74,19 +79,6 @@ void seat_phase_set(struct seat *s, enum seat_phase phase)
 	s->since = clock_now();
 	s->ready = false;
 	s->wake_at = 0;
-	lock_give(&s->lock);
-}
-
-void seat_watch(struct watch *w, struct seat *s, bool on)
-{
-	lock_take(&s->lock);
-	if (s->watched != on && s->fd >= 0) {
-		struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT,
-				.data.u64 = (uint64_t)s->turn << 32 | (uint64_t)(s - w->seats)};
-		/* Without it, going away is noticed by the next write. */
-		epoll_ctl(w->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->fd, &ev);
-		s->watched = on;
-	}
 	lock_give(&s->lock);
 }
 
@@ -163,7 +155,7 @@ static void client_gone(struct watch *w, uint64_t tag)
 	struct seat *s = &w->seats[tag & 0xffffffffu];
 
 	lock_take(&s->lock);
-	if (s->fd >= 0 && s->turn == tag >> 32 && s->watched) {
+	if (s->fd >= 0 && s->turn == tag >> 32) {
 		s->gone = true;
 		wake_locked(s);
 	}
@@ -190,6 +182,10 @@ static void look_around(struct server *srv, struct watch *w, double now)
 		struct seat *s = &w->seats[i];
 		lock_take(&s->lock);
 		const double waited = now - s->since;
+		/* The word of a client's end may reach libmicrohttpd together with the last bytes, and it reads those only:
+		 * it is told again until it has heard it. What has come already can still be read. */
+		if (s->fd >= 0 && s->gone && (s->phase == SEAT_IDLE || s->phase == SEAT_BODY))
+			shutdown(s->fd, SHUT_RD);
 		if (s->fd >= 0 && s->phase == SEAT_IDLE && waited > srv->limits.idle_s)
 			hang_up(s, srv->tls);
 		else if (s->fd >= 0 && s->phase == SEAT_BODY && waited > srv->limits.body_s)

@@ -42,7 +42,7 @@ static void drop(struct call *c)
 		cohort_request_stats_get(w->handles[i], &s);
 		if (!w->done[i])
 			s.finish = s.finish == COHORT_FINISH_NONE ? COHORT_FINISH_CANCELLED : s.finish;
-		metrics_request(&c->srv->metrics, &s);
+		metrics_request(&c->srv->metrics, &s, false);
 		cohort_request_free(w->handles[i]);
 	}
 	if (w->streaming)
@@ -111,11 +111,10 @@ static bool read_extras(struct call *c, struct openai_request *r, struct openai_
 	return true;
 }
 
-/* Before the body is parsed: to open a grammar is the expensive part. */
-static bool check_grammars(struct call *c, const json_t *body, struct openai_error *e)
+bool work_check_grammars(const struct server *srv, const json_t *body, struct openai_error *e)
 {
 	static const char *const names[] = {"grammar", "json_schema", "response_format", "tools"};
-	const int64_t max = c->srv->limits.grammar_bytes;
+	const int64_t max = srv->limits.grammar_bytes;
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		const json_t *v = json_object_get(body, names[i]);
@@ -318,8 +317,9 @@ enum step work_run(struct call *c, const struct work_kind *kind)
 		return answer_error(c, &e);
 	}
 	w->kind = kind;
-	w->parsed = body && (!kind->prepare || kind->prepare(c, body, &e)) && check_grammars(c, body, &e) &&
-			openai_request_parse(&c->srv->host, kind->route, body, &w->r, &e);
+	w->parsed = body && (!kind->prepare || kind->prepare(c, body, &e)) && work_check_grammars(c->srv, body, &e) &&
+			openai_request_parse_field(&c->srv->host, kind->route, kind->field ? kind->field(body) : NULL,
+					body, &w->r, &e);
 	json_decref(body);
 	openai_buf_release(&c->body);
 	if (!w->parsed || !work_check_limits(c->srv, &w->r, &e) || !read_extras(c, &w->r, &e))

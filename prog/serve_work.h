@@ -10,6 +10,8 @@ struct work;
 struct work_kind {
 	enum openai_route route; /* by whose rules the body is read */
 	const char *prefix; /* of its id */
+	/* The field that a body has its prompts in, where that is not the route's own, or NULL. */
+	const char *(*field)(const json_t *body);
 	/* Changes what a body says before it is read, or NULL. */
 	bool (*prepare)(struct call *c, json_t *body, struct openai_error *e);
 	/* The whole answer, when all has ended. */
@@ -50,7 +52,9 @@ struct work {
 enum step work_run(struct call *c, const struct work_kind *kind);
 /* {"cache_n": ..., "prompt_ms": ...}; NULL when out of memory. */
 json_t *work_timings(const struct cohort_request_stats *stats, size_t n);
-/* Choices, stop strings and grammars that this server takes. */
+/* How large grammars and schemas may be. Before a body is parsed: to open a grammar is the expensive part. */
+bool work_check_grammars(const struct server *srv, const json_t *body, struct openai_error *e);
+/* Choices and stop strings that this server gives and takes. */
 bool work_check_limits(const struct server *srv, const struct openai_request *r, struct openai_error *e);
 
 #endif

@@ -114,6 +114,8 @@ enum cohort_status core_init(struct core *c, const struct core_limits *lim, cons
 		c->infos[i].id = i;
 	}
 	c->stats.strategy = c->live.strategy = c->strategy->name;
+	c->stats.last.n_idle = c->live.last.n_idle = lim->n_slots;
+	core_count_blocks(c);
 	c->opened_s = m->now(m->self);
 	return COHORT_OK;
 }

@@ -5,7 +5,7 @@ import struct
 import threading
 import time
 
-from serve_client import Cases, Server, eventually, request
+from serve_client import Cases, Server, eventually, refusal, request
 
 ANSWER_S = 5.0  # within which everything bad is answered or hung up on
 
@@ -30,43 +30,14 @@ def plain(answer):
     return json.dumps([answer.status, headers, v], sort_keys=True)
 
 
-class Group:
-    """Cases that make one line of the result. Behind each the server must answer as it always did."""
-
-    def __init__(self, name):
-        self.name = name
-        self.n = 0
-        self.bad = []
-        self.lock = threading.Lock()
-
-    def case(self, name, why, again=True):
-        """why: what was wrong, or nothing. again: whether the good request follows, where it was not the case itself."""
-        good = plain(server.post(COMPLETIONS, GOOD)) if again else expected
-        with self.lock:
-            self.n += 1
-            if why:
-                self.bad.append("%s: %s" % (name, why))
-            if good != expected:
-                self.bad.append("%s: the next answer is another one: %s" % (name, good))
-
-    def end(self):
-        cases.check("%s (%d cases)" % (self.name, self.n), not self.bad, "\n".join(self.bad[:12]))
+def still_good():
+    """Behind each case the server must answer as it always did."""
+    good = plain(server.post(COMPLETIONS, GOOD))
+    return None if good == expected else "the next answer is another one: %s" % good
 
 
-def refusal(answer, status=None, param=None):
-    """What is wrong with an answer that must be a refusal: a JSON error, that names the field."""
-    if answer.status != (status or 400):
-        return "got %r, expected %d" % (answer, status or 400)
-    e = answer.error()
-    if not e or not isinstance(e.get("message"), str) or not e["message"] or not isinstance(e.get("type"), str):
-        return "no error in %r" % answer
-    if answer.header("content-type") != "application/json":
-        return "the error is of type %s" % answer.header("content-type")
-    if param is not None:
-        got = e.get("param") or ""
-        if got != param and not (got.startswith(param) and got[len(param)] in "[."):
-            return "names %r instead of %s: %r" % (e.get("param"), param, answer)
-    return None
+def Group(name):
+    return cases.group(name, still_good)
 
 
 # ---- HTTP ----
@@ -476,8 +447,10 @@ FIELDS = {
 FIELDS["/completion"] = {k: v for k, v in FIELDS[COMPLETIONS].items() if k not in ("n", "best_of", "logprobs", "prompt", "echo")}
 FIELDS["/completion"].update({"n_probs": (WHOLE, (-1, 21, 10 ** 9)), "n": ((2,), ()),
                               "prompt": ((True, 1.5, {}, [], [[]], [None]), ([-1], [10 ** 9]))})
-FIELDS["/embedding"] = {"content": ((True, 1.5, {}, [], ""), ([-1],))}
-BODIES = {"/completion": {**GOOD, "n_predict": 3}, "/embedding": {"content": "x"}, COMPLETIONS: GOOD, CHATS: CHAT, EMBEDDINGS: {"input": "x"}, "/tokenize": {"content": "x"}, "/detokenize": {"tokens": [1]}}
+FIELDS["/embedding"] = {"content": ((True, 1.5, {}, [], "", None, [[]], ["x", 1]), ([-1], "the cat sat " * 20000))}
+FIELDS["/apply-template"] = {"messages": FIELDS[CHATS]["messages"], "chat_template_kwargs": FIELDS[CHATS]["chat_template_kwargs"]}
+BODIES = {"/completion": {**GOOD, "n_predict": 3}, "/embedding": {"content": "x"}, COMPLETIONS: GOOD, CHATS: CHAT, EMBEDDINGS: {"input": "x"}, "/tokenize": {"content": "x"}, "/detokenize": {"tokens": [1]},
+          "/apply-template": CHAT}
 
 
 def wrong_fields():
@@ -489,8 +462,7 @@ def wrong_fields():
                     for v in values[i]:
                         body = {**BODIES[path], name: v}
                         a = c.ask("POST", path, body, (), ANSWER_S)
-                        # The text to embed is OpenAI's input by another name.
-                        g.case("%s = %.80r" % (name, v), refusal(a, 400, "input" if path == "/embedding" else name))
+                        g.case("%s = %.80r" % (name, v), refusal(a, 400, name))
                         if a.status <= 0:
                             raise SystemExit("the connection ended")
             if g.n:

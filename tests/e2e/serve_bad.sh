@@ -5,7 +5,7 @@
 #
 # Shown red by: no check_framing ('lengths of bodies', 'request lines and headers'); embeddings counted as choices ('odd,
 # but good'); n_probs that is not looked at ('/completion: every field ...'); body-timeout not looked at ('requests that
-# stop halfway', 'all connections are gone', 'descriptors').
+# stop halfway', 'all connections are gone', 'descriptors'); /embedding's texts called input ('/embedding: ...').
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh

@@ -555,6 +555,56 @@ def forms():
     assert len(os.listdir(os.path.join(data, "files"))) == n + 1 and len(s.content(ok)) == 1 << 20
     s.end()
 
+def metrics():
+    """A batch's requests are counted as others are, but for the times that clients wait."""
+    s = Server("-data", data, "-np", "2", "-batch-parallel", "2")
+
+    def read():
+        return dict((l.rsplit(" ", 1)[0], float(l.rsplit(" ", 1)[1])) for l in s.good("GET", "/metrics").decode().splitlines() if l[0] != "#")
+
+    def moved(names):
+        now = read()
+        return [now[n] - before.get(n, 0) for n in names]
+
+    model = '{model_name="%s"}' % s.good("GET", "/v1/models")["data"][0]["id"]
+    finished, batch = 'cohort:requests_finished_total{reason="%s"}', 'cohort:batch_requests_finished_total{reason="%s"}'
+    before = read()
+    lines = [line(i, "/v1/completions", {"prompt": "Tom and the %d" % i, "max_tokens": 7, "ignore_eos": True, "n": 1 + (i == 4)}) for i in range(5)]
+    b = s.wait(s.batch(s.upload(("\n".join(lines) + "\n" + line(5, "/v1/completions", {"prompt": 5})).encode())["id"])["id"])
+    usage = [l["response"]["body"]["usage"] for l in s.results(b) if l["response"]["status_code"] == 200]
+    prompt = sum(u["prompt_tokens"] - u["prompt_tokens_details"]["cached_tokens"] for u in usage)
+    assert len(usage) == 5 and sum(u["completion_tokens"] for u in usage) == 42, usage
+    got = moved(["llamacpp:tokens_predicted_total", "llamacpp:prompt_tokens_total", finished % "length", batch % "length", "cohort:requests_submitted_total"])
+    assert got == [42, prompt, 5, 5, 5], (got, prompt)
+    names = ["vllm:request_generation_tokens_count", "cohort:batch_request_latency_seconds_count", "vllm:time_to_first_token_seconds_count",
+        "vllm:request_queue_time_seconds_count", "vllm:e2e_request_latency_seconds_count"]
+    names = [n + model for n in names]
+    assert moved(names) == [5, 5, 0, 0, 0], moved(names)
+    # A client's request: the other way round.
+    before = read()
+    s.good("POST", "/v1/completions", {"prompt": "Tom", "max_tokens": 3, "ignore_eos": True})
+    end = time.time() + 10
+    while moved([finished % "length"]) != [1] and time.time() < end:
+        time.sleep(0.01)
+    assert moved(names) == [1, 0, 1, 1, 1] and moved([batch % "length"]) == [0], moved(names)
+    # Embeddings; and what is cancelled.
+    before = read()
+    b = s.wait(s.batch(s.upload(line(1, "/v1/embeddings", {"input": ["Tom", "Lily"]}).encode())["id"], "/v1/embeddings")["id"])
+    n = s.results(b)[0]["response"]["body"]["usage"]["prompt_tokens"]
+    got = moved([finished % "embedded", batch % "embedded", "llamacpp:prompt_tokens_total"])
+    assert got == [2, 2, n] and n > 2, (got, n)
+    # Of the first line's prompts two are under way, and are dropped with it.
+    i = s.batch(s.upload(line(1, "/v1/completions", {"prompt": ["Tom"] * 16, "max_tokens": 300, "ignore_eos": True}).encode())["id"])["id"]
+    while read()["llamacpp:requests_processing"] < 1:
+        time.sleep(0.01)
+    s.good("POST", "/v1/batches/%s/cancel" % i)
+    s.wait(i)
+    assert 1 <= moved([batch % "cancelled"])[0] <= 2, moved([batch % "cancelled"])
+    submitted, over, of_batch = (sum(v for k, v in read().items() if k.startswith(n)) for n in
+        ("cohort:requests_submitted_total", "cohort:requests_finished_total", "cohort:batch_requests_finished_total"))
+    assert submitted == over == of_batch + 1, (submitted, over, of_batch)
+    s.end()
+
 def others():
     """A client is not kept waiting by a batch: it is answered while most of the batch still waits."""
     s = Server("-data", data, "-np", "2")

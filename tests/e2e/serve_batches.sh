@@ -2,7 +2,8 @@
 # cohort serve -data: files and batches over HTTP, in servers that are killed, full or fed with nonsense.
 #
 # Shown red by: an owner that is not looked at (keys); a form that ends anywhere (forms); lines whose results are there
-# and that are done again (term).
+# and that are done again (term); requests that are not counted, also when they are dropped, or timed as clients' are
+# (metrics).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -37,3 +38,4 @@ client keys 'what another key made is not there'
 client traversal 'ids that are none'
 client forms 'forms: too large, broken, cut anywhere, given up'
 client others 'clients come first'
+client metrics 'metrics: its requests are counted, their times apart'

@@ -345,6 +345,42 @@ def eventually(test, seconds=PATIENCE_S, step=0.02):
     return True
 
 
+def refusal(answer, status=None, param=None):
+    """What is wrong with an answer that must be a refusal: a JSON error, that names the field."""
+    if answer.status != (status or 400):
+        return "got %r, expected %d" % (answer, status or 400)
+    e = answer.error()
+    if not e or not isinstance(e.get("message"), str) or not e["message"] or not isinstance(e.get("type"), str):
+        return "no error in %r" % answer
+    if answer.header("content-type") != "application/json":
+        return "the error is of type %s" % answer.header("content-type")
+    if param is not None:
+        got = e.get("param") or ""
+        if got != param and not (got.startswith(param) and got[len(param)] in "[."):
+            return "names %r instead of %s: %r" % (e.get("param"), param, answer)
+    return None
+
+
+class Group:
+    """Cases that make one line of the result. good: says behind each of them what is wrong with the server, or nothing."""
+
+    def __init__(self, cases, name, good):
+        self.cases, self.name, self.good = cases, name, good
+        self.n = 0
+        self.bad = []
+        self.lock = threading.Lock()
+
+    def case(self, name, why, again=True):
+        """why: what was wrong, or nothing. again: whether the server is looked at, where that was not the case itself."""
+        after = self.good() if again else None
+        with self.lock:
+            self.n += 1
+            self.bad += ["%s: %s" % (name, w) for w in (why, after) if w]
+
+    def end(self):
+        self.cases.check("%s (%d cases)" % (self.name, self.n), not self.bad, "\n".join(self.bad[:12]))
+
+
 class Cases:
     """Counts, and writes what serve_lib.sh reads: TAP without a plan."""
 
@@ -359,6 +395,9 @@ class Cases:
             print("\n".join("# " + line for line in str(detail)[:3000].splitlines()))
         sys.stdout.flush()
         return ok
+
+    def group(self, name, good):
+        return Group(self, name, good)
 
     def skip(self, name, why):
         self.n += 1

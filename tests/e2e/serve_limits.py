@@ -110,6 +110,13 @@ def sizes():
                             ("response_format", {"type": "json_schema", "json_schema": {"schema": schema}})):
             a = ask(**{name: value})
             check("-max-grammar: a larger %s is 400" % name, refused(a, 400, name), a)
+            a = server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}], name: value})
+            check("-max-grammar: a larger %s for /apply-template is 400" % name, refused(a, 400, name), a)
+        chat = {"messages": [{"role": "user", "content": "Hi"}], "pad": ""}
+        for n, status in ((mib, 200), (mib + 1, 413)):
+            body = json.dumps({**chat, "pad": "x" * (n - len(json.dumps(chat)))}).encode()
+            a = server.post("/apply-template", body)
+            check("-max-body: /apply-template with %d bytes: %d" % (n, status), len(body) == n and a.status == status, a)
 
 
 # ---- Connections ----
@@ -518,6 +525,18 @@ def server_full(server, held):
             check("%s: going away in the queue is noticed" % ("a stream" if stream else "an answer"), best < limit, (best, limit))
         second.close()
     held.close()
+    # Many at once, all of whom end as soon as they have said a part: it may arrive together with their going away.
+    whole = request("POST", COMPLETIONS, GOOD)
+    head = whole.index(b"\r\n\r\n") + 4
+    for n in (0, 1, head - 4, head - 1, head, head + 1, len(whole) - 1):
+        for _ in range(3):
+            crowd = [server.connect() for _ in range(32)]
+            for c in crowd:
+                c.send(whole[:n])
+            for c in crowd:
+                c.close()
+        check("going away with %d of %d bytes said is noticed" % (n, len(whole)),
+              eventually(lambda: server.metrics()["cohort:connections"] == 1, 5), server.metrics()["cohort:connections"])
     check("when all are gone no slot is busy, and no block in use", server.idle_within(5) and
           server.metrics()['cohort:blocks{state="used"}'] == 0, server.slots())
     check("all connections are gone", eventually(lambda: server.metrics()["cohort:connections"] == 1, 5))

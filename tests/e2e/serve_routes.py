@@ -34,7 +34,10 @@ def tokens_and_templates(server):
     a = server.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"]
     b = server.post("/tokenize", {"content": STORY}).json()["tokens"]
     c = server.post("/tokenize", {"content": STORY, "with_pieces": True}).json()["tokens"]
-    check("/tokenize: with and without what the model puts in front", a[-len(b):] == b and len(b) > 40, (a[:4], b[:4]))
+    check("/tokenize: with and without what the model puts in front", a[1:] == b and len(b) > 40, (a[:4], b[:4]))
+    whole, parts = (server.post("/tokenize", {"content": "<|user|>", "parse_special": p}).json()["tokens"] for p in (True, False))
+    texts = [server.post("/detokenize", {"tokens": t}).json()["content"].strip() for t in (whole, parts)]
+    check("/tokenize: special tokens, or their letters", len(whole) == 1 and len(parts) > 3 and texts == ["<|user|>"] * 2, (whole, parts, texts))
     check("/tokenize: pieces", [p["id"] for p in c] == b and "".join(p["piece"] for p in c).strip() == STORY, c[:4])
     check("/detokenize: back again", server.post("/detokenize", {"tokens": b}).json()["content"].strip() == STORY)
     check("/apply-template", server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}).json()["prompt"] == "<|user|>Hi<|assistant|>")
@@ -54,6 +57,11 @@ def native(server):
         events = list(values(c.events()))
     check("/completion: the pieces of a stream are the whole", "".join(e["content"] for e in events) == want and
           [e["stop"] for e in events] == [False] * (len(events) - 1) + [True], events[-2:])
+    same = ("stop_type", "tokens_predicted", "tokens_evaluated", "generation_settings", "prompt", "model")
+    check("/completion: the last event of a stream says what the answer says", {k: events[-1][k] for k in same} == {k: whole[k] for k in same}, events[-1])
+    probs = server.post("/completion", {**body, "n_probs": 3}).json()["completion_probabilities"]
+    n_top = {len(t) for t in probs["top_logprobs"]}  # the chosen one comes on top where it is none of them
+    check("/completion: n_probs", len(probs["token_logprobs"]) == 8 and 3 in n_top and n_top <= {3, 4}, probs)
     one = server.post("/embedding", {"content": "a cat"}).json()[0]["embedding"][0]
     other = server.post("/v1/embeddings", {"input": "a cat"}).json()["data"][0]["embedding"]
     check("/embedding is /v1/embeddings in other words", one == other and len(one) == 512, one[:3])
@@ -73,12 +81,41 @@ def looking(server):
         ticks = [t for _ in range(5) for t in next(events)["ticks"]]
     check("/cohort/live: slots, blocks, and the ticks of a request", len(first["slots"]) == 4 and first["blocks"]["total"] > 0 and
           sum(t["sampled"] for t in ticks) >= 8 and [t["n"] for t in ticks] == list(range(ticks[0]["n"], ticks[0]["n"] + len(ticks))), ticks)
-    model = server.get("/v1/models").json()["data"][0]["id"]
+    n_prompt = len(server.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"])
+    with server.connect() as c:
+        c.send(request("POST", "/v1/completions", {**GOOD, "max_tokens": 900, "ignore_eos": True, "stream": True}))
+        seen = []
+        eventually(lambda: seen.append([s for s in server.get("/slots").json() if s["is_processing"]]) or
+                   (seen[-1] and seen[-1][0]["n_decoded"] > 5), 20)
+    one = seen[-1][0] if seen[-1] else {}
+    check("/slots: the one that is busy", len(seen[-1]) == 1 and one["state"] == "generating" and one["n_prompt_tokens"] == n_prompt and
+          one["n_blocks"] >= 2 and len(server.get("/slots").json()) == 4, seen[-1])
+    listed = server.get("/v1/models").json()["data"][0]
+    check("/v1/models: sizes", listed["meta"]["n_vocab"] == 8192 and listed["meta"]["n_ctx_train"] == 1024 and listed["meta"]["n_embd"] == 512, listed)
+    model = listed["id"]
     check("/v1/models/ID", server.get("/v1/models/" + model).json()["id"] == model and server.get("/v1/models/none").status == 404)
     with server.connect() as c:
         c.send(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Request-Id: a b\r\n\r\n")
         own = c.answer().header("X-Request-Id")
     check("X-Request-Id: as it came, or one of the server's own", server.get("/health").header("X-Request-Id") == "test" and own.startswith("req-"), own)
+
+
+def strategies(server):
+    before = server.get("/cohort/strategy").json()
+    want = text(server.post("/v1/completions", GOOD))
+    other = [s["name"] for s in before["built_in"] if s["name"] != before["strategy"]][-1]
+    a = server.post("/cohort/strategy", {"strategy": other})
+    eventually(lambda: server.get("/cohort/strategy").json()["strategy"] == other, 5)  # from the next tick on
+    after = server.get("/cohort/strategy").json()
+    with server.connect() as c:
+        c.send(b"GET /cohort/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        live = next(values(c.events(5)))["strategy"]
+    check("/cohort/strategy: switched, and told everywhere", len(before["built_in"]) >= 3 and a.json() == {"strategy": other} and
+          after["strategy"] == live == other, (before, a, after, live))
+    check("with the same text", text(server.post("/v1/completions", GOOD)) == want)
+    bad = [server.post("/cohort/strategy", {"strategy": s}) for s in ("none", 5, None)]
+    check("/cohort/strategy: one that is not there", [(b.status, b.error().get("param")) for b in bad] == [(400, "strategy")] * 3 and
+          server.get("/cohort/strategy").json() == after, bad)
 
 
 def saved_slots(folder):
@@ -103,13 +140,53 @@ def saved_slots(folder):
         f.write(raw[:-7])
     with Server(["-np", "4", "-slot-save-path", folder]) as server:
         check("a broken file is refused", server.post("/slots/1?action=restore", {"filename": "broken.bin"}).status == 400)
-        check("a missing file, too", server.post("/slots/1?action=restore", {"filename": "none.bin"}).status in (400, 404, 500))
+        a = server.post("/slots/1?action=restore", {"filename": "none.bin"})
+        check("a missing file, too", a.status == 404 and a.error()["param"] == "filename", a)
         a = server.post("/slots/1?action=restore", {"filename": "story.bin"})
         b = server.post("/v1/completions", GOOD)
         check("restored by another server: reused, with the same text", a.status == 200 and a.json()["n_restored"] >= 32 and cached(b) >= 32 and
               text(b) == want, (a, b))
     with Server(["-np", "4"]) as server:
         check("without -slot-save-path: 501", server.post("/slots/0?action=save", {"filename": "x"}).status == 501)
+
+
+def slots_of_keys(folder):
+    """A name is another file for each key, and for a server without keys."""
+    keys = os.path.join(FOLDER, "keys")
+    with open(keys, "w") as f:
+        f.write("one-0123456789 one\ntwo-0123456789 two\nboss-0123456789 boss admin\n")
+    one, two, boss = ([("Authorization", "Bearer %s-0123456789" % n)] for n in ("one", "two", "boss"))
+
+    def save(key):
+        """Of what the key's own request left."""
+        server.post("/v1/completions", GOOD, key)
+        answers = [server.post("/slots/%d?action=save" % i, {"filename": "story.bin"}, key) for i in range(2)]
+        return [a for a in answers if a.status == 200], answers
+
+    def restore(key, name="story.bin"):
+        return server.post("/slots/0?action=restore", {"filename": name}, key)
+
+    with Server(["-np", "2", "-slot-save-path", folder, "-api-key-file", keys]) as server:
+        good, answers = save(one)
+        files = os.listdir(folder)
+        check("a key's slot is saved, in a file of its own", len(good) == 1 and good[0].json()["filename"] == "story.bin" and len(files) == 1 and
+              files[0].endswith("@story.bin") and len(files[0]) == 64 + 10, (answers, files))
+        got = [restore(k).status for k in (two, boss, ())]
+        check("which no other key restores", got == [404, 404, 401], got)
+        check("nor by its real name", [restore(k, files[0]).status for k in (one, two)] == [400, 400])
+        with open(os.path.join(folder, files[0]), "rb") as f:
+            before = f.read()
+        good, answers = save(two)
+        with open(os.path.join(folder, files[0]), "rb") as f:
+            after = f.read()
+        check("nor overwrites", len(good) == 1 and before == after and len(os.listdir(folder)) == 2, (answers, os.listdir(folder)))
+    with Server(["-np", "2", "-slot-save-path", folder, "-api-key-file", keys]) as server:
+        a = restore(one)
+        b = server.post("/v1/completions", GOOD, one)
+        c = server.post("/v1/completions", GOOD, boss)
+        check("after a restart it is still the key's own", a.status == 200 and cached(b) >= 32 and cached(c) == 0, (a, b, c))
+    with Server(["-np", "2", "-slot-save-path", folder]) as server:
+        check("without keys it is not there", restore(()).status == 404)
 
 
 def template(folder):
@@ -124,11 +201,15 @@ def template(folder):
 
 folder = os.path.join(FOLDER, "slots")
 os.mkdir(folder)
-with Server(["-np", "4"]) as server:
+with Server(["-np", "4", "-admin"]) as server:
     tokens_and_templates(server)
     native(server)
     looking(server)
+    strategies(server)
     check("at the end nothing is busy", eventually(lambda: server.busy() == 0, 5))
 saved_slots(folder)
+folder = os.path.join(FOLDER, "slots-of-keys")
+os.mkdir(folder)
+slots_of_keys(folder)
 template(FOLDER)
 cases.end()

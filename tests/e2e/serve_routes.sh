@@ -1,7 +1,11 @@
 #!/bin/sh
 # cohort serve: llama-server's routes, the page, the live view, slots saved and brought back, another template.
 #
-# Shown red by: an embedding wrapped once more.
+# Shown red by: an embedding wrapped once more; add_special and parse_special that are ignored, a token less
+# (/tokenize, /detokenize); one slot more (/props); another stop_type, in the answer or in a stream's end, n_probs and one
+# (/completion); a slot's cached tokens for its prompt's (/slots); a tick lost (/cohort/live); the default's name for the
+# strategy in use; an ETag that is not compared; nothing erased, a key's hash left out of the name, no salt for what was
+# restored (/slots?action=...).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh

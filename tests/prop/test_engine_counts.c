@@ -43,6 +43,9 @@ static void refused(void **state)
 	ep.queue_requests_max = 3;
 	ep.queue_tokens_max = 600;
 	struct cohort_engine *e = rig_engine(&ep);
+	/* Before its first tick, too, an engine knows what it has. */
+	const struct cohort_tick first = rig_stats(e).last;
+	assert_true(first.n_blocks > 0 && first.n_blocks_free == first.n_blocks && first.n_idle == (int32_t)ep.n_slots);
 	assert_int_equal(rig_stats(e).n_refused, 0);
 	rig_job(&good, 1, 5, 3);
 	int n = 0;

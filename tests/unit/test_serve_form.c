@@ -113,6 +113,7 @@ static void refused(void **state)
 			"--xyz\n",
 	};
 	static const char *const types[] = {"", "multipart/form-data", "multipart/form-data;boundary",
+			"multipart/form-data boundary=xyz",
 			"multipart/form-data; boundary=", "multipart/form-data; boundary=\"xyz",
 			"multipart/form-data; boundary=\"a\x01\"", "multipart/mixed; boundary=xyz",
 			"multipart/form-data; boundary=\"xyz \"",

@@ -1,8 +1,9 @@
 /* Parts of the server that need no connection: histograms and the text of metrics, API keys, routes.
  *
  * Faults planted, each seen to turn this red: in serve_metrics.c a value on a bound counted above it, buckets that are
- * not cumulative, a label that is not cleaned; in serve_keys.c a key found by its beginning, the length not compared,
- * the word admin taken for a name; in serve_route.c a star that matches nothing or a slash, HEAD without GET. */
+ * not cumulative, a label that is not cleaned, batches timed as clients' requests are, prompts of embeddings left out;
+ * in serve_keys.c a key found by its beginning, the length not compared, the word admin taken for a name; in
+ * serve_route.c a star that matches nothing or a slash, HEAD without GET. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +66,7 @@ static void check_text(const char *text, const char *label)
 			assert_true(x == last);
 		}
 	}
-	assert_in_range(n_infs, 8, 8);
+	assert_in_range(n_infs, 9, 9);
 	assert_in_range(n_types, 30, 60);
 	mem_free(copy);
 }
@@ -93,16 +94,54 @@ static void metrics(void **state)
 				.n_prompt = (int32_t)(rng_u32(&r) % 100000),
 				.n_generated = 7,
 				.finish = COHORT_FINISH_LENGTH};
-		metrics_request(&m, &s);
+		metrics_request(&m, &s, false);
 		metrics_http(&m, 200 + rng_u32(&r) % 300, 0.1);
 	}
 	/* One that was refused in the queue has no times. */
-	metrics_request(&m, &(struct cohort_request_stats){.queued_s = -1, .first_token_s = -1, .end_s = 1});
+	metrics_request(&m, &(struct cohort_request_stats){.queued_s = -1, .first_token_s = -1, .end_s = 1}, false);
 	assert_true(metrics_text(&m, &es, "a \"model\"\n\\x", 5, &b) && openai_buf_add(&b, "", 1));
 	check_text(b.p, "model_name=\"a _model___x\"");
 	assert_non_null(strstr(b.p, "\nllamacpp:tokens_predicted_total 7000\n"));
 	assert_non_null(strstr(b.p, "\ncohort:requests_finished_total{reason=\"length\"} 1000\n"));
 	assert_non_null(strstr(b.p, "\nvllm:time_to_first_token_seconds_count{model_name=\"a _model___x\"} 1000\n"));
+	openai_buf_release(&b);
+
+	/* Lines of batches are work as any other, but nobody waits for them. */
+	const struct cohort_request_stats line = {.queued_s = 1,
+			.first_token_s = 2,
+			.end_s = 3,
+			.n_prompt = 10,
+			.n_cached = 4,
+			.n_generated = 5,
+			.finish = COHORT_FINISH_STOP};
+	const uint64_t n_prompt = m.n_prompt;
+	metrics_request(&m, &line, true);
+	assert_true(m.n_prompt == n_prompt + 6);
+	assert_true(metrics_text(&m, &es, "m", 5, &b) && openai_buf_add(&b, "", 1));
+	assert_non_null(strstr(b.p, "\nllamacpp:tokens_predicted_total 7005\n"));
+	assert_non_null(strstr(b.p, "\ncohort:requests_finished_total{reason=\"stop\"} 1\n"));
+	assert_non_null(strstr(b.p, "\ncohort:batch_requests_finished_total{reason=\"stop\"} 1\n"));
+	assert_non_null(strstr(b.p, "\ncohort:batch_requests_finished_total{reason=\"length\"} 0\n"));
+	assert_non_null(strstr(b.p, "\ncohort:batch_request_latency_seconds_count{model_name=\"m\"} 1\n"));
+	assert_non_null(strstr(b.p, "\nvllm:request_generation_tokens_count{model_name=\"m\"} 1001\n"));
+	assert_non_null(strstr(b.p, "\nvllm:time_to_first_token_seconds_count{model_name=\"m\"} 1000\n"));
+	assert_non_null(strstr(b.p, "\nvllm:request_queue_time_seconds_count{model_name=\"m\"} 1000\n"));
+	assert_non_null(strstr(b.p, "\nvllm:e2e_request_latency_seconds_count{model_name=\"m\"} 1001\n"));
+	openai_buf_release(&b);
+
+	/* An embedding reads its prompt, and has no token. */
+	const struct cohort_request_stats embedding = {.queued_s = 1,
+			.first_token_s = -1,
+			.end_s = 3,
+			.n_prompt = 10,
+			.finish = COHORT_FINISH_EMBEDDED};
+	const double prefill_s = m.prefill_s;
+	metrics_request(&m, &embedding, false);
+	assert_true(m.n_prompt == n_prompt + 16 && m.prefill_s == prefill_s + 2);
+	assert_true(metrics_text(&m, &es, "m", 5, &b) && openai_buf_add(&b, "", 1));
+	assert_non_null(strstr(b.p, "\nvllm:request_prompt_tokens_count{model_name=\"m\"} 1002\n"));
+	assert_non_null(strstr(b.p, "\nvllm:request_generation_tokens_count{model_name=\"m\"} 1001\n"));
+	assert_non_null(strstr(b.p, "\nvllm:time_to_first_token_seconds_count{model_name=\"m\"} 1000\n"));
 	openai_buf_release(&b);
 
 	/* No room: said so, and nothing is lost. */
