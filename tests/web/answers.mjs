@@ -70,7 +70,7 @@ async function asTheServer(t) {
 }
 
 async function differences(t) {
-	await check(t, 'where answers differ is marked, piece by piece', {}, async (page) => {
+	await check(t, 'where answers differ is marked, piece by piece', {own: true}, async (page) => {
 		await answerWith(page, ['The cat sat down.', 'The cat sat up.', 'The dog ran.']);
 		await ask(page, 'Differences', 3);
 		const pieces = (kind) => page.locator('.answer .' + kind).allTextContents();

@@ -177,35 +177,47 @@ async function branches(t) {
 }
 
 async function conversations(t) {
-	await check(t, 'several conversations: new, rename, delete, undo, export and import', {}, async (page) => {
-		const file = (text) => ({name: 'x.json', mimeType: 'application/json', buffer: Buffer.from(text)});
-		await ask(page, 'One');
-		await page.keyboard.press('Alt+n');
-		await page.waitForSelector('.welcome');
-		same(await page.evaluate(() => document.activeElement.id), 'input', 'the focus');
-		await ask(page, 'Two');
-		same(await page.locator('.conv').count(), 2, 'conversations');
-		await page.hover('.conv.current');
-		await page.click('.conv.current [aria-label=Rename]');
-		await page.fill('.conv input', 'Renamed <b>two</b>');
-		await page.keyboard.press('Enter');
-		same(await page.textContent('.conv.current .conv-name'), 'Renamed <b>two</b>', 'the name');
-		const [exported] = await Promise.all([page.waitForEvent('download'), page.click('#export')]);
-		const saved = JSON.parse(await readFile(await exported.path(), 'utf8'));
-		same(saved.conversations.length, 2, 'conversations in the file');
-		const text = await page.textContent('.assistant .text');
-		await page.hover('.conv.current');
-		await page.click('.conv.current [aria-label=Delete]');
-		same(await page.locator('.conv').count(), 1, 'after the deletion');
-		await page.click('.toast >> text=Undo');
-		same(await page.locator('.conv').count(), 2, 'after the undo');
-		const mixed = [saved.conversations[0], 7, {nodes: {}, kids: {root: ['x']}}];
-		await page.setInputFiles('#import-file', file(JSON.stringify({...saved, conversations: mixed})));
-		await page.waitForFunction(() => document.querySelectorAll('.conv').length === 4);
-		same(await page.textContent('.assistant .text'), text, 'what was imported');
-		await page.setInputFiles('#import-file', file('{"no": 1}'));
-		await page.waitForSelector('.toast:has-text("no export")');
-	});
+	await check(
+		t,
+		'several conversations: new, rename, delete, undo, export and import',
+		{own: true},
+		async (page) => {
+			const file = (text) => ({
+				name: 'x.json',
+				mimeType: 'application/json',
+				buffer: Buffer.from(text),
+			});
+			await ask(page, 'One');
+			await page.keyboard.press('Alt+n');
+			await page.waitForSelector('.welcome');
+			same(await page.evaluate(() => document.activeElement.id), 'input', 'the focus');
+			await ask(page, 'Two');
+			same(await page.locator('.conv').count(), 2, 'conversations');
+			await page.hover('.conv.current');
+			await page.click('.conv.current [aria-label=Rename]');
+			await page.fill('.conv input', 'Renamed <b>two</b>');
+			await page.keyboard.press('Enter');
+			same(await page.textContent('.conv.current .conv-name'), 'Renamed <b>two</b>', 'the name');
+			const [exported] = await Promise.all([page.waitForEvent('download'), page.click('#export')]);
+			const saved = JSON.parse(await readFile(await exported.path(), 'utf8'));
+			same(saved.conversations.length, 2, 'conversations in the file');
+			const text = await page.textContent('.assistant .text');
+			await page.hover('.conv.current');
+			await page.click('.conv.current [aria-label=Delete]');
+			same(await page.locator('.conv').count(), 1, 'after the deletion');
+			await page.click('.toast >> text=Undo');
+			same(await page.locator('.conv').count(), 2, 'after the undo');
+			const mixed = [saved.conversations[0], 7, {nodes: {}, kids: {root: ['x']}}];
+			await page.setInputFiles(
+				'#import-file',
+				file(JSON.stringify({...saved, conversations: mixed})),
+			);
+			await page.waitForFunction(() => document.querySelectorAll('.conv').length === 4);
+			same(await page.textContent('.assistant .text'), text, 'what was imported');
+			await page.setInputFiles('#import-file', file('{"no": 1}'));
+			await page.waitForSelector('.toast:has-text("no export")');
+		},
+	);
 }
 
 export async function chat(t) {

@@ -83,13 +83,14 @@ async function open(
 
 // ---- Cases ----
 
-// A case on a page of target t. options: of the page; skip: the reason why it cannot run there, or ''; blank: no page.
+// A case on a page of target t. options: of the page; skip: the reason why it cannot run there, or ''; blank: no page;
+// own: it is the page's own affair, whatever the server, so that the last target is enough.
 export async function check(t, name, options, body) {
 	const title = `web, ${t.name}: ${name}`;
 	let page = null,
 		why = null,
 		timer = null;
-	if (!title.includes(process.env.ONLY ?? '')) return;
+	if (!title.includes(process.env.ONLY ?? '') || (options.own && !t.last)) return;
 	n_case++;
 	if (options.skip) {
 		console.log(`ok ${n_case} - ${title} # SKIP ${options.skip}`);

@@ -220,7 +220,9 @@ async function pictures(t, dark) {
 	}
 }
 
+// All of them are the page's own affair.
 export async function looks(t) {
+	if (!t.last) return;
 	await keyboard(t);
 	await themes(t);
 	for (const [width, height, dark] of [

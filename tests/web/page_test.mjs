@@ -14,9 +14,8 @@ import {trouble} from './trouble.mjs';
 
 const all = targets();
 for (const target of all) {
-	const t = await target();
-	for (const cases of [chat, answers, settings, live, trouble]) await cases(t);
-	if (target === all.at(-1)) await looks(t); // they are the page's own: once is enough
+	const t = {...(await target()), last: target === all.at(-1)};
+	for (const cases of [chat, answers, settings, live, trouble, looks]) await cases(t);
 	for (const [i, server] of t.servers.entries())
 		await check(t, `server ${i + 1} ends cleanly`, {blank: true}, async () =>
 			same(await server.stop(), 0, 'its exit code'),

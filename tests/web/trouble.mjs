@@ -30,7 +30,7 @@ async function errors(t) {
 	await check(
 		t,
 		'errors are shown in place, with the reason, the time to wait and a retry that works',
-		{},
+		{own: true},
 		async (page) => {
 			page.allowed = /429|500|ERR_/;
 			const stream = (route, body) => route.fulfill({contentType: 'text/event-stream', body});
@@ -149,7 +149,7 @@ async function gone(t) {
 
 async function markup(t) {
 	// Turns red when markdown.js puts its text in by insertAdjacentHTML.
-	await check(t, 'what a model says cannot become markup', {}, async (page) => {
+	await check(t, 'what a model says cannot become markup', {own: true}, async (page) => {
 		const evil =
 			'Hi <img src=x onerror="alert(1)"> </script><script>alert(2)</script> [click](javascript:alert(3)) ' +
 			'<a href="javascript:alert(4)">x</a> **<b>bold</b>** `<i>code</i>`\n\n' +
@@ -178,7 +178,7 @@ async function markup(t) {
 		await page.waitForTimeout(200);
 	});
 
-	await check(t, 'Markdown: paragraphs, lists in lists, code, bold and italics', {}, async (page) => {
+	await check(t, 'Markdown: paragraphs, lists in lists, code, bold and italics', {own: true}, async (page) => {
 		await answerWith(page, [
 			'# Title\n\nOne **bold** and *slanted* and `a*b*c` and snake_case_name, 2 * 3 * 4.\n\n' +
 				'1. first\n2. second\n   - inner\n\n```c\nint x = 1;\n\nint y;\n```\nlast',
