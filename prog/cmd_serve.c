@@ -372,8 +372,8 @@ static int open_wake(struct options *o)
 	return 0;
 }
 
-/* What one thread allocates another frees. With an arena for each thread that leaves holes everywhere, and a server that
- * grows for hours: two arenas, and what is large by itself. */
+/* What one thread allocates another frees. With an arena for each thread that leaves holes everywhere, and a server
+ * that grows for hours: two arenas, and what is large by itself. */
 static void tidy_memory(void)
 {
 #ifdef __GLIBC__

@@ -182,8 +182,8 @@ static void look_around(struct server *srv, struct watch *w, double now)
 		struct seat *s = &w->seats[i];
 		lock_take(&s->lock);
 		const double waited = now - s->since;
-		/* The word of a client's end may reach libmicrohttpd together with the last bytes, and it reads those only:
-		 * it is told again until it has heard it. What has come already can still be read. */
+		/* The word of a client's end may reach libmicrohttpd together with the last bytes, and it reads those
+		 * only: it is told again until it has heard it. What has come already can still be read. */
 		if (s->fd >= 0 && s->gone && (s->phase == SEAT_IDLE || s->phase == SEAT_BODY))
 			shutdown(s->fd, SHUT_RD);
 		if (s->fd >= 0 && s->phase == SEAT_IDLE && waited > srv->limits.idle_s)

@@ -258,19 +258,16 @@ export function compareView({answers, title, running, chosen, pick, pickLabel, t
 		for (const {answer, card, text, badges, numbers, take} of cards) {
 			const writing = busy && !answer.finish;
 			renderText(text, answer, mode, answers, writing);
+			const end = endOf(answer.finish);
 			badges.replaceChildren(
-				...[
-					!busy && answer === best
-						? el('span', {class: 'badge best', text: 'likeliest'})
-						: null,
-					endOf(answer.finish)
-						? el('span', {class: 'badge', text: endOf(answer.finish)})
-						: null,
-				].filter(Boolean),
+				...(!busy && answer === best
+					? [el('span', {class: 'badge best', text: 'likeliest'})]
+					: []),
 			);
 			numbers.replaceChildren(
 				meter(answer),
 				el('span', {class: 'muted', text: plural((answer.tokens ?? []).length, 'token')}),
+				...(end ? [el('span', {class: 'badge', text: end})] : []),
 			);
 			card.classList.toggle('chosen', !busy && answer === mine);
 			card.classList.toggle('is-best', !busy && answer === best);

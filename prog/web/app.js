@@ -3,7 +3,7 @@ import {getJSON} from './api.js';
 import {popEscape, tokensOpen} from './answers.js';
 import {chatConv, chatOpen, chatRunning, chatShow, chatStop} from './chat.js';
 import {completeOpen, completeStop} from './complete.js';
-import {$, download, el, icon, iconButton, recall, remember, toast} from './dom.js';
+import {$, choices, download, el, icon, iconButton, recall, remember, toast} from './dom.js';
 import {liveOpen, liveShow} from './live.js';
 import {settingsCount, settingsDefaults, settingsOpen} from './settings.js';
 import {
@@ -216,6 +216,8 @@ async function hello() {
 		model = models?.data?.[0]?.id;
 		const props = await getJSON('/props');
 		settingsDefaults(props);
+		// More answers than slots are refused.
+		for (const id of ['n', 'text-n']) choices($(id), Math.min(16, props.total_slots || 16));
 		const n_ctx = props.n_ctx ?? props.default_generation_settings?.n_ctx;
 		const facts = [
 			n_ctx ? `${n_ctx.toLocaleString('en')} tokens` : '',

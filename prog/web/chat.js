@@ -4,7 +4,20 @@
 // holds the very nodes that are shown, so that going to another conversation and back loses nothing.
 import {isAbort} from './api.js';
 import {compareView, endOf, meter, problem, renderText, timingText} from './answers.js';
-import {$, announce, autosize, copyText, el, iconButton, plural, Reader, recall, remember, throttle} from './dom.js';
+import {
+	$,
+	announce,
+	autosize,
+	choices,
+	copyText,
+	el,
+	iconButton,
+	plural,
+	Reader,
+	recall,
+	remember,
+	throttle,
+} from './dom.js';
 import {generate, likeliest} from './generate.js';
 import {settingsBody} from './settings.js';
 import {addNode, convNew, convSave, convTouch, messagesTo, path, picked, removeNode, ROOT, siblings} from './store.js';
@@ -15,6 +28,7 @@ const jobs = new Map(); // conversation's id -> job
 const problems = new Map(); // the message without its answer -> the error
 let views = []; // [{nodes, update}] of what is shown
 let editing = null; // the message being edited
+let lostFocus = null; // what had the focus, when it is not there for a while
 let fitInput = () => {};
 
 export const chatConv = () => conv;
@@ -26,7 +40,7 @@ async function run(parent, n) {
 	const c = conv;
 	let request;
 	try {
-		request = settingsBody();
+		request = settingsBody(siblings(c, parent).length);
 	} catch (e) {
 		problems.set(parent, Object.assign(e, {status: 'settings'}));
 		return render();
@@ -311,9 +325,29 @@ function comparison(parent, busy) {
 	return view.element;
 }
 
+// Where the focus is in the thread, by names: a message, and a control of it.
+function focusPlace() {
+	const at = document.activeElement;
+	if (!$('thread').contains(at)) return null;
+	if (at === $('thread')) return lostFocus;
+	const name = at.classList.contains('edit-area') ? 'Edit' : at.getAttribute('aria-label');
+	return {id: at.closest('[data-id]')?.dataset.id, name};
+}
+
+// Goes there again in what was drawn anew, or to the last control of that name. While there is none (nothing can be
+// regenerated while an answer is written) the thread itself has the focus, so that it is not lost.
+function focusAgain(place) {
+	if (!place) return;
+	const all = [...$('thread').querySelectorAll(`[aria-label="${CSS.escape(place.name ?? '')}"]`)];
+	const found = all.find((e) => e.closest('[data-id]')?.dataset.id === place.id) ?? all.at(-1);
+	lostFocus = found ? null : place;
+	(found ?? $('thread')).focus({preventScroll: true});
+}
+
 export function render() {
 	const busy = jobs.has(conv.id);
 	const thread = $('thread');
+	const place = focusPlace();
 	views = [];
 	const parts = [];
 	for (const node of path(conv)) {
@@ -342,6 +376,7 @@ export function render() {
 		);
 	if (parts.length === 0) parts.push(welcome());
 	thread.replaceChildren(...parts);
+	if (!editing) focusAgain(place); // an editor takes the focus by itself
 	thread.setAttribute('aria-busy', busy);
 	$('stop').hidden = !busy;
 	$('send').hidden = busy;
@@ -350,7 +385,7 @@ export function render() {
 		? '· ' + conv.system.trim().replace(/\s+/g, ' ').slice(0, 60)
 		: '';
 	const open = tip && conv.compare[tip.parent] && !busy ? siblings(conv, tip.parent) : [];
-	$('hint').textContent = open.length > 1 ? `goes on with answer ${open.indexOf(tip) + 1}` : '';
+	$('hint').textContent = open.length > 1 ? `answer ${open.indexOf(tip) + 1} goes on` : '';
 }
 
 function welcome() {
@@ -406,7 +441,7 @@ export function chatOpen(given) {
 	const input = $('input'),
 		n = $('n');
 	const thumbs = matchMedia('(hover: none) and (pointer: coarse)'); // no Shift there: Enter is the new line
-	n.append(...Array.from({length: 16}, (_, i) => el('option', {value: i + 1, text: String(i + 1)})));
+	choices(n, 16);
 	n.value = String(recall('n', 1));
 	n.addEventListener('change', () => remember('n', Number(n.value)));
 	fitInput = autosize(input);

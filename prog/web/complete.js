@@ -2,13 +2,14 @@
 // goes in at the caret. A single continuation goes in by itself, and can be taken out again.
 import {isAbort} from './api.js';
 import {compareView, problem, timingText} from './answers.js';
-import {$, announce, el, plural, recall, remember, throttle} from './dom.js';
+import {$, announce, choices, el, plural, recall, remember, throttle} from './dom.js';
 import {generate, likeliest} from './generate.js';
 import {settingsBody} from './settings.js';
 
 let model = () => undefined;
 let job = null; // {answers, at, abort}
 let taken = null; // {at, text}: what went in last
+let asked = {prompt: null, n: 0}; // the last prompt, and how many continuations it had
 let at = 0; // the end of the selection, as it was when the text had the focus
 
 function place() {
@@ -57,8 +58,10 @@ async function go() {
 	const area = $('text');
 	let request;
 	place();
+	const prompt = area.value.slice(0, at);
+	if (asked.prompt !== prompt) asked = {prompt, n: 0};
 	try {
-		request = settingsBody();
+		request = settingsBody(asked.n);
 	} catch (e) {
 		out.replaceChildren(problem(Object.assign(e, {status: 'settings'}), go));
 		return;
@@ -68,6 +71,7 @@ async function go() {
 	const times = el('p', {class: 'muted times'});
 	let used = null;
 	job = mine;
+	asked.n += n;
 	taken = null;
 	const view = compareView({
 		answers,
@@ -89,7 +93,7 @@ async function go() {
 	try {
 		await generate({
 			path: '/v1/completions',
-			body: {model: model(), prompt: area.value.slice(0, at), ...request.body},
+			body: {model: model(), prompt, ...request.body},
 			alternatives: request.alternatives,
 			answers,
 			signal: mine.abort.signal,
@@ -121,7 +125,7 @@ export function completeOpen(getModel) {
 	const area = $('text'),
 		n = $('text-n');
 	model = getModel;
-	n.append(...Array.from({length: 16}, (_, i) => el('option', {value: i + 1, text: String(i + 1)})));
+	choices(n, 16);
 	n.value = String(recall('text-n', 4));
 	n.addEventListener('change', () => remember('text-n', Number(n.value)));
 	area.value = recall('text', 'Once upon a time');

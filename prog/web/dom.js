@@ -172,6 +172,13 @@ export function forget(name) {
 
 export const plural = (n, one, many = one + 's') => `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
 
+// How many answers can be chosen: 1 to n. What was chosen stays, or becomes the most there is.
+export function choices(select, n) {
+	const was = Number(select.value) || 1;
+	select.replaceChildren(...Array.from({length: n}, (_, i) => el('option', {value: i + 1, text: String(i + 1)})));
+	select.value = String(Math.min(was, n));
+}
+
 // Grows with its text, up to what CSS allows.
 export function autosize(area) {
 	const fit = () => {

@@ -10,6 +10,7 @@ let abort = null,
 	paused = false,
 	ticks = null;
 let last = null; // the last event
+let newest = 0; // the number of the last tick
 let recent = []; // [{at_s, sampled, prefill}] of the last two seconds
 let rates = []; // tokens/s, four a second
 let rateAt = 0;
@@ -39,15 +40,17 @@ function slotBox(id) {
 		who = el('span', {class: 'slot-who'});
 	const fill = el('i'),
 		bar = el('div', {class: 'slot-bar'}, fill);
-	const text = el('span', {class: 'slot-text'});
+	const text = el('span', {class: 'slot-text'}),
+		room = el('span', {class: 'slot-text'});
 	const box = el(
 		'li',
 		{class: 'slot'},
 		el('div', {class: 'slot-head'}, el('b', {text: String(id)}), state, who),
 		bar,
 		text,
+		room,
 	);
-	return {box, state, who, fill, text};
+	return {box, state, who, fill, text, room};
 }
 
 function drawSlots(list) {
@@ -69,7 +72,8 @@ function drawSlots(list) {
 			? ' '
 			: s.state === 'prefilling'
 				? `prompt ${s.n_prefilled}/${s.n_prompt}`
-				: `${plural(s.n_generated, 'token')} · ${plural(s.n_blocks, 'block')} · ${fixed(s.age_s, 1)} s`;
+				: `${plural(s.n_generated, 'token')} · ${fixed(s.age_s, s.age_s < 100 ? 1 : 0)} s`;
+		v.room.textContent = busy ? plural(s.n_blocks, 'block') : ' ';
 	}
 	const here = new Set(list.map((s) => s.id));
 	for (const [id, v] of slots) {
@@ -150,21 +154,21 @@ function draw(e) {
 }
 
 function take(e) {
-	const fresh = (Array.isArray(e.ticks) ? e.ticks : []).map((t) => ({
-		n: 0,
-		at_s: e.now_s,
-		decode: 0,
-		prefill: 0,
-		sampled: 0,
-		total_ms: 0,
-		...t,
-	}));
+	if (e.now_s < last?.now_s || e.totals?.ticks + 2 < newest) {
+		// the server was started again (its count may be a tick behind)
+		ticks.clear();
+		recent = [];
+		rates = [];
+		rateAt = newest = 0;
+	}
+	// A connection begins with what was before it: the ticks that came over another one are here already.
+	const fresh = (Array.isArray(e.ticks) ? e.ticks : [])
+		.filter((t) => !(t.n <= newest))
+		.map((t) => ({n: newest + 1, at_s: e.now_s, decode: 0, prefill: 0, sampled: 0, total_ms: 0, ...t}));
+	newest = fresh.at(-1)?.n ?? newest;
 	ticks.add(fresh);
 	recent.push(...fresh.map(({at_s, sampled, prefill}) => ({at_s, sampled, prefill})));
 	recent = recent.filter((t) => t.at_s > e.now_s - 2);
-	if (e.now_s < rateAt)
-		// the server was started again
-		rateAt = 0;
 	if (e.now_s - rateAt >= 0.25) {
 		rateAt = e.now_s;
 		rates.push(recent.reduce((n, t) => n + t.sampled, 0) / 2);

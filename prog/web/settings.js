@@ -190,8 +190,9 @@ export function settingsDefaults(props) {
 
 export const settingsCount = () => Object.keys(values).length;
 
-// The fields of a request, or an Error that names the setting.
-export function settingsBody() {
+// The fields of a request, or an Error that names the setting. again: how many answers this very request has already.
+// The server has the same ones for the same request: then, unless a seed is set, another one is sent.
+export function settingsBody(again = 0) {
 	const body = {};
 	let alternatives = 5;
 	for (const f of FIELDS.filter((x) => x.name)) {
@@ -207,5 +208,6 @@ export function settingsBody() {
 			body.response_format = {type: 'json_schema', json_schema: {name: 'answer', schema: v}};
 		else body[f.name] = v;
 	}
+	if (again > 0 && body.seed === undefined) body.seed = Math.max(0, Number(defaults.seed) || 0) + again;
 	return {body, alternatives};
 }

@@ -1,10 +1,9 @@
-// What the cases share: TAP, servers as processes, the client.
+// What the cases share: TAP, the client.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import OpenAI from 'openai';
+import { serve } from './serve.mjs'; // of tests/npm
 
-export { assert, OpenAI };
+export { assert, OpenAI, serve };
 
 let n = 0;
 let bad = 0;
@@ -36,36 +35,6 @@ export function plan() {
 	console.log(`1..${n}`);
 	return bad === 0 ? 0 : 1;
 }
-
-const running = new Set();
-
-/** Starts a server on a free port; resolves when it listens. */
-export async function serve(...args) {
-	const program = `${process.env.COHORT_BUILD}/cohort`;
-	const model = args.includes('-m') ? [] : ['-m', `${process.env.COHORT_SOURCE}/models/cohort-tiny.gguf`];
-	const env = { ...process.env, COHORT_CONFIG: '/dev/null' };
-	const child = spawn(program, ['serve', '-port', '0', ...model, ...args], { stdio: ['ignore', 'ignore', 'pipe'], env });
-	const said = [];
-	running.add(child);
-	const ended = new Promise((yes) => child.on('exit', (code, signal) => { running.delete(child); yes(code ?? signal); }));
-	const url = await new Promise((yes, no) => {
-		createInterface({ input: child.stderr }).on('line', (line) => {
-			said.push(line);
-			const m = /listening on (\S+)/.exec(line);
-			if (m) yes(m[1]);
-		});
-		ended.then((code) => no(new Error(`cohort serve ended with ${code}: ${said.join(' / ')}`)));
-	});
-	return {
-		url,
-		said,
-		async stop() {
-			child.kill('SIGTERM');
-			return ended;
-		},
-	};
-}
-process.on('exit', () => { for (const c of running) c.kill('SIGKILL'); });
 
 /** A client of a server, which never tries again by itself. */
 export const client = (server, more = {}) =>

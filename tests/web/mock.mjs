@@ -2,7 +2,7 @@
 // so that the page can be worked on and tested without a model.
 // usage: node tests/web/mock.mjs [PORT] [--key KEY] [--slow MS]
 // A message can ask for trouble: "mock:429", "mock:500", "mock:cut" (the connection breaks off), "mock:error" (an error
-// in the stream), "mock:say TEXT" (the answer is TEXT), "mock:long" (400 tokens).
+// in the stream), "mock:say TEXT" (the answer is TEXT), "mock:long" (3000 tokens).
 import {createServer} from 'node:http';
 import {readFile} from 'node:fs/promises';
 import {fileURLToPath} from 'node:url';
@@ -11,7 +11,12 @@ const args = process.argv.slice(2);
 const option = (name, otherwise) => (args.includes(name) ? args[args.indexOf(name) + 1] : otherwise);
 const key = option('--key', '');
 const slow = Number(option('--slow', '25'));
-const web = fileURLToPath(new URL('../../prog/web/', import.meta.url));
+// Its tests run in a copy in the build directory.
+const web = process.env.COHORT_SOURCE
+	? process.env.COHORT_SOURCE + '/prog/web/'
+	: fileURLToPath(new URL('../../prog/web/', import.meta.url));
+const N_SLOTS = 8,
+	N_CTX = 4096;
 const types = {
 	html: 'text/html; charset=utf-8',
 	css: 'text/css; charset=utf-8',
@@ -30,7 +35,7 @@ const now = () => (Date.now() - start) / 1000;
 
 // ---- The engine that is none ----
 
-const slots = Array.from({length: 16}, (_, id) => ({
+const slots = Array.from({length: N_SLOTS}, (_, id) => ({
 	id,
 	state: 'idle',
 	request: 0,
@@ -44,6 +49,7 @@ const slots = Array.from({length: 16}, (_, id) => ({
 const totals = {ticks: 0, sampled: 0, prompt_tokens: 0, cached_tokens: 0, parked: 0, refused: 0};
 let ticks = []; // of the last seconds
 let n_requests = 0,
+	n_waiting = 0, // they are answered all the same
 	n_cached = 10;
 
 setInterval(() => {
@@ -74,7 +80,7 @@ setInterval(() => {
 }, slow).unref();
 
 function live(request, response) {
-	let seen = totals.ticks;
+	let seen = 0; // it begins with what was before
 	response.writeHead(200, {'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store'});
 	const timer = setInterval(() => {
 		const used = Math.min(
@@ -91,7 +97,7 @@ function live(request, response) {
 				now_s: now(),
 				ticks: ticks.filter((t) => t.n > seen),
 				slots: list,
-				queue: {requests: 0, tokens: 0, requests_max: 1024},
+				queue: {requests: n_waiting, tokens: n_waiting * 20, requests_max: 256},
 				blocks: {total: 96, used, cached: n_cached, free: 96 - used - n_cached},
 				totals,
 				strategy: 'decode-maximal',
@@ -137,7 +143,7 @@ function pieces(asked, i, n) {
 	const say = /mock:say ([\s\S]*)/.exec(asked);
 	if (say) return say[1].match(/[\s\S]{1,4}/gu) ?? [];
 	const seed = [...asked].reduce((h, c) => (h * 31 + c.codePointAt(0)) >>> 0, 7);
-	return Array.from({length: asked.includes('mock:long') ? 400 : 28 + ((seed + i * 5) % 14)}, (_, k) => {
+	return Array.from({length: asked.includes('mock:long') ? 3000 : 28 + ((seed + i * 5) % 14)}, (_, k) => {
 		const branch = k < 5 ? 0 : k < 9 ? i >> 1 : i + 1;
 		const word =
 			words[
@@ -158,9 +164,15 @@ async function answer(request, response, body, chat) {
 	if (asked.includes('mock:500')) return refuse(response, 500, 'Something broke, and this says what.');
 	if (body.temperature > 2)
 		return refuse(response, 400, `temperature is ${body.temperature}, expected a number from 0 to 2`);
+	const n_prompt = Math.ceil(JSON.stringify(body.messages ?? body.prompt).length / 4);
+	if (n_prompt + (body.max_tokens ?? 0) > N_CTX)
+		return refuse(
+			response,
+			400,
+			`a prompt of ${n_prompt} tokens and ${body.max_tokens} to generate; there is room for ${N_CTX}`,
+		);
 	const id = ++n_requests,
 		from = now();
-	const n_prompt = Math.ceil(JSON.stringify(body.messages ?? body.prompt).length / 4);
 	const mine = Array.from({length: n}, (_, output) =>
 		slots.find(
 			(s) =>
@@ -180,8 +192,11 @@ async function answer(request, response, body, chat) {
 	const texts = Array.from({length: n}, (_, i) => pieces(asked, i, n).slice(0, body.max_tokens ?? 1e9));
 	const top = (chat ? body.top_logprobs : body.logprobs) ?? 0;
 	let gone = false;
+	const waits = mine.length === 0;
+	if (waits) n_waiting++;
 	response.on('close', () => {
 		gone = true;
+		if (waits) n_waiting--;
 		mine.forEach((s) => Object.assign(s, {state: 'idle', n_blocks: 0}));
 	});
 	response.writeHead(200, {'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store'});
@@ -264,7 +279,7 @@ async function serve(request, response) {
 	if (pathname === '/props')
 		return json({
 			default_generation_settings: {
-				n_ctx: 4096,
+				n_ctx: N_CTX,
 				params: {
 					temperature: 0.8,
 					top_k: 40,
@@ -275,15 +290,16 @@ async function serve(request, response) {
 					repeat_last_n: 64,
 					presence_penalty: 0,
 					frequency_penalty: 0,
-					seed: -1,
+					seed: 0,
 					max_tokens: -1,
 				},
 			},
-			total_slots: 16,
+			total_slots: N_SLOTS,
 			chat_template: '',
 			model_path: 'mock.gguf',
-			n_ctx: 4096,
+			n_ctx: N_CTX,
 		});
+	if (pathname === '/slots') return json(slots.map((s) => ({id: s.id, is_processing: s.state !== 'idle'})));
 	if (pathname === '/cohort/live') return live(request, response);
 	const chat = pathname === '/v1/chat/completions';
 	if (request.method === 'POST' && (chat || pathname === '/v1/completions')) {

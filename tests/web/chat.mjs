@@ -1,0 +1,228 @@
+// Chatting: sending, streaming, stopping, regenerating, editing, conversations.
+import {readFile} from 'node:fs/promises';
+import {api, ask, begun, bodies, check, done, grows, idle, LONG, must, same, say, seconds, until} from './lib.mjs';
+
+const CHAT = '/chat/completions';
+const MANY = {max_tokens: '4000'};
+
+async function sending(t) {
+	await check(t, 'a message is sent, the answer is streamed, and both stay after a reload', {}, async (page) => {
+		const sent = bodies(page, CHAT);
+		await say(page, 'Tell me about the river');
+		await begun(page);
+		await done(page);
+		const text = await page.textContent('.assistant .text');
+		must(text.length > 0, 'there is no answer');
+		same(sent[0].messages.at(-1).content, 'Tell me about the river', 'the message in the request');
+		same(sent[0].stream, true, 'stream');
+		same(sent[0].max_tokens, 40, 'max_tokens');
+		must((await page.textContent('.assistant .numbers')).includes('perplexity'), 'no likelihood is shown');
+		await page.reload();
+		await page.waitForSelector('.assistant .text');
+		same(await page.textContent('.assistant .text'), text, 'the answer after a reload');
+		same(
+			await page.textContent('.conv.current .conv-name'),
+			'Tell me about the river',
+			'its name in the list',
+		);
+		same(await page.inputValue('#input'), '', 'the input');
+	});
+
+	await check(t, 'the system prompt goes with the request', {}, async (page) => {
+		const sent = bodies(page, CHAT);
+		await page.click('#system-box summary');
+		await page.fill('#system', 'Be brief.');
+		await ask(page, 'Hello');
+		const {role, content} = sent[0].messages[0];
+		same(role + ': ' + content, 'system: Be brief.', 'the first message');
+	});
+}
+
+// Stopping ends the request on the server, too: its slots are free again. Seen red against the server with a chatStop
+// that does nothing, and with one that ends it on the page only.
+async function stopping(t) {
+	await check(
+		t,
+		'Escape stops what is being written; what came is kept',
+		{slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG, 2);
+			await begun(page, 2);
+			await page.keyboard.press('Escape');
+			await done(page);
+			must((await page.textContent('.answer .text')).length > 0, 'the text is gone');
+			must(
+				(await page.textContent('.answer .numbers')).includes('stopped'),
+				'it does not say that it was stopped',
+			);
+			await idle(t, page);
+			const text = await page.textContent('.answer .text');
+			await seconds(0.5);
+			same(await page.textContent('.answer .text'), text, 'the text after it was stopped');
+		},
+	);
+
+	await check(t, 'the stop button stops an answer that grows', {slow: true, settings: MANY}, async (page) => {
+		await say(page, LONG);
+		await begun(page);
+		await grows(page);
+		await grows(page);
+		same(await page.isVisible('#send'), false, 'the button to send, meanwhile');
+		await page.click('#stop');
+		await done(page);
+		same(await page.isVisible('#stop'), false, 'the button');
+		must(
+			(await page.textContent('.assistant .numbers')).includes('stopped'),
+			'it does not say that it was stopped',
+		);
+		await idle(t, page);
+	});
+
+	await check(
+		t,
+		'leaving the page stops the server and keeps what came',
+		{slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			await grows(page);
+			await page.reload();
+			await page.waitForSelector('.assistant .text');
+			must((await page.textContent('.assistant .text')).length > 0, 'the text is gone');
+			await idle(t, page);
+		},
+	);
+
+	await check(
+		t,
+		'two conversations are answered at the same time',
+		{slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG + ' in one');
+			await begun(page);
+			await page.keyboard.press('Alt+n');
+			await page.waitForSelector('.welcome');
+			await say(page, LONG + ' in another');
+			await begun(page);
+			await until('both are at work', async () => {
+				const slots = await api(t, page, '/slots');
+				return slots.filter((s) => s.is_processing).length === 2;
+			});
+			await page.click('.conv-name:has-text("in one")');
+			await page.waitForSelector('.user:has-text("in one")');
+			await grows(page);
+			await page.click('#stop');
+			await done(page);
+			await page.click('.conv-name:has-text("in another")');
+			await page.waitForSelector('.user:has-text("in another")');
+			await grows(page);
+			await page.keyboard.press('Escape');
+			await done(page);
+			await idle(t, page);
+		},
+	);
+}
+
+async function branches(t) {
+	await check(t, 'regenerating keeps the answer before; arrows go through them', {}, async (page) => {
+		const sent = bodies(page, CHAT);
+		await ask(page, 'Again and again');
+		const first = await page.textContent('.assistant .text');
+		await page.click('.assistant [aria-label=Regenerate]');
+		await done(page);
+		const second = await page.textContent('.assistant .text');
+		await page.click('.assistant [aria-label=Regenerate]');
+		await done(page);
+		// A server gives the same answer to the same request. Seen red with a page that sends no seed.
+		must(second !== first, 'it is the same answer again');
+		same(new Set(sent.map((b) => b.seed)).size, 3, 'seeds');
+		same(await page.textContent('.assistant .steps span'), '3/3', 'the branch');
+		await page.click('.assistant [aria-label="Previous branch"]');
+		same(await page.textContent('.assistant .text'), second, 'the second answer');
+		await page.click('.assistant [aria-label="Previous branch"]');
+		same(await page.textContent('.assistant .steps span'), '1/3', 'the branch');
+		same(await page.textContent('.assistant .text'), first, 'the first answer');
+		same(
+			await page.isDisabled('.assistant [aria-label="Previous branch"]'),
+			true,
+			'nothing before the first',
+		);
+	});
+
+	await check(t, 'an earlier message is edited; both branches are kept whole', {}, async (page) => {
+		const sent = bodies(page, CHAT);
+		await ask(page, 'First question');
+		await ask(page, 'Second question');
+		const answers = await page.locator('.assistant .text').allTextContents();
+		await page.locator('.user').first().hover();
+		await page.locator('.user [aria-label=Edit]').first().click();
+		await page.fill('.edit-area', 'First question, asked better');
+		await page.press('.edit-area', 'Enter');
+		await done(page);
+		same(await page.locator('.message').count(), 2, 'messages of the new branch');
+		same(sent.at(-1).messages.length, 1, 'messages that were sent for it');
+		same(await page.textContent('.user .steps span'), '2/2', 'the branch');
+		await page.click('.user [aria-label="Previous branch"]');
+		const kept = await page.locator('.assistant .text').allTextContents();
+		same(JSON.stringify(kept), JSON.stringify(answers), 'answers of the first branch');
+		await page.locator('.assistant [aria-label=Edit]').last().click();
+		await page.fill('.edit-area', 'An answer of my own');
+		await page.click('text=Keep as a branch');
+		const last = page.locator('.assistant .text').last();
+		same(await last.textContent(), 'An answer of my own', 'the edited answer');
+		await ask(page, 'Third question');
+		const contents = sent.at(-1).messages.map((m) => m.content);
+		must(contents.includes('An answer of my own'), 'it is no part of what is sent');
+	});
+}
+
+async function conversations(t) {
+	await check(
+		t,
+		'several conversations: new, rename, delete, undo, export and import',
+		{own: true},
+		async (page) => {
+			const file = (text) => ({
+				name: 'x.json',
+				mimeType: 'application/json',
+				buffer: Buffer.from(text),
+			});
+			await ask(page, 'One');
+			await page.keyboard.press('Alt+n');
+			await page.waitForSelector('.welcome');
+			same(await page.evaluate(() => document.activeElement.id), 'input', 'the focus');
+			await ask(page, 'Two');
+			same(await page.locator('.conv').count(), 2, 'conversations');
+			await page.hover('.conv.current');
+			await page.click('.conv.current [aria-label=Rename]');
+			await page.fill('.conv input', 'Renamed <b>two</b>');
+			await page.keyboard.press('Enter');
+			same(await page.textContent('.conv.current .conv-name'), 'Renamed <b>two</b>', 'the name');
+			const [exported] = await Promise.all([page.waitForEvent('download'), page.click('#export')]);
+			const saved = JSON.parse(await readFile(await exported.path(), 'utf8'));
+			same(saved.conversations.length, 2, 'conversations in the file');
+			const text = await page.textContent('.assistant .text');
+			await page.hover('.conv.current');
+			await page.click('.conv.current [aria-label=Delete]');
+			same(await page.locator('.conv').count(), 1, 'after the deletion');
+			await page.click('.toast >> text=Undo');
+			same(await page.locator('.conv').count(), 2, 'after the undo');
+			const mixed = [saved.conversations[0], 7, {nodes: {}, kids: {root: ['x']}}];
+			await page.setInputFiles(
+				'#import-file',
+				file(JSON.stringify({...saved, conversations: mixed})),
+			);
+			await page.waitForFunction(() => document.querySelectorAll('.conv').length === 4);
+			same(await page.textContent('.assistant .text'), text, 'what was imported');
+			await page.setInputFiles('#import-file', file('{"no": 1}'));
+			await page.waitForSelector('.toast:has-text("no export")');
+		},
+	);
+}
+
+export async function chat(t) {
+	await sending(t);
+	await stopping(t);
+	await branches(t);
+	await conversations(t);
+}

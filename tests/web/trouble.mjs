@@ -1,0 +1,205 @@
+// Trouble: keys, refusals, connections that break, and what a model says that looks like markup.
+import {beside, columns} from './live.mjs';
+import {answerWith, ask, begun, check, done, event, grows, idle, LONG, must, reads, same, say, shot} from './lib.mjs';
+
+async function keys(t) {
+	const skip = t.key ? '' : 'this server asks for no key';
+	await check(t, '401 asks for the key, keeps it for the tab, and sends it', {skip, key: ''}, async (page) => {
+		page.allowed = /401/;
+		await page.waitForSelector('#key-dialog[open]');
+		await page.fill('#key', 'wrong');
+		await page.keyboard.press('Enter');
+		await page.waitForSelector('#key-dialog[open] #key-text:has-text("did not take")');
+		await page.fill('#key', t.key);
+		await page.keyboard.press('Enter');
+		await page.waitForSelector('#model b');
+		await ask(page, 'With a key');
+		must((await page.textContent('.assistant .text')).length > 0, 'the answer');
+		const kept = await page.evaluate(
+			() => sessionStorage.getItem('cohort.key') + ' ' + JSON.stringify(localStorage),
+		);
+		must(kept.startsWith(t.key + ' '), 'it is not kept for the tab');
+		must(!kept.slice(t.key.length).includes(t.key), 'it is kept for longer');
+		await page.reload();
+		await page.waitForSelector('#model b');
+		same(await page.isVisible('#key-dialog'), false, 'the dialog after a reload');
+	});
+}
+
+async function errors(t) {
+	await check(
+		t,
+		'errors are shown in place, with the reason, the time to wait and a retry that works',
+		{own: true},
+		async (page) => {
+			page.allowed = /429|500|ERR_/;
+			const stream = (route, body) => route.fulfill({contentType: 'text/event-stream', body});
+			const how = {
+				busy: (route) =>
+					route.fulfill({
+						status: 429,
+						headers: {'Retry-After': '90'},
+						json: {error: {message: 'The queue is full'}},
+					}),
+				down: (route) => route.abort(),
+				cut: (route) =>
+					stream(route, event({choices: [{index: 0, delta: {content: 'Half of'}}]})),
+				broken: (route) =>
+					stream(
+						route,
+						event({error: {message: 'It stopped <i>inside</i>', code: 500}}) +
+							event('[DONE]'),
+					),
+				well: (route) => route.continue(),
+			};
+			let now = 'busy';
+			await page.route('**/v1/chat/completions', (route) => how[now](route));
+			await ask(page, 'Trouble');
+			must((await page.textContent('.problem')).includes('The queue is full'), 'the reason');
+			const [, wait] = await reads(page, '.problem button', /^Try again \((\d+) s\)$/);
+			must(wait <= 90 && wait > 0, 'the time to wait');
+			await reads(page, '.problem button', new RegExp(`^Try again \\((?!${wait} )\\d+ s\\)$`));
+			now = 'down';
+			await page.click('.problem button');
+			await page.waitForSelector('.problem:has-text("cannot be reached")');
+			now = 'broken';
+			await page.click('.problem button');
+			await page.waitForSelector('.problem:has-text("It stopped <i>inside</i>")');
+			now = 'cut';
+			await page.click('.problem button');
+			await page.waitForSelector('.problem:has-text("ended before the answer")');
+			same(await page.textContent('.assistant .text'), 'Half of', 'what came before');
+			await shot(page, 'error');
+			now = 'well';
+			await page.click('.problem button');
+			await page.waitForSelector('.problem', {state: 'detached'});
+			await done(page);
+			same(await page.locator('.problem').count(), 0, 'problems in the end');
+			same(await page.textContent('.assistant .steps span'), '2/2', 'the half answer is kept');
+		},
+	);
+
+	await check(
+		t,
+		'a refusal of the server has its words, and is mended',
+		{settings: {max_tokens: '1000000'}},
+		async (page) => {
+			page.allowed = /400/;
+			await ask(page, 'Too much');
+			must(/Refused \(400\).*room for/.test(await page.textContent('.problem')), 'the reason');
+			await page.click('#settings-open');
+			await page.fill('#set-max_tokens', '10');
+			await page.click('.problem button');
+			await begun(page);
+			await done(page);
+			same(await page.locator('.problem').count(), 0, 'problems in the end');
+		},
+	);
+}
+
+// The server is killed and started again where it was. Seen red with a view that keeps the ticks of the
+// server that was, and with one that takes those again which are repeated to it when it comes back.
+async function gone(t) {
+	const skip = t.slowServe ? '' : 'this server is not ours to kill';
+	const options = {skip, slow: true, settings: {max_tokens: '4000'}};
+	await check(t, 'a server that goes away and comes back', options, async (page) => {
+		page.allowed = /ERR_/;
+		await say(page, LONG);
+		await begun(page);
+		await page.click('.tabs >> text=Batch');
+		await reads(page, '#slots-text', /^1 of/);
+		await page.click('.tabs >> text=Chat');
+		await grows(page);
+		await t.servers[1].stop('SIGKILL');
+		await page.waitForSelector('.problem');
+		must((await page.textContent('.assistant .text')).length > 0, 'what came is gone');
+		must(
+			(await page.textContent('.assistant .numbers')).includes('broken off'),
+			'it does not say that it broke off',
+		);
+		await page.click('.problem button');
+		await page.waitForSelector('.problem:has-text("cannot be reached")');
+		await page.click('.tabs >> text=Batch');
+		await reads(page, '#live-state', /connecting|lost/);
+		t.servers[1] = await t.slowServe('-port', new URL(t.slow).port);
+		await reads(page, '#live-state', /^live$/);
+		// Each of its ticks is one column, though it tells them again when one comes back; no other is left.
+		await beside(t, page, 'Hello', 10);
+		await reads(page, '.tile:nth-child(3) strong', /^10$/);
+		await page.click('.tabs >> text=Chat');
+		await page.click('.tabs >> text=Batch');
+		await beside(t, page, 'Hello', 5);
+		await reads(page, '.tile:nth-child(3) strong', /^15$/);
+		const n = (await columns(page)).length;
+		must(n >= 12 && n < 30, `${n} ticks`);
+
+		await page.click('.tabs >> text=Chat');
+		await page.click('.problem button');
+		await page.waitForSelector('.problem', {state: 'detached'});
+		await begun(page);
+		await grows(page);
+		await page.click('.tabs >> text=Batch');
+		await reads(page, '#slots-text', /^1 of/);
+		await page.click('.tabs >> text=Chat');
+		await page.click('#stop');
+		await done(page);
+		await idle(t, page);
+	});
+}
+
+async function markup(t) {
+	// Turns red when markdown.js puts its text in by insertAdjacentHTML.
+	await check(t, 'what a model says cannot become markup', {own: true}, async (page) => {
+		const evil =
+			'Hi <img src=x onerror="alert(1)"> </script><script>alert(2)</script> [click](javascript:alert(3)) ' +
+			'<a href="javascript:alert(4)">x</a> **<b>bold</b>** `<i>code</i>`\n\n' +
+			'```html\n<img src=x onerror=alert(5)>\n```\n\n- <svg onload=alert(6)>\n\n![x](http://example.com/x.png)\n\n' +
+			'> <iframe src="javascript:alert(7)"></iframe>';
+		const count = (selector) => page.evaluate((s) => document.querySelectorAll(s).length, selector);
+		await answerWith(page, [evil, evil + '!']);
+		await ask(page, evil, 2);
+		for (const mode of ['Differences', 'Probabilities', 'Formatted']) {
+			await page.click(`.segments >> text=${mode}`);
+			const n = await count(
+				'.thread :is(img, script, a, iframe, svg[onload], b, i:not([class], .meter-bar i))',
+			);
+			same(n, 0, 'elements in ' + mode);
+		}
+		await page.click('.segments >> text=Probabilities');
+		await page.locator('.tok').first().click();
+		same(await page.locator('#token-pop b').count(), 0, 'elements among the alternatives');
+		await page.keyboard.press('Escape');
+		await page.locator('.take').first().click();
+		const text = await page.textContent('.assistant .text');
+		must(text.includes('<img src=x onerror="alert(1)">'), 'it is not shown as text');
+		same(await count('.thread a, .thread img, #convs img'), 0, 'links and pictures');
+		same(await page.locator('.assistant strong').textContent(), '<b>bold</b>', 'bold');
+		same(await page.locator('.assistant pre code').textContent(), '<img src=x onerror=alert(5)>', 'code');
+		await page.waitForTimeout(200);
+	});
+
+	await check(t, 'Markdown: paragraphs, lists in lists, code, bold and italics', {own: true}, async (page) => {
+		await answerWith(page, [
+			'# Title\n\nOne **bold** and *slanted* and `a*b*c` and snake_case_name, 2 * 3 * 4.\n\n' +
+				'1. first\n2. second\n   - inner\n\n```c\nint x = 1;\n\nint y;\n```\nlast',
+		]);
+		await ask(page, 'Format this');
+		const text = (selector) => page.locator('.assistant ' + selector).textContent();
+		same(await text('h3'), 'Title', 'the heading');
+		same(await text('strong'), 'bold', 'bold');
+		same(await text('em'), 'slanted', 'italics');
+		same(await text('p code'), 'a*b*c', 'inline code');
+		same(await page.locator('.assistant ol > li').count(), 2, 'the list');
+		same(await text('ol ul li'), 'inner', 'the list in it');
+		same(await text('pre code'), 'int x = 1;\n\nint y;', 'the code');
+		same(await page.locator('.assistant p').last().textContent(), 'last', 'what follows');
+		await shot(page, 'markdown');
+	});
+}
+
+export async function trouble(t) {
+	await keys(t);
+	await errors(t);
+	await markup(t);
+	await gone(t);
+}
