@@ -4,7 +4,9 @@
  * stale, calls that fail for want of room or memory, and batches smaller than the calls. Tokens, logits, legal tokens and
  * statistics are the same bits; a call that failed has changed nothing.
  *
- * Seen red with: FAULTS */
+ * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or forgets its
+ * biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens counted before they
+ * are decoded; other logits under a token that was drawn. */
 #include "model_case.h"
 
 #include "base/mem.h"
