@@ -814,6 +814,64 @@ static void refused(void **state)
 	free(path);
 }
 
+/* A whole life with every allocation failing once: a status, and nothing is left behind. */
+static enum cohort_status live(struct world *w, struct cohort_forest **f)
+{
+	struct cohort_branch b[4];
+	struct cohort_branch_token items[4];
+	const cohort_token prompt[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
+	const struct cohort_logit_bias bias = {1, 2.0f};
+	enum cohort_status st = cohort_forest_open(w->ctx,
+			&(struct cohort_forest_params){.struct_size = sizeof(struct cohort_forest_params), .n_seqs = 2}, f,
+			&err);
+
+	if (!st)
+		st = cohort_branch_create(*f, &w->params[2], &b[0], &err);
+	if (!st)
+		st = cohort_branch_prefill(*f, b[0], prompt, 12, &err);
+	if (!st)
+		st = cohort_branch_bias_set(*f, b[0], &bias, 1, &err);
+	if (!st)
+		st = cohort_branch_fork(*f, b[0], NULL, &b[1], &err);
+	for (int k = 0; k < 3 && !st; k++) {
+		for (int i = 0; i < 2 && !st; i++) {
+			items[i].branch = b[i];
+			st = cohort_branch_sample(*f, b[i], &items[i].token, &err);
+		}
+		if (!st)
+			st = cohort_branch_decode_each(*f, items, 2, &err);
+	}
+	return st;
+}
+
+static void memory(void **state)
+{
+	static struct world w;
+	char *path = synth_write(&tiny, 4);
+	enum cohort_status st = COHORT_E_MEMORY;
+	struct cohort_usage u;
+	int k = 0;
+
+	(void)state;
+	w = (struct world){0};
+	open_world(&w, path, 0);
+	for (; st; k++) {
+		struct cohort_forest *f = NULL;
+		mem_fail_after(k);
+		st = live(&w, &f);
+		mem_fail_after(-1);
+		assert_true(st == COHORT_OK || st == COHORT_E_MEMORY);
+		cohort_forest_free(f);
+		cohort_usage_get(w.ctx, &u);
+		assert_int_equal(u.n_used, 0);
+		assert_int_equal(u.n_seqs, 0);
+	}
+	assert_true(k > 20);
+	close_world(&w);
+	unlink(path);
+	free(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -821,6 +879,7 @@ int main(void)
 			cmocka_unit_test(random_operations_windows),
 			cmocka_unit_test_setup_teardown(architectures, arch_make_models, arch_remove_models),
 			cmocka_unit_test(refused),
+			cmocka_unit_test(memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
