@@ -6,8 +6,8 @@
  *     way round; the first is thrown away.
  *  2. A step's figure is the median of its rounds. Attention over the prompt is a step less a bare step: what is left
  *     when everything that does not depend on the prompt is taken off.
- *  3. The whole job is the prompt (or prompts), the forks, and all rounds' steps; apart, prompts are decoded together, as
- *     many rows at a time as a batch takes.
+ *  3. The whole job is the prompt (or prompts), the forks, and all rounds' steps; apart, prompts are decoded together,
+ * as many rows at a time as a batch takes.
  *  4. Behind the last round the logits of shared and apart are compared: the same bits, or the run fails.
  *  5. Nothing but library calls happens while the clock runs. */
 #include "base/mem.h"
@@ -53,7 +53,7 @@ struct side {
 	struct cohort_forest *forest;
 	struct cohort_branch *branches; /* [n] */
 	double prefill_s;
-	double step_s[ROUNDS_MAX];      /* a step, on average over a round */
+	double step_s[ROUNDS_MAX]; /* a step, on average over a round */
 };
 
 struct result {
@@ -68,9 +68,9 @@ struct bench {
 	struct cohort_model *model;
 	struct cohort_model_info info;
 	char *label;
-	cohort_token *tokens;               /* [prompt] */
-	struct cohort_branch_token *items;  /* [n] */
-	struct cohort_branch_span *spans;   /* [n] */
+	cohort_token *tokens; /* [prompt] */
+	struct cohort_branch_token *items; /* [n] */
+	struct cohort_branch_span *spans; /* [n] */
 	struct side side[N_KINDS];
 	struct result results[LIST_MAX * LIST_MAX];
 	size_t n_results;
@@ -85,8 +85,8 @@ static int parse_list(const char *name, const char *text, int32_t max, struct li
 		char *end;
 		const long v = strtol(p, &end, 10);
 		if (*p < '0' || *p > '9' || v < 1 || v > max || out->n == LIST_MAX || (*end && *end != ','))
-			return bad_usage(prog, "-%s expects up to %d numbers from 1 to %d, such as 1,4,16, got '%s'", name,
-					LIST_MAX, max, text);
+			return bad_usage(prog, "-%s expects up to %d numbers from 1 to %d, such as 1,4,16, got '%s'",
+					name, LIST_MAX, max, text);
 		out->v[out->n++] = (int32_t)v;
 		if (!*end)
 			return 0;
@@ -176,8 +176,8 @@ static enum cohort_status grow(struct bench *b, enum kind kind, int32_t n, int32
 /* ---- Measuring ---- */
 
 /* A round's steps. Tokens depend on the branch and the step only, so that all sides decode the same. */
-static enum cohort_status steps(struct bench *b, enum kind kind, int32_t n, int64_t round, double *seconds,
-		struct cohort_err *err)
+static enum cohort_status steps(
+		struct bench *b, enum kind kind, int32_t n, int64_t round, double *seconds, struct cohort_err *err)
 {
 	struct side *s = &b->side[kind];
 	enum cohort_status st = COHORT_OK;
@@ -267,8 +267,8 @@ static double attention_ratio(const struct result *r)
 
 static void print(const struct bench *b)
 {
-	printf("\n%8s %9s %24s %18s %10s %13s %9s\n", "prompt", "branches", "ms a step: shared, apart", "us a token", "apart /",
-			"of attention", "of the job");
+	printf("\n%8s %9s %24s %18s %10s %13s %9s\n", "prompt", "branches", "ms a step: shared, apart", "us a token",
+			"apart /", "of attention", "of the job");
 	for (size_t i = 0; i < b->n_results; i++) {
 		const struct result *r = &b->results[i];
 		char attention[32] = "-";
@@ -288,8 +288,8 @@ static int write_json(struct bench *b, const char *cpu, double load)
 
 	for (size_t i = 0; i < b->n_results; i++) {
 		struct result *r = &b->results[i];
-		json_t *cell = json_pack("{s:i, s:i, s:f, s:o, s:f}", "prompt", r->prompt, "branches", r->n, "step_ratio",
-				r->step_s[APART] / r->step_s[SHARED], "attention_ratio",
+		json_t *cell = json_pack("{s:i, s:i, s:f, s:o, s:f}", "prompt", r->prompt, "branches", r->n,
+				"step_ratio", r->step_s[APART] / r->step_s[SHARED], "attention_ratio",
 				isnan(attention_ratio(r)) ? json_null() : json_real(attention_ratio(r)), "job_ratio",
 				r->job_s[APART] / r->job_s[SHARED]);
 		for (int k = 0; k < N_KINDS && cell; k++) {
@@ -301,9 +301,10 @@ static int write_json(struct bench *b, const char *cpu, double load)
 		json_array_append_new(cells, cell);
 	}
 	return rounds_write(prog, b->c.json,
-			json_pack("{s:s, s:s, s:s, s:s, s:f, s:s, s:I, s:I, s:o}", "kind", "cohort bench branch 1", "cpu", cpu,
-					"compiler", compiler_name(), "isa", b->info.isa, "load_before", load, "model", b->label,
-					"gen", (json_int_t)b->c.gen, "n_rounds", (json_int_t)b->c.rounds, "cells", cells));
+			json_pack("{s:s, s:s, s:s, s:s, s:f, s:s, s:I, s:I, s:o}", "kind", "cohort bench branch 1",
+					"cpu", cpu, "compiler", compiler_name(), "isa", b->info.isa, "load_before",
+					load, "model", b->label, "gen", (json_int_t)b->c.gen, "n_rounds",
+					(json_int_t)b->c.rounds, "cells", cells));
 }
 
 /* -check: every cell of 32 branches or more over 2,048 tokens or more. */
@@ -318,8 +319,9 @@ static int check(const struct bench *b)
 		const bool ok = r->step_s[APART] / r->step_s[SHARED] >= required.step &&
 				attention_ratio(r) >= required.attention &&
 				r->job_s[APART] / r->job_s[SHARED] >= required.job;
-		printf("%d branches over %d tokens: required %.1fx a step, %.1fx of attention, %.1fx of the job: %s\n", r->n,
-				r->prompt, required.step, required.attention, required.job, ok ? "met" : "not met");
+		printf("%d branches over %d tokens: required %.1fx a step, %.1fx of attention, %.1fx of the job: %s\n",
+				r->n, r->prompt, required.step, required.attention, required.job,
+				ok ? "met" : "not met");
 		n++;
 		n_bad += !ok;
 	}
@@ -381,8 +383,9 @@ static int run(struct bench *b)
 	if (rc)
 		return rc;
 	cpu_name(cpu, sizeof cpu);
-	printf("%s, %zu CPUs; %s; level %s; %s; medians of %lld interleaved rounds of %lld steps\n", cpu, pool_cpu_count(),
-			compiler_name(), b->info.isa, b->label, (long long)b->c.rounds, (long long)b->c.gen);
+	printf("%s, %zu CPUs; %s; level %s; %s; medians of %lld interleaved rounds of %lld steps\n", cpu,
+			pool_cpu_count(), compiler_name(), b->info.isa, b->label, (long long)b->c.rounds,
+			(long long)b->c.gen);
 	print(b);
 	if (b->c.json)
 		rc = write_json(b, cpu, load);
@@ -396,26 +399,31 @@ int main(int argc, char **argv)
 {
 	static struct bench b;
 	struct config *c = &b.c;
-	*c = (struct config){.type = "Q4_K_M", .branches = "1,4,16,32,64", .prompts = "64,512,900", .gen = 8, .rounds = 5};
+	*c = (struct config){
+			.type = "Q4_K_M", .branches = "1,4,16,32,64", .prompts = "64,512,900", .gen = 8, .rounds = 5};
 	const struct opt opts[] = {
-		{"model", "m", OPT_STR, &c->model, 0, 0, "FILE", "(default: the built-in model)", NULL},
-		{"shape", "s", OPT_STR, &c->shape, 0, 0, "NAME", "of cohort synth: a random model instead", NULL},
-		{"type", NULL, OPT_STR, &c->type, 0, 0, "TYPE", "of its weights (default: Q4_K_M)", NULL},
-		{"branches", NULL, OPT_STR, &c->branches, 0, 0, "LIST", "(default: 1,4,16,32,64)", NULL},
-		{"prompts", NULL, OPT_STR, &c->prompts, 0, 0, "LIST", "their lengths (default: 64,512,900)", NULL},
-		{"gen", NULL, OPT_INT, &c->gen, 1, 1024, "N", "steps of a round (default: 8)", NULL},
-		{"rounds", "r", OPT_INT, &c->rounds, 1, ROUNDS_MAX, "N", "of each cell (default: 5)", NULL},
-		{"threads", "t", OPT_INT, &c->threads, 0, 256, "N", "0: one per CPU (default)", NULL},
-		{"json", NULL, OPT_STR, &c->json, 0, 0, "FILE", "for the raw rounds", NULL},
-		{"check", NULL, OPT_FLAG, &c->check, 0, 0, NULL, "fail unless what is required is met", NULL},
+			{"model", "m", OPT_STR, &c->model, 0, 0, "FILE", "(default: the built-in model)", NULL},
+			{"shape", "s", OPT_STR, &c->shape, 0, 0, "NAME", "of cohort synth: a random model instead",
+					NULL},
+			{"type", NULL, OPT_STR, &c->type, 0, 0, "TYPE", "of its weights (default: Q4_K_M)", NULL},
+			{"branches", NULL, OPT_STR, &c->branches, 0, 0, "LIST", "(default: 1,4,16,32,64)", NULL},
+			{"prompts", NULL, OPT_STR, &c->prompts, 0, 0, "LIST", "their lengths (default: 64,512,900)",
+					NULL},
+			{"gen", NULL, OPT_INT, &c->gen, 1, 1024, "N", "steps of a round (default: 8)", NULL},
+			{"rounds", "r", OPT_INT, &c->rounds, 1, ROUNDS_MAX, "N", "of each cell (default: 5)", NULL},
+			{"threads", "t", OPT_INT, &c->threads, 0, 256, "N", "0: one per CPU (default)", NULL},
+			{"json", NULL, OPT_STR, &c->json, 0, 0, "FILE", "for the raw rounds", NULL},
+			{"check", NULL, OPT_FLAG, &c->check, 0, 0, NULL, "fail unless what is required is met", NULL},
 	};
 	const struct opt_prog p = {
-		prog, "[options]",
-		"Measures a step of branches that share a prompt beside as many that do not, the attention\n"
-		"over the prompt alone, and the whole job. Their logits are compared: the same bits.",
-		"  ./dev bench branch\n"
-		"  ./dev bench branch --shape smol-135m --prompts 2048 --branches 32 --check\n",
-		opts, sizeof opts / sizeof *opts,
+			prog,
+			"[options]",
+			"Measures a step of branches that share a prompt beside as many that do not, the attention\n"
+			"over the prompt alone, and the whole job. Their logits are compared: the same bits.",
+			"  ./dev bench branch\n"
+			"  ./dev bench branch --shape smol-135m --prompts 2048 --branches 32 --check\n",
+			opts,
+			sizeof opts / sizeof *opts,
 	};
 	int rc = opt_parse(&p, argc, argv, 1, NULL, 0, NULL);
 

@@ -316,9 +316,9 @@ static void print_prefill(const struct bench *b)
 		for (size_t i = 0; i < b->n_counts; i++) {
 			const struct share s = share_of(b, f, i);
 			printf("  %-8s %7zu %10.1f %9.2f %13.1f %9.2f %9.3f   %.2f to %.2f", b->formats[f],
-					b->threads[i], rounds_median(b->speed[f][0][i], (size_t)b->c.rounds), s.speed_up,
-					rounds_median(b->probe[i], (size_t)b->c.rounds), s.probe_speed_up, s.quotient, s.least,
-					s.most);
+					b->threads[i], rounds_median(b->speed[f][0][i], (size_t)b->c.rounds),
+					s.speed_up, rounds_median(b->probe[i], (size_t)b->c.rounds), s.probe_speed_up,
+					s.quotient, s.least, s.most);
 			if (b->threads[i] == 2)
 				printf("   required %.2f: %s", REQUIRED, s.quotient >= REQUIRED ? "met" : "not met");
 			printf("\n");
@@ -346,8 +346,8 @@ static json_t *cell_json(const struct bench *b, size_t f, size_t j, size_t i)
 	const double v = rounds_median(b->speed[f][j][i], n);
 	json_t *cell = json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:o}", "format", b->formats[f], "job",
 			jobs[j].name, "rows", (json_int_t)jobs[j].rows, "threads", (json_int_t)b->threads[i], "median",
-			v, "speed_up", v / rounds_median(b->speed[f][j][0], n), "of_best", v / best_of(b, f, j), "rounds",
-			rounds_json(b->speed[f][j][i], n));
+			v, "speed_up", v / rounds_median(b->speed[f][j][0], n), "of_best", v / best_of(b, f, j),
+			"rounds", rounds_json(b->speed[f][j][i], n));
 
 	if (cell && !jobs[j].rows) {
 		const struct share s = share_of(b, f, i);

@@ -1,8 +1,8 @@
 /* Best of n: one prompt, n ways on from it, the likeliest wins.
  *
- * The prompt is computed once. Every branch forks from it with a seed of its own, and each step decodes one token of all
- * branches that are still going in one call. At the end the branch whose tokens were likeliest on average is kept, and
- * the others are pruned: what they alone held is free again.
+ * The prompt is computed once. Every branch forks from it with a seed of its own, and each step decodes one token of
+ * all branches that are still going in one call. At the end the branch whose tokens were likeliest on average is kept,
+ * and the others are pruned: what they alone held is free again.
  *
  * usage: best_of_n MODEL.gguf */
 #include <cohort.h>
@@ -60,7 +60,8 @@ static int run(const struct cohort_model *model, struct cohort_forest *forest)
 {
 	static const char prompt[] =
 			"Tom and Anna lived in a small house by the sea. Every morning they went down to the beach "
-			"and looked for shells. One day, when the wind was strong, Anna saw something in the sand. It was a";
+			"and looked for shells. One day, when the wind was strong, Anna saw something in the sand. "
+			"It was a";
 	struct cohort_sampler_params sp;
 	struct cohort_branch root, branches[N];
 	struct cohort_branch_info info;

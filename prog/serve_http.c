@@ -287,12 +287,14 @@ static bool sane_id(const char *id)
 }
 
 /* The key that came with a request; NULL: none, or none that there is. A browser that opens the page can ask for a name
- * and a password only. That opens the page and no more: what a browser sends by itself, other pages can make it send. */
+ * and a password only. That opens the page and no more: what a browser sends by itself, others can make it send. */
 static const struct serve_key *find_key(struct call *c, const char *text)
 {
 	const struct serve_keys *keys = &c->srv->keys;
-	char *password = NULL;
-	char *name = !text && c->route->flags & ROUTE_PAGE ? MHD_basic_auth_get_username_password(c->conn, &password) : NULL;
+	char *password = NULL, *name = NULL;
+
+	if (!text && c->route->flags & ROUTE_PAGE)
+		name = MHD_basic_auth_get_username_password(c->conn, &password);
 	const char *found = password ? password : text ? text : "";
 	const struct serve_key *key = keys_find(keys, found, strlen(found));
 

@@ -1,12 +1,12 @@
-/* Branches against a naive forest: each of its branches is a list of what happened to it, and is told again from scratch,
- * alone, whenever it is looked at. 100,000 random operations on both: created, prefilled, forked with and without another
- * seed, drawn, accepted, stepped, decoded by each and scatter, merged, biased, pruned in three ways, with handles that are
- * stale, calls that fail for want of room or memory, and batches smaller than the calls. Tokens, logits, legal tokens and
- * statistics are the same bits; a call that failed has changed nothing.
+/* Branches against a naive forest: each of its branches is a list of what happened to it, and is told again from
+ * scratch, alone, whenever it is looked at. 100,000 random operations on both: created, prefilled, forked with and
+ * without another seed, drawn, accepted, stepped, decoded by each and scatter, merged, biased, pruned in three ways,
+ * with handles that are stale, calls that fail for want of room or memory, and batches smaller than the calls. Tokens,
+ * logits, legal tokens and statistics are the same bits; a call that failed has changed nothing.
  *
- * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or forgets its
- * biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens counted before they
- * are decoded; other logits under a token that was drawn. */
+ * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or forgets
+ * its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens counted before
+ * they are decoded; other logits under a token that was drawn. */
 #include "arch_case.h"
 #include "model_case.h"
 
@@ -326,8 +326,9 @@ static void scatter(struct world *w)
 		spans[i] = (struct cohort_branch_span){w->b[who[i]].h, tokens[i], k};
 	}
 	trouble(w);
-	const enum cohort_status st = n == 1 ? cohort_branch_prefill(w->f, spans[0].branch, tokens[0], spans[0].n_tokens, &err)
-					     : cohort_branch_decode_scatter(w->f, spans, n, &err);
+	const enum cohort_status st = n == 1
+			? cohort_branch_prefill(w->f, spans[0].branch, tokens[0], spans[0].n_tokens, &err)
+			: cohort_branch_decode_scatter(w->f, spans, n, &err);
 	if (!went_well(w, st)) {
 		for (int i = 0; i < n; i++)
 			compare(w, &w->b[who[i]]);
@@ -593,7 +594,8 @@ static void open_world(struct world *w, const char *path, uint32_t window)
 	cp.n_batch = cp.n_ubatch = 64;
 	ok(cohort_context_open(w->m, &cp, &w->alone, &err));
 	ok(cohort_forest_open(w->ctx,
-			&(struct cohort_forest_params){.struct_size = sizeof(struct cohort_forest_params), .first_seq = 2},
+			&(struct cohort_forest_params){
+					.struct_size = sizeof(struct cohort_forest_params), .first_seq = 2},
 			&w->f, &err));
 	for (int i = 0; i < N_VOCAB; i++) {
 		letters[i] = (char)(i < 26 ? 'a' + i : 'A' + i - 26);
@@ -638,8 +640,8 @@ static const struct shape tiny = {N_VOCAB, 32, 2, 2, 1, 16, 16, 32, 16, 64, QUAN
 static void story(uint32_t window, int n_ops)
 {
 	static struct world w;
-	static void (*const ops[])(struct world *) = {create, fork_one, fork_one, scatter, scatter, sample, sample, sample,
-			accept, accept, step, each, each, change, use_stale, look};
+	static void (*const ops[])(struct world *) = {create, fork_one, fork_one, scatter, scatter, sample, sample,
+			sample, accept, accept, step, each, each, change, use_stale, look};
 	char *path = synth_write(&tiny, 4);
 
 	w = (struct world){0};
@@ -800,7 +802,8 @@ static void refused(void **state)
 	assert_int_equal(cohort_branch_logits_set(w.f, b, logits, &err), COHORT_E_NUMERIC);
 	assert_int_equal(err.got, 5);
 	assert_int_equal(cohort_branch_logits_merge(w.f, b, b, INFINITY, &err), COHORT_E_NUMERIC);
-	assert_int_equal(cohort_branch_bias_set(w.f, b, &(struct cohort_logit_bias){N_VOCAB, 1}, 1, &err), COHORT_E_ARG);
+	assert_int_equal(
+			cohort_branch_bias_set(w.f, b, &(struct cohort_logit_bias){N_VOCAB, 1}, 1, &err), COHORT_E_ARG);
 	/* Equal logits: the entropy is that of a fair draw, and every token as surprising. */
 	logits[5] = 0;
 	ok(cohort_branch_logits_set(w.f, b, logits, &err));
@@ -822,8 +825,8 @@ static enum cohort_status live(struct world *w, struct cohort_forest **f)
 	const cohort_token prompt[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
 	const struct cohort_logit_bias bias = {1, 2.0f};
 	enum cohort_status st = cohort_forest_open(w->ctx,
-			&(struct cohort_forest_params){.struct_size = sizeof(struct cohort_forest_params), .n_seqs = 2}, f,
-			&err);
+			&(struct cohort_forest_params){.struct_size = sizeof(struct cohort_forest_params), .n_seqs = 2},
+			f, &err);
 
 	if (!st)
 		st = cohort_branch_create(*f, &w->params[2], &b[0], &err);

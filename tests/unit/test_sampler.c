@@ -537,8 +537,8 @@ static void memory(void **state)
 }
 
 /* Drawing and then accepting is sampling; between the two nothing is remembered, so a second draw only moves the
- * generator. What is permitted is what can be accepted. Seen red with a draw that remembers, and with a mask that is read
- * one token off. */
+ * generator. What is permitted is what can be accepted. Seen red with a draw that remembers, and with a mask that is
+ * read one token off. */
 static void draw_then_accept(void **state)
 {
 	enum { N = 30 };
