@@ -397,6 +397,16 @@ COHORT_API enum cohort_status cohort_context_open(const struct cohort_model *mod
 		struct cohort_context **out, struct cohort_err *err);
 COHORT_API void cohort_context_free(struct cohort_context *ctx);
 
+/* What a context was opened with, defaults filled in; with NULL all is 0. */
+struct cohort_context_info {
+	const struct cohort_model *model;
+	int32_t n_vocab;
+	int32_t n_ctx, n_batch, n_ubatch, n_seq_max, n_threads;
+	uint32_t outputs;
+	bool output_all; /* every row has output: asked for, or by pooling */
+};
+COHORT_API void cohort_context_info_get(const struct cohort_context *ctx, struct cohort_context_info *info);
+
 /* Says whether the batch would be taken, without decoding: every rule, but not whether there is room. */
 COHORT_API enum cohort_status cohort_check(struct cohort_context *ctx, const struct cohort_batch *batch,
 		struct cohort_err *err);
@@ -490,6 +500,15 @@ struct cohort_scatter_item {
 COHORT_API enum cohort_status cohort_decode_scatter(struct cohort_context *ctx,
 		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
 		struct cohort_err *err);
+
+/* The same with logits that are taken as they come, so that any number of items may want them: called once for each
+ * such item with what cohort_logits_get would give, borrowed for the call. That is before all is decoded: when the
+ * status is not OK, what was taken is of no use. No outputs are left behind it. take may not call functions of the
+ * context. */
+typedef void cohort_take(void *user, int32_t item, const float *logits);
+COHORT_API enum cohort_status cohort_decode_scatter_to(struct cohort_context *ctx,
+		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
+		cohort_take *take, void *user, struct cohort_err *err);
 
 /* Runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each through the model and forgets it: faults weights
  * and the whole cache in and wakes threads before the first user comes. (Without it the cache takes memory from the
@@ -748,13 +767,23 @@ COHORT_API enum cohort_status cohort_sampler_rng_set(struct cohort_sampler *s, c
  * no token is left; E_LIMIT if the grammar is too ambiguous. After a failure the sampler is as it was. */
 COHORT_API enum cohort_status cohort_sampler_sample(struct cohort_sampler *s, const float *logits,
 		cohort_token *out, struct cohort_err *err);
+/* The same without accepting: the generator and mirostat go on, nothing else. */
+COHORT_API enum cohort_status cohort_sampler_draw(struct cohort_sampler *s, const float *logits,
+		cohort_token *out, struct cohort_err *err);
 /* As if the token had been sampled: penalties and DRY remember it, the grammar goes on. For tokens that others
- * chose, not for those of cohort_sampler_sample. E_ARG if the grammar does not permit it. */
+ * chose or cohort_sampler_draw did, not for those of cohort_sampler_sample. E_ARG if the grammar does not permit it. */
 COHORT_API enum cohort_status cohort_sampler_accept(struct cohort_sampler *s, cohort_token token,
 		struct cohort_err *err);
 /* Tokens of a prompt: penalties and DRY remember them, the grammar does not see them. */
 COHORT_API enum cohort_status cohort_sampler_prompt(struct cohort_sampler *s, const cohort_token *tokens,
 		size_t n_tokens, struct cohort_err *err);
+/* What cohort_sampler_accept would say of the token; changes nothing. */
+COHORT_API enum cohort_status cohort_sampler_permits(struct cohort_sampler *s, cohort_token token,
+		struct cohort_err *err);
+/* Which tokens the grammar permits here: legal[i] is 1 or 0, of all n_vocab tokens; all of them without a grammar.
+ * E_LIMIT: too ambiguous. */
+COHORT_API enum cohort_status cohort_sampler_legal_get(struct cohort_sampler *s, uint8_t *legal,
+		struct cohort_err *err);
 /* Whether the grammar lets the text end here; true without one. A text cut by a limit is not complete otherwise. */
 COHORT_API bool cohort_sampler_is_complete(const struct cohort_sampler *s);
 
@@ -785,6 +814,144 @@ struct cohort_score {
  * so again afterwards. Statuses as cohort_decode_many. */
 COHORT_API enum cohort_status cohort_score_text(struct cohort_context *ctx, cohort_seq seq, const cohort_token *tokens,
 		int32_t n_tokens, float *logprobs, struct cohort_score *score, struct cohort_err *err);
+
+/* ---- Branches ------------------------------------------------------------------------------- */
+
+/* Generations that fork. A branch is a sequence with its sampler (and place in a grammar), the logits behind its last
+ * token, and statistics. A forest holds the branches of a context: it leases them sequence ids out of a range that is
+ * the forest's alone; an id that no branch has holds no cells. Calls on many branches decode them together, and change
+ * none of them unless all succeed. docs/branches.md has an example. One thread at a time, as the context. */
+struct cohort_forest; /* opaque */
+
+/* A handle: stays valid until its branch is pruned, and is then refused for ever (rule branch-stale), as is one of
+ * another forest (rule branch-foreign). All zero: none. */
+struct cohort_branch {
+	uint32_t forest, index;
+	uint64_t generation;
+};
+
+struct cohort_forest_params {
+	size_t struct_size;
+	cohort_seq first_seq; /* ids first_seq .. first_seq + n_seqs - 1 are the forest's; they must be empty */
+	int32_t n_seqs;       /* most branches at once; 0: all ids of the context from first_seq on */
+};
+COHORT_API void cohort_forest_params_init(struct cohort_forest_params *params);
+/* The context needs logits as output, and must outlive the forest. params NULL: the defaults. E_ARG: ids that are out
+ * of range or hold cells (rules seq-id, seq-held). */
+COHORT_API enum cohort_status cohort_forest_open(struct cohort_context *ctx, const struct cohort_forest_params *params,
+		struct cohort_forest **out, struct cohort_err *err);
+/* Prunes all branches. */
+COHORT_API void cohort_forest_free(struct cohort_forest *forest);
+
+struct cohort_pressure {
+	int32_t n_seqs, n_leased, n_vacant; /* sequence ids of the forest */
+	int32_t block_size, n_blocks, n_blocks_used, n_blocks_shared, n_blocks_free; /* of the context's cache */
+	int32_t n_leaves; /* branches without children */
+};
+COHORT_API void cohort_forest_pressure_get(const struct cohort_forest *forest, struct cohort_pressure *pressure);
+
+/* A branch that holds nothing yet. sampler NULL: the defaults; its grammar must outlive the branch and its forks.
+ * NO_ROOM (rule seq-lease): no id is vacant. */
+COHORT_API enum cohort_status cohort_branch_create(struct cohort_forest *forest,
+		const struct cohort_sampler_params *sampler, struct cohort_branch *out, struct cohort_err *err);
+
+/* What a fork is to draw with: the parent's generator as it is, or another seed. */
+struct cohort_reseed {
+	uint64_t seed, stream;
+};
+/* A child that goes on exactly as its parent would: cells (shared, not copied), logits, sampler, biases, statistics and
+ * what is pending; with `reseed` not NULL, from another seed. NO_ROOM as above. */
+COHORT_API enum cohort_status cohort_branch_fork(struct cohort_forest *forest, struct cohort_branch parent,
+		const struct cohort_reseed *reseed, struct cohort_branch *out, struct cohort_err *err);
+
+/* Ends a branch: its id is vacant, its handle stale. E_ARG (rule branch-children) while it has children. */
+COHORT_API enum cohort_status cohort_branch_prune(struct cohort_forest *forest, struct cohort_branch branch,
+		struct cohort_err *err);
+/* The branch and all that descend from it. */
+COHORT_API enum cohort_status cohort_branch_prune_subtree(struct cohort_forest *forest, struct cohort_branch branch,
+		struct cohort_err *err);
+/* Ends all other branches of the forest; the winner has no parent then. */
+COHORT_API enum cohort_status cohort_branch_retain_only(struct cohort_forest *forest, struct cohort_branch winner,
+		struct cohort_err *err);
+
+/* Tokens of a prompt, any number of them and for any number of branches (each named once, rule branch-duplicate):
+ * decoded together, packed into calls of n_batch rows. Penalties remember them; grammar and statistics do not see
+ * them. Behind it each branch has the logits of its last token. All or nothing. Refused for a branch with a pending token (rule
+ * branch-pending). n_tokens 0: skipped. Statuses as cohort_decode_scatter. */
+struct cohort_branch_span {
+	struct cohort_branch branch;
+	const cohort_token *tokens; /* [n_tokens] */
+	int32_t n_tokens;
+};
+COHORT_API enum cohort_status cohort_branch_decode_scatter(struct cohort_forest *forest,
+		const struct cohort_branch_span *spans, int32_t n_spans, struct cohort_err *err);
+COHORT_API enum cohort_status cohort_branch_prefill(struct cohort_forest *forest, struct cohort_branch branch,
+		const cohort_token *tokens, int32_t n_tokens, struct cohort_err *err);
+
+/* Draws a token from the branch's logits (with its biases) by its sampler, without accepting it. E_ARG: no logits yet
+ * (rule branch-logits), a token is pending (rule branch-pending). After a failure nothing has changed. */
+COHORT_API enum cohort_status cohort_branch_sample(struct cohort_forest *forest, struct cohort_branch branch,
+		cohort_token *out, struct cohort_err *err);
+/* The token is the branch's next: penalties and DRY remember it, the grammar goes on (E_ARG if it does not permit it),
+ * statistics count it. It is pending until it is decoded by cohort_branch_step. */
+COHORT_API enum cohort_status cohort_branch_accept(struct cohort_forest *forest, struct cohort_branch branch,
+		cohort_token token, struct cohort_err *err);
+/* Decodes the pending tokens of branches, each named once and with one (rule branch-idle otherwise), in as few calls as
+ * n_batch allows. */
+COHORT_API enum cohort_status cohort_branch_step(struct cohort_forest *forest, const struct cohort_branch *branches,
+		int32_t n_branches, struct cohort_err *err);
+/* Accepts and decodes a token of each: all or nothing. */
+struct cohort_branch_token {
+	struct cohort_branch branch;
+	cohort_token token;
+};
+COHORT_API enum cohort_status cohort_branch_decode_each(struct cohort_forest *forest,
+		const struct cohort_branch_token *items, int32_t n_items, struct cohort_err *err);
+
+/* Logits behind the last token: [n_vocab], borrowed until the branch decodes, is changed or pruned. NULL: none. */
+COHORT_API const float *cohort_branch_logits_get(const struct cohort_forest *forest, struct cohort_branch branch,
+		struct cohort_err *err);
+/* Others in their place, until the next decode. They are copied; NaN and +Inf are E_NUMERIC. */
+COHORT_API enum cohort_status cohort_branch_logits_set(struct cohort_forest *forest, struct cohort_branch branch,
+		const float *logits, struct cohort_err *err);
+/* dst += alpha * src, element by element; E_NUMERIC (rule finite) if that is NaN or +Inf anywhere. */
+COHORT_API enum cohort_status cohort_branch_logits_merge(struct cohort_forest *forest, struct cohort_branch dst,
+		struct cohort_branch src, float alpha, struct cohort_err *err);
+/* Added to logits when a token is drawn, besides the sampler's own; replaces those set before; copied. -INFINITY:
+ * never. Statistics do not see it. */
+COHORT_API enum cohort_status cohort_branch_bias_set(struct cohort_forest *forest, struct cohort_branch branch,
+		const struct cohort_logit_bias *bias, int32_t n_bias, struct cohort_err *err);
+
+/* Tokens that the branch's grammar permits next, rising: up to n_max into out; *n_out says how many there are. */
+COHORT_API enum cohort_status cohort_branch_legal_get(struct cohort_forest *forest, struct cohort_branch branch,
+		cohort_token *out, int32_t n_max, int32_t *n_out, struct cohort_err *err);
+COHORT_API bool cohort_branch_is_legal(struct cohort_forest *forest, struct cohort_branch branch, cohort_token token);
+/* Of what comes next, by the logits alone: the entropy, and how surprising a token would be (-log p), both in nats. */
+COHORT_API enum cohort_status cohort_branch_entropy_get(const struct cohort_forest *forest, struct cohort_branch branch,
+		double *entropy, struct cohort_err *err);
+COHORT_API enum cohort_status cohort_branch_surprisal_get(const struct cohort_forest *forest,
+		struct cohort_branch branch, cohort_token token, double *surprisal, struct cohort_err *err);
+
+struct cohort_branch_info {
+	struct cohort_branch parent, first_child, next_sibling; /* all zero: none */
+	int32_t n_children, depth; /* depth: forks between it and a branch without a parent */
+	cohort_seq seq;
+	cohort_pos n_past;         /* positions its sequence holds */
+	cohort_token pending;      /* accepted and not decoded; -1: none */
+	bool has_logits;
+	bool complete;             /* the grammar lets the text end here; true without one */
+	/* Of accepted tokens, its ancestors' included: how likely they were by the logits, and by what the sampler's
+	 * chain left, for those that it drew. */
+	int64_t n_accepted, n_drawn;
+	double logprob, drawn_logprob;             /* sums */
+	double perplexity, drawn_perplexity;       /* exp(-sum / n); 1 when n is 0 */
+};
+COHORT_API enum cohort_status cohort_branch_info_get(const struct cohort_forest *forest, struct cohort_branch branch,
+		struct cohort_branch_info *info, struct cohort_err *err);
+/* The leaves below a branch (itself, if it is one), or of the whole forest when it is all zero, depth first, children
+ * in the order they were forked: up to n_max into out; *n_out says how many there are. */
+COHORT_API enum cohort_status cohort_branch_leaves_get(const struct cohort_forest *forest, struct cohort_branch branch,
+		struct cohort_branch *out, int32_t n_max, int32_t *n_out, struct cohort_err *err);
 
 #ifdef __cplusplus
 }

@@ -237,6 +237,28 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 	return COHORT_OK;
 }
 
+void cohort_context_info_get(const struct cohort_context *c, struct cohort_context_info *info)
+{
+	if (!info)
+		return;
+	*info = (struct cohort_context_info){0};
+	if (!c)
+		return;
+	struct cohort_model_info m;
+	cohort_model_info_get(c->model, &m);
+	*info = (struct cohort_context_info){
+			.model = c->model,
+			.n_vocab = m.n_vocab,
+			.n_ctx = c->p.n_ctx,
+			.n_batch = c->p.n_batch,
+			.n_ubatch = c->p.n_ubatch,
+			.n_seq_max = c->p.n_seq_max,
+			.n_threads = c->p.n_threads,
+			.outputs = c->p.outputs,
+			.output_all = context_output_all(c),
+	};
+}
+
 void cohort_context_free(struct cohort_context *c)
 {
 	if (!c)

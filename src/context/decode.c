@@ -536,6 +536,11 @@ static const float *get_row(const struct cohort_context *c, const struct be_buf 
 	return NULL;
 }
 
+const float *context_logits_at(const struct cohort_context *c, size_t rank)
+{
+	return be_cpu.buf_row(c->forward.be, c->forward.logits, (size_t)c->outputs[rank].logits);
+}
+
 const float *cohort_logits_get(const struct cohort_context *c, int32_t i, struct cohort_err *err)
 {
 	if (c)

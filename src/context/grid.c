@@ -131,6 +131,9 @@ struct feed {
 	const struct cohort_scatter_item *items;
 	int32_t chunk;      /* of the packing */
 	int32_t piece;      /* tokens of an oversized item that earlier chunks had */
+	cohort_take *take;  /* NULL: outputs are kept */
+	void *user;
+	size_t n_taken;     /* outputs of this chunk, when they are taken; ranks[0 .. n_taken) say whose */
 };
 
 /* Errors of a chunk in the numbers of the call. */
@@ -151,6 +154,14 @@ static enum cohort_status explain(const struct feed *f, const struct cohort_err 
 	return e->status;
 }
 
+/* Hands out what the chunk gave, so that the next one has room for its own. */
+static void give(struct feed *f)
+{
+	for (size_t i = 0; i < f->n_taken; i++)
+		f->take(f->user, f->s->ranks[i], context_logits_at(f->c, i));
+	f->c->n_places = f->c->n_logits = 0;
+}
+
 static enum cohort_status pass(struct feed *f, bool dry, struct cohort_err *err)
 {
 	struct cohort_batch b;
@@ -167,6 +178,8 @@ static enum cohort_status pass(struct feed *f, bool dry, struct cohort_err *err)
 			st = context_run(f->c, &plan, &e);
 		if (st)
 			return explain(f, &e, err);
+		if (f->take && !dry)
+			give(f);
 		f->n_done += f->n_chunk;
 	}
 	return COHORT_OK;
@@ -315,8 +328,12 @@ static size_t scatter_rows(struct feed *f, int32_t item, size_t from, size_t n, 
 		const bool last = from + i + 1 == (size_t)it->n_tokens;
 		f->s->tokens[at + i] = it->tokens[from + i];
 		put_row(f->s, at + i, it->pos + (cohort_pos)(from + i), it->seq, last && it->want);
-		if (last && it->want)
+		if (last && it->want && f->take) {
+			f->c->rank_of[at + i] = (int32_t)f->n_taken;
+			f->s->ranks[f->n_taken++] = item;
+		} else if (last && it->want) {
 			f->c->rank_of[at + i] = f->s->ranks[item];
+		}
 	}
 	return at + n;
 }
@@ -338,7 +355,7 @@ static bool scatter_next(struct feed *f, struct cohort_batch *b)
 	if (f->chunk == p->n_chunks)
 		return false;
 	const struct cohort_chunk *k = &p->chunks[f->chunk];
-	f->n_chunk = 0;
+	f->n_chunk = f->n_taken = 0;
 	if (k->oversized) {
 		const int32_t left = k->n_rows - f->piece;
 		f->n_chunk = scatter_rows(
@@ -392,14 +409,14 @@ static enum cohort_status look_at_items(struct feed *f, int32_t n_items, int64_t
 		if (st)
 			return st;
 		*n_rows += it->n_tokens;
-		if (it->want && *n_outputs == (size_t)c->p.n_batch)
+		if (it->want && !f->take && *n_outputs == (size_t)c->p.n_batch)
 			return err_rule(err, COHORT_E_LIMIT, "n-outputs", *n_rows - 1, it->seq, c->p.n_batch,
 					c->p.n_batch + 1,
 					"more than %d items want output (n_batch): row %lld is one too many",
 					c->p.n_batch, (long long)*n_rows - 1);
 		if (*n_rows > INT32_MAX)
 			return err_set(err, COHORT_E_LIMIT, "more than %d tokens", INT32_MAX);
-		if (it->want) {
+		if (it->want && !f->take) {
 			f->s->ranks[i] = (int32_t)*n_outputs;
 			c->outputs[(*n_outputs)++].row = (int32_t)*n_rows - 1;
 		}
@@ -407,15 +424,13 @@ static enum cohort_status look_at_items(struct feed *f, int32_t n_items, int64_t
 	return COHORT_OK;
 }
 
-enum cohort_status cohort_decode_scatter(struct cohort_context *c, const struct cohort_scatter_item *items,
-		int32_t n_items, struct cohort_scratch *scratch, struct cohort_err *err)
+static enum cohort_status scatter(struct cohort_context *c, const struct cohort_scatter_item *items, int32_t n_items,
+		struct cohort_scratch *scratch, cohort_take *take, void *user, struct cohort_err *err)
 {
 	int64_t n_rows;
 	size_t n_outputs;
 	int32_t i;
 
-	if (!c)
-		return err_set(err, COHORT_E_ARG, "context is NULL");
 	for (i = 0; items && i < n_items && items[i].n_tokens == 0;)
 		i++;
 	if (i == n_items) /* nothing but empty spans, or none */
@@ -425,7 +440,7 @@ enum cohort_status cohort_decode_scatter(struct cohort_context *c, const struct 
 	if (st)
 		return st;
 	struct feed f = {.c = c, .s = scratch ? scratch : &c->scratch, .next = scatter_next, .index = scatter_index,
-			.items = items};
+			.items = items, .take = take, .user = user};
 	st = make_items(f.s, (size_t)n_items, err);
 	if (!st)
 		st = look_at_items(&f, n_items, &n_rows, &n_outputs, err);
@@ -438,10 +453,35 @@ enum cohort_status cohort_decode_scatter(struct cohort_context *c, const struct 
 		for (i = 0; i < n_items; i++)
 			at = scatter_rows(&f, i, 0, (size_t)items[i].n_tokens, at);
 		const struct cohort_batch b = as_batch(f.s, f.s->tokens, at);
-		return context_decode(c, &b, err);
+		st = context_decode(c, &b, err);
+		if (take && !st)
+			give(&f);
+	} else {
+		st = check_output_all(c, n_rows, err);
+		if (!st)
+			st = cohort_bin_pack(&f.s->packing, f.s->lengths, n_items, c->p.n_batch, err);
+		if (!st)
+			st = run_feed(&f, n_outputs, err);
 	}
-	st = check_output_all(c, n_rows, err);
-	if (!st)
-		st = cohort_bin_pack(&f.s->packing, f.s->lengths, n_items, c->p.n_batch, err);
-	return st ? st : run_feed(&f, n_outputs, err);
+	if (take)
+		context_forget(c);
+	return st;
+}
+
+enum cohort_status cohort_decode_scatter(struct cohort_context *c, const struct cohort_scatter_item *items,
+		int32_t n_items, struct cohort_scratch *scratch, struct cohort_err *err)
+{
+	if (!c)
+		return err_set(err, COHORT_E_ARG, "context is NULL");
+	return scatter(c, items, n_items, scratch, NULL, NULL, err);
+}
+
+enum cohort_status cohort_decode_scatter_to(struct cohort_context *c, const struct cohort_scatter_item *items,
+		int32_t n_items, struct cohort_scratch *scratch, cohort_take *take, void *user, struct cohort_err *err)
+{
+	if (!c || !take)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !c ? "context" : "take");
+	if (!(c->p.outputs & COHORT_OUTPUT_LOGITS) || context_output_all(c))
+		return err_set(err, COHORT_E_ARG, "the context was opened for other outputs than rows' own logits");
+	return scatter(c, items, n_items, scratch, take, user, err);
 }

@@ -130,6 +130,8 @@ enum cohort_status context_reserve(struct cohort_context *c, struct memory_plan 
 enum cohort_status context_run(struct cohort_context *c, const struct memory_plan *plan, struct cohort_err *err);
 /* A whole decode of one batch; context_forget was called. */
 enum cohort_status context_decode(struct cohort_context *c, const struct cohort_batch *b, struct cohort_err *err);
+/* Logits of an output of what was computed last, by its rank. */
+const float *context_logits_at(const struct cohort_context *c, size_t rank);
 /* Room for n rows in a scratch (grid.c). False when out of memory. */
 bool context_scratch_rows(struct cohort_scratch *s, size_t n);
 void context_count(struct cohort_context *c, double seconds, size_t n_single, size_t n_rows);

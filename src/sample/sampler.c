@@ -3,7 +3,7 @@
  * Invariants
  *  1. A failed sample changes nothing: not the generator, the history, mirostat or the place in the grammar.
  *  2. One draw of the generator per sampled token (and XTC's), none when greedy; nothing is allocated after open.
- *  3. A sampled token is accepted exactly once. */
+ *  3. A sampled token is accepted exactly once, a drawn one not at all. */
 #include "sample/sample.h"
 
 #include "base/fmath.h"
@@ -351,6 +351,34 @@ enum cohort_status cohort_sampler_accept(struct cohort_sampler *s, cohort_token 
 	return st;
 }
 
+enum cohort_status cohort_sampler_permits(struct cohort_sampler *s, cohort_token token, struct cohort_err *err)
+{
+	if (!s)
+		return err_set(err, COHORT_E_ARG, "sampler is NULL");
+	enum cohort_status st = check_token(s, token, err);
+	if (st || !s->at.g)
+		return st;
+	struct grammar_at there;
+	grammar_copy(&there, &s->at);
+	st = grammar_accept(&there, token, err);
+	grammar_end(&there);
+	return st;
+}
+
+enum cohort_status cohort_sampler_legal_get(struct cohort_sampler *s, uint8_t *legal, struct cohort_err *err)
+{
+	if (!s || !legal)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : "legal");
+	if (!s->at.g) {
+		memset(legal, 1, (size_t)s->n_vocab);
+		return COHORT_OK;
+	}
+	enum cohort_status st = grammar_mask(&s->at, s->mask, err);
+	for (size_t i = 0; !st && i < (size_t)s->n_vocab; i++)
+		legal[i] = s->mask[i / 64] >> i % 64 & 1;
+	return st;
+}
+
 enum cohort_status cohort_sampler_prompt(
 		struct cohort_sampler *s, const cohort_token *tokens, size_t n_tokens, struct cohort_err *err)
 {
@@ -425,8 +453,9 @@ static enum cohort_status nothing_left(const struct cohort_sampler *s, struct co
 	return err_set(err, COHORT_E_NUMERIC, "every token is excluded");
 }
 
-enum cohort_status cohort_sampler_sample(
-		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
+/* Chooses; accepts it or not. */
+static enum cohort_status choose(
+		struct cohort_sampler *s, const float *logits, bool accept, cohort_token *out, struct cohort_err *err)
 {
 	if (!s || !logits || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : !logits ? "logits" : "out");
@@ -451,7 +480,7 @@ enum cohort_status cohort_sampler_sample(
 	}
 	const size_t at = is_greedy(s) ? 0 : draw(s);
 	const cohort_token token = c->list[at].id;
-	if (s->at.g)
+	if (s->at.g && accept)
 		st = grammar_accept(&s->at, token, err);
 	if (st) {
 		s->rng = rng;
@@ -461,9 +490,22 @@ enum cohort_status cohort_sampler_sample(
 	s->last_weight = is_greedy(s) ? 1.0 : c->list[at].weight;
 	if (!is_greedy(s))
 		mirostat_learn(s);
-	remember(s, token);
+	if (accept)
+		remember(s, token);
 	*out = token;
 	return COHORT_OK;
+}
+
+enum cohort_status cohort_sampler_sample(
+		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
+{
+	return choose(s, logits, true, out, err);
+}
+
+enum cohort_status cohort_sampler_draw(
+		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
+{
+	return choose(s, logits, false, out, err);
 }
 
 double sampler_surprise(const struct cohort_sampler *s)
