@@ -41,7 +41,7 @@ TMPDIR=$tmp/place run "$threads" --formats Q2_K --threads 1 $small --rounds 1
 [ "$rc" = 0 ] && matches out '^  Q2_K +8 +1 ' && [ -z "$(ls "$tmp/place")" ]
 verdict 'a random model is made and removed'
 TMPDIR=$tmp/no/such run "$threads"
-refused 4 "$tmp/no/such/cohort-threads-"
+refused 4 "$tmp/no/such/cohort-bench-"
 verdict 'no place for models'
 
 refuse() { # NAME TEXT ARGUMENT...
