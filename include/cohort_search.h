@@ -43,7 +43,7 @@ enum cohort_beam_stop {
  * Diverse beams (Vijayakumar et al., 2016): n_groups groups of width / n_groups beams, each a search of its own with its
  * own kept texts. Within a step they go one after the other, and a candidate's place is by its sum minus `diversity` times
  * the number of beams of earlier groups that chose the same token at this step, finished ones included. Sums and scores
- * themselves have no such penalty. A group that has stopped chooses nothing. Two groups may find the same text.
+ * themselves have no such penalty. A group that has stopped (STOP_FIRST) chooses nothing. Two groups may find the same text.
  *
  * Takes as many sequence ids as there are beams at once, `width` at most. */
 struct cohort_beam_params {

@@ -4,8 +4,8 @@
  *  1. All beams are as long as the search has made steps, so that their order by sum is their order by score.
  *  2. Of what may follow a beam only as many are looked at as could be taken: the beams that a group has, the end tokens,
  *     and those that have a penalty. All others come behind them.
- *  3. A group stops early only when nothing it could still find would be kept: log-probabilities are at most 0, so a sum
- *     never rises, and a score is at most the sum over the largest divisor to come.
+ *  3. The search stops early only when nothing that could still be found would be kept: log-probabilities are at most 0,
+ *     so a sum never rises, and a score is at most the sum over the largest divisor to come.
  *  4. The texts are chains of trail entries; nothing of a text is in a branch. */
 #include "search/search.h"
 
@@ -252,6 +252,20 @@ static bool has_all(const struct beam_search *b, const struct group *g)
 
 /* ---- All of it ---- */
 
+/* A group that would find nothing more still chooses, for the penalties of those behind it, until all are so far. */
+static void stop(struct beam_search *b)
+{
+	bool all = true;
+
+	for (int32_t k = 0; k < b->p.n_groups; k++) {
+		const bool has = has_all(b, &b->groups[k]);
+		all &= has;
+		b->groups[k].done |= has && (b->p.stop == COHORT_BEAM_STOP_FIRST || b->groups[k].n_beams == 0);
+	}
+	for (int32_t k = 0; k < b->p.n_groups && all; k++)
+		b->groups[k].done = true;
+}
+
 /* Takes the steps of groups that have stopped out again: their branches end. */
 static void drop_done(struct beam_search *b)
 {
@@ -287,8 +301,7 @@ static enum cohort_status step(struct beam_search *b, struct cohort_err *err)
 	if (st)
 		return st;
 	b->length++;
-	for (int32_t k = 0; k < b->p.n_groups; k++)
-		b->groups[k].done |= has_all(b, &b->groups[k]);
+	stop(b);
 	drop_done(b);
 	return search_advance(&b->s, b->steps, b->n_steps, err);
 }
