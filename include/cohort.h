@@ -874,8 +874,8 @@ COHORT_API enum cohort_status cohort_branch_prune_subtree(struct cohort_forest *
 /* Ends all other branches of the forest; the winner has no parent then. */
 COHORT_API enum cohort_status cohort_branch_retain_only(struct cohort_forest *forest, struct cohort_branch winner,
 		struct cohort_err *err);
-/* The branch has no parent from now on; it and what descends from it stay as they are. So a parent that is of no more use
- * can be pruned before its children. */
+/* The branch has no parent from now on; it and what descends from it stay as they are. So a parent that is of no more
+ * use can be pruned before its children. */
 COHORT_API enum cohort_status cohort_branch_detach(struct cohort_forest *forest, struct cohort_branch branch,
 		struct cohort_err *err);
 

@@ -1,18 +1,20 @@
 /* Searches built on branches (cohort.h): beams, best of n, votes, trees of continuations.
  *
  * What all of them share
- *  - They begin at a branch that was prefilled and has no pending token, and never change it: they work on forks, which
- *    are gone when the call returns, whatever it returns. A failed call leaves the forest as it was and `out` unwritten.
- *  - Log-probabilities are the model's, by the logits (cohort_logprobs_get), summed as doubles in the order of tokens.
- *    The branch's grammar is respected: a token that it does not permit is none. Biases, penalties and the other stages of
- *    its sampler work where a text is drawn (cohort_texts_draw), and nowhere else.
+ *  - They begin at a branch that was prefilled and has no pending token, and never change it: they work on forks,
+ *    which are gone when the call returns, whatever it returns. A failed call leaves the forest as it was and `out`
+ *    unwritten.
+ *  - Log-probabilities are the model's, by the logits (cohort_logprobs_get), summed as doubles in the order of
+ *    tokens. The branch's grammar is respected: a token that it does not permit is none. Biases, penalties and the
+ *    other stages of its sampler work where a text is drawn (cohort_texts_draw), and nowhere else.
  *  - Results are the same on every machine, and whatever n_batch, n_ubatch and the number of threads are.
- *  - A text ends with an end token: `ends`, or the model's own (cohort_token_is_eog) when that is NULL. The end token is the
- *    last of the text's tokens and counts in sums and lengths; it is never decoded. A text that nothing can follow (the
- *    grammar permits no token that has any probability) ends as it is, unfinished.
+ *  - A text ends with an end token: `ends`, or the model's own (cohort_token_is_eog) when that is NULL. The end token
+ *    is the last of the text's tokens and counts in sums and lengths; it is never decoded. A text that nothing can
+ *    follow (the grammar permits no token that has any probability) ends as it is, unfinished.
  *  - Parameters are filled by their `_init`; results are released by their `_release`, which accepts what was zeroed.
- *  - Statuses as cohort_branch_fork and cohort_branch_decode_each; E_ARG names the rule (search-params, branch-logits,
- *    branch-pending, branch-stale, branch-foreign). NO_ROOM: too few sequence ids are vacant, or the cache is full. */
+ *  - Statuses as cohort_branch_fork and cohort_branch_decode_each; E_ARG names the rule (search-params,
+ *    branch-logits, branch-pending, branch-stale, branch-foreign). NO_ROOM: too few sequence ids are vacant, or the
+ *    cache is full. */
 #ifndef COHORT_SEARCH_H
 #define COHORT_SEARCH_H
 
@@ -25,25 +27,26 @@ extern "C" {
 /* ---- Beams --------------------------------------------------------------------------------- */
 
 enum cohort_beam_stop {
-	COHORT_BEAM_STOP_SURE = 0, /* when no unfinished beam can come to beat the worst that is kept: changes no result */
-	COHORT_BEAM_STOP_FIRST,    /* as soon as as many are kept as there are beams; what is unfinished then is dropped */
+	COHORT_BEAM_STOP_SURE = 0, /* when no unfinished beam can come to beat the worst kept: changes no result */
+	COHORT_BEAM_STOP_FIRST     /* when as many are kept as there are beams; what is unfinished then is dropped */
 };
 
-/* Beam search. At each step every beam is followed by every token. These candidates are gone through from the best on, by
- * their sums of log-probabilities, until `width` of them are found that go on; candidates on the way that end with an end
- * token are finished, and kept if they are among the `width` best of those by score. At max_tokens the beams are cut, and
- * are kept in the same way.
+/* Beam search. At each step every beam is followed by every token. These candidates are gone through from the best
+ * on, by their sums of log-probabilities, until `width` of them are found that go on; candidates on the way that end
+ * with an end token are finished, and kept if they are among the `width` best of those by score. At max_tokens the
+ * beams are cut, and are kept in the same way.
  *
- * score = sum / length^length_penalty, where length is the number of tokens, the end token included: 0 is the sum, 1 the
- * mean; more favours long texts. length^x is exp(x log length) in the library's own functions.
+ * score = sum / length^length_penalty, where length is the number of tokens, the end token included: 0 is the sum, 1
+ * the mean; more favours long texts. length^x is exp(x log length) in the library's own functions.
  *
  * Ties: of candidates the one of the earlier beam, then that with the higher logit, then the lower token id; the next
  * step's beams are in the order they were found. Of kept texts the one found earlier.
  *
- * Diverse beams (Vijayakumar et al., 2016): n_groups groups of width / n_groups beams, each a search of its own with its
- * own kept texts. Within a step they go one after the other, and a candidate's place is by its sum minus `diversity` times
- * the number of beams of earlier groups that chose the same token at this step, finished ones included. Sums and scores
- * themselves have no such penalty. A group that has stopped (STOP_FIRST) chooses nothing. Two groups may find the same text.
+ * Diverse beams (Vijayakumar et al., 2016): n_groups groups of width / n_groups beams, each a search of its own with
+ * its own kept texts. Within a step they go one after the other, and a candidate's place is by its sum minus
+ * `diversity` times the number of beams of earlier groups that chose the same token at this step, finished ones
+ * included. Sums and scores themselves have no such penalty. A group that has stopped (STOP_FIRST) chooses nothing.
+ * Two groups may find the same text.
  *
  * Takes as many sequence ids as there are beams at once, `width` at most. */
 struct cohort_beam_params {
@@ -79,9 +82,9 @@ COHORT_API void cohort_beams_release(struct cohort_beams *beams);
 
 /* ---- Best of n ------------------------------------------------------------------------------ */
 
-/* n texts drawn by forks of the branch, each with the stream first_stream + its index, together. The likeliest is the one
- * with the highest mean of log-probabilities over its tokens, or sum; ties: the first. As many at a time as ids are vacant:
- * a text does not depend on the others. */
+/* n texts drawn by forks of the branch, each with the stream first_stream + its index, together. The likeliest is the
+ * one with the highest mean of log-probabilities over its tokens, or sum; ties: the first. As many at a time as ids
+ * are vacant: a text does not depend on the others. */
 struct cohort_draw_params {
 	size_t struct_size;
 	int32_t n;               /* >= 1 */
@@ -124,7 +127,8 @@ struct cohort_vote {
 	double likelihood;      /* ... and its */
 };
 struct cohort_votes {
-	struct cohort_vote *items; /* [n_items]: the most frequent first; ties: the higher likelihood, then the earlier text */
+	/* [n_items]: the most frequent first; ties: the higher likelihood, then the earlier text. */
+	struct cohort_vote *items;
 	int32_t n_items;
 	int32_t n_silent;       /* texts without an answer */
 	int32_t *vote_of;       /* [n_texts]: the item, -1: no answer */
@@ -143,7 +147,7 @@ struct cohort_tree_params {
 	size_t struct_size;
 	int32_t depth, top_k;    /* >= 1 */
 	double min_prob;         /* tokens less likely than this behind their parent are left out; 0 to 1 */
-	int32_t n_max;           /* nodes at most, >= 1: level by level, then by the order of parents; the rest is left out */
+	int32_t n_max;           /* nodes at most, >= 1: level by level, parents in order; the rest is left out */
 	const cohort_token *ends; /* as for beams: nothing follows them */
 	int32_t n_ends;
 };
@@ -156,7 +160,7 @@ struct cohort_tree_node {
 	double sum;              /* of it and those before it */
 	int32_t parent;          /* -1: the branch that the search began at */
 	int32_t depth;           /* 1 and up */
-	int32_t first_child, n_children; /* next to each other, the likeliest first; first_child is -1 when there are none */
+	int32_t first_child, n_children; /* next to each other, the likeliest first; -1 when there are none */
 	bool is_end;
 };
 struct cohort_tree {

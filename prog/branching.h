@@ -24,8 +24,8 @@ int branching_open(struct branching *b, int64_t n, int64_t n_cells, int32_t n_th
 int branching_start(struct branching *b, const struct sampling *s, const cohort_token *tokens, size_t n_tokens);
 void branching_close(struct branching *b);
 
-/* The text of tokens that go on from a prompt, without an end token, with a NUL behind; freed with mem_free. Returns 0 or
- * an exit code. */
+/* The text of tokens that go on from a prompt, without an end token, with a NUL behind; freed with mem_free. Returns
+ * 0 or an exit code. */
 int branching_text(const struct branching *b, const cohort_token *tokens, int32_t n_tokens, bool finished, char **out,
 		size_t *n_out);
 

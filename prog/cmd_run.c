@@ -330,7 +330,8 @@ int cmd_run(int argc, char **argv)
 			{"n-parallel", "np", OPT_INT, &r.n_parallel, 1, 65536, "N",
 					"continuations of each prompt (default: 1)", NULL},
 			{"ctx", "c", OPT_INT, &r.n_ctx, 1, 1 << 30, "N",
-					"tokens the KV cache holds; texts beyond it wait (default: 4096)", &r.ctx_given},
+					"tokens the KV cache holds; texts beyond it wait (default: 4096)",
+					&r.ctx_given},
 			{"threads", "t", OPT_INT, &r.threads, 1, 1024, "N",
 					"compute threads (default: 4, or the CPUs there are)", &r.threads_given},
 			{"logprobs", NULL, OPT_INT, &r.n_top, 0, TOP_MAX, "N",
@@ -343,15 +344,16 @@ int cmd_run(int argc, char **argv)
 					"ends a text before this; may be given again", NULL},
 			{"ignore-eos", NULL, OPT_FLAG, &r.ignore_eos, 0, 0, NULL, "go on after the model ends its text",
 					NULL},
-			OPTS_SEARCH(&r.search),
 			{"isa", NULL, OPT_STR, &r.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&r.load),
 			{"verbose", "v", OPT_FLAG, &r.verbose, 0, 0, NULL, "speed and values on stderr", NULL},
 	};
 	enum { N_OWN = sizeof own / sizeof *own };
-	struct opt opts[N_OWN + SAMPLING_OPTIONS];
+	struct opt opts[N_OWN + RUN_SEARCH_OPTIONS + SAMPLING_OPTIONS];
 	memcpy(opts, own, sizeof own);
-	sampling_options(&r.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.95)", opts + N_OWN);
+	run_search_options(&r.search, opts + N_OWN);
+	sampling_options(&r.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.95)",
+			opts + N_OWN + RUN_SEARCH_OPTIONS);
 	const struct opt_prog p = {
 			prog,
 			"[-m FILE] [PROMPT ...] [options]",

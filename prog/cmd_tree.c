@@ -74,7 +74,8 @@ static int read_prompt(struct job *j)
 	struct cohort_err err;
 
 	if ((j->prompt != NULL) + (j->file != NULL) + (j->operand != NULL) != 1)
-		return bad_usage(prog, "give one prompt: as an argument, with -p, or with -f FILE (- is standard input)");
+		return bad_usage(prog, "give one prompt: as an argument, with -p, or with -f FILE (- is standard "
+				       "input)");
 	j->text = j->prompt ? j->prompt : j->operand;
 	j->n_text = j->text ? strlen(j->text) : 0;
 	if (j->file) {
@@ -96,8 +97,10 @@ static int take_prompt(struct job *j)
 	if (j->n_tokens == 0)
 		return bad_usage(prog, "the prompt is empty and the model has no begin token");
 	if ((int64_t)j->n_tokens + j->depth > j->info.n_ctx_train) {
-		fprintf(stderr, "%s: the prompt has %zu tokens, with %" PRId64 " more to come; the model was trained for %d\n", prog,
-				j->n_tokens, j->depth, j->info.n_ctx_train);
+		fprintf(stderr,
+				"%s: the prompt has %zu tokens, with %" PRId64
+				" more to come; the model was trained for %d\n",
+				prog, j->n_tokens, j->depth, j->info.n_ctx_train);
 		return EXIT_USAGE;
 	}
 	return 0;
@@ -117,8 +120,10 @@ static int grow(struct job *j)
 	n = n < j->nodes ? n : j->nodes;
 	const int64_t cells = branching_cells((int64_t)j->n_tokens, j->depth, n);
 	if (cells > CELLS_MAX) {
-		fprintf(stderr, "%s: %" PRId64 " branches behind %zu tokens are too many; lower -nodes, -depth or -top-k\n", prog, n,
-				j->n_tokens);
+		fprintf(stderr,
+				"%s: %" PRId64 " branches behind %zu tokens are too many; lower -nodes, -depth or "
+				"-top-k\n",
+				prog, n, j->n_tokens);
 		return EXIT_USAGE;
 	}
 	cohort_tree_params_init(&p);
@@ -135,7 +140,8 @@ static int grow(struct job *j)
 	if (!rc && cohort_tree_grow(j->b.forest, j->b.root, &p, &j->tree, &err))
 		rc = fail(prog, &err);
 	if (!rc && j->tree.cut)
-		fprintf(stderr, "%s: there are more than %" PRId64 " nodes; raise -nodes to see them all\n", prog, j->nodes);
+		fprintf(stderr, "%s: there are more than %" PRId64 " nodes; raise -nodes to see them all\n", prog,
+				j->nodes);
 	return rc;
 }
 
@@ -201,23 +207,29 @@ int cmd_tree(int argc, char **argv)
 			{"prompt", "p", OPT_STR, &j.prompt, 0, 0, "TEXT", "the prompt", NULL},
 			{"file", "f", OPT_STR, &j.file, 0, 0, "FILE",
 					"the prompt from a file, every byte of it (- is standard input)", NULL},
-			{"depth", "d", OPT_INT, &j.depth, 1, TREE_DEPTH_MAX, "N", "tokens from the prompt to a leaf (default: 3)",
-					NULL},
-			{"top-k", "k", OPT_INT, &j.top_k, 1, 1000, "N", "likeliest tokens behind each (default: 3)", NULL},
+			{"depth", "d", OPT_INT, &j.depth, 1, TREE_DEPTH_MAX, "N",
+					"tokens from the prompt to a leaf (default: 3)", NULL},
+			{"top-k", "k", OPT_INT, &j.top_k, 1, 1000, "N",
+					"likeliest tokens behind each (default: 3)", NULL},
 			{"min-prob", NULL, OPT_FLOAT, &j.min_prob, 0, 1, "X",
 					"leave out tokens less likely than X behind the one before (default: 0)", NULL},
-			{"nodes", NULL, OPT_INT, &j.nodes, 1, NODES_MAX, "N", "tokens in all, at most (default: 1000)", NULL},
+			{"nodes", NULL, OPT_INT, &j.nodes, 1, NODES_MAX, "N",
+					"tokens in all, at most (default: 1000)", NULL},
 			{"format", NULL, OPT_STR, &j.format_name, 0, 0, "text|json|svg",
 					"what is written (default: by the name of the file, else text)", NULL},
-			{"output", "o", OPT_STR, &j.output, 0, 0, "FILE", "write to this file: .txt, .json or .svg", NULL},
-			{"ignore-eos", NULL, OPT_FLAG, &j.ignore_eos, 0, 0, NULL, "go on after the model ends its text", NULL},
-			{"grammar", NULL, OPT_STR, &j.s.grammar, 0, 0, "TEXT", "only what this grammar (GBNF) permits", NULL},
+			{"output", "o", OPT_STR, &j.output, 0, 0, "FILE",
+					"write to this file: .txt, .json or .svg", NULL},
+			{"ignore-eos", NULL, OPT_FLAG, &j.ignore_eos, 0, 0, NULL,
+					"go on after the model ends its text", NULL},
+			{"grammar", NULL, OPT_STR, &j.s.grammar, 0, 0, "TEXT",
+					"only what this grammar (GBNF) permits", NULL},
 			{"grammar-file", NULL, OPT_STR, &j.s.grammar_file, 0, 0, "FILE", "the same from a file", NULL},
 			{"json-schema", "j", OPT_STR, &j.s.json_schema, 0, 0, "TEXT",
 					"only JSON documents that this schema describes", NULL},
-			{"json-schema-file", "jf", OPT_STR, &j.s.json_schema_file, 0, 0, "FILE", "the same from a file", NULL},
-			{"threads", "t", OPT_INT, &j.threads, 1, 1024, "N", "compute threads (default: 4, or the CPUs there are)",
-					&j.threads_given},
+			{"json-schema-file", "jf", OPT_STR, &j.s.json_schema_file, 0, 0, "FILE",
+					"the same from a file", NULL},
+			{"threads", "t", OPT_INT, &j.threads, 1, 1024, "N",
+					"compute threads (default: 4, or the CPUs there are)", &j.threads_given},
 			{"isa", NULL, OPT_STR, &j.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&j.load),
 	};

@@ -19,6 +19,35 @@ void run_search_init(struct run_search *s)
 	*s = (struct run_search){.groups = 1, .length_penalty = 1, .diversity = 0.5};
 }
 
+void run_search_options(struct run_search *s, struct opt *out)
+{
+	const struct opt opts[RUN_SEARCH_OPTIONS] = {
+			{"beams", NULL, OPT_INT, &s->beams, 1, 4096, "N",
+					"beam search with N beams; -np says how many of the best are printed",
+					&s->beams_given},
+			{"length-penalty", NULL, OPT_FLOAT, &s->length_penalty, -16, 16, "X",
+					"beams are compared by log-probability / length^X (default: 1)",
+					&s->penalty_given},
+			{"early-stop", NULL, OPT_FLAG, &s->early_stop, 0, 0, NULL,
+					"end the beam search when as many texts are finished as there are beams", NULL},
+			{"beam-groups", NULL, OPT_INT, &s->groups, 1, 4096, "N",
+					"diverse beams: N groups that avoid each other's tokens (default: 1)",
+					&s->groups_given},
+			{"diversity", NULL, OPT_FLOAT, &s->diversity, 0, 1e6, "X",
+					"what a token costs for each beam of an earlier group that chose it (default: "
+					"0.5)",
+					&s->diversity_given},
+			{"best-of", NULL, OPT_INT, &s->best_of, 1, 65536, "N",
+					"draw N texts and print the likeliest, by its mean log-probability",
+					&s->best_of_given},
+			{"vote", NULL, OPT_STR, &s->vote, 0, 0, "PATTERN",
+					"print what most of the -best-of texts answer: what the pattern's first group "
+					"matches",
+					NULL},
+	};
+	memcpy(out, opts, sizeof opts);
+}
+
 bool run_search_on(const struct run_search *s)
 {
 	return s->beams_given || s->best_of_given;
@@ -32,8 +61,8 @@ static int compile(struct run_search *s, const char *prog)
 	int code;
 	PCRE2_SIZE at;
 
-	s->pattern = pcre2_compile((PCRE2_SPTR)s->vote, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF,
-			&code, &at, NULL);
+	s->pattern = pcre2_compile((PCRE2_SPTR)s->vote, PCRE2_ZERO_TERMINATED,
+			PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &code, &at, NULL);
 	if (!s->pattern) {
 		pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text);
 		return bad_usage(prog, "-vote: the pattern is wrong at byte %zu: %s", (size_t)at, text);
@@ -44,9 +73,12 @@ static int compile(struct run_search *s, const char *prog)
 
 int run_search_check(struct run_search *s, const char *prog, int64_t n_parallel, bool stops, bool logprobs)
 {
-	const char *lonely = s->penalty_given ? "-length-penalty" : s->early_stop ? "-early-stop" :
-			s->groups_given ? "-beam-groups" : s->diversity_given ? "-diversity" : NULL;
+	const char *lonely = NULL;
 
+	if (s->penalty_given || s->early_stop)
+		lonely = s->penalty_given ? "-length-penalty" : "-early-stop";
+	else if (s->groups_given || s->diversity_given)
+		lonely = s->groups_given ? "-beam-groups" : "-diversity";
 	s->b.prog = prog;
 	if (s->beams_given && (s->best_of_given || s->vote))
 		return bad_usage(prog, "-beams finds the best texts by itself: leave out %s",
@@ -58,11 +90,13 @@ int run_search_check(struct run_search *s, const char *prog, int64_t n_parallel,
 	if (!run_search_on(s))
 		return 0;
 	if (s->beams_given && s->beams % s->groups != 0)
-		return bad_usage(prog, "%" PRId64 " beams cannot be shared out to %" PRId64 " groups", s->beams, s->groups);
+		return bad_usage(prog, "%" PRId64 " beams cannot be shared out to %" PRId64 " groups", s->beams,
+				s->groups);
 	if (s->diversity_given && s->groups < 2)
 		return bad_usage(prog, "-diversity is between groups: say how many with -beam-groups N");
 	if (s->beams_given && n_parallel > s->beams)
-		return bad_usage(prog, "-np %" PRId64 " of the best texts, but only %" PRId64 " beams", n_parallel, s->beams);
+		return bad_usage(prog, "-np %" PRId64 " of the best texts, but only %" PRId64 " beams", n_parallel,
+				s->beams);
 	if (s->best_of_given && n_parallel > 1)
 		return bad_usage(prog, "-best-of prints one text; leave out -np");
 	if (stops || logprobs)
@@ -139,7 +173,8 @@ static bool answer_of(void *user, int32_t index, const struct cohort_drawn *text
 	uint32_t n_groups = 0;
 
 	(void)text;
-	const int n = pcre2_match(a->s->pattern, (PCRE2_SPTR)a->texts[index], a->n_bytes[index], 0, 0, a->s->match, NULL);
+	const int n = pcre2_match(
+			a->s->pattern, (PCRE2_SPTR)a->texts[index], a->n_bytes[index], 0, 0, a->s->match, NULL);
 	if (n < 0 && n != PCRE2_ERROR_NOMATCH)
 		a->failed = n;
 	if (n < 0)
@@ -163,7 +198,8 @@ static int report_votes(const struct run_search *s, struct gen_prompt *p, const 
 					v->items[i].n_texts, n, err_show(show, v->items[i].answer, v->items[i].n_bytes),
 					v->items[i].likelihood);
 	if (v->n_items == 0) {
-		fprintf(stderr, "%s: prompt %zu: the pattern of -vote matches none of %d texts\n", s->b.prog, p->index, n);
+		fprintf(stderr, "%s: prompt %zu: the pattern of -vote matches none of %d texts\n", s->b.prog, p->index,
+				n);
 		return EXIT_RUN;
 	}
 	if (s->verbose && v->n_silent > 0)
@@ -224,9 +260,10 @@ static int draw_texts(struct run_search *s, const struct sampling *sampling, str
 		const struct cohort_drawn *t = &drawn.items[drawn.best];
 		rc = put_text(s, sampling, p, 0, t->tokens, t->n_tokens, t->finished);
 		for (int32_t i = 0; i < drawn.n_items && s->verbose; i++)
-			fprintf(stderr, "%s: prompt %zu, text %d: mean log-probability %.4f, %d tokens, %s%s\n", s->b.prog,
-					p->index, i, drawn.items[i].likelihood, drawn.items[i].n_tokens,
-					drawn.items[i].finished ? "finished" : "cut", i == drawn.best ? ", the best" : "");
+			fprintf(stderr, "%s: prompt %zu, text %d: mean log-probability %.4f, %d tokens, %s%s\n",
+					s->b.prog, p->index, i, drawn.items[i].likelihood, drawn.items[i].n_tokens,
+					drawn.items[i].finished ? "finished" : "cut",
+					i == drawn.best ? ", the best" : "");
 	}
 	cohort_texts_release(&drawn);
 	return rc;
@@ -264,7 +301,8 @@ int run_search(struct run_search *s, const struct sampling *sampling, const stru
 	for (size_t i = 0; i < n_prompts && !rc; i++) {
 		rc = branching_start(&s->b, sampling, prompts[i].tokens, prompts[i].n_tokens);
 		if (!rc)
-			rc = s->beams_given ? search_beams(s, sampling, &prompts[i]) : draw_texts(s, sampling, &prompts[i]);
+			rc = s->beams_given ? search_beams(s, sampling, &prompts[i])
+					    : draw_texts(s, sampling, &prompts[i]);
 	}
 	return rc;
 }

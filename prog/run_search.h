@@ -22,23 +22,9 @@ struct run_search {
 	void *pattern, *match; /* of the vote */
 };
 
-/* Lines of a table of options. */
-#define OPTS_SEARCH(s) \
-	{"beams", NULL, OPT_INT, &(s)->beams, 1, 4096, "N", \
-			"beam search with N beams; -np says how many of the best are printed", &(s)->beams_given}, \
-	{"length-penalty", NULL, OPT_FLOAT, &(s)->length_penalty, -16, 16, "X", \
-			"beams are compared by log-probability / length^X (default: 1)", &(s)->penalty_given}, \
-	{"early-stop", NULL, OPT_FLAG, &(s)->early_stop, 0, 0, NULL, \
-			"end the beam search when as many texts are finished as there are beams", NULL}, \
-	{"beam-groups", NULL, OPT_INT, &(s)->groups, 1, 4096, "N", \
-			"diverse beams: N groups that avoid each other's tokens (default: 1)", &(s)->groups_given}, \
-	{"diversity", NULL, OPT_FLOAT, &(s)->diversity, 0, 1e6, "X", \
-			"what a token costs for each beam of an earlier group that chose it (default: 0.5)", \
-			&(s)->diversity_given}, \
-	{"best-of", NULL, OPT_INT, &(s)->best_of, 1, 65536, "N", \
-			"draw N texts and print the likeliest, by its mean log-probability", &(s)->best_of_given}, \
-	{"vote", NULL, OPT_STR, &(s)->vote, 0, 0, "PATTERN", \
-			"print what most of the -best-of texts answer: what the pattern's first group matches", NULL}
+/* The options of s into out[RUN_SEARCH_OPTIONS]. */
+enum { RUN_SEARCH_OPTIONS = 7 };
+void run_search_options(struct run_search *s, struct opt *out);
 
 void run_search_init(struct run_search *s);
 /* Whether there is anything to search. */

@@ -2,9 +2,9 @@
  *
  * What holds:
  *  1. Nodes have children as deep as TREE_DEPTH_MAX at most, so that recursion is bounded.
- *  2. The texts of tokens stand in quotes, on one line and without what steers a terminal: line ends, tabs, quotes and
- *     backslashes as C writes them, other control characters as ^X, and where the locale is not UTF-8 all beyond ASCII as
- *     \xNN. In JSON a text has its own bytes, those that are no UTF-8 as U+FFFD.
+ *  2. The texts of tokens stand in quotes, on one line and without what steers a terminal: line ends, tabs, quotes
+ *     and backslashes as C writes them, other control characters as ^X, and where the locale is not UTF-8 all beyond
+ *     ASCII as \xNN. In JSON a text has its own bytes, those that are no UTF-8 as U+FFFD.
  *  3. The picture needs nothing from elsewhere; its background and texts follow the reader's light or dark scheme. */
 #include "tree_view.h"
 
@@ -25,16 +25,16 @@ enum { QUOTE_BYTES = 160 };
 /* Cut where it would not fit. Returns out. */
 static const char *quote(char out[QUOTE_BYTES], const char *s, size_t n, bool utf8)
 {
+	static const char signs[] = "\n\t\r\\'";
 	size_t at = 0;
 
 	out[at++] = '\'';
 	while (n > 0 && at < QUOTE_BYTES - 24) {
 		struct glyph g;
 		const size_t len = glyph_next(s, n, &g);
-		const char *c = *s == '\n' ? "\\n" : *s == '\t' ? "\\t" : *s == '\r' ? "\\r" : *s == '\\' ? "\\\\" :
-				*s == '\'' ? "\\'" : NULL;
+		const char *c = memchr(signs, *s, sizeof signs - 1);
 		if (c)
-			at += (size_t)snprintf(out + at, QUOTE_BYTES - at, "%s", c);
+			at += (size_t)snprintf(out + at, QUOTE_BYTES - at, "\\%c", "ntr\\'"[c - signs]);
 		else if (utf8 || (unsigned char)*s < 128)
 			at += (size_t)snprintf(out + at, QUOTE_BYTES - at, "%.*s", (int)g.n_bytes, g.bytes);
 		else
@@ -67,7 +67,8 @@ static const char *percent(char out[PERCENT_BYTES], double p)
 
 static void put_line(const struct tree_view *v, const char *lines, const struct cohort_tree_node *t)
 {
-	const char *dim = v->colors ? "\033[2m" : "", *bright = v->colors ? "\033[36m" : "", *off = v->colors ? "\033[0m" : "";
+	const char *dim = v->colors ? "\033[2m" : "", *bright = v->colors ? "\033[36m" : "";
+	const char *off = v->colors ? "\033[0m" : "";
 	char text[QUOTE_BYTES], p[PERCENT_BYTES];
 	size_t n;
 	const char *bytes = token_text(v, t->token, &n);
@@ -132,7 +133,8 @@ void tree_view_json(const struct tree_view *v)
 {
 	out_fmt(v->o, "{\"prompt\": ");
 	out_json(v->o, v->prompt, v->n_prompt);
-	out_fmt(v->o, ", \"n_nodes\": %d, \"cut\": %s, \"children\": [\n", v->tree->n_nodes, v->tree->cut ? "true" : "false");
+	out_fmt(v->o, ", \"n_nodes\": %d, \"cut\": %s, \"children\": [\n", v->tree->n_nodes,
+			v->tree->cut ? "true" : "false");
 	put_json(v, 0, v->tree->n_roots, 1);
 	out_fmt(v->o, "]}\n");
 }
@@ -158,8 +160,8 @@ static double place(const struct cohort_tree *t, int32_t i, double *y, int32_t *
 static void head(FILE *o, double w, double h)
 {
 	fprintf(o,
-			"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
-			"font-family=\"DejaVu Sans, Verdana, sans-serif\" font-size=\"13\">\n",
+			"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
+			"height=\"%.0f\" font-family=\"DejaVu Sans, Verdana, sans-serif\" font-size=\"13\">\n",
 			w, h, w, h);
 	fputs("<style>\n.back { fill: #ffffff } text { fill: #222222 }\n"
 	      ".small { font-size: 11px } .title { font-size: 15px; font-weight: bold }\n"
@@ -181,9 +183,10 @@ static void draw(const struct tree_view *v, FILE *o, const double *y, double roo
 		size_t n;
 		const char *bytes = token_text(v, t->token, &n);
 		fprintf(o,
-				"<path class=\"link\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1fH%.1f\" stroke-width=\"%.2f\" "
-				"stroke-opacity=\"0.6\"/>\n",
-				from_x, from_y, from_x + 12, from_y, x - 12, y[i], x, y[i], x + COLUMN_W - 20, 0.5 + 5 * p);
+				"<path class=\"link\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1fH%.1f\" "
+				"stroke-width=\"%.2f\" stroke-opacity=\"0.6\"/>\n",
+				from_x, from_y, from_x + 12, from_y, x - 12, y[i], x, y[i], x + COLUMN_W - 20,
+				0.5 + 5 * p);
 		svg_text(o, x + 4, y[i] - 5, "small", "start", quote(text, bytes, n < 20 ? n : 20, true));
 		snprintf(label, sizeof label, "%s%s", percent(how, p), t->is_end ? ", the end" : "");
 		svg_text(o, x + COLUMN_W - 24, y[i] - 5, "small", "end", label);

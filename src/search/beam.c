@@ -2,10 +2,10 @@
  *
  * Invariants
  *  1. All beams are as long as the search has made steps, so that their order by sum is their order by score.
- *  2. Of what may follow a beam only as many are looked at as could be taken: the beams that a group has, the end tokens,
- *     and those that have a penalty. All others come behind them.
- *  3. The search stops early only when nothing that could still be found would be kept: log-probabilities are at most 0,
- *     so a sum never rises, and a score is at most the sum over the largest divisor to come.
+ *  2. Of what may follow a beam only as many are looked at as could be taken: the beams that a group has, the end
+ *     tokens, and those that have a penalty. All others come behind them.
+ *  3. The search stops early only when nothing that could still be found would be kept: log-probabilities are at most
+ *     0, so a sum never rises, and a score is at most the sum over the largest divisor to come.
  *  4. The texts are chains of trail entries; nothing of a text is in a branch. */
 #include "search/search.h"
 
@@ -170,7 +170,8 @@ static enum cohort_status gather(struct beam_search *b, int32_t group, size_t *n
 		enum cohort_status st = search_follow(&b->s, b->s.live[from->live], b->top, n_max, &n_top, err);
 		if (!st && n_top == 0)
 			st = keep(b, group, from->trail, b->length, from->sum, false, err);
-		if (!st && !mem_grow((void **)&b->candidates, &b->candidates_max, n + (size_t)n_top, sizeof *b->candidates))
+		if (!st && !mem_grow((void **)&b->candidates, &b->candidates_max, n + (size_t)n_top,
+					   sizeof *b->candidates))
 			st = no_memory(err);
 		if (st)
 			return st;
@@ -185,7 +186,8 @@ static enum cohort_status gather(struct beam_search *b, int32_t group, size_t *n
 	return COHORT_OK;
 }
 
-/* The next generation of a group, as far as it goes on: candidates from the best on. Its beams are still the old ones. */
+/* The next generation of a group, as far as it goes on: candidates from the best on. Its beams are still the old
+ * ones. */
 static enum cohort_status choose(struct beam_search *b, int32_t group, size_t n, struct cohort_err *err)
 {
 	const struct group *g = &b->groups[group];
@@ -226,10 +228,13 @@ static enum cohort_status choose(struct beam_search *b, int32_t group, size_t n,
 	if (!mem_grow((void **)&to->beams, &to->beams_max, (size_t)n_new, sizeof *to->beams))
 		return no_memory(err);
 	to->n_beams = 0;
-	for (size_t k = 0; k < i && !last; k++)
-		if (!b->s.is_end[b->candidates[k].token])
-			to->beams[to->n_beams] = (struct beam){b->candidates[k].place, first + to->n_beams, b->candidates[k].sum},
-			to->n_beams++;
+	for (size_t k = 0; k < i && !last; k++) {
+		const struct candidate *c = &b->candidates[k];
+		if (b->s.is_end[c->token])
+			continue;
+		to->beams[to->n_beams] = (struct beam){c->place, first + to->n_beams, c->sum};
+		to->n_beams++;
+	}
 	return COHORT_OK;
 }
 

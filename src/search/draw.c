@@ -161,10 +161,11 @@ enum cohort_status cohort_texts_draw(struct cohort_forest *forest, struct cohort
 		d.p = *params;
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
-	if (d.p.struct_size != sizeof d.p || d.p.n < 1 || d.p.max_tokens < 1)
-		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1, "%s",
-				d.p.struct_size != sizeof d.p ? "parameters were not initialised by cohort_draw_params_init"
-							      : "n and max_tokens are at least 1");
+	if (d.p.struct_size != sizeof d.p)
+		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1,
+				"parameters were not initialised by cohort_draw_params_init");
+	if (d.p.n < 1 || d.p.max_tokens < 1)
+		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1, "n and max_tokens are at least 1");
 	enum cohort_status st = search_open(&d.s, forest, branch, d.p.ends, d.p.n_ends, false, err);
 	if (st)
 		return st;
@@ -272,9 +273,10 @@ enum cohort_status cohort_votes_count(const struct cohort_texts *texts, cohort_a
 	}
 	if (!st) {
 		qsort(r.items, (size_t)r.n_items, sizeof *r.items, by_votes);
-		for (int32_t i = 0; i < texts->n_items; i++)
-			r.vote_of[i] = a.at[i] == SIZE_MAX ? -1
-							   : (int32_t)(vote_for(&r, a.bytes + a.at[i], a.len[i]) - r.items);
+		for (int32_t i = 0; i < texts->n_items; i++) {
+			const bool silent = a.at[i] == SIZE_MAX;
+			r.vote_of[i] = silent ? -1 : (int32_t)(vote_for(&r, a.bytes + a.at[i], a.len[i]) - r.items);
+		}
 		*out = r;
 	} else {
 		cohort_votes_release(&r);

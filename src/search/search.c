@@ -1,12 +1,12 @@
 /* Searches: branches that come and go by generations.
  *
  * Invariants
- *  1. Every branch that a search has made stands in live or next, once: closing it prunes them all. There is room for a
- *     handle before its branch is forked.
+ *  1. Every branch that a search has made stands in live or next, once: closing it prunes them all. There is room for
+ *     a handle before its branch is forked.
  *  2. Branches of a search are detached: none has to stay for its children's sake, so that a generation takes as many
  *     sequence ids as it has branches. The branch that the search began at is never changed.
- *  3. Those that end are pruned before the first fork of a generation; the first that goes on from a branch is that branch
- *     itself. */
+ *  3. Those that end are pruned before the first fork of a generation; the first that goes on from a branch is that
+ *     branch itself. */
 #include "search/search.h"
 
 #include "base/err.h"

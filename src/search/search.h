@@ -1,4 +1,5 @@
-/* What the searches share: the branches that a search has made, which tokens end a text, and what can follow a branch. */
+/* What the searches share: the branches that a search has made, which tokens end a text, and what can follow a
+ * branch. */
 #ifndef SEARCH_SEARCH_H
 #define SEARCH_SEARCH_H
 
@@ -24,7 +25,8 @@ struct search_step {
 	cohort_token token;
 };
 
-/* Opens a search that starts at `branch`, of which live[0] is a fork when `fork` is set. After a failure nothing is left. */
+/* Opens a search that starts at `branch`, of which live[0] is a fork when `fork` is set. After a failure nothing is
+ * left. */
 enum cohort_status search_open(struct search *s, struct cohort_forest *forest, struct cohort_branch branch,
 		const cohort_token *ends, int32_t n_ends, bool fork, struct cohort_err *err);
 /* Prunes what it made, and forgets all. */

@@ -1,7 +1,8 @@
 /* A tree of continuations, level by level.
  *
  * Invariants
- *  1. Nodes are in the order they were found: children of a node stand together, behind all nodes of their parent's level.
+ *  1. Nodes are in the order they were found: children of a node stand together, behind all nodes of their parent's
+ *     level.
  *  2. Live branch i is that of node of[i], or the beginning; only nodes that may have children have one. */
 #include "search/search.h"
 
@@ -62,8 +63,8 @@ static enum cohort_status add_node(struct grown *g, int32_t from, const struct c
 			!mem_grow((void **)&g->then, &g->then_max, (size_t)g->n_steps + 1, sizeof *g->then))
 		return no_memory(err);
 	struct cohort_tree_node *up = parent >= 0 ? &g->t.nodes[parent] : NULL;
-	g->t.nodes[n] = (struct cohort_tree_node){l->token, l->logprob, (up ? up->sum : 0) + (double)l->logprob, parent, depth,
-			-1, 0, end};
+	const double sum = (up ? up->sum : 0) + (double)l->logprob;
+	g->t.nodes[n] = (struct cohort_tree_node){l->token, l->logprob, sum, parent, depth, -1, 0, end};
 	if (up && up->n_children++ == 0)
 		up->first_child = n;
 	g->t.n_roots += !up;

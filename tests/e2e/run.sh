@@ -146,9 +146,9 @@ run cohort run x -n 0
 verdict 'run: no tokens'
 
 # ---- Searches ----
-# Seen red with: one beam for all; the sampler's temperature in a search; texts of another seed; the worst of several; the
-# whole match for the group; the answer of the fewest; end tokens that end nothing (or -ignore-eos that does not); a
-# combination that is not refused.
+# Seen red with: one beam for all; groups that are not made; texts of another seed; the last of several; the whole match for
+# the group; the answer of the fewest; end tokens that end nothing, are printed, or end a text with -ignore-eos; options
+# about beams that are taken without.
 
 run cohort run 'Once upon a time' -n 24 -beams 1
 [ "$rc" = 0 ] && empty err && same out one

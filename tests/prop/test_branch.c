@@ -1,12 +1,13 @@
-/* Branches against a naive forest: each of its branches is a list of what happened to it, and is told again from scratch,
- * alone, whenever it is looked at. 100,000 random operations on both: created, prefilled, forked with and without another
- * seed, drawn, accepted, stepped, decoded by each and scatter, merged, biased, detached, pruned in three ways, with
- * handles that are stale, calls that fail for want of room or memory, and batches smaller than the calls. Tokens, logits, legal tokens and
- * statistics are the same bits; a call that failed has changed nothing.
+/* Branches against a naive forest: each of its branches is a list of what happened to it, and is told again from
+ * scratch, alone, whenever it is looked at. 100,000 random operations on both: created, prefilled, forked with and
+ * without another seed, drawn, accepted, stepped, decoded by each and scatter, merged, biased, detached, pruned in
+ * three ways, with handles that are stale, calls that fail for want of room or memory, and batches smaller than the
+ * calls. Tokens, logits, legal tokens and statistics are the same bits; a call that failed has changed nothing.
  *
- * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or forgets its
- * biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens counted before they
- * are decoded; other logits under a token that was drawn; a branch detached whose children keep their depth. */
+ * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or
+ * forgets its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens
+ * counted before they are decoded; other logits under a token that was drawn; a branch detached whose children keep
+ * their depth. */
 #include "model_case.h"
 
 #include "base/mem.h"

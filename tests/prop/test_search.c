@@ -1,18 +1,18 @@
-/* Searches against naive ones, which compute every prefix alone from scratch: bits of scores and sums, tokens, order.
- * Beams wide enough are compared with brute force over all sequences; narrow ones with a beam search that looks at all
- * candidates and never stops early; diverse ones, drawn texts, votes and trees with plain loops. With and without end
- * tokens, a grammar, length penalties; on models with random weights, and on one whose tokens are pairs of twins, so that
- * ties are everywhere. The same whatever n_batch, n_ubatch and threads are. Every allocation fails once: no id and no block
- * is lost, and the branch is as it was.
+/* Searches against naive ones, which compute every prefix alone from scratch: bits of scores and sums, tokens,
+ * order. Beams wide enough are compared with brute force over all sequences; narrow ones with a beam search that
+ * looks at all candidates and never stops early; diverse ones, drawn texts, votes and trees with plain loops. With
+ * and without end tokens, a grammar, length penalties; on models with random weights, and on one whose tokens are
+ * pairs of twins, so that ties are everywhere. The same whatever n_batch, n_ubatch and threads are. Every allocation
+ * fails once: no id and no block is lost, and the branch is as it was.
  *
- * Seen red with: a penalty that groups do not get, that gets into sums, stays for the next step, or does not count texts
- * that end; ties the other way round, of beams, tokens and kept texts; a stop by the length so far, one that never comes,
- * one of each group for itself; candidates without room for end tokens or for those with a penalty; a length without the
- * end token; a grammar that is ignored, or by whose tokens probabilities are shared out anew; a beam that nothing can
- * follow, lost (or a drawn text, refused); branches that stay: of beams that ended, of forks before a failure, as parents;
- * forks of a branch that has gone on; streams that begin again with each turn; the last of equals as the best; means for
- * sums; votes without likelihood; a tree that grows behind an end, with another minimum, a node too many, or with wrong
- * children; `out` written by a call that failed. */
+ * Seen red with: a penalty that groups do not get, that gets into sums, stays for the next step, or does not count
+ * texts that end; ties the other way round, of beams, tokens and kept texts; a stop by the length so far, by the
+ * last one only, one that never comes, one of each group for itself; candidates without room for end tokens or for
+ * those with a penalty; a length without the end token; a grammar that is ignored, or by whose tokens probabilities
+ * are shared out anew; a beam that nothing can follow, lost (or a drawn text, refused); branches that stay: of beams
+ * that ended, of forks before a failure, as parents; forks of a branch that has gone on; streams that begin again
+ * with each turn; the last of equals as the best; means for sums; votes without likelihood; a tree that grows behind
+ * an end, with another minimum, a node too many, or with wrong children; `out` written by a call that failed. */
 #include "model_case.h"
 
 #include "base/fmath.h"
@@ -57,6 +57,7 @@ static int below(int n)
 	return (int)(rng_u32(&r) % (uint32_t)n);
 }
 
+static const float *root_logits; /* that were set in the place of the root's, or NULL */
 static const cohort_token prompt[PROMPT] = {1, 4, 2};
 
 /* ---- Worlds ---- */
@@ -65,8 +66,8 @@ struct shape_of_work {
 	int32_t n_batch, n_ubatch, n_threads;
 };
 
-/* Changes the embedding, which is the output as well: logits that lie further apart, and with `twins` token 2i + 1 a twin
- * of token 2i. All tensors are whole multiples of 32 bytes, the embedding is the first. */
+/* Changes the embedding, which is the output as well: logits that lie further apart, and with `twins` token 2i + 1 a
+ * twin of token 2i. All tensors are whole multiples of 32 bytes, the embedding is the first. */
 static void change_rows(const char *path, float scale, bool twins)
 {
 	const long rest = 32 + 32 + 32 * 32 + 2 * 32 * 16 + 32 * 32 + 32 + 3 * 32 * 32;
@@ -100,8 +101,10 @@ static void open_world(struct world *w, uint64_t seed, bool twins, struct shape_
 {
 	struct cohort_context_params cp;
 	struct cohort_lexicon_token words[N_VOCAB];
-	static const char letters[] = "abcdefg", rules[] = "root ::= ([a-b] [c-e] | \"f\" | \"d\" \"z\")+"; /* no token says z */
+	/* No token says z. */
+	static const char letters[] = "abcdefg", rules[] = "root ::= ([a-b] [c-e] | \"f\" | \"d\" \"z\")+";
 
+	root_logits = NULL;
 	*w = (struct world){.path = synth_write(&tiny, seed)};
 	change_rows(w->path, seed % 2 ? 16.0f : 1.0f, twins);
 	ok(cohort_model_open(w->path, NULL, &w->m, &err));
@@ -176,7 +179,8 @@ static void compute(const struct world *w, const cohort_token *tokens, int n, st
 		memcpy(all + PROMPT, tokens, (size_t)n * sizeof *tokens);
 	ok(cohort_seq_rm(w->alone, 0, 0, -1, &err));
 	ok(cohort_decode_many(w->alone, all, PROMPT + n, 0, 0, &err));
-	memcpy(out->logits, cohort_logits_get(w->alone, -1, &err), sizeof out->logits);
+	const float *logits = n == 0 && root_logits ? root_logits : cohort_logits_get(w->alone, -1, &err);
+	memcpy(out->logits, logits, sizeof out->logits);
 	ok(cohort_sampler_open(&w->sp, N_VOCAB, &s, &err));
 	for (int i = 0; i < n; i++)
 		ok(cohort_sampler_accept(s, tokens[i], &err));
@@ -268,8 +272,8 @@ static void brute(const struct world *w, const struct cohort_beam_params *p, con
 /* ---- A naive beam search ---- */
 
 /* The group's next beams, and what of its candidates is finished. `chosen` has the tokens of earlier groups. */
-static int naive_step(const struct world *w, const struct cohort_beam_params *p, int group, int width, struct text *beams,
-		int n_beams, struct text *kept, int *n_kept, int *chosen, bool last)
+static int naive_step(const struct world *w, const struct cohort_beam_params *p, int group, int width,
+		struct text *beams, int n_beams, struct text *kept, int *n_kept, int *chosen, bool last)
 {
 	static struct text all[64 * N_VOCAB];
 	int n = 0, found = 0, mine[N_VOCAB] = {0};
@@ -353,7 +357,8 @@ static void compare(const struct cohort_beam_params *p, const struct cohort_beam
 		assert_memory_equal(&b->items[i].score, &list[i].score, sizeof(double));
 		assert_memory_equal(&b->items[i].logprob, &list[i].sum, sizeof(double));
 		if (list[i].n > 0)
-			assert_memory_equal(b->items[i].tokens, list[i].tokens, (size_t)list[i].n * sizeof(cohort_token));
+			assert_memory_equal(b->items[i].tokens, list[i].tokens,
+					(size_t)list[i].n * sizeof(cohort_token));
 		assert_int_equal(b->items[i].finished, list[i].finished);
 		assert_int_equal(b->items[i].group, list[i].group);
 	}
@@ -402,16 +407,6 @@ static struct cohort_beam_params some_params(void)
 	p.stop = below(3) ? COHORT_BEAM_STOP_SURE : COHORT_BEAM_STOP_FIRST;
 	p.diversity = below(3) * 0.4;
 	p.length_penalty = penalties[below(5)];
-	if (below(4) == 0) {
-		/* Short texts are favoured, and many are finished soon: what can still be found hangs on the next length. */
-		p.n_groups = 1;
-		p.width = 1 + below(3);
-		p.n_best = p.width;
-		p.n_ends = 2;
-		p.stop = COHORT_BEAM_STOP_SURE;
-		p.length_penalty = -1;
-		p.max_tokens = DEPTH_MAX;
-	}
 	return p;
 }
 
@@ -441,6 +436,34 @@ static void narrow_beams(void **state)
 	}
 	print_message("# %d searches stopped early, %d had more than two results\n", n_stopped, n_many);
 	assert_true(n_stopped > 80 && n_many > 300);
+}
+
+/* Short texts favoured by far: two are finished at once, and one of the next length is still better than the second,
+ * though no longer one would be. */
+static void next_length(void **state)
+{
+	static const float logits[N_VOCAB] = {0, -30, -31, -25, -32, -33, 0};
+	struct world w;
+	struct cohort_beam_params p;
+	struct cohort_beams b;
+
+	(void)state;
+	open_world(&w, 2, false, (struct shape_of_work){64, 16, 1}, false);
+	ok(cohort_branch_logits_set(w.f, w.root, logits, &err));
+	root_logits = logits;
+	cohort_beam_params_init(&p);
+	p.width = p.n_best = 2;
+	p.max_tokens = DEPTH_MAX;
+	p.length_penalty = -3;
+	p.ends = ends;
+	p.n_ends = 2;
+	ok(cohort_beams_search(w.f, w.root, &p, &b, &err));
+	naive_beams(&w, &p);
+	compare(&p, &b);
+	assert_int_equal(b.items[1].n_tokens, 2);
+	assert_true(b.n_steps < p.max_tokens);
+	cohort_beams_release(&b);
+	close_world(&w);
 }
 
 /* ---- Drawn texts, votes ---- */
@@ -536,7 +559,8 @@ static void texts(void **state)
 		struct cohort_draw_params p;
 		struct cohort_texts t;
 		int best = 0;
-		open_world(&w, (uint64_t)i, i % 4 == 3, (struct shape_of_work){i % 2 ? 3 : 64, 2, 1 + i % 2}, i % 3 == 0);
+		const struct shape_of_work how = {i % 2 ? 3 : 64, 2, 1 + i % 2};
+		open_world(&w, (uint64_t)i, i % 4 == 3, how, i % 3 == 0);
 		cohort_draw_params_init(&p);
 		p.n = 1 + below(14);
 		p.max_tokens = 1 + below(DEPTH_MAX);
@@ -547,9 +571,9 @@ static void texts(void **state)
 		p.n_ends = 1 + below(2);
 		/* With few ids they take turns. */
 		if (i % 2) {
+			const struct cohort_forest_params few = {sizeof few, 5, 4};
 			cohort_forest_free(w.f);
-			ok(cohort_forest_open(w.ctx, &(struct cohort_forest_params){sizeof(struct cohort_forest_params), 5, 4},
-					&w.f, &err));
+			ok(cohort_forest_open(w.ctx, &few, &w.f, &err));
 			ok(cohort_branch_create(w.f, &w.sp, &w.root, &err));
 			ok(cohort_branch_prefill(w.f, w.root, prompt, PROMPT, &err));
 		}
@@ -625,7 +649,8 @@ static void trees(void **state)
 				if (cut)
 					break;
 				struct leaf *l = &want[n++];
-				*l = (struct leaf){.parent = at, .depth = up ? up->depth + 1 : 1, .open = !is_end(&e, v), .lp = row.lp[v]};
+				*l = (struct leaf){.parent = at, .depth = up ? up->depth + 1 : 1, .lp = row.lp[v]};
+				l->open = !is_end(&e, v);
 				l->t = up ? up->t : (struct text){.n = 0};
 				l->t.tokens[l->t.n++] = v;
 				l->t.sum += (double)row.lp[v];
@@ -756,9 +781,9 @@ static void refused(void **state)
 		assert_string_equal(err.rule, "search-params");
 		look(&w);
 		/* An id for the root and two more: texts take turns, the others cannot. */
+		const struct cohort_forest_params few = {sizeof few, 0, 3};
 		cohort_forest_free(w.f);
-		ok(cohort_forest_open(w.ctx, &(struct cohort_forest_params){sizeof(struct cohort_forest_params), 0, 3}, &w.f,
-				&err));
+		ok(cohort_forest_open(w.ctx, &few, &w.f, &err));
 		ok(cohort_branch_create(w.f, &w.sp, &w.root, &err));
 		assert_int_equal(one_of(&w, which, 4, ends), COHORT_E_ARG);
 		assert_string_equal(err.rule, "branch-logits");
@@ -792,6 +817,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(wide_beams),
 			cmocka_unit_test(narrow_beams),
+			cmocka_unit_test(next_length),
 			cmocka_unit_test(texts),
 			cmocka_unit_test(trees),
 			cmocka_unit_test(no_memory),
