@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 
-#include <string.h>
+#include <stdio.h>
 
 enum { ROWS = 512 };
 
@@ -27,6 +27,14 @@ int64_t branching_fit(int64_t n_prompt, int64_t n_more, int64_t n_cells)
 	const int64_t block = cohort_kv_block_size(), own = own_blocks(n_prompt, n_more);
 	const int64_t n = own > 0 ? (n_cells / block - n_prompt / block - 1) / own : 1;
 	return n > 0 ? n : 1;
+}
+
+int branching_fail(const struct branching *b, const struct cohort_err *err)
+{
+	if (err->status != COHORT_ABORTED)
+		return fail(b->prog, err);
+	fprintf(stderr, "%s: interrupted\n", b->prog);
+	return EXIT_INTERRUPTED;
 }
 
 int branching_open(struct branching *b, int64_t n, int64_t n_cells, int32_t n_threads)
@@ -58,7 +66,7 @@ int branching_start(struct branching *b, const struct sampling *s, const cohort_
 		st = cohort_branch_create(b->forest, &s->p, &b->root, &err);
 	if (!st)
 		st = cohort_branch_prefill(b->forest, b->root, tokens, (int32_t)n_tokens, &err);
-	return st ? fail(b->prog, &err) : 0;
+	return st ? branching_fail(b, &err) : 0;
 }
 
 void branching_close(struct branching *b)

@@ -18,6 +18,9 @@ int64_t branching_cells(int64_t n_prompt, int64_t n_more, int64_t n);
 /* Most of them at once in so many cells, at least 1. */
 int64_t branching_fit(int64_t n_prompt, int64_t n_more, int64_t n_cells);
 
+/* What a search's failure comes to: as fail, and a plain word after Ctrl-C. */
+int branching_fail(const struct branching *b, const struct cohort_err *err);
+
 /* A context and a forest for n branches besides the prompt's. Returns 0, or an exit code after saying why. */
 int branching_open(struct branching *b, int64_t n, int64_t n_cells, int32_t n_threads);
 /* The prompt, in the place of the one before it. */

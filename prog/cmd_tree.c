@@ -138,7 +138,7 @@ static int grow(struct job *j)
 	if (!rc)
 		rc = branching_start(&j->b, &j->s, j->tokens, j->n_tokens);
 	if (!rc && cohort_tree_grow(j->b.forest, j->b.root, &p, &j->tree, &err))
-		rc = fail(prog, &err);
+		rc = branching_fail(&j->b, &err);
 	if (!rc && j->tree.cut)
 		fprintf(stderr, "%s: there are more than %" PRId64 " nodes; raise -nodes to see them all\n", prog,
 				j->nodes);

@@ -144,7 +144,7 @@ static int search_beams(struct run_search *s, const struct sampling *sampling, s
 	bp.diversity = s->diversity;
 	bp.ends = s->ignore_eos ? &(const cohort_token){0} : NULL;
 	if (cohort_beams_search(s->b.forest, s->b.root, &bp, &found, &err))
-		return fail(s->b.prog, &err);
+		return branching_fail(&s->b, &err);
 	p->n_texts = found.n_items;
 	for (int32_t i = 0; i < found.n_items && !rc; i++) {
 		const struct cohort_beam *b = &found.items[i];
@@ -253,7 +253,7 @@ static int draw_texts(struct run_search *s, const struct sampling *sampling, str
 	dp.first_stream = p->stream;
 	dp.ends = s->ignore_eos ? &(const cohort_token){0} : NULL;
 	if (cohort_texts_draw(s->b.forest, s->b.root, &dp, &drawn, &err))
-		return fail(s->b.prog, &err);
+		return branching_fail(&s->b, &err);
 	if (s->vote) {
 		rc = vote(s, p, &drawn);
 	} else {

@@ -147,8 +147,8 @@ verdict 'run: no tokens'
 
 # ---- Searches ----
 # Seen red with: one beam for all; groups that are not made; texts of another seed; the last of several; the whole match for
-# the group; the answer of the fewest; end tokens that end nothing, are printed, or end a text with -ignore-eos; options
-# about beams that are taken without.
+# the group; the answer of the fewest; end tokens that end nothing, or a text with -ignore-eos; options about beams that are
+# taken without.
 
 run cohort run 'Once upon a time' -n 24 -beams 1
 [ "$rc" = 0 ] && empty err && same out one

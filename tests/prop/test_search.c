@@ -3,7 +3,7 @@
  * looks at all candidates and never stops early; diverse ones, drawn texts, votes and trees with plain loops. With
  * and without end tokens, a grammar, length penalties; on models with random weights, and on one whose tokens are
  * pairs of twins, so that ties are everywhere. The same whatever n_batch, n_ubatch and threads are. Every allocation
- * fails once: no id and no block is lost, and the branch is as it was.
+ * fails once, and the cache is full: no id and no block is lost, and the branch is as it was.
  *
  * Seen red with: a penalty that groups do not get, that gets into sums, stays for the next step, or does not count
  * texts that end; ties the other way round, of beams, tokens and kept texts; a stop by the length so far, by the
@@ -44,6 +44,7 @@ struct world {
 
 static struct cohort_err err;
 static struct rng r;
+static int n_blocks = N_SEQS; /* of the contexts that are opened */
 
 static void ok(enum cohort_status st)
 {
@@ -109,7 +110,7 @@ static void open_world(struct world *w, uint64_t seed, bool twins, struct shape_
 	change_rows(w->path, seed % 2 ? 16.0f : 1.0f, twins);
 	ok(cohort_model_open(w->path, NULL, &w->m, &err));
 	cohort_context_params_init(&cp);
-	cp.n_ctx = 32 * N_SEQS;
+	cp.n_ctx = 32 * n_blocks;
 	cp.n_batch = how.n_batch;
 	cp.n_ubatch = how.n_ubatch;
 	cp.n_threads = how.n_threads;
@@ -812,6 +813,21 @@ static void refused(void **state)
 	close_world(&w);
 }
 
+/* The cache is full in the middle of a search. */
+static void no_room(void **state)
+{
+	(void)state;
+	for (int which = 0; which < 4; which++) {
+		struct world w;
+		n_blocks = 4;
+		open_world(&w, 7, false, (struct shape_of_work){64, 16, 1}, false);
+		n_blocks = N_SEQS;
+		assert_int_equal(one_of(&w, which, 6, ends), COHORT_NO_ROOM);
+		assert_string_equal(err.rule, "kv-room");
+		close_world(&w);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -822,6 +838,7 @@ int main(void)
 			cmocka_unit_test(trees),
 			cmocka_unit_test(no_memory),
 			cmocka_unit_test(refused),
+			cmocka_unit_test(no_room),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
