@@ -842,6 +842,8 @@ COHORT_API enum cohort_status cohort_forest_open(struct cohort_context *ctx, con
 		struct cohort_forest **out, struct cohort_err *err);
 /* Prunes all branches. */
 COHORT_API void cohort_forest_free(struct cohort_forest *forest);
+/* Whose branches they are; NULL of NULL. */
+COHORT_API struct cohort_context *cohort_forest_context_get(const struct cohort_forest *forest);
 
 struct cohort_pressure {
 	int32_t n_seqs, n_leased, n_vacant; /* sequence ids of the forest */
@@ -872,6 +874,10 @@ COHORT_API enum cohort_status cohort_branch_prune_subtree(struct cohort_forest *
 		struct cohort_err *err);
 /* Ends all other branches of the forest; the winner has no parent then. */
 COHORT_API enum cohort_status cohort_branch_retain_only(struct cohort_forest *forest, struct cohort_branch winner,
+		struct cohort_err *err);
+/* The branch has no parent from now on; it and what descends from it stay as they are. So a parent that is of no more
+ * use can be pruned before its children. */
+COHORT_API enum cohort_status cohort_branch_detach(struct cohort_forest *forest, struct cohort_branch branch,
 		struct cohort_err *err);
 
 /* Tokens of a prompt, any number of them and for any number of branches (each named once, rule branch-duplicate):

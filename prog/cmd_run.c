@@ -1,9 +1,11 @@
 /* cohort run: prompts continued, all together. Each prompt goes through once, however many continuations it has; as
- * many sequences as the cache holds run at a time, the others wait for their turn. */
+ * many sequences as the cache holds run at a time, the others wait for their turn. Searches (run_search.c) take the
+ * prompts one by one. */
 #include "cmd.h"
 #include "common.h"
 #include "gen.h"
 #include "opt.h"
+#include "run_search.h"
 #include "sampling.h"
 #include "term.h"
 
@@ -28,8 +30,9 @@ struct run {
 	const char *operands[PROMPTS_MAX];
 	size_t n_operands;
 	int64_t n_parallel, n_predict, n_ctx, threads, n_top;
-	bool threads_given, top_given, ignore_eos, verbose, show_prompt;
+	bool threads_given, top_given, ctx_given, ignore_eos, verbose, show_prompt;
 	struct sampling s;
+	struct run_search search;
 
 	struct cohort_model *m;
 	struct cohort_model_info info;
@@ -214,6 +217,26 @@ static int generate(struct run *r)
 	return rc;
 }
 
+/* The same by a search: texts come when they are whole. */
+static int search(struct run *r)
+{
+	struct run_search *s = &r->search;
+
+	s->ignore_eos = r->ignore_eos;
+	s->verbose = r->verbose;
+	s->n_ctx = r->n_ctx;
+	s->ctx_given = r->ctx_given;
+	s->n_threads = thread_count(r->threads_given, r->threads);
+	const int rc = run_search(s, &r->s, r->m, r->prompts, r->n_prompts);
+	r->at_once = r->n_prompts == 1 && r->n_parallel == 1;
+	if (rc == 0 && r->at_once) {
+		print_prompt(r, &r->prompts[0]);
+		term_print(stdout, r->prompts[0].texts[0].bytes, r->prompts[0].texts[0].n_bytes);
+		putchar('\n');
+	}
+	return rc;
+}
+
 static void statistics(const struct run *r)
 {
 	size_t n_cut = 0, n_texts = 0, n_prompt = 0;
@@ -227,7 +250,7 @@ static void statistics(const struct run *r)
 		fprintf(stderr, "%s: %zu of %zu texts were cut before the end that the grammar wants; raise "
 		"-n-predict\n",
 				prog, n_cut, n_texts);
-	if (!r->verbose)
+	if (!r->verbose || run_search_on(&r->search))
 		return;
 	const struct gen *g = &r->gen;
 	fprintf(stderr,
@@ -260,13 +283,14 @@ static int open_model(struct run *r)
 
 static int run(struct run *r)
 {
+	const bool searching = run_search_on(&r->search);
 	int rc = open_model(r);
 
 	if (!rc)
 		rc = read_prompts(r);
 	if (!rc)
-		rc = generate(r);
-	if (rc && rc != EXIT_INTERRUPTED)
+		rc = searching ? search(r) : generate(r);
+	if (rc && (searching || rc != EXIT_INTERRUPTED))
 		return rc;
 	print_texts(r);
 	const int out = close_stdout(prog);
@@ -281,6 +305,7 @@ static void cleanup(struct run *r)
 	for (size_t i = 0; i < r->n_files; i++)
 		mem_free(r->bytes[i]);
 	mem_free(r->prompts);
+	run_search_release(&r->search);
 	gen_close(&r->gen);
 	sampling_release(&r->s);
 	cohort_model_free(r->m);
@@ -291,6 +316,7 @@ int cmd_run(int argc, char **argv)
 	static struct run r;
 	r = (struct run){.n_parallel = 1, .n_predict = 128, .n_ctx = 4096, .threads = 4};
 	sampling_init(&r.s, 0.95);
+	run_search_init(&r.search);
 	const struct opt own[] = {
 			{"model", "m", OPT_STR, &r.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
 			{"prompt", "p", OPT_LIST, &r.texts, 0, 0, "TEXT", "a prompt; may be given again", NULL},
@@ -304,7 +330,8 @@ int cmd_run(int argc, char **argv)
 			{"n-parallel", "np", OPT_INT, &r.n_parallel, 1, 65536, "N",
 					"continuations of each prompt (default: 1)", NULL},
 			{"ctx", "c", OPT_INT, &r.n_ctx, 1, 1 << 30, "N",
-					"tokens the KV cache holds; texts beyond it wait (default: 4096)", NULL},
+					"tokens the KV cache holds; texts beyond it wait (default: 4096)",
+					&r.ctx_given},
 			{"threads", "t", OPT_INT, &r.threads, 1, 1024, "N",
 					"compute threads (default: 4, or the CPUs there are)", &r.threads_given},
 			{"logprobs", NULL, OPT_INT, &r.n_top, 0, TOP_MAX, "N",
@@ -322,9 +349,11 @@ int cmd_run(int argc, char **argv)
 			{"verbose", "v", OPT_FLAG, &r.verbose, 0, 0, NULL, "speed and values on stderr", NULL},
 	};
 	enum { N_OWN = sizeof own / sizeof *own };
-	struct opt opts[N_OWN + SAMPLING_OPTIONS];
+	struct opt opts[N_OWN + RUN_SEARCH_OPTIONS + SAMPLING_OPTIONS];
 	memcpy(opts, own, sizeof own);
-	sampling_options(&r.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.95)", opts + N_OWN);
+	run_search_options(&r.search, opts + N_OWN);
+	sampling_options(&r.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.95)",
+			opts + N_OWN + RUN_SEARCH_OPTIONS);
 	const struct opt_prog p = {
 			prog,
 			"[-m FILE] [PROMPT ...] [options]",
@@ -337,6 +366,10 @@ int cmd_run(int argc, char **argv)
 			"\"properties\":{\"name\":\n"
 			"      {\"type\":\"string\"},\"age\":{\"type\":\"integer\"}},\"required\":[\"name\","
 			"\"age\"]}'\n"
+			"  cohort run -beams 6 -np 3 -n 30 \"The cat\"\n"
+			"  cohort run -beams 6 -beam-groups 3 -diversity 1 -np 6 -n 20 \"The cat\"\n"
+			"  cohort run -best-of 8 -n 30 \"The cat\"\n"
+			"  cohort run -best-of 9 -vote '\\b(he|she)\\b' -n 40 \"Once upon a time\"\n"
 			"  cohort run -p \"Yes or no? \" --grammar 'root ::= \"yes\" | \"no\"' --logprobs 3\n",
 			opts,
 			sizeof opts / sizeof *opts,
@@ -344,8 +377,12 @@ int cmd_run(int argc, char **argv)
 	int rc = opt_parse(&p, argc, argv, 2, r.operands, PROMPTS_MAX, &r.n_operands);
 	if (rc)
 		return rc - 1;
-	catch_signals();
-	rc = run(&r);
+	r.search.n_predict = r.n_predict;
+	rc = run_search_check(&r.search, prog, r.n_parallel, r.stops.n > 0, r.top_given);
+	if (!rc) {
+		catch_signals();
+		rc = run(&r);
+	}
 	cleanup(&r);
 	return rc;
 }

@@ -12,6 +12,7 @@ static const struct cmd cmds[] = {
 	{"run", "continues prompts, all of them together", cmd_run},
 	{"chat", "a conversation with a model, by its chat template", cmd_chat},
 	{"speculate", "continues a prompt with guesses: the same text, sooner", cmd_speculate},
+	{"tree", "what may follow a prompt, as a tree with probabilities", cmd_tree},
 	{"info", "what a model file holds", cmd_info},
 	{"tokenize", "text to token ids", cmd_tokenize},
 	{"detokenize", "token ids to text", cmd_detokenize},

@@ -23,10 +23,11 @@ template base
 forward  base model batch kv backend
 context  base gguf quant tok model kern backend batch kv sample forward
 branch   base
+search   base
 engine   base
 prog     base
 '
-# Public headers beyond cohort.h: prog sees all of them, engine its own, branch none. The tools' header is implemented
+# Public headers beyond cohort.h: prog sees all of them, engine and search their own, branch none. The tools' header is implemented
 # by the rooms it speaks of, so the others may include it.
 check() { # ROOT: one line "kind file:line: text" per violation
 	cd "$1"
@@ -78,8 +79,9 @@ check() { # ROOT: one line "kind file:line: text" per violation
 			} else if (h ~ /^(sys|linux|netinet|arpa|net|asm)\// || h ~ /^(unistd|fcntl|pthread|sched|semaphore|threads|dlfcn|poll|signal|spawn|netdb|termios|dirent)\.h$/) {
 				if (room != "base" && room != "prog") bad("os", h)
 			} else if (h ~ /^cohort[a-z_]*\.h$/) {
-				if (h != "cohort.h" && (room == "branch" || room == "base" || (room == "engine" && h != "cohort_engine.h") ||
-				    (h == "cohort_engine.h" && room != "engine" && room != "prog")))
+				if (h != "cohort.h" && (room == "branch" || room == "base" ||
+				    ((room == "engine" || room == "search") && h != "cohort_" room ".h") ||
+				    (h ~ /^cohort_(engine|search)\.h$/ && h != "cohort_" room ".h" && room != "prog")))
 					bad("edge", room " may not include " h)
 			} else if (!quoted) {
 				if (h ~ /\// && (top in known)) bad("edge", "rooms are included with quotes: <" h ">")
@@ -131,10 +133,12 @@ if [ "${1:-}" = --self-test ]; then
 	: >"$copy/src/base/err.h"
 	: >"$copy/src/quant/quant.h"
 	n=0
-	echo 1..17
+	echo 1..19
 	plant src/kv/planted.c 2 '/* x */\n#include "quant/quant.h"' 'kv may not see quant'
 	plant src/engine/planted.c 1 '#include "context/context.h"' 'engine may not see context'
 	plant src/branch/planted.c 1 '#include "cohort_engine.h"' 'branch may not see the engine header'
+	plant src/search/planted.c 1 '#include "branch/branch.h"' 'search may not see branch'
+	plant src/engine/planted.c 1 '#include "cohort_search.h"' 'engine may not see the header of searches'
 	plant src/base/planted.c 1 '#include "quant/quant.h"' 'base sees no room'
 	plant src/backend/planted.c 1 '#include "quant/quant.h"' 'backend may not see quant'
 	plant prog/planted.c 1 '#include "gguf/gguf.h"' 'prog may not see gguf'

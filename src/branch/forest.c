@@ -345,6 +345,33 @@ enum cohort_status cohort_branch_retain_only(
 	return COHORT_OK;
 }
 
+enum cohort_status cohort_branch_detach(struct cohort_forest *f, struct cohort_branch branch, struct cohort_err *err)
+{
+	const struct node *n = branch_find(f, branch, "the branch", err);
+
+	if (!n)
+		return COHORT_E_ARG;
+	const int32_t root = (int32_t)(n - f->nodes), up = n->depth;
+	unlink_node(f, root);
+	for (int32_t i = root;;) {
+		f->nodes[i].depth -= up;
+		if (f->nodes[i].first_child >= 0) {
+			i = f->nodes[i].first_child;
+			continue;
+		}
+		while (i != root && f->nodes[i].next < 0)
+			i = f->nodes[i].parent;
+		if (i == root)
+			return COHORT_OK;
+		i = f->nodes[i].next;
+	}
+}
+
+struct cohort_context *cohort_forest_context_get(const struct cohort_forest *f)
+{
+	return f ? f->ctx : NULL;
+}
+
 void cohort_forest_free(struct cohort_forest *f)
 {
 	if (!f)

@@ -144,3 +144,79 @@ fi
 run cohort run x -n 0
 [ "$rc" = 0 ] && empty err
 verdict 'run: no tokens'
+
+# ---- Searches ----
+# Seen red with: one beam for all; groups that are not made; texts of another seed; the last of several; the whole match for
+# the group; the answer of the fewest; end tokens that end nothing, or a text with -ignore-eos; options about beams that are
+# taken without.
+
+run cohort run 'Once upon a time' -n 24 -beams 1
+[ "$rc" = 0 ] && empty err && same out one
+verdict 'run: one beam is the greedy text'
+run cohort run 'Once upon a time' -n 24 -beams 5 -v -temp 1.7 -seed 4
+keep out beams
+beam_score=$(sed -n 's/.*text 0: score \(-[0-9.]*\), .*/\1/p' "$tmp/err")
+run cohort run 'Once upon a time' -n 24 -beams 5 -t 3 -isa ref
+[ "$rc" = 0 ] && same out beams
+verdict 'run: beams do not depend on temperature, seed, threads or level'
+run cohort run 'Once upon a time' -n 24 -beams 1 -v
+greedy_score=$(sed -n 's/.*text 0: score \(-[0-9.]*\), .*/\1/p' "$tmp/err")
+[ "$rc" = 0 ] && awk -v a="$beam_score" -v b="$greedy_score" 'BEGIN { exit !(a < 0 && a > b) }'
+verdict 'run: five beams find a likelier text than one'
+run cohort run 'Once upon a time' -n 12 -beams 4 -np 4 -v
+[ "$rc" = 0 ] && [ "$(grep -c '^Continuation [0-3]:$' "$tmp/out")" = 4 ] &&
+	sed -n 's/.*score \(-[0-9.]*\), .*/\1/p' "$tmp/err" >"$tmp/scores" && sort -g -r "$tmp/scores" >"$tmp/sorted" && same scores sorted
+verdict 'run: -np of the best beams, in order'
+[ "$(grep -A 1 '^Continuation' "$tmp/out" | grep -v '^Continuation\|^--' | sort -u | wc -l)" = 4 ]
+verdict 'run: ... which differ'
+first_words() { grep -A 1 '^Continuation' "$tmp/out" | grep -v '^Continuation\|^--' | cut -c 1-4 | sort -u | wc -l; }
+run cohort run 'The cat' -n 8 -beams 4 -np 4
+alike=$(first_words)
+run cohort run 'The cat' -n 8 -beams 4 -beam-groups 4 -diversity 4 -np 4
+[ "$rc" = 0 ] && [ "$(first_words)" -gt "$alike" ]
+verdict 'run: -beam-groups begin differently'
+run cohort run 'Well?' -grammar 'root ::= "yes" | "no"' -beams 3 -np 2 -v
+[ "$rc" = 0 ] && [ "$(grep -Ec '^(yes|no)$' "$tmp/out")" = 2 ] && [ "$(grep -c ', finished$' "$tmp/err")" = 2 ]
+verdict 'run: beams with a grammar, finished by the end token'
+run cohort run 'Data:' -j "$schema" -n 4 -beams 2
+[ "$rc" = 0 ] && matches err 'cut before the end that the grammar wants'
+verdict 'run: a beam cut by the limit says so'
+run cohort run 'Once upon a time' -n 300 -beams 2 -ignore-eos -v
+[ "$rc" = 0 ] && has err '300 tokens, cut'
+verdict 'run: beams with -ignore-eos'
+run cohort run 'Once upon a time' 'The cat' -n 24 -beams 5
+sed -n '/^Prompt 0:$/,/^$/p' "$tmp/out" | sed '1d;/^$/d' >"$tmp/first"
+sed '/^$/d' "$tmp/beams" >"$tmp/beams2"
+[ "$rc" = 0 ] && same first beams2
+verdict 'run: beams of several prompts'
+
+run cohort run 'Once upon a time' -n 20 -np 6 -seed 5 -logprobs 0
+awk '/^Continuation/ { n = $2 + 0 } /log-probability/ { sub(",", "", $2); print $2, n }' "$tmp/out" | sort -g -r | head -n 1 >"$tmp/best"
+best=$(cut -d ' ' -f 2 "$tmp/best")
+run cohort run 'Once upon a time' -n 20 -np 6 -seed 5
+sed -n "/^Continuation $best:\$/,/^Continuation $((best + 1)):\$/p" "$tmp/out" | sed '/^Continuation/d;/^$/d' >"$tmp/want"
+run cohort run 'Once upon a time' -n 20 -best-of 6 -seed 5
+sed '/^$/d' "$tmp/out" >"$tmp/got"
+[ "$rc" = 0 ] && empty err && same got want
+verdict 'run: -best-of is the likeliest of the same -np'
+keep out best_of
+run cohort run 'Once upon a time' -n 20 -best-of 6 -seed 5 -c 64
+[ "$rc" = 0 ] && same out best_of
+verdict 'run: -best-of when they take turns'
+run cohort run 'Well?' -grammar 'root ::= "I say " ("yes" | "no" | "so") "."' -n 20 -best-of 9 -vote 'say ([a-z]+)' -seed 2 -temp 5 -v
+votes=$(sed -n 's/.*: \([0-9]*\) of 9 texts answer .*/\1/p' "$tmp/err" | head -n 1)
+winner=$(sed -n "s/.* of 9 texts answer '\([a-z]*\)'.*/\1/p" "$tmp/err" | head -n 1)
+most=$(sed -n 's/.*: \([0-9]*\) of 9 texts answer .*/\1/p' "$tmp/err" | sort -n -r | head -n 1)
+sum=$(sed -n 's/.*: \([0-9]*\) of 9 texts answer .*/\1/p' "$tmp/err" | awk '{ n += $1 } END { print n }')
+[ "$rc" = 0 ] && is out "$winner" && matches out '^(yes|no|so)$' && [ "$votes" = "$most" ] && [ "$sum" = 9 ]
+verdict 'run: -vote prints the answer of most'
+run cohort run x -n 4 -best-of 2 -vote 'qqqq'
+refused 1 'matches none of 2 texts'
+verdict 'run: a vote without answers'
+for bad in '-beams 2 -best-of 2' '-beams 2 -vote x' '-vote x' -early-stop '-length-penalty 1' '-beam-groups 2' '-diversity 1' '-beams 4 -beam-groups 3' \
+	'-beams 4 -diversity 1' '-beams 2 -np 3' '-best-of 3 -np 2' '-beams 3 -stop x' '-best-of 3 -logprobs 1' '-best-of 2 -vote (' '-beams 2 -n 0' '-beams 300 -c 512'; do
+	# shellcheck disable=SC2086
+	run cohort run x $bad
+	[ "$rc" = 2 ] && empty out && ! empty err
+	verdict "run: $bad is refused"
+done

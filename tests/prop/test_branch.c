@@ -1,12 +1,13 @@
 /* Branches against a naive forest: each of its branches is a list of what happened to it, and is told again from
  * scratch, alone, whenever it is looked at. 100,000 random operations on both: created, prefilled, forked with and
- * without another seed, drawn, accepted, stepped, decoded by each and scatter, merged, biased, pruned in three ways,
- * with handles that are stale, calls that fail for want of room or memory, and batches smaller than the calls. Tokens,
- * logits, legal tokens and statistics are the same bits; a call that failed has changed nothing.
+ * without another seed, drawn, accepted, stepped, decoded by each and scatter, merged, biased, detached, pruned in
+ * three ways, with handles that are stale, calls that fail for want of room or memory, and batches smaller than the
+ * calls. Tokens, logits, legal tokens and statistics are the same bits; a call that failed has changed nothing.
  *
- * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or forgets
- * its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens counted before
- * they are decoded; other logits under a token that was drawn. */
+ * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or
+ * forgets its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens
+ * counted before they are decoded; other logits under a token that was drawn; a branch detached whose children keep
+ * their depth. */
 #include "arch_case.h"
 #include "model_case.h"
 
@@ -172,6 +173,10 @@ static void compare(struct world *w, const struct naive *b)
 	assert_int_equal(info.pending, b->pending);
 	assert_int_equal(info.has_logits, b->has_logits);
 	assert_int_equal(info.parent.forest ? info.parent.index : 99, b->parent >= 0 ? w->b[b->parent].h.index : 99);
+	int depth = 0;
+	for (int i = b->parent; i >= 0; i = w->b[i].parent)
+		depth++;
+	assert_int_equal(info.depth, depth);
 	if (b->has_logits)
 		assert_memory_equal(cohort_branch_logits_get(w->f, b->h, &err), b->logits, sizeof b->logits);
 	struct cohort_sampler *s = replay(w, b, &t);
@@ -530,6 +535,19 @@ static void retain(struct world *w)
 	compare(w, &w->b[i]);
 }
 
+static void detach(struct world *w)
+{
+	const int i = some(w);
+
+	if (i < 0)
+		return;
+	ok(cohort_branch_detach(w->f, w->b[i].h, &err));
+	w->b[i].parent = -1;
+	for (int k = 0; k < N_SEQS; k++)
+		if (w->b[k].live)
+			compare(w, &w->b[k]);
+}
+
 /* Handles of those that were pruned are refused, whatever is asked. */
 static void use_stale(struct world *w)
 {
@@ -650,6 +668,8 @@ static void story(uint32_t window, int n_ops)
 	for (int i = 0; i < n_ops; i++) {
 		if (below(&w, 400) == 0)
 			retain(&w);
+		else if (below(&w, 300) == 0)
+			detach(&w);
 		else if (below(&w, 12) == 0 || n_live(&w) == N_SEQS)
 			prune(&w);
 		else
