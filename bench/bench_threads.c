@@ -17,23 +17,23 @@
 #include "cohort_tools.h"
 #include "common.h"
 #include "limits.h"
+#include "made_model.h"
 #include "opt.h"
+#include "rounds.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char prog[] = "bench_threads";
 
 /* What two threads' prefill must gain at least, as a share of what they gain the probe. */
 #define REQUIRED 0.93
 
-enum { FORMATS_MAX = 8, COUNTS_MAX = 8, THREADS_MAX = 256, ROUNDS_MAX = 1000, TOKENS_MAX = 4096 };
+enum { FORMATS_MAX = 8, COUNTS_MAX = 8, THREADS_MAX = 256, TOKENS_MAX = 4096 };
 enum { ROWS = 8, PAST = 16 }; /* rows decoded together; positions before them */
 
 static const struct {
@@ -123,38 +123,14 @@ static int failed(const struct cohort_err *err)
 	return err->status == COHORT_ABORTED ? EXIT_INTERRUPTED : fail(prog, err);
 }
 
-/* Writes a model, opens it and removes its file: the mapping stays. Or opens the one that is there. */
+/* Makes a model, or opens the one that is there. */
 static int make_model(struct bench *b, size_t f)
 {
-	const char *tmp = getenv("TMPDIR");
-	char dir[4096], path[4128];
-	struct cohort_synth_params sp;
 	struct cohort_model_params mp;
-	struct cohort_err err;
-	int rc = 0;
 
 	cohort_model_params_init(&mp);
-	if (b->c.model)
-		return load_model(prog, b->c.model, &mp, &b->models[f]);
-	mp.progress = go_on;
-	mp.progress_user = b;
-	cohort_synth_params_init(&sp);
-	if (!cohort_synth_shape(&sp, b->c.shape))
-		return bad_usage(prog, "-shape: '%s' is not known; 'cohort synth --help' lists the names", b->c.shape);
-	sp.type = b->formats[f];
-	sp.progress = go_on;
-	sp.progress_user = b;
-	if ((size_t)snprintf(dir, sizeof dir, "%s/cohort-threads-XXXXXX", tmp && *tmp ? tmp : "/tmp") >= sizeof dir ||
-			!mkdtemp(dir)) {
-		fprintf(stderr, "%s: cannot make a directory %s: %s\n", prog, dir, strerror(errno));
-		return EXIT_FILE;
-	}
-	snprintf(path, sizeof path, "%s/model.gguf", dir);
-	if (cohort_synth_write(path, &sp, &err) || cohort_model_open(path, &mp, &b->models[f], &err))
-		rc = failed(&err);
-	unlink(path);
-	rmdir(dir);
-	return rc;
+	return b->c.model ? load_model(prog, b->c.model, &mp, &b->models[f])
+			  : made_model_open(prog, b->c.shape, b->formats[f], go_on, b, &b->models[f]);
 }
 
 static int open_contexts(struct bench *b, size_t f)
@@ -299,21 +275,6 @@ static int measure(struct bench *b)
 
 /* ---- The report ---- */
 
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-static double median(const double *v, size_t n)
-{
-	double sorted[ROUNDS_MAX];
-
-	memcpy(sorted, v, n * sizeof *v);
-	qsort(sorted, n, sizeof *sorted, by_value);
-	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-}
-
 /* What a number of threads gains prefill over what it gains the probe. */
 struct share {
 	double speed_up, probe_speed_up, quotient, least, most;
@@ -324,8 +285,8 @@ static struct share share_of(const struct bench *b, size_t f, size_t i)
 	const size_t n = (size_t)b->c.rounds;
 	double *const *v = b->speed[f][0];
 	struct share s = {
-		.speed_up = median(v[i], n) / median(v[0], n),
-		.probe_speed_up = median(b->probe[i], n) / median(b->probe[0], n),
+		.speed_up = rounds_median(v[i], n) / rounds_median(v[0], n),
+		.probe_speed_up = rounds_median(b->probe[i], n) / rounds_median(b->probe[0], n),
 		.least = INFINITY,
 	};
 
@@ -343,7 +304,7 @@ static double best_of(const struct bench *b, size_t f, size_t j)
 	double best = 0;
 
 	for (size_t i = 0; i < b->n_counts; i++)
-		best = fmax(best, median(b->speed[f][j][i], (size_t)b->c.rounds));
+		best = fmax(best, rounds_median(b->speed[f][j][i], (size_t)b->c.rounds));
 	return best;
 }
 
@@ -355,9 +316,9 @@ static void print_prefill(const struct bench *b)
 		for (size_t i = 0; i < b->n_counts; i++) {
 			const struct share s = share_of(b, f, i);
 			printf("  %-8s %7zu %10.1f %9.2f %13.1f %9.2f %9.3f   %.2f to %.2f", b->formats[f],
-					b->threads[i], median(b->speed[f][0][i], (size_t)b->c.rounds), s.speed_up,
-					median(b->probe[i], (size_t)b->c.rounds), s.probe_speed_up, s.quotient, s.least,
-					s.most);
+					b->threads[i], rounds_median(b->speed[f][0][i], (size_t)b->c.rounds),
+					s.speed_up, rounds_median(b->probe[i], (size_t)b->c.rounds), s.probe_speed_up,
+					s.quotient, s.least, s.most);
 			if (b->threads[i] == 2)
 				printf("   required %.2f: %s", REQUIRED, s.quotient >= REQUIRED ? "met" : "not met");
 			printf("\n");
@@ -372,30 +333,21 @@ static void print_decode(const struct bench *b)
 		for (size_t j = 0; j < N_JOBS; j++)
 			for (size_t i = 0; i < b->n_counts && jobs[j].rows; i++) {
 				const size_t n = (size_t)b->c.rounds;
-				const double v = median(b->speed[f][j][i], n);
+				const double v = rounds_median(b->speed[f][j][i], n);
 				printf("  %-8s %5zu %7zu %10.1f %9.2f %12.2f\n", b->formats[f], jobs[j].rows,
-						b->threads[i], v, v / median(b->speed[f][j][0], n),
+						b->threads[i], v, v / rounds_median(b->speed[f][j][0], n),
 						v / best_of(b, f, j));
 			}
-}
-
-static json_t *rounds_json(const double *v, size_t n)
-{
-	json_t *a = json_array();
-
-	for (size_t i = 0; a && i < n; i++)
-		json_array_append_new(a, json_real(v[i]));
-	return a;
 }
 
 static json_t *cell_json(const struct bench *b, size_t f, size_t j, size_t i)
 {
 	const size_t n = (size_t)b->c.rounds;
-	const double v = median(b->speed[f][j][i], n);
+	const double v = rounds_median(b->speed[f][j][i], n);
 	json_t *cell = json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:o}", "format", b->formats[f], "job",
 			jobs[j].name, "rows", (json_int_t)jobs[j].rows, "threads", (json_int_t)b->threads[i], "median",
-			v, "speed_up", v / median(b->speed[f][j][0], n), "of_best", v / best_of(b, f, j), "rounds",
-			rounds_json(b->speed[f][j][i], n));
+			v, "speed_up", v / rounds_median(b->speed[f][j][0], n), "of_best", v / best_of(b, f, j),
+			"rounds", rounds_json(b->speed[f][j][i], n));
 
 	if (cell && !jobs[j].rows) {
 		const struct share s = share_of(b, f, i);
@@ -415,7 +367,7 @@ static int write_json(const struct bench *b, const char *cpu, const char *isa, d
 	for (size_t i = 0; i < b->n_counts; i++)
 		json_array_append_new(probe,
 				json_pack("{s:I, s:f, s:o}", "threads", (json_int_t)b->threads[i], "median",
-						median(b->probe[i], n), "rounds", rounds_json(b->probe[i], n)));
+						rounds_median(b->probe[i], n), "rounds", rounds_json(b->probe[i], n)));
 	for (size_t f = 0; f < b->n_formats; f++)
 		for (size_t j = 0; j < N_JOBS; j++)
 			for (size_t i = 0; i < b->n_counts; i++)
@@ -425,18 +377,7 @@ static int write_json(const struct bench *b, const char *cpu, const char *isa, d
 			(json_int_t)pool_cpu_count(), "load_before", load, "model", b->label, "prompt",
 			(json_int_t)b->c.prompt, "gen", (json_int_t)b->c.gen, "n_rounds", (json_int_t)n, "probe_gmacs",
 			probe, "cells", cells);
-	if (!doc)
-		return out_of_memory(prog);
-	FILE *o = fopen(b->c.json, "w");
-	int e = o ? 0 : errno;
-	if (o && (json_dumpf(doc, o, JSON_INDENT(1)) || fputc('\n', o) == EOF))
-		e = errno;
-	if (o && fclose(o) && !e)
-		e = errno;
-	if (e)
-		fprintf(stderr, "%s: %s: %s\n", prog, b->c.json, strerror(e));
-	json_decref(doc);
-	return e ? EXIT_FILE : 0;
+	return rounds_write(prog, b->c.json, doc);
 }
 
 static int run(struct bench *b)

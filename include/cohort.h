@@ -501,9 +501,10 @@ COHORT_API enum cohort_status cohort_decode_scatter(struct cohort_context *ctx,
 		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
 		struct cohort_err *err);
 
-/* The same with logits that are taken as they come, so that any number of items may want them: called once for each such
- * item with what cohort_logits_get would give, borrowed for the call. That is before all is decoded: when the status is
- * not OK, what was taken is of no use. No outputs are left behind it. take may not call functions of the context. */
+/* The same with logits that are taken as they come, so that any number of items may want them: called once for each
+ * such item with what cohort_logits_get would give, borrowed for the call. That is before all is decoded: when the
+ * status is not OK, what was taken is of no use. No outputs are left behind it. take may not call functions of the
+ * context. */
 typedef void cohort_take(void *user, int32_t item, const float *logits);
 COHORT_API enum cohort_status cohort_decode_scatter_to(struct cohort_context *ctx,
 		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
@@ -879,9 +880,9 @@ COHORT_API enum cohort_status cohort_branch_retain_only(struct cohort_forest *fo
 COHORT_API enum cohort_status cohort_branch_detach(struct cohort_forest *forest, struct cohort_branch branch,
 		struct cohort_err *err);
 
-/* Tokens of a prompt, any number of them and for any number of branches (each named once, rule branch-duplicate): decoded
- * together, packed into calls of n_batch rows. Penalties remember them; grammar and statistics do not see them. Behind
- * it each branch has the logits of its last token. All or nothing. Refused for a branch with a pending token (rule
+/* Tokens of a prompt, any number of them and for any number of branches (each named once, rule branch-duplicate):
+ * decoded together, packed into calls of n_batch rows. Penalties remember them; grammar and statistics do not see
+ * them. Behind it each branch has the logits of its last token. All or nothing. Refused for a branch with a pending token (rule
  * branch-pending). n_tokens 0: skipped. Statuses as cohort_decode_scatter. */
 struct cohort_branch_span {
 	struct cohort_branch branch;
@@ -922,12 +923,12 @@ COHORT_API enum cohort_status cohort_branch_logits_set(struct cohort_forest *for
 /* dst += alpha * src, element by element; E_NUMERIC (rule finite) if that is NaN or +Inf anywhere. */
 COHORT_API enum cohort_status cohort_branch_logits_merge(struct cohort_forest *forest, struct cohort_branch dst,
 		struct cohort_branch src, float alpha, struct cohort_err *err);
-/* Added to logits when a token is drawn, besides the sampler's own; replaces those set before; copied. -INFINITY: never.
- * Statistics do not see it. */
+/* Added to logits when a token is drawn, besides the sampler's own; replaces those set before; copied. -INFINITY:
+ * never. Statistics do not see it. */
 COHORT_API enum cohort_status cohort_branch_bias_set(struct cohort_forest *forest, struct cohort_branch branch,
 		const struct cohort_logit_bias *bias, int32_t n_bias, struct cohort_err *err);
 
-/* Tokens that the branch's grammar permits next, rising: up to n_max of them into out; *n_out says how many there are. */
+/* Tokens that the branch's grammar permits next, rising: up to n_max into out; *n_out says how many there are. */
 COHORT_API enum cohort_status cohort_branch_legal_get(struct cohort_forest *forest, struct cohort_branch branch,
 		cohort_token *out, int32_t n_max, int32_t *n_out, struct cohort_err *err);
 COHORT_API bool cohort_branch_is_legal(struct cohort_forest *forest, struct cohort_branch branch, cohort_token token);
@@ -945,16 +946,16 @@ struct cohort_branch_info {
 	cohort_token pending;      /* accepted and not decoded; -1: none */
 	bool has_logits;
 	bool complete;             /* the grammar lets the text end here; true without one */
-	/* Of accepted tokens, its ancestors' included: how likely they were by the logits, and by what the sampler's chain
-	 * left, for those that it drew. */
+	/* Of accepted tokens, its ancestors' included: how likely they were by the logits, and by what the sampler's
+	 * chain left, for those that it drew. */
 	int64_t n_accepted, n_drawn;
 	double logprob, drawn_logprob;             /* sums */
 	double perplexity, drawn_perplexity;       /* exp(-sum / n); 1 when n is 0 */
 };
 COHORT_API enum cohort_status cohort_branch_info_get(const struct cohort_forest *forest, struct cohort_branch branch,
 		struct cohort_branch_info *info, struct cohort_err *err);
-/* The leaves below a branch (itself, if it is one), or of the whole forest when it is all zero, depth first, children in
- * the order they were forked: up to n_max into out; *n_out says how many there are. */
+/* The leaves below a branch (itself, if it is one), or of the whole forest when it is all zero, depth first, children
+ * in the order they were forked: up to n_max into out; *n_out says how many there are. */
 COHORT_API enum cohort_status cohort_branch_leaves_get(const struct cohort_forest *forest, struct cohort_branch branch,
 		struct cohort_branch *out, int32_t n_max, int32_t *n_out, struct cohort_err *err);
 

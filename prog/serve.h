@@ -164,7 +164,8 @@ struct route {
 	enum step (*run)(struct call *c);
 	/* Without a key; for admins only; run is called before the body as well (the call is not complete then), to set
 	 * sink and body_max or to refuse early. */
-	enum { ROUTE_OPEN = 1, ROUTE_ADMIN = 2, ROUTE_SINK = 4 } flags;
+	/* OPEN: without a key; PAGE: with one that a browser asks for, too. */
+	enum { ROUTE_OPEN = 1, ROUTE_ADMIN = 2, ROUTE_SINK = 4, ROUTE_PAGE = 8 } flags;
 };
 /* NULL: none; then *allow lists the methods the path has ("" if there is no such path). */
 const struct route *route_find(

@@ -138,7 +138,10 @@ static enum step queue(struct call *c, unsigned status, const char *type, struct
 	if (ok && status == 429)
 		ok = MHD_add_response_header(r, "Retry-After", "1");
 	if (ok && status == 401)
-		ok = MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+		ok = MHD_add_response_header(r, "WWW-Authenticate",
+				c->route && c->route->flags & ROUTE_PAGE
+						? "Basic realm=\"cohort: any name, and an API key as the password\""
+						: "Bearer");
 	/* From now on the client is to read; before and behind it the watch thread looks at the clock. */
 	if (ok)
 		ok = MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT,
@@ -283,6 +286,23 @@ static bool sane_id(const char *id)
 	return n > 0 && n < 128 && id[n] == 0;
 }
 
+/* The key that came with a request; NULL: none, or none that there is. A browser that opens the page can ask for a name
+ * and a password only. That opens the page and no more: what a browser sends by itself, others can make it send. */
+static const struct serve_key *find_key(struct call *c, const char *text)
+{
+	const struct serve_keys *keys = &c->srv->keys;
+	char *password = NULL, *name = NULL;
+
+	if (!text && c->route->flags & ROUTE_PAGE)
+		name = MHD_basic_auth_get_username_password(c->conn, &password);
+	const char *found = password ? password : text ? text : "";
+	const struct serve_key *key = keys_find(keys, found, strlen(found));
+
+	MHD_free(name);
+	MHD_free(password);
+	return key;
+}
+
 /* Whether the key that came with a request may do this. */
 static void check_key(struct call *c)
 {
@@ -292,7 +312,7 @@ static void check_key(struct call *c)
 	if (auth && strncasecmp(auth, "Bearer ", 7) == 0)
 		text = auth + 7;
 	if (srv->keys.n > 0)
-		c->key = keys_find(&srv->keys, text ? text : "", text ? strlen(text) : 0);
+		c->key = find_key(c, text);
 	if (c->early.status)
 		return;
 	if (srv->keys.n > 0 && !c->key && !(c->route->flags & ROUTE_OPEN)) {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 static const struct route routes[] = {
-		{"GET", "/", run_page, ROUTE_OPEN},
-		{"GET", "/ui/*", run_page, ROUTE_OPEN},
+		{"GET", "/", run_page, ROUTE_PAGE},
+		{"GET", "/ui/*", run_page, ROUTE_PAGE},
 		{"GET", "/health", run_health, ROUTE_OPEN},
 		{"GET", "/v1/health", run_health, ROUTE_OPEN},
 		{"GET", "/v1/models", run_models, 0},

@@ -15,8 +15,8 @@
 
 /* ---- One token of one branch ---- */
 
-enum cohort_status branch_weigh(struct node *n, int32_t n_vocab, cohort_token token, float *logprob,
-		struct cohort_err *err)
+enum cohort_status branch_weigh(
+		struct node *n, int32_t n_vocab, cohort_token token, float *logprob, struct cohort_err *err)
 {
 	if (n->pending >= 0)
 		return err_rule(err, COHORT_E_ARG, "branch-pending", -1, -1, -1, n->pending,
@@ -194,8 +194,8 @@ static void go_on(struct cohort_forest *f, int32_t n)
 	}
 }
 
-enum cohort_status cohort_branch_decode_scatter(
-		struct cohort_forest *f, const struct cohort_branch_span *spans, int32_t n_spans, struct cohort_err *err)
+enum cohort_status cohort_branch_decode_scatter(struct cohort_forest *f, const struct cohort_branch_span *spans,
+		int32_t n_spans, struct cohort_err *err)
 {
 	enum cohort_status st = begin(f, spans, n_spans, "spans", err);
 
@@ -227,8 +227,8 @@ enum cohort_status cohort_branch_prefill(struct cohort_forest *f, struct cohort_
 	return cohort_branch_decode_scatter(f, &(struct cohort_branch_span){branch, tokens, n_tokens}, 1, err);
 }
 
-enum cohort_status cohort_branch_step(
-		struct cohort_forest *f, const struct cohort_branch *branches, int32_t n_branches, struct cohort_err *err)
+enum cohort_status cohort_branch_step(struct cohort_forest *f, const struct cohort_branch *branches, int32_t n_branches,
+		struct cohort_err *err)
 {
 	enum cohort_status st = begin(f, branches, n_branches, "branches", err);
 
@@ -248,8 +248,8 @@ enum cohort_status cohort_branch_step(
 	return st;
 }
 
-enum cohort_status cohort_branch_decode_each(
-		struct cohort_forest *f, const struct cohort_branch_token *items, int32_t n_items, struct cohort_err *err)
+enum cohort_status cohort_branch_decode_each(struct cohort_forest *f, const struct cohort_branch_token *items,
+		int32_t n_items, struct cohort_err *err)
 {
 	enum cohort_status st = begin(f, items, n_items, "items", err);
 

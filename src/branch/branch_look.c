@@ -14,8 +14,8 @@
 
 /* ---- Logits ---- */
 
-static const struct node *find_logits(const struct cohort_forest *f, struct cohort_branch branch, const char *what,
-		struct cohort_err *err)
+static const struct node *find_logits(
+		const struct cohort_forest *f, struct cohort_branch branch, const char *what, struct cohort_err *err)
 {
 	const struct node *n = branch_find(f, branch, what, err);
 
@@ -115,7 +115,10 @@ enum cohort_status cohort_branch_legal_get(struct cohort_forest *f, struct cohor
 	if (!n)
 		return COHORT_E_ARG;
 	if (!n_out || n_max < 0 || (n_max > 0 && !out))
-		return err_set(err, COHORT_E_ARG, !n_out ? "n_out is NULL" : n_max < 0 ? "n_max is negative" : "out is NULL");
+		return err_set(err, COHORT_E_ARG,
+				!n_out                      ? "n_out is NULL"
+						: n_max < 0 ? "n_max is negative"
+							    : "out is NULL");
 	enum cohort_status st = cohort_sampler_legal_get(n->sampler, f->legal, err);
 	if (st)
 		return st;
@@ -202,7 +205,8 @@ enum cohort_status cohort_branch_info_get(const struct cohort_forest *f, struct 
 }
 
 /* The leaves below one node, behind those that were found. */
-static void gather(const struct cohort_forest *f, int32_t root, struct cohort_branch *out, int32_t n_max, int32_t *count)
+static void gather(
+		const struct cohort_forest *f, int32_t root, struct cohort_branch *out, int32_t n_max, int32_t *count)
 {
 	int32_t i = root;
 
@@ -227,8 +231,11 @@ enum cohort_status cohort_branch_leaves_get(const struct cohort_forest *f, struc
 	int32_t count = 0;
 
 	if (!f || !n_out || n_max < 0 || (n_max > 0 && !out))
-		return err_set(err, COHORT_E_ARG, "%s", !f ? "forest is NULL" : !n_out ? "n_out is NULL" :
-				n_max < 0 ? "n_max is negative" : "out is NULL");
+		return err_set(err, COHORT_E_ARG, "%s",
+				!f                          ? "forest is NULL"
+						: !n_out    ? "n_out is NULL"
+						: n_max < 0 ? "n_max is negative"
+							    : "out is NULL");
 	const struct node *n = all ? NULL : branch_find(f, branch, "the branch", err);
 	if (!all && !n)
 		return COHORT_E_ARG;

@@ -26,8 +26,8 @@ void cohort_forest_params_init(struct cohort_forest_params *params)
 }
 
 /* The ids are the context's, and empty. */
-static enum cohort_status check_ids(
-		struct cohort_context *ctx, const struct cohort_forest_params *p, int32_t n_seq_max, struct cohort_err *err)
+static enum cohort_status check_ids(struct cohort_context *ctx, const struct cohort_forest_params *p, int32_t n_seq_max,
+		struct cohort_err *err)
 {
 	if (p->first_seq < 0 || p->first_seq >= n_seq_max || p->n_seqs < 0 || p->n_seqs > n_seq_max - p->first_seq)
 		return err_rule(err, COHORT_E_ARG, "seq-id", -1, p->first_seq, n_seq_max, p->n_seqs,
@@ -63,11 +63,13 @@ enum cohort_status cohort_forest_open(struct cohort_context *ctx, const struct c
 	if (!ctx || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !ctx ? "context" : "out");
 	if (params && params->struct_size != sizeof p)
-		return err_set(err, COHORT_E_ARG, "forest parameters were not initialised by cohort_forest_params_init");
+		return err_set(err, COHORT_E_ARG,
+				"forest parameters were not initialised by cohort_forest_params_init");
 	p = params ? *params : p;
 	cohort_context_info_get(ctx, &info);
 	if (!(info.outputs & COHORT_OUTPUT_LOGITS) || info.output_all)
-		return err_set(err, COHORT_E_ARG, "a forest needs a context whose rows have logits when they ask for them");
+		return err_set(err, COHORT_E_ARG,
+				"a forest needs a context whose rows have logits when they ask for them");
 	enum cohort_status st = check_ids(ctx, &p, info.n_seq_max, err);
 	if (st)
 		return st;
@@ -103,7 +105,8 @@ cohort_seq branch_seq(const struct cohort_forest *f, const struct node *n)
 	return f->first_seq + (cohort_seq)(n - f->nodes);
 }
 
-struct node *branch_find(const struct cohort_forest *f, struct cohort_branch b, const char *what, struct cohort_err *err)
+struct node *branch_find(
+		const struct cohort_forest *f, struct cohort_branch b, const char *what, struct cohort_err *err)
 {
 	if (!f) {
 		err_set(err, COHORT_E_ARG, "forest is NULL");
@@ -325,7 +328,8 @@ enum cohort_status cohort_branch_prune_subtree(
 	return COHORT_OK;
 }
 
-enum cohort_status cohort_branch_retain_only(struct cohort_forest *f, struct cohort_branch winner, struct cohort_err *err)
+enum cohort_status cohort_branch_retain_only(
+		struct cohort_forest *f, struct cohort_branch winner, struct cohort_err *err)
 {
 	struct node *n = branch_find(f, winner, "the winner", err);
 

@@ -3,7 +3,7 @@
  * Invariants
  *  1. A failed sample changes nothing: not the generator, the history, mirostat or the place in the grammar.
  *  2. One draw of the generator per sampled token (and XTC's), none when greedy; nothing is allocated after open.
- *  3. A sampled token is accepted exactly once. */
+ *  3. A sampled token is accepted exactly once, a drawn one not at all. */
 #include "sample/sample.h"
 
 #include "base/fmath.h"

@@ -24,7 +24,13 @@ run "$COHORT_BUILD/example_many_users" "$model"
 	[ "$(grep -c 'first token after' "$tmp/out")" = 6 ]
 verdict 'many_users: six answers at once, the first the same alone'
 
-for e in each_and_scatter fork_and_rewind many_users; do
+run "$COHORT_BUILD/example_best_of_n" "$model"
+[ "$rc" = 0 ] && empty err && [ "$(grep -c '^[0-5], perplexity' "$tmp/out")" = 6 ] &&
+	matches out '^best: [0-5]. 7 branches held [0-9]+ blocks, [1-9][0-9]* of them shared; it alone holds [1-9]$' &&
+	[ "$(sed -n 's/^best: \([0-5]\).*/\1/p' "$tmp/out")" = "$(sort -t ' ' -k 3n "$tmp/out" | sed -n 's/^\([0-5]\), perp.*/\1/p' | head -n 1)" ]
+verdict 'best_of_n: the likeliest of six stays, alone'
+
+for e in best_of_n each_and_scatter fork_and_rewind many_users; do
 	run "$COHORT_BUILD/example_$e"
 	[ "$rc" = 2 ] && has err usage
 	verdict "$e: usage"

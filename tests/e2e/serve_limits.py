@@ -1,4 +1,5 @@
 """Each bound of `cohort serve --help`, one by one: see serve_limits.sh."""
+import base64
 import json
 import os
 import re
@@ -238,7 +239,8 @@ def times():
 
 # ---- Who may ----
 
-OPEN = ("/", "/ui/*", "/health", "/v1/health")  # the page is needed to ask for a key
+OPEN = ("/health", "/v1/health")
+PAGE = ("/", "/ui/x")  # which a browser may open with a key as the password
 
 
 def routes():
@@ -263,7 +265,8 @@ def keys():
             for headers in ([], bearer(""), bearer("first-ke"), bearer("first-keyy"), bearer("First-key"),
                             [("Authorization", "Basic first-key")], [("X-Api-Key", "ours")], [("Authorization", "first-key")]):
                 a = server.ask(method, route, b"{}" if method == "POST" else None, headers)
-                if not (refused(a, 401) and a.header("www-authenticate") == "Bearer"):
+                how = "Basic realm=" if route in PAGE else "Bearer"
+                if not (refused(a, 401) and (a.header("www-authenticate") or "").startswith(how)):
                     bad.append((method, route, headers, a))
         check("-api-key: every route needs one", not bad, bad[:3])
         check("-api-key: but /health", server.get("/health").status == 200)
@@ -271,6 +274,13 @@ def keys():
               (bearer("first-key"), bearer("second-key"), bearer("third-key"), [("X-Api-Key", "second-key")],
                [("Authorization", "bearer first-key")])]
         check("-api-key, -api-key-file: each of them does", ok == [200] * 5, ok)
+        def password(text):
+            return [("Authorization", "Basic " + base64.b64encode(text.encode()).decode())]
+        got = [server.get(p, password(t)).status for p in ("/", "/ui/app.js", "/v1/models", "/metrics")
+               for t in ("me:first-key", ":second-key", "me:wrong", "first-key", "first-key:")]
+        check("-api-key: as a password it opens the page, and nothing else", got == [200, 200, 401, 401, 401] * 2 + [401] * 10, got)
+        got = [server.get("/", h).status for h in (bearer("first-key"), [("X-Api-Key", "second-key")], bearer("x") + password("a:first-key"))]
+        check("-api-key: the page by a header", got == [200, 200, 401], got)
         strategy = {"strategy": "balanced"}
         got = [server.post("/cohort/strategy", strategy, bearer(k)).status for k in ("first-key", "second-key", "third-key")]
         check("-admin: for the key of an admin only", got == [403, 403, 200], got)

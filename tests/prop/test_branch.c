@@ -8,6 +8,7 @@
  * forgets its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens
  * counted before they are decoded; other logits under a token that was drawn; a branch detached whose children keep
  * their depth. */
+#include "arch_case.h"
 #include "model_case.h"
 
 #include "base/mem.h"
@@ -330,8 +331,9 @@ static void scatter(struct world *w)
 		spans[i] = (struct cohort_branch_span){w->b[who[i]].h, tokens[i], k};
 	}
 	trouble(w);
-	const enum cohort_status st = n == 1 ? cohort_branch_prefill(w->f, spans[0].branch, tokens[0], spans[0].n_tokens, &err)
-					     : cohort_branch_decode_scatter(w->f, spans, n, &err);
+	const enum cohort_status st = n == 1
+			? cohort_branch_prefill(w->f, spans[0].branch, tokens[0], spans[0].n_tokens, &err)
+			: cohort_branch_decode_scatter(w->f, spans, n, &err);
 	if (!went_well(w, st)) {
 		for (int i = 0; i < n; i++)
 			compare(w, &w->b[who[i]]);
@@ -591,7 +593,7 @@ static void look(struct world *w)
 
 /* ---- The story ---- */
 
-static void open_world(struct world *w, const char *path)
+static void open_world(struct world *w, const char *path, uint32_t window)
 {
 	struct cohort_context_params cp;
 	struct cohort_lexicon_token words[N_VOCAB];
@@ -599,6 +601,7 @@ static void open_world(struct world *w, const char *path)
 	static const char rules[] = "root ::= (\"a\" | [b-h] [i-p])* \"z\"";
 
 	ok(cohort_model_open(path, NULL, &w->m, &err));
+	w->m->model.layers[0].window = window;
 	cohort_context_params_init(&cp);
 	cp.n_ctx = N_CTX;
 	cp.n_batch = N_BATCH;
@@ -609,7 +612,8 @@ static void open_world(struct world *w, const char *path)
 	cp.n_batch = cp.n_ubatch = 64;
 	ok(cohort_context_open(w->m, &cp, &w->alone, &err));
 	ok(cohort_forest_open(w->ctx,
-			&(struct cohort_forest_params){.struct_size = sizeof(struct cohort_forest_params), .first_seq = 2},
+			&(struct cohort_forest_params){
+					.struct_size = sizeof(struct cohort_forest_params), .first_seq = 2},
 			&w->f, &err));
 	for (int i = 0; i < N_VOCAB; i++) {
 		letters[i] = (char)(i < 26 ? 'a' + i : 'A' + i - 26);
@@ -651,18 +655,17 @@ static void close_world(struct world *w)
 static const struct shape tiny = {N_VOCAB, 32, 2, 2, 1, 16, 16, 32, 16, 64, QUANT_F32, QUANT_F32, QUANT_F32, QUANT_F32,
 		true, NULL, NULL, NULL};
 
-static void random_operations(void **state)
+static void story(uint32_t window, int n_ops)
 {
 	static struct world w;
-	static void (*const ops[])(struct world *) = {create, fork_one, fork_one, scatter, scatter, sample, sample, sample,
-			accept, accept, step, each, each, change, use_stale, look};
+	static void (*const ops[])(struct world *) = {create, fork_one, fork_one, scatter, scatter, sample, sample,
+			sample, accept, accept, step, each, each, change, use_stale, look};
 	char *path = synth_write(&tiny, 4);
 
-	(void)state;
 	w = (struct world){0};
 	rng_init(&w.r, 10, 0);
-	open_world(&w, path);
-	for (int i = 0; i < N_OPS; i++) {
+	open_world(&w, path, window);
+	for (int i = 0; i < n_ops; i++) {
 		if (below(&w, 400) == 0)
 			retain(&w);
 		else if (below(&w, 300) == 0)
@@ -675,7 +678,218 @@ static void random_operations(void **state)
 	look(&w);
 	print_message("# %d comparisons, %d calls refused for want of room, %d for want of memory\n", w.n_compared,
 			w.n_no_room, w.n_refused - w.n_no_room);
-	assert_true(w.n_compared > N_OPS / 2 && w.n_no_room > N_OPS / 1000 && w.n_refused > N_OPS / 200);
+	assert_true(w.n_compared > n_ops / 2 && w.n_no_room > n_ops / 1000 && w.n_refused > n_ops / 200);
+	close_world(&w);
+	unlink(path);
+	free(path);
+}
+
+static void random_operations(void **state)
+{
+	(void)state;
+	story(0, N_OPS);
+}
+
+static void random_operations_windows(void **state)
+{
+	(void)state;
+	story(13, N_OPS / 5);
+}
+
+/* A family over every kind of memory: states, windows, several heads to a key; each branch as its text alone. */
+static void architectures(void **state)
+{
+	static const char *const names[] = {"mamba", "gemma2", "gemma3", "qwen2"};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+		struct cohort_model *m;
+		struct cohort_context *ctx, *alone;
+		struct cohort_context_params cp;
+		struct cohort_context_info info;
+		struct cohort_forest *f;
+		struct cohort_branch b[6];
+		struct cohort_branch_token items[6];
+		cohort_token tokens[6][64];
+		struct cohort_pressure pressure;
+		char path[128];
+		struct rng r;
+
+		rng_init(&r, k, 3);
+		ok(cohort_model_open(arch_path(path, sizeof path, names[k], "gguf"), NULL, &m, &err));
+		cohort_context_params_init(&cp);
+		cp.n_seq_max = 8;
+		cp.n_batch = 4;
+		cp.n_threads = 1;
+		ok(cohort_context_open(m, &cp, &ctx, &err));
+		ok(cohort_context_open(m, &cp, &alone, &err));
+		cohort_context_info_get(ctx, &info);
+		assert_int_equal(info.n_batch, 4);
+		assert_int_equal(info.n_seq_max, 8);
+		ok(cohort_forest_open(ctx, NULL, &f, &err));
+		ok(cohort_branch_create(f, NULL, &b[0], &err));
+		for (int i = 0; i < 24; i++)
+			tokens[0][i] = (cohort_token)(rng_u32(&r) % (uint32_t)info.n_vocab);
+		ok(cohort_branch_prefill(f, b[0], tokens[0], 24, &err));
+		for (int i = 1; i < 6; i++) {
+			ok(cohort_branch_fork(f, b[i / 2], NULL, &b[i], &err));
+			memcpy(tokens[i], tokens[0], 24 * sizeof **tokens);
+		}
+		for (int n = 24; n < 40; n++) {
+			for (int i = 0; i < 6; i++) {
+				tokens[i][n] = (cohort_token)(rng_u32(&r) % (uint32_t)info.n_vocab);
+				items[i] = (struct cohort_branch_token){b[i], tokens[i][n]};
+			}
+			/* First with a token that none has: nothing happens to those before it either. */
+			items[5].token = info.n_vocab;
+			assert_int_not_equal(cohort_branch_decode_each(f, items, 6, &err), COHORT_OK);
+			items[5].token = tokens[5][n];
+			ok(cohort_branch_decode_each(f, items, 6, &err));
+		}
+		for (int i = 0; i < 6; i++) {
+			ok(cohort_seq_rm(alone, 0, 0, -1, &err));
+			ok(cohort_decode_many(alone, tokens[i], 40, 0, 0, &err));
+			assert_memory_equal(cohort_branch_logits_get(f, b[i], &err), cohort_logits_get(alone, -1, &err),
+					(size_t)info.n_vocab * sizeof(float));
+		}
+		ok(cohort_branch_retain_only(f, b[3], &err));
+		cohort_forest_pressure_get(f, &pressure);
+		assert_int_equal(pressure.n_leased, 1);
+		cohort_forest_free(f);
+		cohort_context_free(ctx);
+		cohort_context_free(alone);
+		cohort_model_free(m);
+	}
+}
+
+/* Handles of another forest, ids that are taken, values that are none. */
+static void refused(void **state)
+{
+	static struct world w;
+	char *path = synth_write(&tiny, 4);
+	struct cohort_forest *other = NULL;
+	struct cohort_forest_params fp;
+	struct cohort_branch b, c, out;
+	struct cohort_branch_token twice[2];
+	float logits[N_VOCAB] = {0};
+	const cohort_token t = 3;
+	cohort_token got;
+	double x;
+
+	(void)state;
+	w = (struct world){0};
+	open_world(&w, path, 0);
+	cohort_forest_params_init(&fp);
+	fp.n_seqs = 3;
+	ok(cohort_branch_create(w.f, NULL, &b, &err));
+	ok(cohort_branch_prefill(w.f, b, &t, 1, &err));
+	/* Ids: of the context, and free. */
+	fp.first_seq = 1;
+	assert_int_equal(cohort_forest_open(w.ctx, &fp, &other, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "seq-held");
+	fp.first_seq = N_SEQS + 1;
+	assert_int_equal(cohort_forest_open(w.ctx, &fp, &other, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "seq-id");
+	assert_null(other);
+	fp.first_seq = 0;
+	fp.n_seqs = 2;
+	ok(cohort_forest_open(w.ctx, &fp, &other, &err));
+	ok(cohort_branch_create(other, NULL, &c, &err));
+	ok(cohort_branch_create(other, NULL, &out, &err));
+	assert_int_equal(cohort_branch_create(other, NULL, &out, &err), COHORT_NO_ROOM);
+	assert_string_equal(err.rule, "seq-lease");
+	/* Another forest's, and none. */
+	assert_int_equal(cohort_branch_prefill(w.f, c, &t, 1, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "branch-foreign");
+	assert_int_equal(cohort_branch_prune(w.f, (struct cohort_branch){0}, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "branch-foreign");
+	/* Twice in a call: the second is named, and the first has not gone on. */
+	twice[0] = twice[1] = (struct cohort_branch_token){b, t};
+	assert_int_equal(cohort_branch_decode_each(w.f, twice, 2, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "branch-duplicate");
+	assert_int_equal(err.row, 1);
+	assert_int_equal(cohort_seq_pos_max(w.ctx, 2), 0);
+	assert_int_equal(cohort_branch_step(w.f, &b, 1, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "branch-idle");
+	ok(cohort_branch_accept(w.f, b, t, &err));
+	assert_int_equal(cohort_branch_sample(w.f, b, &got, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "branch-pending");
+	assert_int_equal(cohort_branch_prefill(w.f, b, &t, 1, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "branch-pending");
+	ok(cohort_branch_step(w.f, &b, 1, &err));
+	/* Logits that are none. */
+	logits[5] = NAN;
+	assert_int_equal(cohort_branch_logits_set(w.f, b, logits, &err), COHORT_E_NUMERIC);
+	assert_int_equal(err.got, 5);
+	assert_int_equal(cohort_branch_logits_merge(w.f, b, b, INFINITY, &err), COHORT_E_NUMERIC);
+	assert_int_equal(
+			cohort_branch_bias_set(w.f, b, &(struct cohort_logit_bias){N_VOCAB, 1}, 1, &err), COHORT_E_ARG);
+	/* Equal logits: the entropy is that of a fair draw, and every token as surprising. */
+	logits[5] = 0;
+	ok(cohort_branch_logits_set(w.f, b, logits, &err));
+	ok(cohort_branch_entropy_get(w.f, b, &x, &err));
+	assert_true(fabs(x - log(N_VOCAB)) < 1e-6);
+	ok(cohort_branch_surprisal_get(w.f, b, 7, &x, &err));
+	assert_true(fabs(x - log(N_VOCAB)) < 1e-6);
+	cohort_forest_free(other);
+	close_world(&w);
+	unlink(path);
+	free(path);
+}
+
+/* A whole life with every allocation failing once: a status, and nothing is left behind. */
+static enum cohort_status live(struct world *w, struct cohort_forest **f)
+{
+	struct cohort_branch b[4];
+	struct cohort_branch_token items[4];
+	const cohort_token prompt[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
+	const struct cohort_logit_bias bias = {1, 2.0f};
+	enum cohort_status st = cohort_forest_open(w->ctx,
+			&(struct cohort_forest_params){.struct_size = sizeof(struct cohort_forest_params), .n_seqs = 2},
+			f, &err);
+
+	if (!st)
+		st = cohort_branch_create(*f, &w->params[2], &b[0], &err);
+	if (!st)
+		st = cohort_branch_prefill(*f, b[0], prompt, 12, &err);
+	if (!st)
+		st = cohort_branch_bias_set(*f, b[0], &bias, 1, &err);
+	if (!st)
+		st = cohort_branch_fork(*f, b[0], NULL, &b[1], &err);
+	for (int k = 0; k < 3 && !st; k++) {
+		for (int i = 0; i < 2 && !st; i++) {
+			items[i].branch = b[i];
+			st = cohort_branch_sample(*f, b[i], &items[i].token, &err);
+		}
+		if (!st)
+			st = cohort_branch_decode_each(*f, items, 2, &err);
+	}
+	return st;
+}
+
+static void memory(void **state)
+{
+	static struct world w;
+	char *path = synth_write(&tiny, 4);
+	enum cohort_status st = COHORT_E_MEMORY;
+	struct cohort_usage u;
+	int k = 0;
+
+	(void)state;
+	w = (struct world){0};
+	open_world(&w, path, 0);
+	for (; st; k++) {
+		struct cohort_forest *f = NULL;
+		mem_fail_after(k);
+		st = live(&w, &f);
+		mem_fail_after(-1);
+		assert_true(st == COHORT_OK || st == COHORT_E_MEMORY);
+		cohort_forest_free(f);
+		cohort_usage_get(w.ctx, &u);
+		assert_int_equal(u.n_used, 0);
+		assert_int_equal(u.n_seqs, 0);
+	}
+	assert_true(k > 20);
 	close_world(&w);
 	unlink(path);
 	free(path);
@@ -685,6 +899,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(random_operations),
+			cmocka_unit_test(random_operations_windows),
+			cmocka_unit_test_setup_teardown(architectures, arch_make_models, arch_remove_models),
+			cmocka_unit_test(refused),
+			cmocka_unit_test(memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -536,6 +536,77 @@ static void memory(void **state)
 	}
 }
 
+/* Drawing and then accepting is sampling; between the two nothing is remembered, so a second draw only moves the
+ * generator. What is permitted is what can be accepted. Seen red with a draw that remembers, and with a mask that is
+ * read one token off. */
+static void draw_then_accept(void **state)
+{
+	enum { N = 30 };
+	static const char text[] = "root ::= (\"a\" [b-k] | [l-z])*";
+	struct cohort_lexicon_token words[N];
+	char letters[N];
+	struct cohort_lexicon *lexicon;
+	struct cohort_grammar *g;
+	struct cohort_err err;
+	float logits[N];
+	uint8_t legal[N];
+	struct rng r;
+
+	(void)state;
+	for (int i = 0; i < N; i++) {
+		letters[i] = (char)(i < 26 ? 'a' + i : '0' + i - 26);
+		words[i] = (struct cohort_lexicon_token){&letters[i], 1, true, i == N - 1};
+	}
+	assert_int_equal(cohort_lexicon_open_list(words, N, &lexicon, &err), COHORT_OK);
+	assert_int_equal(cohort_grammar_open(lexicon, text, sizeof text - 1, NULL, &g, &err), COHORT_OK);
+	rng_init(&r, 5, 0);
+	for (int kind = 0; kind < 8; kind++) {
+		struct cohort_sampler_params p = plain(0.9f);
+		p.seed = (uint64_t)kind;
+		p.repeat_penalty = kind & 1 ? 1.5f : 1.0f;
+		p.mirostat = kind & 2 ? 2 : 0;
+		p.grammar = kind & 4 ? g : NULL;
+		struct cohort_sampler *a = open_ok(&p, N), *b = open_ok(&p, N);
+		for (int i = 0; i < 200; i++) {
+			cohort_token t = -1, again = -1;
+			random_logits(&r, logits, N);
+			assert_int_equal(cohort_sampler_legal_get(b, legal, &err), COHORT_OK);
+			assert_int_equal(cohort_sampler_draw(b, logits, &t, &err), COHORT_OK);
+			assert_int_equal(sample(a, logits), t);
+			for (cohort_token k = -1; k <= N; k++) {
+				struct cohort_sampler *c = NULL;
+				assert_int_equal(cohort_sampler_clone(b, &c, &err), COHORT_OK);
+				const bool can = cohort_sampler_accept(c, k, NULL) == COHORT_OK;
+				cohort_sampler_free(c);
+				assert_int_equal(cohort_sampler_permits(b, k, NULL) == COHORT_OK, can);
+				if (k >= 0 && k < N)
+					assert_int_equal(legal[k], can);
+			}
+			/* Drawn again it is another draw from the same: the generator put back, the same token. */
+			if (!p.mirostat) {
+				struct cohort_sampler *c = NULL;
+				assert_int_equal(cohort_sampler_clone(b, &c, &err), COHORT_OK);
+				assert_int_equal(cohort_sampler_draw(c, logits, &again, &err), COHORT_OK);
+				struct cohort_sampler_rng rng;
+				cohort_sampler_rng_get(b, &rng);
+				assert_int_equal(cohort_sampler_rng_set(c, &rng, &err), COHORT_OK);
+				cohort_token third = -1;
+				assert_int_equal(cohort_sampler_draw(c, logits, &third, &err), COHORT_OK);
+				assert_int_equal(third, again);
+				cohort_sampler_free(c);
+			}
+			assert_int_equal(cohort_sampler_accept(b, t, &err), COHORT_OK);
+		}
+		cohort_sampler_free(a);
+		cohort_sampler_free(b);
+	}
+	assert_int_equal(cohort_sampler_draw(NULL, logits, &(cohort_token){0}, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_sampler_permits(NULL, 0, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_sampler_legal_get(NULL, legal, &err), COHORT_E_ARG);
+	cohort_grammar_free(g);
+	cohort_lexicon_free(lexicon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -550,6 +621,7 @@ int main(void)
 			cmocka_unit_test(known_answer),
 			cmocka_unit_test(not_finite),
 			cmocka_unit_test(bad_params),
+			cmocka_unit_test(draw_then_accept),
 			cmocka_unit_test(memory),
 	};
 

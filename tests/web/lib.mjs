@@ -45,6 +45,8 @@ async function open(
 		viewport: {width, height},
 		colorScheme: dark ? 'dark' : 'light',
 		acceptDownloads: true,
+		// A server with keys wants one for its page already, which a browser asks for as a password.
+		...(t.key ? {httpCredentials: {username: 'page', password: t.key, origin: base}} : {}),
 	});
 	const page = await context.newPage();
 	page.setDefaultTimeout(WAIT_S * 1000);
