@@ -9,6 +9,8 @@
 
 enum { ROWS = 512 };
 
+const cohort_token branching_no_ends[1] = {0};
+
 /* Blocks of a branch's own: a fork shares what the prompt has filled. */
 static int64_t own_blocks(int64_t n_prompt, int64_t n_more)
 {

@@ -13,6 +13,9 @@ struct branching {
 	struct cohort_branch root;
 };
 
+/* For a search's ends, with n_ends 0: nothing ends a text. */
+extern const cohort_token branching_no_ends[1];
+
 /* Cells that n branches take which go on from a prompt by n_more tokens each. */
 int64_t branching_cells(int64_t n_prompt, int64_t n_more, int64_t n);
 /* Most of them at once in so many cells, at least 1. */

@@ -131,7 +131,7 @@ static int grow(struct job *j)
 	p.top_k = (int32_t)j->top_k;
 	p.min_prob = j->min_prob;
 	p.n_max = (int32_t)j->nodes;
-	p.ends = j->ignore_eos ? &(const cohort_token){0} : NULL;
+	p.ends = j->ignore_eos ? branching_no_ends : NULL;
 	j->b.prog = prog;
 	j->b.model = j->m;
 	int rc = branching_open(&j->b, n, cells, thread_count(j->threads_given, j->threads));

@@ -142,7 +142,7 @@ static int search_beams(struct run_search *s, const struct sampling *sampling, s
 	bp.stop = s->early_stop ? COHORT_BEAM_STOP_FIRST : COHORT_BEAM_STOP_SURE;
 	bp.n_groups = (int32_t)s->groups;
 	bp.diversity = s->diversity;
-	bp.ends = s->ignore_eos ? &(const cohort_token){0} : NULL;
+	bp.ends = s->ignore_eos ? branching_no_ends : NULL;
 	if (cohort_beams_search(s->b.forest, s->b.root, &bp, &found, &err))
 		return branching_fail(&s->b, &err);
 	p->n_texts = found.n_items;
@@ -251,7 +251,7 @@ static int draw_texts(struct run_search *s, const struct sampling *sampling, str
 	dp.max_tokens = (int32_t)s->n_predict;
 	dp.seed = sampling->p.seed;
 	dp.first_stream = p->stream;
-	dp.ends = s->ignore_eos ? &(const cohort_token){0} : NULL;
+	dp.ends = s->ignore_eos ? branching_no_ends : NULL;
 	if (cohort_texts_draw(s->b.forest, s->b.root, &dp, &drawn, &err))
 		return branching_fail(&s->b, &err);
 	if (s->vote) {
