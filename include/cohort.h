@@ -882,8 +882,8 @@ COHORT_API enum cohort_status cohort_branch_detach(struct cohort_forest *forest,
 
 /* Tokens of a prompt, any number of them and for any number of branches (each named once, rule branch-duplicate):
  * decoded together, packed into calls of n_batch rows. Penalties remember them; grammar and statistics do not see
- * them. Behind it each branch has the logits of its last token. All or nothing. Refused for a branch with a pending token (rule
- * branch-pending). n_tokens 0: skipped. Statuses as cohort_decode_scatter. */
+ * them. Behind it each branch has the logits of its last token. All or nothing. Refused for a branch with a pending
+ * token (rule branch-pending). n_tokens 0: skipped. Statuses as cohort_decode_scatter. */
 struct cohort_branch_span {
 	struct cohort_branch branch;
 	const cohort_token *tokens; /* [n_tokens] */
