@@ -30,7 +30,21 @@ run "$COHORT_BUILD/example_best_of_n" "$model"
 	[ "$(sed -n 's/^best: \([0-5]\).*/\1/p' "$tmp/out")" = "$(sort -t ' ' -k 3n "$tmp/out" | sed -n 's/^\([0-5]\), perp.*/\1/p' | head -n 1)" ]
 verdict 'best_of_n: the likeliest of six stays, alone'
 
-for e in best_of_n each_and_scatter fork_and_rewind many_users; do
+# Its numbers fall, and the search with one beam is what greedy decoding says.
+run "$COHORT_BUILD/example_beam" "$model"
+sed -n 's/^ *\(-[0-9.]*\):.*/\1/p' "$tmp/out" | head -n 4 >"$tmp/sums"
+[ "$rc" = 0 ] && empty err && [ "$(wc -l <"$tmp/sums")" = 4 ] && sort -rn "$tmp/sums" | cmp -s - "$tmp/sums"
+verdict 'beam: four texts, the likeliest first, and greedy'
+keep out beam
+run batched -temperature 0 -n-parallel 1 -n-predict 16 -prompt 'Once upon a time'
+[ "$rc" = 0 ] && grep -qF -e "Once upon a time$(tail -n 1 "$tmp/beam" | sed 's/^ *-[0-9.]*://')" "$tmp/out"
+verdict 'beam: one beam is greedy decoding'
+
+run "$COHORT_BUILD/example_tree" "$model"
+[ "$rc" = 0 ] && empty err && [ "$(wc -l <"$tmp/out")" = 40 ] && [ "$(grep -cE '^    [^ ]|^     [^ ]' "$tmp/out")" = 3 ]
+verdict 'tree: three levels of three'
+
+for e in beam best_of_n each_and_scatter fork_and_rewind many_users tree; do
 	run "$COHORT_BUILD/example_$e"
 	[ "$rc" = 2 ] && has err usage
 	verdict "$e: usage"
