@@ -181,6 +181,7 @@ fi
 # The reference kernels make the second combination far longer than this test may take; the first is done at once.
 if [ -r /proc/self/stat ]; then
 	for format in md jsonl; do
+		fresh
 		"$bin/cohort" bench -npp 2 -ntg 1,1000 -npl 1 -isa ref -t 1 -r 2 --output-format $format >"$tmp/out" 2>"$tmp/err" &
 		pid=$!
 		pids="$pids $pid"

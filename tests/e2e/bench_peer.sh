@@ -211,6 +211,7 @@ for sig in INT KILL; do
 	rm -f "$LOG.pid"
 	ran="bench_peer, signal $sig"
 	# In the second group, so that the first one is on disk already.
+	fresh
 	FAIL=hang FAIL_AT=3 "$peer_bench" --peer "$tmp/peer" --cohort "$tmp/ours" --shapes $shape --formats Q8_0 --rows 1,3 --prompt 8 --gen 4 \
 		--shared-prompt 8 --shared-rows 1 --shared-gen 4 --rounds 2 --model-dir "$tmp/models" --out "$tmp/res" --no-probe >"$tmp/out" 2>"$tmp/err" &
 	pid=$!

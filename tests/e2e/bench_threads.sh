@@ -67,6 +67,7 @@ run "$threads" -m "$model" --threads 1 $small --rounds 1 --json "$tmp/no/such.js
 verdict 'JSON that cannot be written: the tables are there all the same'
 
 mkdir "$tmp/hit"
+fresh
 TMPDIR=$tmp/hit "$threads" --shape llama3.2-1b --formats F16 >"$tmp/out" 2>"$tmp/err" &
 pid=$!
 pids="$pids $pid"

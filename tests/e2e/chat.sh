@@ -379,6 +379,7 @@ verdict 'terminal: no control characters from answers'
 
 mkfifo "$tmp/fifo"
 rm "$tmp/out"
+fresh
 "$bin/cohort" chat --isa ref -t 1 -logit-bias 2-inf -session "$tmp/sig.json" <"$tmp/fifo" >"$tmp/out" 2>"$tmp/err" &
 pid=$!
 pids="$pids $pid"

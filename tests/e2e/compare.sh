@@ -315,6 +315,7 @@ if [ -c /dev/full ]; then
 	[ "$rc" = 4 ] && has err 'No space left'
 	verdict 'a full disk: exit 4'
 fi
+fresh
 "$bin/batched" -compare -n-parallel 8 -n-predict 900 -ctx 16384 -ignore-eos --isa ref -threads 1 >"$tmp/out" 2>"$tmp/err" </dev/null &
 pid=$!
 pids="$pids $pid"

@@ -225,6 +225,7 @@ verdict 'progress on a terminal; a signal ends it with 130 and leaves no file'
 # Cosines are computed as they are written; the signal comes when the first are there. In the background SIGINT may be
 # ignored, SIGTERM is not.
 awk 'BEGIN { for (i = 0; i < 1500; i++) print i }' >"$tmp/numbers"
+fresh
 "$bin/cohort" embed -f "$tmp/numbers" -lines -similarity >"$tmp/out" 2>"$tmp/err" &
 pid=$!
 pids="$pids $pid"

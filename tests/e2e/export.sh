@@ -375,6 +375,7 @@ verdict 'what was there is replaced'
 
 # Shown red with the mark left out, and with nothing written after a signal.
 rm -f "$tmp"/x.*
+fresh
 "$bin/batched" -n-parallel 8 -n-predict 900 -ctx 16384 -ignore-eos --isa ref -threads 1 -output "$tmp/x.txt" -output "$tmp/x.md" \
 	-output "$tmp/x.json" -output "$tmp/x.jsonl" -output "$tmp/x.csv" -output "$tmp/x.html" >"$tmp/out" 2>"$tmp/err" </dev/null &
 pid=$!

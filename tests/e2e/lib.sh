@@ -60,6 +60,8 @@ run() {
 has() { grep -qF -e "$2" "$tmp/$1"; }
 matches() { grep -qE -e "$2" "$tmp/$1"; }
 is() { [ "$(cat "$tmp/$1")" = "$2" ]; }
+# fresh: nothing of the run before is there, when what comes next is looked at while it runs.
+fresh() { : >"$tmp/out"; : >"$tmp/err"; }
 empty() { [ ! -s "$tmp/$1" ]; }
 same() { cmp -s "$tmp/$1" "$tmp/$2"; }
 keep() { cp "$tmp/$1" "$tmp/$2"; }

@@ -108,8 +108,8 @@ fi
 # ---- Interruption ----
 
 "$bin/cohort" synth -s n_vocab=20000,n_embd=512,n_layer=6,n_head=8,n_ff=2048 -t F16 -o "$tmp/large.gguf" || exit 1
-: >"$tmp/out"
 rm -f "$tmp/x.gguf"
+fresh
 "$bin/cohort" quantize -t 1 "$tmp/large.gguf" "$tmp/x.gguf" Q2_K >"$tmp/out" 2>"$tmp/err" </dev/null &
 pid=$!
 pids="$pids $pid"

@@ -12,6 +12,7 @@ fi
 start() {
 	ran=$*
 	: >"$tmp/out"
+	fresh
 	"$@" >"$to" 2>"$tmp/err" <"$in" &
 	pid=$!
 	pids="$pids $pid"

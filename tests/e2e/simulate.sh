@@ -258,6 +258,7 @@ fi
 # ---- Interrupted ----
 
 # A run that would take minutes; the trace is written before it begins.
+fresh
 "$bin/cohort" simulate --cost "$tmp/cost.json" --requests 1000000 --rate 20 --slots 4 --output 200 --save-trace "$tmp/long.csv" \
 	>"$tmp/out" 2>"$tmp/err" &
 pid=$!

@@ -207,6 +207,7 @@ verdict 'help'
 
 # ---- Interruption ----
 
+fresh
 "$bin/cohort" speculate 'Once upon a time' -n 1000 -ignore-eos -isa ref -t 1 -temp 0 >"$tmp/out" 2>"$tmp/err" &
 pid=$!
 pids="$pids $pid"

@@ -58,6 +58,7 @@ if [ -w /dev/full ]; then
 	[ "$rc" = 4 ] && has err 'cannot write to standard output: No space left'
 	verdict '-stream: a full disk is said'
 fi
+fresh
 # shellcheck disable=SC2086
 "$bin/batched" -n-predict 900 -ctx 8192 -ignore-eos $slow -stream >"$tmp/out" 2>"$tmp/err" </dev/null &
 pid=$!
