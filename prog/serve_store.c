@@ -517,15 +517,38 @@ json_t *store_file_json(const struct store_file *f)
 			f->filename, "purpose", f->purpose, "status", "processed", "status_details");
 }
 
-json_t *store_page_json(json_t *data, bool more, struct openai_error *e)
+void store_pager_begin(struct store_pager *g, const struct store_page *page)
 {
-	const size_t n = json_array_size(data);
-	json_t *first = n ? json_object_get(json_array_get(data, 0), "id") : NULL;
-	json_t *last = n ? json_object_get(json_array_get(data, n - 1), "id") : NULL;
-	json_t *page = json_pack("{s:s, s:O, s:O?, s:O?, s:b}", "object", "list", "data", data, "first_id", first,
-			"last_id", last, "has_more", (int)more);
+	*g = (struct store_pager){.page = page, .data = json_array(), .begun = !page->after};
+	g->ok = g->data != NULL;
+}
 
-	json_decref(data);
+size_t store_pager_index(const struct store_pager *g, size_t k, size_t n)
+{
+	return g->page->oldest_first ? k : n - 1 - k;
+}
+
+bool store_pager_takes(struct store_pager *g, const char *id, bool belongs)
+{
+	if (!g->begun) {
+		g->begun = strcmp(id, g->page->after) == 0;
+		return false;
+	}
+	if (belongs)
+		g->more = json_array_size(g->data) == g->page->limit;
+	return belongs && !g->more;
+}
+
+json_t *store_pager_end(struct store_pager *g, struct openai_error *e)
+{
+	const size_t n = json_array_size(g->data);
+	json_t *first = n ? json_object_get(json_array_get(g->data, 0), "id") : NULL;
+	json_t *last = n ? json_object_get(json_array_get(g->data, n - 1), "id") : NULL;
+	json_t *page = !g->ok ? NULL
+			      : json_pack("{s:s, s:O, s:O?, s:O?, s:b}", "object", "list", "data", g->data, "first_id",
+						first, "last_id", last, "has_more", (int)g->more);
+
+	json_decref(g->data);
 	if (!page)
 		openai_no_memory(e);
 	return page;
@@ -533,32 +556,21 @@ json_t *store_page_json(json_t *data, bool more, struct openai_error *e)
 
 json_t *store_file_list(struct store *s, const char *owner, const struct store_page *page, struct openai_error *e)
 {
-	json_t *data = json_array();
-	bool more = false, ok = data != NULL, begun = !page->after;
+	struct store_pager g;
 
 	lock_take(&s->lock);
 	if (page->after && !store_file_find(s, owner, page->after)) {
-		openai_refuse(e, "after", NULL, "after is no file that is there");
-		json_decref(data);
 		lock_give(&s->lock);
+		openai_refuse(e, "after", NULL, "after is no file that is there");
 		return NULL;
 	}
-	for (size_t i = 0; i < s->n_files && ok && !more; i++) {
-		const struct store_file *f = s->files[page->oldest_first ? i : s->n_files - 1 - i];
-		if (!begun) {
-			begun = strcmp(f->id, page->after) == 0;
-			continue;
-		}
-		if (strcmp(f->owner, owner) != 0 || (page->purpose && strcmp(f->purpose, page->purpose) != 0))
-			continue;
-		more = json_array_size(data) == page->limit;
-		if (!more)
-			ok = json_array_append_new(data, store_file_json(f)) == 0;
+	store_pager_begin(&g, page);
+	for (size_t k = 0; k < s->n_files && g.ok && !g.more; k++) {
+		const struct store_file *f = s->files[store_pager_index(&g, k, s->n_files)];
+		const bool asked = !page->purpose || strcmp(f->purpose, page->purpose) == 0;
+		if (store_pager_takes(&g, f->id, asked && strcmp(f->owner, owner) == 0))
+			g.ok = json_array_append_new(g.data, store_file_json(f)) == 0;
 	}
 	lock_give(&s->lock);
-	if (ok)
-		return store_page_json(data, more, e);
-	json_decref(data);
-	openai_no_memory(e);
-	return NULL;
+	return store_pager_end(&g, e);
 }

@@ -148,7 +148,21 @@ bool store_json_write(const char *path, json_t *value, struct cohort_err *err); 
 bool store_json_text(const json_t *record, const char *name, char *out, size_t n_max);
 bool store_json_owner(const json_t *record, char owner[SHA256_HEX]);
 bool store_json_number(const json_t *record, uint64_t *number);
-json_t *store_page_json(json_t *data, bool more, struct openai_error *e); /* takes data */
+
+/* A page of a list: items are shown to it one by one, with the store's lock in hand. */
+struct store_pager {
+	const struct store_page *page;
+	json_t *data;
+	bool begun, more, ok; /* behind `after`; there are more than the page has; no memory was missing */
+};
+void store_pager_begin(struct store_pager *g, const struct store_page *page);
+/* Which of n items comes k-th. */
+size_t store_pager_index(const struct store_pager *g, size_t k, size_t n);
+/* Whether the item is on the page: then it is to be added to data. */
+bool store_pager_takes(struct store_pager *g, const char *id, bool belongs);
+/* The list; NULL: out of memory. */
+json_t *store_pager_end(struct store_pager *g, struct openai_error *e);
+
 /* Calls visit for each name in a folder. */
 enum cohort_status store_folder(const struct store *s, const char *folder, struct cohort_err *err,
 		enum cohort_status (*visit)(struct store *s, const char *path, const char *name, void *user),

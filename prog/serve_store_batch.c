@@ -391,34 +391,22 @@ json_t *store_batch_cancel(struct store *s, const char *owner, const char *id, s
 
 json_t *store_batch_list(struct store *s, const char *owner, const struct store_page *page, struct openai_error *e)
 {
-	json_t *data = json_array();
-	bool more = false, ok = data != NULL, begun = !page->after;
+	struct store_pager g;
 
 	lock_take(&s->lock);
 	if (page->after && !find(s, owner, page->after)) {
-		openai_refuse(e, "after", NULL, "after is no batch that is there");
-		json_decref(data);
 		lock_give(&s->lock);
+		openai_refuse(e, "after", NULL, "after is no batch that is there");
 		return NULL;
 	}
-	for (size_t i = 0; i < s->n_batches && ok && !more; i++) {
-		const struct store_batch *b = s->batches[page->oldest_first ? i : s->n_batches - 1 - i];
-		if (!begun) {
-			begun = strcmp(b->id, page->after) == 0;
-			continue;
-		}
-		if (strcmp(b->owner, owner) != 0)
-			continue;
-		more = json_array_size(data) == page->limit;
-		if (!more)
-			ok = json_array_append_new(data, public_json(b)) == 0;
+	store_pager_begin(&g, page);
+	for (size_t k = 0; k < s->n_batches && g.ok && !g.more; k++) {
+		const struct store_batch *b = s->batches[store_pager_index(&g, k, s->n_batches)];
+		if (store_pager_takes(&g, b->id, strcmp(b->owner, owner) == 0))
+			g.ok = json_array_append_new(g.data, public_json(b)) == 0;
 	}
 	lock_give(&s->lock);
-	if (ok)
-		return store_page_json(data, more, e);
-	json_decref(data);
-	openai_no_memory(e);
-	return NULL;
+	return store_pager_end(&g, e);
 }
 
 /* ---- What is to be done ---- */
