@@ -337,9 +337,12 @@ static int prepare(struct bench *b)
 	struct rng r;
 	int rc;
 
+	const int64_t steps_all = (b->c.rounds + 1) * b->c.gen;
+	for (size_t i = 0; i < b->prompts.n; i++)
+		longest = b->prompts.v[i] > longest ? b->prompts.v[i] : longest;
 	cohort_model_params_init(&mp);
 	if (b->c.shape) {
-		rc = made_model_open(prog, b->c.shape, b->c.type, go_on, b, &b->model);
+		rc = made_model_open(prog, b->c.shape, b->c.type, longest + steps_all, go_on, b, &b->model);
 	} else {
 		const char *path = b->c.model ? b->c.model : builtin_model(prog);
 		rc = path ? load_model(prog, path, &mp, &b->model) : EXIT_MODEL;
@@ -347,13 +350,9 @@ static int prepare(struct bench *b)
 	if (rc)
 		return rc;
 	cohort_model_info_get(b->model, &b->info);
-	const int64_t steps_all = (b->c.rounds + 1) * b->c.gen;
-	for (size_t i = 0; i < b->prompts.n; i++) {
-		longest = b->prompts.v[i] > longest ? b->prompts.v[i] : longest;
-		if (b->info.n_ctx_train > 0 && b->prompts.v[i] + steps_all > b->info.n_ctx_train)
-			return bad_usage(prog, "a prompt of %d and %lld steps are more than the %d tokens of the model",
-					b->prompts.v[i], (long long)steps_all, b->info.n_ctx_train);
-	}
+	if (b->info.n_ctx_train > 0 && longest + steps_all > b->info.n_ctx_train)
+		return bad_usage(prog, "a prompt of %d and %lld steps are more than the %d tokens of the model",
+				longest, (long long)steps_all, b->info.n_ctx_train);
 	b->tokens = mem_alloc((size_t)longest, sizeof *b->tokens);
 	b->label = printable(b->c.shape ? b->c.shape : b->c.model ? b->c.model : "the built-in model");
 	if (!b->tokens || !b->label)

@@ -130,7 +130,7 @@ static int make_model(struct bench *b, size_t f)
 
 	cohort_model_params_init(&mp);
 	return b->c.model ? load_model(prog, b->c.model, &mp, &b->models[f])
-			  : made_model_open(prog, b->c.shape, b->formats[f], go_on, b, &b->models[f]);
+			  : made_model_open(prog, b->c.shape, b->formats[f], 0, go_on, b, &b->models[f]);
 }
 
 static int open_contexts(struct bench *b, size_t f)

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-int made_model_open(const char *prog, const char *shape, const char *type, bool (*go_on)(float done, void *user),
-		void *user, struct cohort_model **out)
+int made_model_open(const char *prog, const char *shape, const char *type, int64_t n_ctx,
+		bool (*go_on)(float done, void *user), void *user, struct cohort_model **out)
 {
 	const char *tmp = getenv("TMPDIR");
 	char dir[4096], path[4128];
@@ -27,6 +27,8 @@ int made_model_open(const char *prog, const char *shape, const char *type, bool 
 	if (!cohort_synth_shape(&sp, shape))
 		return bad_usage(prog, "-shape: '%s' is not known; 'cohort synth --help' lists the names", shape);
 	sp.type = type;
+	if (n_ctx > (int64_t)sp.n_ctx)
+		sp.n_ctx = (uint32_t)n_ctx;
 	sp.progress = go_on;
 	sp.progress_user = user;
 	if ((size_t)snprintf(dir, sizeof dir, "%s/cohort-bench-XXXXXX", tmp && *tmp ? tmp : "/tmp") >= sizeof dir ||
