@@ -302,6 +302,10 @@ static void test_format(void **state)
 	v = (struct cohort_gguf_value){.type = COHORT_GGUF_STRING, .n_str = 10};
 	v.str = "\"\\\t\r\n\x1b\x7f\xc3\xa9\xc3";
 	formats_to(&v, 0, "\"\\\"\\\\\\t\\r\\n\\x1b\\x7f\xc3\xa9\\xc3\"");
+	/* C1 controls and marks of direction. Seen red without is_unsafe. */
+	v.n_str = 11;
+	v.str = "\xc2\x9b" "a\xe2\x80\xae\xe2\x81\xa6\xc3\xa9";
+	formats_to(&v, 0, "\"\\xc2\\x9ba\\xe2\\x80\\xae\\xe2\\x81\\xa6\xc3\xa9\"");
 	v = (struct cohort_gguf_value){.type = COHORT_GGUF_F32, .f = 0.1f};
 	formats_to(&v, 0, "0.1");
 	v.f = 1e-5f;
