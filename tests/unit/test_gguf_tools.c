@@ -1,4 +1,6 @@
 /* cohort_tools.h's view of GGUF files: values, cursors, text, tensors, and what it refuses. */
+#include "common.h" /* before cmocka.h, which has a fail of its own */
+
 #include "gguf_case.h"
 
 #include "base/mem.h"
@@ -357,6 +359,27 @@ static void test_format_cut_number(void **state)
 	assert_string_equal(buf, "-12345");
 }
 
+/* The programs' names from files: the same escapes without the quotation marks, and dots where a name is cut. Seen red
+ * by a name that keeps its last mark, and by dots behind the room. */
+static void test_names(void **state)
+{
+	char name[GGUF_NAME_BYTES + 1], longest[400];
+	(void)state;
+
+	assert_string_equal(gguf_name(name, "blk.0.attn_q.weight", 19), "blk.0.attn_q.weight");
+	assert_string_equal(gguf_name(name, "", 0), "");
+	assert_string_equal(gguf_name(name, "a\x1b[31m\n\xff", 8), "a\\x1b[31m\\n\\xff");
+	memset(longest, 'n', sizeof longest);
+	for (size_t n = GGUF_NAME_BYTES - 10; n < sizeof longest; n++) {
+		name[GGUF_NAME_BYTES] = '#';
+		const char *shown = gguf_name(name, longest, n);
+		const size_t n_kept = strspn(shown, "n");
+		assert_int_equal(name[GGUF_NAME_BYTES], '#');
+		assert_true(n_kept == n ? !shown[n] || strcmp(shown + n, "...") == 0 : strcmp(shown + n_kept, "...") == 0);
+		assert_true(n_kept >= GGUF_NAME_BYTES - 10);
+	}
+}
+
 static void test_format_reads_back(void **state)
 {
 	struct rng r;
@@ -465,6 +488,7 @@ int main(void)
 		cmocka_unit_test(test_format),
 		cmocka_unit_test(test_format_cut),
 		cmocka_unit_test(test_format_cut_number),
+		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_format_reads_back),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_allocation_failures),
