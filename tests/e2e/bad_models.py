@@ -1,6 +1,7 @@
 """Malformed and odd GGUF models, each a good one with one thing changed: see bad_models.sh.
 
-    bad_models.py OUT_DIR      writes the files and OUT_DIR/table: file, level, text, what is wrong, with tabs between
+    bad_models.py OUT_DIR      writes the files and OUT_DIR/table: file, level, text, what is wrong, with tabs between;
+                               templates and adapters: the same with an exit code for the level
     bad_models.py --json FILE  whether what was printed are JSON objects, each with --- behind it
     bad_models.py --said FILE  whether what was printed is text: UTF-8 without a control character
 
@@ -446,12 +447,14 @@ CASES = [
         parts(None, u32("split.no", 7))),
     ("a part of another model", "file", "key 'general.architecture' differs",
         parts(None, put("general.architecture", one(STRING, "qwen2")))),
-    ("a tensor in two parts", "file", "tensor 'token_embd.weight' is in an earlier part", parts(None, new_tensor(EMBED))),
+    ("a tensor in two parts", "file", "tensor 'token_embd.weight' is in an earlier part",
+        parts(None, new_tensor(EMBED))),
     ("parts with too few tensors", "file", "but split.tensors.count is 99",
         parts(u32("split.tensors.count", 99), u32("split.tensors.count", 99))),
     ("2^32 - 1 parts", "file", "split.count is 4294967295, more than 99999",
         both(u32("split.count", 0xFFFFFFFF), u32("split.no", 0))),
-    ("the number of parts as a text", "file", "key 'split.count' is of type string", put("split.count", one(STRING, "2"))),
+    ("the number of parts as a text", "file", "key 'split.count' is of type string",
+        put("split.count", one(STRING, "2"))),
     # Which model it is.
     ("no architecture", "model", "key 'general.architecture' is missing", drop("general.architecture")),
     ("an empty architecture", "model", "architecture '' is not known", put("general.architecture", one(STRING, ""))),
@@ -479,7 +482,8 @@ CASES = [
     ("2^32 - 1 layers", "model", "llama.block_count is 4294967295", u32(A + "block_count", 0xFFFFFFFF)),
     ("minus one layer", "model", "key 'llama.block_count' is -1, but may not be negative",
         put(A + "block_count", one(I32, -1))),
-    ("layers as a text", "model", "key 'llama.block_count' is of type string", put(A + "block_count", one(STRING, "1"))),
+    ("layers as a text", "model", "key 'llama.block_count' is of type string",
+        put(A + "block_count", one(STRING, "1"))),
     ("layers as a float", "model", "key 'llama.block_count' is of type f32", f32(A + "block_count", 1.0)),
     ("layers beyond 32 bits", "model", "too large for 32 bits", put(A + "block_count", one(U64, (1 << 32) + 1))),
     ("no width", "model", "llama.embedding_length is 0", u32(A + "embedding_length", 0)),
@@ -517,7 +521,8 @@ CASES = [
     ("no epsilon", "model", "layer_norm_rms_epsilon' is missing", drop(A + "attention.layer_norm_rms_epsilon")),
     ("an epsilon beyond 32 bits", "model", "too large for f32",
         put(A + "attention.layer_norm_rms_epsilon", one(F64, 1e300))),
-    ("an attention scale of NaN", "model", "llama.attention.scale is nan, expected -1e+06 to 1e+06", f32(A + "attention.scale", NAN)),
+    ("an attention scale of NaN", "model", "llama.attention.scale is nan, expected -1e+06 to 1e+06",
+        f32(A + "attention.scale", NAN)),
     ("an infinite attention scale", "model", "llama.attention.scale is -inf", f32(A + "attention.scale", -INF)),
     ("rotation wider than a head", "model", "llama.rope.dimension_count is 10, expected 0 to 8",
         u32(A + "rope.dimension_count", 10)),
@@ -533,7 +538,8 @@ CASES = [
         u32(A + "rope.scaling.type", 1)),
     ("a rotary factor of NaN", "model", "llama.rope.scaling.factor is nan", f32(A + "rope.scaling.factor", NAN)),
     ("a rotary factor below 0", "model", "llama.rope.scaling.factor is -2", f32(A + "rope.scaling.factor", -2.0)),
-    ("a rotary factor near 0", "model", "llama.rope.scaling: rotary angle 0 is 1e+30", f32(A + "rope.scaling.factor", 1e-30)),
+    ("a rotary factor near 0", "model", "llama.rope.scaling: rotary angle 0 is 1e+30",
+        f32(A + "rope.scaling.factor", 1e-30)),
     ("a rotary size of infinity", "model", "llama.rope.scaling.attn_factor is inf",
         f32(A + "rope.scaling.attn_factor", INF)),
     ("yarn that divides by nothing", "model", "yarn_log_multiplier 14.427 give a size of",
@@ -541,13 +547,15 @@ CASES = [
             f32(A + "rope.scaling.yarn_log_multiplier", 14.426950408889634))),
     ("an original context of 0", "model", "llama.rope.scaling.original_context_length is 0",
         u32(A + "rope.scaling.original_context_length", 0)),
-    ("a rotary factor of 0 for a pair", "model", "tensor rope_freqs.weight: factor 0 is 0", new_tensor("rope_freqs.weight", dims=[4])),
+    ("a rotary factor of 0 for a pair", "model", "tensor rope_freqs.weight: factor 0 is 0",
+        new_tensor("rope_freqs.weight", dims=[4])),
     ("a rotary factor of NaN for a pair", "model", "tensor rope_freqs.weight: factor 1 is nan",
         both(new_tensor("rope_freqs.weight", dims=[4], data=struct.pack("<4f", 1, 1, 1, 1)),
             number("rope_freqs.weight", NAN, 1))),
     # Tensors that a model has or has not.
     ("a tensor that is missing", "model", "tensor blk.0.attn_q.weight is missing", drop(Q)),
-    ("a tensor too many", "model", "tensor 'blk.0.attn_q_norm.weight' is not part of", new_tensor("blk.0.attn_q_norm.weight")),
+    ("a tensor too many", "model", "tensor 'blk.0.attn_q_norm.weight' is not part of",
+        new_tensor("blk.0.attn_q_norm.weight")),
     ("no tensors", "model", "has no weights: it is a vocabulary", head(tensors=[])),
     ("a matrix that lies on its side", "model", "tensor blk.0.ffn_gate.weight has shape [64, 32, 1, 1]",
         tensor(GATE, dims=[FF, EMBD])),
@@ -600,11 +608,13 @@ CASES = [
         on("mamba", u32("mamba.ssm.state_size", 0xFFFFFFFF))),
     ("mamba: a window of 2^31", "model", "mamba.ssm.conv_kernel is 2147483648",
         on("mamba", u32("mamba.ssm.conv_kernel", 1 << 31))),
-    ("mamba: no rank", "model", "key 'mamba.ssm.time_step_rank' is missing", on("mamba", drop("mamba.ssm.time_step_rank"))),
+    ("mamba: no rank", "model", "key 'mamba.ssm.time_step_rank' is missing",
+        on("mamba", drop("mamba.ssm.time_step_rank"))),
     ("mamba: an inner size of 2^32 - 1", "model", "mamba.ssm.inner_size is 4294967295",
         on("mamba", u32("mamba.ssm.inner_size", 0xFFFFFFFF))),
     ("mamba: decay that grows", "run", "not a finite number", on("mamba", number("blk.0.ssm_a", 3e38, None))),
-    ("mamba: NaN in the convolution", "run", "not a finite number", on("mamba", number("blk.0.ssm_conv1d.weight", NAN, 5))),
+    ("mamba: NaN in the convolution", "run", "not a finite number",
+        on("mamba", number("blk.0.ssm_conv1d.weight", NAN, 5))),
     ("bert: token types that the tensor does not have", "model", "tensor token_types.weight has shape",
         on("bert", u32(T + "token_type_count", 0xFFFFFFFF))),
     ("bert: an unknown pooling", "model", "bert.pooling_type is 99", on("bert", u32("bert.pooling_type", 99))),
@@ -613,8 +623,10 @@ CASES = [
         on("bert", u32("bert.context_length", 4096))),
     ("bert: a class token out of range", "model", "tokenizer.ggml.cls_token_id: token 9999 of a vocabulary of",
         on("bert", u32(T + "cls_token_id", 9999))),
-    ("gemma2: a cap of NaN", "model", "gemma2.attn_logit_softcapping is nan", on("gemma2", f32("gemma2.attn_logit_softcapping", NAN))),
-    ("gemma2: a cap below 0", "model", "gemma2.final_logit_softcapping is -1", on("gemma2", f32("gemma2.final_logit_softcapping", -1.0))),
+    ("gemma2: a cap of NaN", "model", "gemma2.attn_logit_softcapping is nan",
+        on("gemma2", f32("gemma2.attn_logit_softcapping", NAN))),
+    ("gemma2: a cap below 0", "model", "gemma2.final_logit_softcapping is -1",
+        on("gemma2", f32("gemma2.final_logit_softcapping", -1.0))),
     ("gemma2: a window of 2^31", "model", "gemma2.attention.sliding_window is 2147483648",
         on("gemma2", u32("gemma2.attention.sliding_window", 1 << 31))),
     ("gemma3: a pattern of 0", "model", "gemma3.attention.sliding_window_pattern is 0",
@@ -627,9 +639,11 @@ CASES = [
         on("gemma3", f32("gemma3.rope.freq_base_swa", NAN))),
     ("gpt2: fewer positions than the context", "model", "tensor position_embd.weight has shape [64, 256, 1, 1]",
         on("gpt2", u32("gpt2.context_length", 1 << 30))),
-    ("mpt: slopes of infinity", "model", "mpt.attention.max_alibi_bias is inf", on("mpt", f32("mpt.attention.max_alibi_bias", INF))),
+    ("mpt: slopes of infinity", "model", "mpt.attention.max_alibi_bias is inf",
+        on("mpt", f32("mpt.attention.max_alibi_bias", INF))),
     ("mpt: a clamp below 0", "model", "mpt.attention.clamp_kqv is -1", on("mpt", f32("mpt.attention.clamp_kqv", -1.0))),
-    ("granite: logits divided by 0", "model", "granite.logit_scale is 0", on("granite", f32("granite.logit_scale", 0.0))),
+    ("granite: logits divided by 0", "model", "granite.logit_scale is 0",
+        on("granite", f32("granite.logit_scale", 0.0))),
     ("phi3: one table of factors", "model", "tensor rope_factors_long.weight is missing",
         on("phi3-long", drop("rope_factors_long.weight"))),
     ("phi3: the other table of factors", "model", "tensor rope_factors_short.weight is missing",
@@ -647,7 +661,8 @@ CASES = [
         put(T + "tokens", many(STRING, ["a"]))),
     ("fewer rows than tokens", "model", "token_embd.weight has 287 rows, the vocabulary 288 tokens",
         tensor(EMBED, dims=[EMBD, 287])),
-    ("fewer logits than tokens", "model", "tensor output.weight has shape [32, 287, 1, 1]", tensor(OUT, dims=[EMBD, 287])),
+    ("fewer logits than tokens", "model", "tensor output.weight has shape [32, 287, 1, 1]",
+        tensor(OUT, dims=[EMBD, 287])),
     ("a vocabulary of one token", "run", "no token for byte 0x20, and no unknown token", rows(1)),
     ("a vocabulary of one token, for all there is", "fine", "", both(rows(1), u32(T + "unknown_token_id", 0))),
     ("no scores", "model", "key 'tokenizer.ggml.scores' is missing", drop(T + "scores")),
@@ -661,7 +676,8 @@ CASES = [
         on("t5", put(T + "scores", many(F32, [(NAN, INF, -INF)[i % 3] for i in range(VOCAB)])))),
     ("fewer types than tokens", "model", "tokenizer.ggml.token_type: 0 elements for 288 tokens",
         put(T + "token_type", many(I32, []))),
-    ("types of another type", "model", "key 'tokenizer.ggml.token_type' is", put(T + "token_type", many(I64, [1] * VOCAB))),
+    ("types of another type", "model", "key 'tokenizer.ggml.token_type' is",
+        put(T + "token_type", many(I64, [1] * VOCAB))),
     ("token type 7", "model", "tokenizer.ggml.token_type: token 5 has type 7", kind_of(5, 7)),
     ("token type -1", "model", "tokenizer.ggml.token_type: token 5 has type -1", kind_of(5, -1)),
     ("a byte token <0x-1>", "model", "token 3 has type byte but not the form <0xNN>", token(3, b"<0x-1>")),
@@ -676,8 +692,10 @@ CASES = [
     ("a beginning out of range", "model", "tokenizer.ggml.bos_token_id: token 288 of a vocabulary of 288",
         u32(T + "bos_token_id", VOCAB)),
     ("a beginning of 2^32 - 1", "model", "bos_token_id: token 4294967295 of", u32(T + "bos_token_id", 0xFFFFFFFF)),
-    ("a beginning of -1", "model", "bos_token_id' is -1, but may not be negative", put(T + "bos_token_id", one(I32, -1))),
-    ("a beginning that is a text", "model", "bos_token_id' is of type string", put(T + "bos_token_id", one(STRING, "<s>"))),
+    ("a beginning of -1", "model", "bos_token_id' is -1, but may not be negative",
+        put(T + "bos_token_id", one(I32, -1))),
+    ("a beginning that is a text", "model", "bos_token_id' is of type string",
+        put(T + "bos_token_id", one(STRING, "<s>"))),
     ("an end out of range", "model", "eos_token_id: token 999999 of", u32(T + "eos_token_id", 999999)),
     ("an unknown token out of range", "model", "unknown_token_id: token 288 of", u32(T + "unknown_token_id", VOCAB)),
     ("an end of turn out of range", "model", "eot_token_id: token 288 of", u32(T + "eot_token_id", VOCAB)),
@@ -685,8 +703,10 @@ CASES = [
     ("every token ends the text", "fine", "", both(*(kind_of(i, 3) for i in range(3, 259)))),
     # Merges.
     ("BPE: no merges", "model", "key 'tokenizer.ggml.merges' is missing", on("bpe", drop(T + "merges"))),
-    ("BPE: merges that are numbers", "model", "key 'tokenizer.ggml.merges' is", on("bpe", put(T + "merges", many(U32, [1])))),
-    ("BPE: a merge of one side", "model", "merge 0 is not of the form", on("bpe", put(T + "merges", many(STRING, ["ab"])))),
+    ("BPE: merges that are numbers", "model", "key 'tokenizer.ggml.merges' is",
+        on("bpe", put(T + "merges", many(U32, [1])))),
+    ("BPE: a merge of one side", "model", "merge 0 is not of the form",
+        on("bpe", put(T + "merges", many(STRING, ["ab"])))),
     ("BPE: a merge without a left side", "model", "merge 1 is not of the form",
         on("bpe", put(T + "merges", many(STRING, ["a b", " b"])))),
     ("BPE: an empty merge", "model", "merge 0 is not of the form", on("bpe", put(T + "merges", many(STRING, [""])))),
@@ -698,7 +718,8 @@ CASES = [
         on("bpe", both(token(97, b"?"), token(256, b"?")))),
     ("BPE: an unknown pre-tokeniser", "note", "pre-tokeniser \"a\\x1bb\" (tokenizer.ggml.pre) is not known",
         on("bpe", put(T + "pre", one(STRING, "a\x1bb")))),
-    ("BPE: a pre-tokeniser that is a number", "model", "key 'tokenizer.ggml.pre' is of type u32", on("bpe", u32(T + "pre", 1))),
+    ("BPE: a pre-tokeniser that is a number", "model", "key 'tokenizer.ggml.pre' is of type u32",
+        on("bpe", u32(T + "pre", 1))),
     # SentencePiece's map of characters.
     ("Unigram: a map of three bytes", "model", "precompiled_charsmap: 3 bytes",
         on("t5", put(T + "precompiled_charsmap", many(U8, [1, 2, 3])))),
@@ -723,6 +744,32 @@ TEMPLATES = [
     ("a text without an end", 1, "bytes of memory",
         "{% set s = namespace(a='aaaaaaaa') %}{% for i in range(99) %}{% set s.a = s.a + s.a %}{% endfor %}"),
     ("a macro that calls itself", 1, "nested more than", "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}"),
+]
+
+
+# Adapters of llama-base: what is wrong, the exit code of run, the text, the change.
+LORA_A, LORA_B = "blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"
+ADAPTERS = [
+    ("nothing", 0, "", lambda f: None),
+    ("a model", 3, "key 'general.type' is missing", on("llama-base")),
+    ("another kind", 3, "adapter.type is 'a\\x1b', expected 'lora'", put("adapter.type", one(STRING, "a\x1b"))),
+    ("another architecture", 3, "general.architecture is 'qwen2', expected 'llama'",
+        put("general.architecture", one(STRING, "qwen2"))),
+    ("no alpha", 3, "key 'adapter.lora.alpha' is missing", drop("adapter.lora.alpha")),
+    ("an alpha of NaN", 3, "adapter.lora.alpha is nan", f32("adapter.lora.alpha", NAN)),
+    ("an alpha of 2^31", 3, "adapter.lora.alpha is 2.1", f32("adapter.lora.alpha", 2.0**31)),
+    ("half a pair", 3, "tensor blk.0.attn_q.weight.lora_b is missing", drop(LORA_B)),
+    ("halves of other ranks", 3, "tensor blk.0.attn_q.weight.lora_b has shape [2, 128, 1], expected [4, 64]",
+        tensor(LORA_B, dims=[2, 128])),
+    ("a rank beyond the width", 3, "tensor blk.0.attn_q.weight.lora_a has rank 128", tensor(LORA_A, dims=[2, 128])),
+    ("another width", 3, "tensor blk.0.attn_q.weight.lora_a has shape", tensor(LORA_A, dims=[32, 8])),
+    ("a third dimension", 3, "tensor blk.0.attn_q.weight.lora_a has shape", tensor(LORA_A, dims=[64, 2, 2])),
+    ("blocks", 3, "is Q8_0; adapters are F32, F16 or BF16", blocks(LORA_A, 8, bytes(34))),
+    ("an unknown format", 3, "is of an unknown format", tensor(LORA_A, type=99)),
+    ("a tensor of no model", 3, "tensor 'x\\x07.lora_a' belongs to nothing", new_tensor("x\x07.lora_a")),
+    ("no tensors", 3, "the adapter has no tensors", head(tensors=[])),
+    ("no end", 3, "are not all in the file", cut("data", 5000)),
+    ("NaN", 1, "not a finite number", number(LORA_A, NAN, 3)),
 ]
 
 
@@ -766,6 +813,12 @@ def main(argv):
     with open(os.path.join(argv[1], "templates"), "w") as table:
         for i, (what, code, said, source) in enumerate(TEMPLATES):
             path = write(os.path.join(argv[1], "t%02d.gguf" % i), put("tokenizer.chat_template", one(STRING, source)))
+            table.write("\t".join((path, str(code), said or "-", what)) + "\n")
+    with open(os.path.join(argv[1], "base.gguf"), "wb") as out:
+        out.write(base("llama-base").bytes())
+    with open(os.path.join(argv[1], "adapters"), "w") as table:
+        for i, (what, code, said, change) in enumerate(ADAPTERS):
+            path = write(os.path.join(argv[1], "a%02d.gguf" % i), on("llama-lora", change))
             table.write("\t".join((path, str(code), said or "-", what)) + "\n")
     return 0
 

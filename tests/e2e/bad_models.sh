@@ -3,10 +3,10 @@
 # little time. Whatever is in a file, the programs end by themselves, with an exit code that docs/programs.md has, and
 # what is wrong is one line that names the file and the cause; what is odd but good runs.
 #
-# Shown red by: tensors that are not looked for within the file or across each other ('ends ...', 'rows beyond the end',
-# 'two tensors ...'); ids of roles that are not looked at ('... out of range'); outputs that are not looked at ('NaN ...',
-# 'a Q8_0 scale ...'); err_show that shows all it gets ('... escape sequence', 'all that was said is text'); heads,
-# angles and byte tokens without their checks; room for as many weights as a tensor of an unknown format says.
+# Shown red by: tensors that are not looked for within the file or across each other ('ends ...', 'rows beyond the
+# end', 'two tensors ...'); ids of roles that are not looked at ('... out of range'); outputs that are not looked at
+# ('NaN ...', 'a Q8_0 scale ...'); err_show that shows all it gets ('... escape sequence', 'all that was said is text');
+# heads, angles and byte tokens without their checks; room for as many weights as a tensor of an unknown format says.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -30,7 +30,7 @@ try_run() {
 	run limited run -m "$file" -p a -n 2 -t 1 "$@"
 	cat "$tmp/err" >>"$tmp/said"
 	case $level in
-	file | model) [ "$rc" = 3 ] && empty out && one_line "${name%.gguf}" ;;
+	file | model) [ "$rc" = 3 ] && empty out && one_line "$name" ;;
 	load) [ "$rc" = 3 ] && empty out && one_line '' ;;
 	usage) [ "$rc" = 2 ] && empty out && one_line '' ;;
 	run) [ "$rc" = 1 ] && one_line '' ;;
@@ -44,15 +44,19 @@ try_run() {
 tab=$(printf '\t')
 while IFS=$tab read -r file level text what; do
 	[ "$text" != - ] || text=
-	# Names as people see them, and the parts of a split model by what they have in common.
+	# A part of a split model may be named for another: what all of them begin with.
 	name=${file##*/}
-	name=${name%%-0*}
+	name=${name%.gguf}
+	name=$dir/${name%%-0*}
 
 	run limited info -m "$file" --tensors
 	cat "$tmp/out" "$tmp/err" >>"$tmp/said"
 	case $level in
-	file) [ "$rc" = 3 ] && empty out && one_line "${name%.gguf}" ;;
-	model) [ "$rc" = 0 ] && empty err && grep -F 'runs here   no: ' "$tmp/out" >"$tmp/why" && has why "$text" && has why "${name%.gguf}" ;;
+	file) [ "$rc" = 3 ] && empty out && one_line "$name" ;;
+	model)
+		grep -F 'runs here   no: ' "$tmp/out" >"$tmp/why"
+		[ "$rc" = 0 ] && empty err && has why "$text" && has why "$name"
+		;;
 	*) [ "$rc" = 0 ] && empty err && has out 'runs here   yes' ;;
 	esac
 	verdict "info: $what"
@@ -80,6 +84,20 @@ while IFS=$tab read -r file code text what; do
 	fi
 	verdict "template: $what"
 done <"$dir/templates"
+
+# ---- Adapters ----
+
+while IFS=$tab read -r file code text what; do
+	[ "$text" != - ] || text=
+	run limited run -m "$dir/base.gguf" --lora "$file" -p a -n 2 -t 1
+	cat "$tmp/err" >>"$tmp/said"
+	case $code in
+	0) [ "$rc" = 0 ] && empty err && ! empty out ;;
+	1) [ "$rc" = 1 ] && one_line '' ;;
+	*) [ "$rc" = "$code" ] && empty out && one_line "adapter $file" ;;
+	esac
+	verdict "an adapter: $what"
+done <"$dir/adapters"
 
 run python3 "$COHORT_SOURCE/tests/e2e/bad_models.py" --json "$tmp/json"
 [ "$rc" = 0 ]
