@@ -155,7 +155,7 @@ static void rope_bounds(void **state)
 	s.extra_keys = yarn_of_less;
 	assert_int_equal(open_shape(&s, &m, NULL), COHORT_OK);
 	cohort_model_free(m);
-	/* Of the two tables of longrope one is not enough, whether or not the file names it. Seen red by taking either. */
+	/* Of longrope's two tables one is not enough, whether or not the file names it. Seen red by taking either. */
 	s = plain;
 	s.n_rot = 8;
 	s.extra_tensor = "rope_factors_short.weight";
