@@ -66,43 +66,63 @@ def jobs(tally, rng, killer, folder):
         tally.note("jobs")
 
 
-def replaced(tally, killer, path, now, new, cmd):
-    """One life of a program that puts a file in the place of another. The bytes that are there then."""
-    before = temps(os.path.dirname(path))
-    killed, call = killer.run(cmd)
-    got, left = read(path), temps(os.path.dirname(path))
-    must(got in (now, new), "neither the old nor the new file:", got and len(got), "bytes")
-    must(len(left) <= killed, "left over:", left)
-    must(killed or got == new, "it ended, and the old file is there")
-    if killed:
-        tally.add("after" if got == new else "during" if left - before else "before", call)
-    return got
+def swap(tally, killer, folder, cmds, usable=None):
+    """Two commands that write one file each time, by turns: what is there is the one or the other. The file's path comes
+    last in both."""
+    path = os.path.join(folder, "file")
+    both = []
+    for cmd in cmds:
+        subprocess.run(cmd + [folder + ".ref"], check=True, stderr=subprocess.DEVNULL)
+        both.append((cmd + [path], read(folder + ".ref")))
+    must(both[0][1] != both[1][1], "two commands, one file")
+    killer.measure(both[0][0], lambda: empty(folder))
+    now = None
+    while tally.open():
+        cmd, new = both[1] if now == both[0][1] else both[0]
+        before = temps(folder)
+        killed, call = killer.run(cmd)
+        got, left = read(path), temps(folder)
+        must(got in (now, new), "neither the old nor the new file:", got and len(got), "bytes")
+        must(len(left) <= killed, "left over:", left)
+        must(killed or got == new, "it ended, and the old file is there")
+        if killed:
+            tally.add("after" if got == new else "during" if left - before else "before", call)
+        if usable and got and tally.lives % 10 == 0:
+            use = subprocess.run(usable + [path, "a cat"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            must(use.returncode == 0 and use.stdout, "it cannot be used:", use)
+        now = got
+    subprocess.run(both[0][0], check=True, stderr=subprocess.DEVNULL)
+    must(read(path) == both[0][1], "another file than before")
+    only(folder, "file")
 
 
 def index(tally, rng, killer, folder):
-    """cohort retrieve -save: the old index or the new one."""
-    path = os.path.join(folder, "index")
-    both = []
+    """cohort retrieve -save"""
+    cmds = []
     for name in "ab":
         docs = folder + ".docs-" + name
         os.mkdir(docs)
         for i in range(4):
             with open(os.path.join(docs, "%d.txt" % i), "w") as f:
                 f.write(random_text(rng, 8))
-        cmd = [PROGRAM, "retrieve", "-t", "2", "-chunk-size", "64", "-dir", docs, "-save"]
-        subprocess.run(cmd + [folder + ".ref"], check=True, stderr=subprocess.DEVNULL)
-        both.append((cmd + [path], read(folder + ".ref")))
-    killer.measure(both[0][0], lambda: empty(folder))
-    now = None
-    while tally.open():
-        cmd, new = both[1] if now == both[0][1] else both[0]
-        now = replaced(tally, killer, path, now, new, cmd)
-        load = subprocess.run([PROGRAM, "retrieve", "-load", path, "-top-k", "1", "a cat"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) if now and tally.lives % 10 == 0 else None
-        must(not load or (load.returncode == 0 and load.stdout), "the index cannot be used:", load)
-    subprocess.run(both[0][0], check=True, stderr=subprocess.DEVNULL)
-    must(read(path) == both[0][1], "another index than before")
-    only(folder, "index")
+        cmds.append([PROGRAM, "retrieve", "-t", "2", "-chunk-size", "64", "-dir", docs, "-save"])
+    swap(tally, killer, folder, cmds, [PROGRAM, "retrieve", "-top-k", "1", "-load"])
+
+
+def model(tally, rng, killer, folder):
+    """cohort synth: a file that is written in many pieces"""
+    shape = "n_vocab=400,n_embd=64,n_layer=2,n_head=4,n_ff=160"
+    swap(tally, killer, folder, [[PROGRAM, "synth", "-s", shape, "-t", "F16", "-seed", str(i), "-o"] for i in (1, 2)])
+
+
+def logits(tally, rng, killer, folder):
+    """cohort logits"""
+    cmds = []
+    for i in (1, 2):
+        with open(folder + ".ids%d" % i, "w") as f:
+            f.write(" ".join(str(rng.randrange(300, 8000)) for _ in range(20)))
+        cmds.append([PROGRAM, "logits", "-t", "2", "--tokens", folder + ".ids%d" % i, "-o"])
+    swap(tally, killer, folder, cmds)
 
 
 def chat(tally, rng, killer, folder):
@@ -152,7 +172,8 @@ def chat(tally, rng, killer, folder):
     only(folder, "talk.json")
 
 
-KINDS = {"jobs": jobs, "batches": batches, "slots": slots, "chat": chat, "index": index}
+KINDS = {"jobs": jobs, "batches": batches, "slots": slots, "chat": chat, "index": index, "model": model,
+         "logits": logits}
 cases = Cases()
 for name in sys.argv[6:] or KINDS:
     rng = random.Random("%d %s" % (SEED, name))

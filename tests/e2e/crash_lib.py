@@ -177,7 +177,10 @@ def normal(lines):
     """Results without what a run's time and company decide (docs/programs.md)."""
     out = []
     for text in lines:
-        r = json.loads(text)
+        try:
+            r = json.loads(text)
+        except ValueError:
+            raise Wrong("a line that is no result: %r" % text[:300]) from None
         body = (r["response"] or {}).get("body", {})
         body.pop("created", None)
         body.get("usage", {}).pop("prompt_tokens_details", None)

@@ -186,6 +186,7 @@ class Books:
         self.batches = {}  # id: id of its input
         self.wanted = set()  # ids of inputs for which a batch was asked and not answered
         self.cancelled = {}  # id of a batch: whether that was answered
+        self.results = {}  # name of a file of results: what was there
         self.inputs = {}  # id of a file: which of the texts
 
 
@@ -257,12 +258,13 @@ def do_some(life, books, rng, texts, n):
             del books.files[i]
         elif what == 5 and books.batches:
             i = rng.choice(sorted(books.batches))
+            first = i not in books.cancelled
             books.cancelled.setdefault(i, False)
             a = life.ask("POST", "/v1/batches/%s/cancel" % i)
             must(a.status in (200, 409), a)
             if a.status == 200:
                 books.cancelled[i] = True
-            elif not books.cancelled[i]:
+            elif first:
                 del books.cancelled[i]
         else:
             i = rng.choice(sorted(books.inputs))
@@ -279,6 +281,17 @@ def wait_over(life, seconds):
             return all_of
         time.sleep(0.02)
     return None
+
+
+def keep_results(books, folder):
+    """Results of batches that are under way: what was there is there, and no line twice."""
+    names = [n for n in os.listdir(folder) if n.endswith(".jsonl")] if os.path.isdir(folder) else []
+    for name in names:
+        got = read(os.path.join(folder, name))
+        whole = got[:got.rfind(b"\n") + 1]
+        must(whole.startswith(books.results.get(name, b"")), "results are lost:", name)
+        must(len(set(normal(whole.splitlines()))) == whole.count(b"\n"), "a result came twice:", name)
+        books.results[name] = whole
 
 
 def settle(life, books, rng, want, folder):
@@ -367,6 +380,7 @@ def batches(tally, rng, killer, folder):
         for sub in ("files", "batches"):
             here = os.path.join(home, sub)
             must(not os.path.isdir(here) or len(temps(here)) <= 4, "they pile up:", temps(here))
+        keep_results(books, os.path.join(home, "batches"))
         tally.add("after" if done else "during" if listening else "before", call)
         n_here += 1
         if n_here >= 20 or tally.kills() >= tally.count:
