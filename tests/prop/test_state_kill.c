@@ -62,10 +62,13 @@ static void killed(void **state)
 	prepare(r.c);
 	for (size_t i = 0; i < 2; i++)
 		want[i] = save(r.c, seqs[i]);
-	const double began = now_s();
-	for (int i = 0; i < 8; i++)
+	/* The fastest of some: what others do on this machine is no part of its life. */
+	double save_s = 1;
+	for (int i = 0; i < 8; i++) {
+		const double began = now_s();
 		ok(cohort_state_save_file(r.c, seqs[0], path, &err), &err);
-	const double save_s = (now_s() - began) / 8;
+		save_s = now_s() - began < save_s ? now_s() - began : save_s;
+	}
 
 	for (long k = 0; k < n_kills; k++) {
 		const size_t next = 1 - now;
