@@ -1,7 +1,8 @@
 """What the tests that kill programs share: when to kill, what was hit, and what may be left in a folder.
 
 A moment is a time since the start, or the N-th system call that changes a file (by kill_at, where processes may be
-traced), of which every other write is torn. Both are drawn evenly over the whole life of an undisturbed run.
+traced), of which every other write is torn. They are drawn evenly over the whole life of an undisturbed run: times, calls,
+and calls of one name, so that the rare ones have their share.
 """
 import glob
 import json
@@ -61,7 +62,7 @@ class Killer:
         self.rng, self.tool, self.folder = rng, tool, os.path.realpath(folder)
         self.report = self.folder + ".report"
         self.i = 0
-        self.seconds, self.n_calls = 1.0, 0
+        self.seconds, self.calls = 1.0, {}
 
     def start(self, cmd, stdin):
         with open(stdin or os.devnull, "rb") as f:
@@ -77,7 +78,7 @@ class Killer:
                 self.tool = None
             else:
                 must(p.returncode == 0, cmd, "ended with", p.returncode, err)
-                self.n_calls = self.reported()[0]
+                self.calls = self.reported()[1]
         reset()
         began = time.monotonic()
         p = self.start(cmd, stdin)
@@ -90,16 +91,21 @@ class Killer:
         return [self.tool, str(n), str(percent), self.folder, self.report]
 
     def reported(self):
+        """The call that it was killed at, and how many there were, by name."""
         with open(self.report) as f:
-            n, at = f.read().split()
-        return int(n), at
+            at, *counts = f.read().split()
+        return at, {name: int(n) for name, n in (c.split("=") for c in counts)}
 
     def moment(self):
-        """(seconds, 0, 0) or (None, call, percent of it)."""
+        """(seconds, None, 0) or (None, which call, percent of it)."""
         self.i += 1
-        if self.i % 2 or not self.n_calls:
-            return self.rng.uniform(0, 1.05 * self.seconds), 0, 0
-        return None, self.rng.randint(1, self.n_calls + 2), self.rng.choice((0, self.rng.randint(1, 99)))
+        if self.i % 2 or not self.calls:
+            return self.rng.uniform(0, 1.05 * self.seconds), None, 0
+        percent = self.rng.choice((0, self.rng.randint(1, 99)))
+        if self.i % 4:
+            return None, str(self.rng.randint(1, sum(self.calls.values()) + 2)), percent
+        name = self.rng.choice(sorted(self.calls))
+        return None, "%d:%s" % (self.rng.randint(1, self.calls[name] + 1), name), percent
 
     def run(self, cmd, stdin=None):
         """(whether it was killed, at which call). One that was not must have ended well."""
@@ -113,7 +119,7 @@ class Killer:
             must(not call, cmd, "did not end by itself")
             return True, None
         if call and p.returncode == 137:
-            return True, self.reported()[1]
+            return True, self.reported()[0]
         must(p.returncode == 0, cmd, "ended with", p.returncode, err)
         return False, None
 

@@ -21,7 +21,7 @@ class Life:
 
     def __init__(self, killer, args, disturbed=True):
         self.killer = killer
-        self.seconds, self.call, percent = killer.moment() if disturbed else (None, 0, 0)
+        self.seconds, self.call, percent = killer.moment() if disturbed else (None, None, 0)
         self.timer = None
         self.server = Server(["-t", "2", *args], under=killer.under(self.call, percent) if self.call else (),
                              began=self.arm)
@@ -59,7 +59,7 @@ class Life:
         if self.call:
             try:
                 p.wait(0.3)
-                at = self.killer.reported()[1]
+                at = self.killer.reported()[0]
             except subprocess.TimeoutExpired:
                 send(p, signal.SIGKILL)
         code = self.server.wait(60)
@@ -90,7 +90,7 @@ def measure(killer, args, reset, act):
             act(life)
             send(s.process, signal.SIGTERM)
             must(s.wait(60) == 0, "ended badly:", s.lines)
-        killer.n_calls = killer.reported()[0]
+        killer.calls = killer.reported()[1]
     reset()
     began = time.monotonic()
     life = Life(killer, args, disturbed=False)

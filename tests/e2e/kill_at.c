@@ -1,10 +1,10 @@
-/* kill_at N PERCENT FOLDER REPORT COMMAND...: runs a command and kills it as by kill -9 just before its N-th system
- * call that changes a file: open with O_CREAT or O_TRUNC, write, fsync, truncate, rename, unlink and their kin, of all
- * its threads; of writes and syncs those to files below FOLDER. N 0: it is only counted. PERCENT above 0: if the N-th
- * is a write, so much of it is done first (x86-64; elsewhere none).
+/* kill_at N[:CALL] PERCENT FOLDER REPORT COMMAND...: runs a command and kills it as by kill -9 just before its N-th
+ * system call that changes a file: open with O_CREAT or O_TRUNC, write, fsync, truncate, rename, unlink and their kin,
+ * of all its threads; of writes and syncs those to files below FOLDER. CALL: only those of this name. N 0: they are
+ * only counted. PERCENT above 0: if the N-th is a write, so much of it is done first (x86-64; elsewhere none).
  *
- * Into REPORT go the number of calls seen, and the name of the one it was killed at, or "-". The exit code is 137 when
- * it was killed here, 77 when nothing can be traced on this machine, else the command's.
+ * Into REPORT go the name of the call it was killed at, or "-", and NAME=N for each that was seen. The exit code is 137
+ * when it was killed here, 77 when nothing can be traced on this machine, else the command's.
  *
  * A filter in the kernel (seccomp) stops the command at these calls only, so that it is about as fast as ever. */
 #include <errno.h>
@@ -70,7 +70,9 @@ struct info { /* struct ptrace_syscall_info at a stop by the filter; headers dis
 
 struct run {
 	pid_t pid;
-	unsigned long n, n_seen;
+	unsigned long n, n_seen; /* of those that are asked for */
+	const char *only; /* NULL: of any name */
+	unsigned long counts[N_CALLS];
 	unsigned percent;
 	const char *folder;
 	const char *at; /* the call it was killed at; NULL: not yet */
@@ -142,7 +144,8 @@ static void look(struct run *r, pid_t tid)
 	for (size_t i = 0; i < N_CALLS; i++) {
 		if (calls[i].nr != (long)info.nr || !counts(r, tid, &calls[i], &info))
 			continue;
-		if (++r->n_seen != r->n)
+		r->counts[i]++;
+		if ((r->only && strcmp(r->only, calls[i].name) != 0) || ++r->n_seen != r->n)
 			return;
 		if (calls[i].kind == WRITE && r->percent > 0)
 			do_part(tid, r->percent);
@@ -180,12 +183,14 @@ int main(int argc, char **argv)
 	int status;
 
 	if (argc < 6) {
-		fputs("usage: kill_at N PERCENT FOLDER REPORT COMMAND...\n", stderr);
+		fputs("usage: kill_at N[:CALL] PERCENT FOLDER REPORT COMMAND...\n", stderr);
 		return 2;
 	}
 	struct run r = {.n = strtoul(argv[1], NULL, 10),
 			.percent = (unsigned)strtoul(argv[2], NULL, 10),
 			.folder = argv[3]};
+	const char *colon = strchr(argv[1], ':');
+	r.only = colon ? colon + 1 : NULL;
 	r.pid = fork();
 	if (r.pid < 0)
 		return 77;
@@ -210,7 +215,11 @@ int main(int argc, char **argv)
 	status = follow(&r);
 	FILE *f = fopen(argv[4], "w");
 	if (f) {
-		fprintf(f, "%lu %s\n", r.n_seen, r.at ? r.at : "-");
+		fputs(r.at ? r.at : "-", f);
+		for (size_t i = 0; i < N_CALLS; i++)
+			if (r.counts[i] > 0)
+				fprintf(f, " %s=%lu", calls[i].name, r.counts[i]);
+		fputc('\n', f);
 		fclose(f);
 	}
 	return r.at ? 137 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -2,9 +2,10 @@
  * the whole new file, and what is left beside it goes with the next write, or with a sweep; that of a writer who lives
  * stays.
  *
- * Seen red with: the write made to the path itself (every_call); names that stand for nothing, or leftovers that are
- * not removed (every_call: what was left stays); the lock not taken (others_stay), or given before the rename (crowd: a
- * write fails, its file is gone); a file that was removed before it was locked taken for one's own (crowd). */
+ * Seen red with: the write made to the path itself (every_call, no_pile); names that stand for nothing, or leftovers
+ * that are not removed (every_call, no_pile); a sweep that does nothing (others_stay, no_pile); the lock not taken
+ * (others_stay, crowd), or given before the rename (crowd: a write fails, its file is gone); a file that was removed
+ * before it was locked taken for one's own (crowd). */
 #include "place_case.h"
 
 #include <errno.h>
