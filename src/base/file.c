@@ -145,8 +145,8 @@ static enum cohort_status no_memory(struct cohort_err *err, const char *path)
 	return COHORT_E_MEMORY;
 }
 
-/* Removes a temporary file that nobody writes any more. Who has the lock is the only one who may rename or remove it, so
- * that the name cannot become another file's between the look and the removal. */
+/* Removes a temporary file that nobody writes any more. Who has the lock is the only one who may rename or remove it,
+ * so that the name cannot become another file's between the look and the removal. */
 static bool leftover_remove(const char *tmp)
 {
 	const int fd = open(tmp, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

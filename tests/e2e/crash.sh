@@ -9,7 +9,8 @@
 # for nothing, or leftovers that are not removed (index, chat, jobs: left over); a server that does not sweep (slots).
 # jobs: half a line that is not cut off, results that are not looked at (a line twice), an output that is emptied (lost).
 # batches, with 30 kills: a batch, a file or a cancel answered for and not written; bytes without a .json that stay; other
-# ids whenever results become files; results that are begun anew; temporary files that stay; lines done again.
+# ids whenever results become files; results that are begun anew, or stay behind the end; temporary files that stay; lines
+# done again.
 # A missing fsync does not show: the system outlives the program, and has what was written.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -24,8 +24,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-/* The system calls of a write that succeeds: open, write, fsync, dup, close, open of the directory, rename, fsync of the
- * directory; and of a read: open, fstat, read. */
+/* The system calls of a write that succeeds: open, write, fsync, dup, close, open of the directory, rename, fsync of
+ * the directory; and of a read: open, fstat, read. */
 enum { OPEN, WRITE, SYNC, DUP, CLOSE, OPEN_DIR, RENAME, SYNC_DIR, N_WRITE_CALLS, N_READ_CALLS = 3 };
 
 static void check_text(const char *path, const char *want)
