@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from crash_lib import Killer, Tally, Wrong, empty, must, normal, only, random_text, read, requests, temps
-from crash_serve import batches, slots
+from crash_serve import batches, end_all, slots
 from serve_client import Cases, FOLDER, PROGRAM
 
 KILL_AT = sys.argv[3] if os.access(sys.argv[3], os.X_OK) else None
@@ -185,5 +185,7 @@ for name in sys.argv[6:] or KINDS:
         wrong = None
     except Wrong as e:
         wrong = e
+    finally:
+        end_all()
     cases.check("%s (seed %d)" % (tally, SEED), wrong is None and tally.kills() >= COUNT, wrong)
 cases.end()

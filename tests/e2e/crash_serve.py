@@ -18,6 +18,7 @@ class Gone(Exception):
 
 class Life:
     """A server that is killed at a moment of the killer's, or at the end of what is done with it."""
+    begun = []  # processes, for who ends in the middle
 
     def __init__(self, killer, args, disturbed=True):
         self.killer = killer
@@ -27,6 +28,7 @@ class Life:
                              began=self.arm)
 
     def arm(self, process):
+        Life.begun.append(process)
         if self.seconds is not None:
             self.timer = threading.Timer(self.seconds, process.kill)
             self.timer.start()
@@ -72,6 +74,13 @@ class Life:
         code = self.server.stop()
         must(code == 0, "ended with", code, self.server.lines)
         self.server.process.stderr.close()
+
+
+def end_all():
+    """No server outlives the test."""
+    for p in Life.begun:
+        p.kill()
+    Life.begun.clear()
 
 
 def send(process, sig):
