@@ -69,11 +69,11 @@ static void serve(void *arg)
 
 	(void)arg;
 	snprintf(line, sizeof line,
-			"cohort\nserve\n-model\n%s/models/cohort-tiny.gguf\n-socket\n%s\n-data\n%s\n-slot-save-path\n%s\n"
+			"cohort\nserve\n-model\n%s/tests/golden/data/llama.gguf\n-chat-template\n%s/template\n-socket\n%s\n-data\n%s\n-slot-save-path\n%s\n"
 			"-admin\n-n-parallel\n2\n-ctx\n192\n-batch\n64\n-threads\n1\n-http-threads\n2\n-n-predict\n2\n"
 			"-max-body\n1\n-max-headers\n8\n-idle-timeout\n0.3\n-body-timeout\n0.3\n-total-timeout\n1\n"
 			"-max-file\n1\n-max-files\n8\n-drain\n1",
-			root ? root : ".", path, dir, dir);
+			root ? root : ".", dir, path, dir, dir);
 	for (char *p = strtok_r(line, "\n", &rest); p; p = strtok_r(NULL, "\n", &rest))
 		argv[n++] = p;
 	argv[n] = NULL;
@@ -288,6 +288,10 @@ static void start(void)
 {
 	snprintf(dir, sizeof dir, "%s/fuzz-http.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
 	check(mkdtemp(dir) != NULL, "a folder");
+	snprintf(path, sizeof path, "%s/template", dir);
+	FILE *f = fopen(path, "w");
+	check(f && fputs("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", f) >= 0 && !fclose(f),
+			"a template");
 	snprintf(path, sizeof path, "%s/socket", dir);
 	check(thread_start(&server, serve, NULL), "a thread");
 	atexit(end_all);

@@ -46,12 +46,13 @@ static void clean_up(void)
 
 static void open_all(void)
 {
+	static const char template[] = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
 	struct cohort_sampler_params sp;
 	struct cohort_engine_params ep;
 	const char *root = getenv("COHORT_SOURCE");
 	char path[600];
 
-	snprintf(path, sizeof path, "%s/models/cohort-tiny.gguf", root ? root : ".");
+	snprintf(path, sizeof path, "%s/tests/golden/data/llama.gguf", root ? root : ".");
 	snprintf(output, sizeof output, "%s/fuzz-jobs.%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
 			(int)getpid());
 	snprintf(journal, sizeof journal, "%s.journal", output);
@@ -59,6 +60,7 @@ static void open_all(void)
 	check(!cohort_model_open(path, NULL, &model, NULL), "the model");
 	cohort_sampler_params_init(&sp);
 	check(!openai_host_open(&host, model, path, &sp, NULL), "the host");
+	check(!openai_host_template(&host, template, sizeof template - 1, NULL), "the template");
 	host.now = "2025-01-02T03:04:05";
 	host.n_chat = host.n_completion = TOKENS_MAX;
 	cohort_engine_params_init(&ep);

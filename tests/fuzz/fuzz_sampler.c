@@ -3,8 +3,8 @@
  * clone, say the same to whatever is asked of them: a status, or a token that was possible. What fails leaves the
  * sampler as it was.
  *
- * Seen red with a clone that starts its generator anew, with a grammar that goes on when a draw fails, and with a
- * forbidden token among the candidates. */
+ * Seen red with a clone whose generator starts anew, with one that goes on although nothing was left to draw from, and
+ * with a forbidden token among the candidates. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,13 +57,13 @@ static float any_float(struct dice *d)
 {
 	static const float odd[] = {0.0f, 1.0f, 0.5f, -1.0f, 2.0f, 0.1f, 0.95f, 1e-30f, 1e30f, 3.4e38f, -3.4e38f,
 			1e-45f, INFINITY, -INFINITY, NAN};
-	const uint32_t kind = below(d, 32);
+	const uint32_t kind = below(d, 64);
 	uint32_t bits;
 	float f;
 
 	if (kind < sizeof odd / sizeof *odd)
 		return odd[kind];
-	if (kind < 30)
+	if (kind < 62)
 		return ((float)below(d, 256) - 64.0f) / 64.0f;
 	bits = dice_u32(d, 4);
 	memcpy(&f, &bits, sizeof f);
@@ -217,8 +217,11 @@ static void sample(struct dice *d, const struct cohort_sampler_params *p, struct
 	cohort_token ta = -1, tb = -1;
 	uint8_t legal[N_VOCAB], legal_b[N_VOCAB];
 	struct cohort_err err = {0};
+	struct cohort_sampler_rng before, after;
+	const bool complete = cohort_sampler_is_complete(a);
 	bool bad = false;
 
+	cohort_sampler_rng_get(a, &before);
 	any_logits(d, l->logits);
 	for (int i = 0; i < N_VOCAB; i++)
 		bad |= isnan(l->logits[i]) || l->logits[i] == INFINITY;
@@ -233,7 +236,9 @@ static void sample(struct dice *d, const struct cohort_sampler_params *p, struct
 	check(usable(st) && st != COHORT_E_ARG && (!st || *err.text), "a draw ends otherwise");
 	check(!bad || st == COHORT_E_NUMERIC, "a row that is none gives a token");
 	if (st) {
-		same_state(a, b);
+		cohort_sampler_rng_get(a, &after);
+		check(before.state == after.state && cohort_sampler_is_complete(a) == complete,
+				"a failure leaves a trace");
 		return;
 	}
 	check(ta == tb && !known, "another token");
