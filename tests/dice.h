@@ -49,4 +49,10 @@ static inline uint32_t below(struct dice *d, size_t n)
 	return dice_u32(d, n <= 1 << 8 ? 1 : n <= 1 << 16 ? 2 : 4) % (uint32_t)n;
 }
 
+/* True in one of n cases, and never when the bytes are used up. */
+static inline bool seldom(struct dice *d, size_t n)
+{
+	return below(d, n) == n - 1;
+}
+
 #endif

@@ -6,8 +6,9 @@
  * The first byte says how the connection ends and how many of the bytes behind it are the sizes of pieces: with the top
  * bit set there is a pause behind a piece. What follows these is what is sent.
  *
- * Seen red with a body that is dropped when it comes in two pieces ("another answer"), with an answer whose length is
- * one too many ("an answer that never ends"), and with a connection that is not given back ("descriptors"). */
+ * Seen red with a body of which the last piece alone is kept ("a good request has another answer"), with an answer that
+ * is cut ("an answer that is no JSON"), and with a descriptor for each connection that nobody closes ("descriptors").
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -248,9 +249,10 @@ static bool send_all(int fd, const uint8_t *p, size_t n)
 	return true;
 }
 
-/* One request alone, on a connection of its own; its text as the model said it. */
+/* One request alone, on a connection of its own, in two pieces; its text as the model said it. */
 static char *ask_good(void)
 {
+	static size_t cut;
 	static const char body[] = "{\"prompt\":\"Once upon a time\",\"max_tokens\":4,\"seed\":1}";
 	const char *text = NULL;
 	char request[300], *out = NULL;
@@ -260,7 +262,10 @@ static char *ask_good(void)
 			"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
 			sizeof body - 1, body);
 
-	check(fd >= 0 && send_all(fd, (const uint8_t *)request, (size_t)n), "the server is gone");
+	cut = (cut + 37) % (size_t)n;
+	check(fd >= 0 && send_all(fd, (const uint8_t *)request, cut), "the server is gone");
+	pause_ms(2);
+	check(send_all(fd, (const uint8_t *)request + cut, (size_t)n - cut), "the server is gone");
 	read_all(fd);
 	close(fd);
 	check(got.ended && check_answers(false, &text, &n_text) == 1, "a good request has no answer");

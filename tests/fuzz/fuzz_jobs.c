@@ -177,10 +177,13 @@ static int run(const uint8_t *data, size_t n, bool ordered, size_t drop_after)
 	return rc;
 }
 
-/* What must not depend on the run: all but the time. */
+/* What must not depend on the run: all but the time, and how much of a prompt was computed before. */
 static void strip(json_t *result)
 {
-	json_object_del(json_object_get(json_object_get(result, "response"), "body"), "created");
+	json_t *body = json_object_get(json_object_get(result, "response"), "body");
+
+	json_object_del(body, "created");
+	json_object_del(json_object_get(body, "usage"), "prompt_tokens_details");
 }
 
 /* The results by the number of their line. */

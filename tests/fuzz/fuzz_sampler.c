@@ -121,21 +121,21 @@ static void any_params(struct dice *d, struct cohort_sampler_params *p, struct l
 		p->n_order = (int32_t)below(d, 14);
 		for (int32_t i = 0; i < p->n_order; i++)
 			p->order[i] = (enum cohort_stage)(1 + below(d, COHORT_STAGE_MIROSTAT));
-		if (below(d, 32) == 0)
+		if (seldom(d, 32))
 			p->order[0] = (enum cohort_stage)any_int(d);
-		if (below(d, 32) == 0)
+		if (seldom(d, 32))
 			p->n_order = any_int(d) % (COHORT_ORDER_MAX + 8);
 	}
 	p->n_bias = (int32_t)below(d, BIASES_MAX + 1);
 	for (int32_t i = 0; i < p->n_bias; i++)
 		l->bias[i] = (struct cohort_logit_bias){
-				(cohort_token)below(d, N_VOCAB + (below(d, 32) == 0)), any_float(d)};
+				(cohort_token)below(d, N_VOCAB + (seldom(d, 32))), any_float(d)};
 	p->bias = l->bias;
 	p->n_dry_breakers = below(d, 4) ? 0 : (int32_t)below(d, BREAKERS_MAX + 1);
 	for (int32_t i = 0; i < p->n_dry_breakers; i++)
 		l->breakers[i] = breakers[below(d, sizeof breakers / sizeof *breakers)];
 	p->dry_breakers = l->breakers;
-	p->lexicon = below(d, 16) ? lexicon : NULL;
+	p->lexicon = seldom(d, 16) ? NULL : lexicon;
 	const uint32_t g = below(d, 2 * N_GRAMMARS);
 	p->grammar = g < N_GRAMMARS ? open_grammars[g] : NULL;
 }
@@ -252,7 +252,7 @@ static void sample(struct dice *d, const struct cohort_sampler_params *p, struct
 
 static void accept(struct dice *d, struct cohort_sampler *a, struct cohort_sampler *b)
 {
-	const cohort_token t = below(d, 16) ? (cohort_token)below(d, N_VOCAB) : any_int(d);
+	const cohort_token t = seldom(d, 16) ? any_int(d) : (cohort_token)below(d, N_VOCAB);
 	uint8_t legal[N_VOCAB];
 	const enum cohort_status known = cohort_sampler_legal_get(a, legal, NULL);
 	const enum cohort_status may = cohort_sampler_permits(a, t, NULL), st = cohort_sampler_accept(a, t, NULL);
@@ -271,7 +271,7 @@ static void prompt(struct dice *d, struct cohort_sampler *a, struct cohort_sampl
 	const size_t n = below(d, TOKENS_MAX + 1);
 
 	for (size_t i = 0; i < n; i++)
-		tokens[i] = below(d, 32) ? (cohort_token)below(d, N_VOCAB) : any_int(d);
+		tokens[i] = seldom(d, 32) ? any_int(d) : (cohort_token)below(d, N_VOCAB);
 	const enum cohort_status st = cohort_sampler_prompt(a, tokens, n, NULL);
 	check(cohort_sampler_prompt(b, tokens, n, NULL) == st && usable(st), "status of a prompt");
 }

@@ -3,7 +3,8 @@
  * twice, that decode to as many bytes as they have, piece by piece or at once; and where every byte has a token and no
  * text is special they decode to the text.
  *
- * Seen red with an id of a role that is not compared with the vocabulary, and with merges that name no token. */
+ * Seen red with an id of a role that is not compared with the vocabulary, and with a merge whose result is its left
+ * side. */
 #include "fuzz_asserts.h"
 
 #include "dice.h"
@@ -11,7 +12,7 @@
 
 #include <math.h>
 
-enum { TOKENS_MAX = 24, MERGES_MAX = 12, WORD_MAX = 40, INPUT_MAX = 1 << 12 };
+enum { TOKENS_MAX = 24, MERGES_MAX = 12, WORD_MAX = 40, WORDS_MAX = 32, INPUT_MAX = 1 << 12 };
 
 static void check(bool ok, const char *what)
 {
@@ -23,7 +24,7 @@ static void check(bool ok, const char *what)
 
 /* ---- Making one ---- */
 
-/* Some characters, with marks, spaces, bytes that are no UTF-8 and whole special texts. */
+/* Some characters, a few of them more often than not, with marks, spaces, bytes that are no UTF-8 and special texts. */
 static size_t any_text(struct dice *d, char *out, size_t n_most)
 {
 	static const char *const parts[] = {"a", "b", "c", "ab", M, G, " ", "\n", "\xc3\xa9", "\xe4\xb8\xad", "\xff",
@@ -32,7 +33,7 @@ static size_t any_text(struct dice *d, char *out, size_t n_most)
 	size_t n = 0;
 
 	for (uint32_t k = 1 + below(d, n_most); k > 0; k--) {
-		const char *p = parts[below(d, N_OF(parts))];
+		const char *p = parts[below(d, below(d, 4) ? 4 : N_OF(parts))];
 		memcpy(out + n, p, strlen(p));
 		n += strlen(p);
 	}
@@ -63,7 +64,7 @@ static void put_merges(struct dice *d, struct file *w)
 	for (uint32_t i = 0; i < n; i++) {
 		char text[2 * WORD_MAX + 100];
 		size_t k = any_text(d, text, 2);
-		if (below(d, 16))
+		if (!seldom(d, 64))
 			text[k++] = ' ';
 		k += any_text(d, text + k, 2);
 		put_strn(w, text, k);
@@ -80,7 +81,7 @@ static void put_roles(struct dice *d, struct file *w, uint32_t n_vocab)
 
 	for (size_t i = 0; i < N_OF(ids); i++)
 		if (which >> i & 1)
-			kv_u32(w, ids[i], below(d, 32) ? below(d, n_vocab) : dice_u32(d, 4));
+			kv_u32(w, ids[i], seldom(d, 64) ? dice_u32(d, 4) : below(d, n_vocab));
 	for (size_t i = 0; i < N_OF(flags); i++)
 		if (set >> i & 1)
 			kv_bool(w, flags[i], values >> i & 1);
@@ -94,7 +95,7 @@ static void put_vocab(struct dice *d, struct file *w, struct made *made)
 {
 	static const char *const models[] = {"llama", "gpt2", "gemma4", "bert", "t5", "none"};
 	static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "gemma4", "what", "tekken"};
-	const uint32_t kind = below(d, 32) ? below(d, 5) : 5, n_bytes = below(d, 8) ? 256 : below(d, 256);
+	const uint32_t kind = seldom(d, 64) ? 5 : below(d, 5), n_bytes = seldom(d, 8) ? below(d, 256) : 256;
 	const uint32_t n_more = below(d, TOKENS_MAX + 1), n = n_bytes + n_more;
 	const bool stands = kind == 1; /* bytes have stand-ins */
 	char table[256][3];
@@ -111,26 +112,26 @@ static void put_vocab(struct dice *d, struct file *w, struct made *made)
 	for (uint32_t i = 0; i < n_more; i++)
 		put_text(d, w, 3);
 	made->plain = stands && n_bytes == 256;
-	if (below(d, 16)) {
-		kv_array(w, "token_type", GGUF_I32, n - (below(d, 64) == 0 && n > 0));
+	if (!seldom(d, 16)) {
+		kv_array(w, "token_type", GGUF_I32, n - (seldom(d, 64) && n > 0));
 		for (uint32_t i = 0; i < n; i++) {
 			uint32_t type = i < n_bytes ? (stands ? TOK_NORMAL : TOK_BYTE) : TOK_NORMAL;
-			if (i >= n_bytes && below(d, 4) == 0) {
-				type = below(d, 8);
+			if (i >= n_bytes && seldom(d, 8)) {
+				type = below(d, 64) % 9;
 				made->plain &= type == TOK_NORMAL || type == TOK_UNUSED;
 			}
 			put_u32(w, type);
 		}
 	}
-	if (below(d, 16)) {
+	if (!seldom(d, 16)) {
 		kv_array(w, "scores", GGUF_F32, n);
 		for (uint32_t i = 0; i < n; i++)
 			put_f32(w, i < n_bytes ? 0.0f : any_score(d));
 	}
-	if (below(d, 16))
+	if (!seldom(d, 16))
 		put_merges(d, w);
 	const char *pre = pres[below(d, N_OF(pres))];
-	if (below(d, 8)) {
+	if (!seldom(d, 8)) {
 		kv_str(w, "pre", pre);
 		/* This one composes characters; that one is of characters, with bytes of the other form. */
 		made->plain &= strcmp(pre, "qwen2") != 0 && strcmp(pre, "gemma4") != 0;
@@ -149,7 +150,7 @@ static void check_decode(const struct tok *t, const cohort_token *ids, size_t n_
 	size_t n_max = 4, n = 0, got, n_whole = 0;
 
 	for (size_t i = 0; i < n_ids; i++) {
-		size_t len;
+		size_t len = 0;
 		check(ids[i] >= 0 && ids[i] < tok_n_vocab(t) && tok_bytes(t, ids[i], true, &len),
 				"a token of no vocabulary");
 		n_max += len;
@@ -171,8 +172,12 @@ static void check_decode(const struct tok *t, const cohort_token *ids, size_t n_
 static void use(const struct tok *t, struct dice *d, const struct made *made)
 {
 	const unsigned flags = below(d, 2) ? COHORT_TOKENIZE_SPECIAL : 0;
-	const char *text = (const char *)d->bytes + d->at;
-	const size_t n = d->n - d->at;
+	char made_text[WORDS_MAX * WORD_MAX];
+	const bool words =
+			below(d, 2); /* of the same characters as the vocabulary, or the rest of the input as it is */
+	const size_t n_words = words ? any_text(d, made_text, WORDS_MAX) : 0;
+	const char *text = words ? made_text : (const char *)d->bytes + d->at;
+	const size_t n = words ? n_words : d->n - d->at;
 	cohort_token *ids = NULL, *again = NULL;
 	struct cohort_err err = {0};
 	size_t n_ids = 0, n_again = 0;
