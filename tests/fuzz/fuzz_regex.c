@@ -11,16 +11,12 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/utf8.h"
-#include "cohort.h"
-#include "dice.h"
-#include "sample/grammar.h"
+#include "fuzz_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -34,19 +30,6 @@ static void check(bool ok, const char *what)
 		fprintf(stderr, "fuzz_regex: %s\n", what);
 		abort();
 	}
-}
-
-static void open_lexicon(void)
-{
-	static char texts[256];
-	static struct cohort_lexicon_token tokens[257];
-
-	for (int i = 0; i < 256; i++) {
-		texts[i] = (char)i;
-		tokens[i] = (struct cohort_lexicon_token){texts + i, 1, true, false};
-	}
-	tokens[256] = (struct cohort_lexicon_token){"<end>", 5, false, true};
-	check(cohort_lexicon_open_list(tokens, 257, &lexicon, NULL) == COHORT_OK, "no lexicon");
 }
 
 /* ---- The judge ---- */
@@ -169,41 +152,22 @@ static void try_word(struct dice *d, struct cohort_grammar *g, struct judge *j, 
 	}
 }
 
-/* Goes on with a permitted byte, or ends where it can. */
 static void walk(struct dice *d, struct cohort_grammar *g, struct judge *j, const char *pattern, size_t n_pattern)
 {
-	uint64_t mask[5];
 	char text[TEXT_MAX];
-	struct grammar_at at;
-	size_t n = 0;
+	size_t n;
+	bool whole;
 
-	grammar_start(&at, g);
-	while (n < TEXT_MAX && !grammar_is_finished(&at) && !grammar_mask(&at, mask, NULL)) {
-		const cohort_token wish = (cohort_token)(below(d, 3) ? ' ' + below(d, 95) : below(d, 256));
-		cohort_token t = wish;
-		if (n > 8 && mask['"' / 64] >> '"' % 64 & 1)
-			t = '"';
-		for (int i = 0; i < 256 && !(mask[t / 64] >> t % 64 & 1); i++)
-			t = (t + 1) % 256;
-		if (!(mask[t / 64] >> t % 64 & 1))
-			break;
-		const enum cohort_status st = grammar_accept(&at, t, NULL);
-		check(st == COHORT_OK || st == COHORT_E_LIMIT, "a permitted byte is not accepted");
-		if (st)
-			break;
-		text[n++] = (char)t;
+	check(bytes_walk(g, d, text, TEXT_MAX, &n, &whole), "a permitted byte is not accepted");
+	if (!whole)
+		return;
+	json_t *v = json_loadb(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+	check(json_is_string(v), "what comes out is no JSON string");
+	if (judge_ask(j, json_string_value(v), json_string_length(v)) == 0) {
+		fprintf(stderr, "fuzz_regex: pattern %.*s, string %.*s\n", (int)n_pattern, pattern, (int)n, text);
+		check(false, "a string that does not match comes out");
 	}
-	if (grammar_is_complete(&at)) {
-		json_t *v = json_loadb(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-		check(json_is_string(v), "what comes out is no JSON string");
-		if (judge_ask(j, json_string_value(v), json_string_length(v)) == 0) {
-			fprintf(stderr, "fuzz_regex: pattern %.*s, string %.*s\n", (int)n_pattern, pattern, (int)n,
-					text);
-			check(false, "a string that does not match comes out");
-		}
-		json_decref(v);
-	}
-	grammar_end(&at);
+	json_decref(v);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -217,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct dice d;
 
 	if (!lexicon)
-		open_lexicon();
+		check((lexicon = bytes_lexicon()) != NULL, "no lexicon");
 	if (n_pattern > PATTERN_MAX || utf8_valid_prefix(pattern, n_pattern) != n_pattern)
 		return 0;
 	json_t *schema = json_pack("{s:s,s:s%}", "type", "string", "pattern", n_pattern ? pattern : "", n_pattern);
