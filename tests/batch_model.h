@@ -233,7 +233,7 @@ static inline void damage(struct world *w, struct dice *r)
 	case 5: row->ids[below(r, (uint32_t)w->n_ids_max)] = (cohort_seq)below(r, N_SEQ); break;
 	case 6: row->ids[0] = row->ids[w->n_ids_max - 1]; break;
 	case 7: row->pos[k] = odd_number(r); break;
-	case 8: row->pos[0] += (cohort_pos)below(r, 3) - 1; break;
+	case 8: row->pos[0] = (cohort_pos)((uint32_t)row->pos[0] + below(r, 3) - 1); break;
 	case 9:
 		swap = *row;
 		*row = w->rows[a];

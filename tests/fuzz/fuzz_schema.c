@@ -74,6 +74,8 @@ static json_t *any_number(struct dice *d)
 	static const json_int_t odd[] = {0, 1, -1, 9, 10, 99, -10, 1000, INT64_MAX, INT64_MIN, 9007199254740993};
 	const uint32_t kind = below(d, 16);
 
+	if (kind == 14)
+		return json_integer((json_int_t)below(d, 16) - 3);
 	if (kind == 15)
 		return json_real(((double)below(d, 256) - 128) / 4);
 	return json_integer(kind < sizeof odd / sizeof *odd ? odd[kind] : (json_int_t)below(d, 65536) - 32768);
@@ -108,7 +110,8 @@ static void any_bounds(struct dice *d, json_t *s, const char *const *names, size
 {
 	for (size_t i = 0; i < n; i++)
 		if (below(d, 2))
-			json_object_set_new(s, names[i], small ? json_integer(below(d, 5)) : any_number(d));
+			json_object_set_new(
+					s, names[i], small || below(d, 2) ? json_integer(below(d, 5)) : any_number(d));
 }
 
 static void any_object(struct dice *d, json_t *s, int depth)
