@@ -4,7 +4,9 @@
  * answer as ever, with no descriptor left behind.
  *
  * The first byte says how the connection ends and how many of the bytes behind it are the sizes of pieces: with the top
- * bit set there is a pause behind a piece. What follows these is what is sent.
+ * bit set there is a pause behind a piece. What follows these is what is sent, but for two bytes, so that bodies keep
+ * their lengths when they change: a byte 1 is the number of bytes between the empty line behind it and the next byte 2,
+ * which is left out.
  *
  * Seen red with a body of which the last piece alone is kept ("a good request has another answer"), with an answer that
  * is cut ("an answer that is no JSON"), and with a descriptor for each connection that nobody closes ("descriptors").
@@ -34,7 +36,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-enum { INPUT_MAX = 1 << 13, ANSWER_MAX = 1 << 20, PAUSES_MAX = 3, GOOD_EVERY = 64, FDS_SPARE = 8 };
+enum { INPUT_MAX = 1 << 13, ANSWER_MAX = 1 << 20, PAUSES_MAX = 3, GOOD_EVERY = 64, LENGTHS_MAX = 16, FDS_SPARE = 8 };
 #define WAIT_S 10.0 /* longer than any limit that the server has here, on a machine that is busy */
 
 enum ending { END_HALF, END_ASKED, END_AT_ONCE, END_WAIT };
@@ -309,6 +311,25 @@ static void start(void)
 	n_fds = count_fds();
 }
 
+/* The text with its lengths. */
+static size_t fill_lengths(const uint8_t *in, size_t n, uint8_t *out)
+{
+	size_t n_out = 0;
+	int n_filled = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (in[i] == 1 && n_filled++ < LENGTHS_MAX) {
+			const uint8_t *body = memmem(in + i, n - i, "\r\n\r\n", 4);
+			const uint8_t *end = body ? memchr(body, 2, n - (size_t)(body - in)) : NULL;
+			const size_t length = body ? (size_t)((end ? end : in + n) - body) - 4 : 0;
+			n_out += (size_t)sprintf((char *)out + n_out, "%zu", length);
+		} else if (in[i] != 2) {
+			out[n_out++] = in[i];
+		}
+	}
+	return n_out;
+}
+
 static bool has(const uint8_t *data, size_t n, const char *what)
 {
 	return n > 0 && memmem(data, n, what, strlen(what)) != NULL;
@@ -350,6 +371,7 @@ static void try_connection(enum ending end, const uint8_t *sizes, size_t n_sizes
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+	static uint8_t text[INPUT_MAX + 24 * LENGTHS_MAX];
 	static unsigned n_inputs;
 
 	if (!good)
@@ -359,7 +381,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		return 0;
 	/* Waiting for a limit of the server takes its time. */
 	const enum ending end = (data[0] & 3) == END_WAIT && data[0] >> 6 ? END_HALF : (enum ending)(data[0] & 3);
-	try_connection(end, data + 1, n_sizes, data + 1 + n_sizes, n - 1 - n_sizes);
+	n = fill_lengths(data + 1 + n_sizes, n - 1 - n_sizes, text);
+	try_connection(end, data + 1, n_sizes, text, n);
 	if (++n_inputs % GOOD_EVERY == 0)
 		check_good();
 	return 0;
