@@ -72,7 +72,8 @@ static void serve(void *arg)
 
 	(void)arg;
 	snprintf(line, sizeof line,
-			"cohort\nserve\n-model\n%s/tests/golden/data/llama.gguf\n-chat-template\n%s/template\n-socket\n%s\n-data\n%s\n-slot-save-path\n%s\n"
+			"cohort\nserve\n-model\n%s/tests/golden/data/llama.gguf\n-chat-template\n%s/template\n"
+			"-socket\n%s\n-data\n%s\n-slot-save-path\n%s\n"
 			"-admin\n-n-parallel\n2\n-ctx\n192\n-batch\n64\n-threads\n1\n-http-threads\n2\n-n-predict\n2\n"
 			"-max-body\n1\n-max-headers\n8\n-idle-timeout\n0.3\n-body-timeout\n0.3\n-total-timeout\n1\n"
 			"-max-file\n1\n-max-files\n8\n-drain\n1",
@@ -261,7 +262,8 @@ static char *ask_good(void)
 	size_t n_text = 0;
 	const int fd = connect_once();
 	const int n = snprintf(request, sizeof request,
-			"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+			"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+			"Content-Length: %zu\r\n\r\n%s",
 			sizeof body - 1, body);
 
 	cut = (cut + 37) % (size_t)n;
