@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 
-enum { VARIATIONS = 24, FILES_MAX = 1000 };
+enum { VARIATIONS = 8, FILES_MAX = 1000 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) __attribute__((weak));
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
