@@ -8,14 +8,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common.h"
 #include "jobs.h"
 #include "serve_store.h"
 
@@ -38,38 +36,6 @@ static void check(bool ok, const char *what)
 		fprintf(stderr, "fuzz_store: %s\n", what);
 		abort();
 	}
-}
-
-/* What a job in a server's thread needs of the programs. */
-enum jobs_stop jobs_stop(const struct jobs_where *w)
-{
-	(void)w;
-	return JOBS_GO;
-}
-
-int jobs_failed(struct jobs_where *w, int rc, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(w->why, sizeof w->why, fmt, args);
-	va_end(args);
-	return rc;
-}
-
-int jobs_no_memory(struct jobs_where *w)
-{
-	return jobs_failed(w, EXIT_RUN, "out of memory");
-}
-
-void progress_line(double started, const char *fmt, ...)
-{
-	(void)started;
-	(void)fmt;
-}
-
-void progress_end(void)
-{
 }
 
 /* ---- The folder ---- */
