@@ -226,7 +226,7 @@ def request(method, path, body=None, headers=()):
 class Server:
     """A server that listens on a free port of this machine, or on the -socket of its arguments."""
 
-    def __init__(self, args=(), tls=False):
+    def __init__(self, args=(), tls=False, env=None):
         args = list(args)
         if "-socket" not in args and "-port" not in args:
             args += ["-port", "0"]
@@ -234,7 +234,7 @@ class Server:
         self.unix = None
         self.lines = []
         self.process = subprocess.Popen([PROGRAM, "serve"] + args, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
         self.heard = threading.Condition()
         self.ended = False
         self.reader = threading.Thread(target=self._read, daemon=True)
