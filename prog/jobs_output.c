@@ -13,6 +13,7 @@
 #include "common.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -83,10 +84,11 @@ static json_t *read_journal(const struct jobs_output *o)
 {
 	char *text = NULL;
 	size_t n = 0;
+	bool no_memory;
 
 	if (file_read(o->journal_path, JOURNAL_BYTES_MAX, &text, &n, NULL))
 		return NULL;
-	json_t *j = json_loadb(text, n, 0, NULL);
+	json_t *j = json_parse(text, n, 0, NULL, &no_memory);
 	mem_free(text);
 	return j;
 }
@@ -134,7 +136,8 @@ static uint64_t result_line(const struct jobs_output *o, const struct jobs_line 
 		bool *answered)
 {
 	static const char prefix[] = "batch_req_";
-	json_t *j = json_loadb(line->text, line->n, JSON_ALLOW_NUL, NULL);
+	bool no_memory;
+	json_t *j = json_parse(line->text, line->n, JSON_ALLOW_NUL, NULL, &no_memory);
 	const char *id = json_string_value(json_object_get(j, "id"));
 	uint64_t number = 0;
 

@@ -14,6 +14,7 @@
 #include "common.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -149,12 +150,12 @@ static bool check_line(struct run *r, const struct jobs_line *line, struct jobs_
 {
 	json_error_t why;
 	char text[300];
-	bool twice = false;
+	bool twice = false, no_memory;
 
 	if (line->too_long)
 		return add_error(errors, "line_too_long", NULL, line->number, "the line is longer than 16 MiB");
-	json_t *j = json_loadb(line->text, line->n, JSON_ALLOW_NUL, &why);
-	if (!j && json_error_code(&why) == json_error_out_of_memory)
+	json_t *j = json_parse(line->text, line->n, JSON_ALLOW_NUL, &why, &no_memory);
+	if (no_memory)
 		return false;
 	const json_t *id = json_object_get(j, "custom_id"), *body = json_object_get(j, "body");
 	const char *method = json_string_value(json_object_get(j, "method")),
@@ -367,13 +368,13 @@ static bool put_line(struct split *x, bool good, const char *bytes, size_t n, st
 
 static bool split_line(struct split *x, const struct jobs_line *line, struct openai_error *e)
 {
-	json_error_t why;
-	json_t *j = json_loadb(line->text, line->n, JSON_ALLOW_NUL, &why);
+	bool no_memory;
+	json_t *j = json_parse(line->text, line->n, JSON_ALLOW_NUL, NULL, &no_memory);
 	const char *id = json_string_value(json_object_get(j, "id"));
 	uint64_t number = 0;
 
 	if (!j)
-		return json_error_code(&why) == json_error_out_of_memory ? openai_no_memory(e) : true;
+		return no_memory ? openai_no_memory(e) : true;
 	if (id && x->done && sscanf(id, "batch_req_%12" SCNu64, &number) == 1 && number <= x->n_lines)
 		x->done[number] = 1;
 	const bool good = json_integer_value(json_object_get(json_object_get(j, "response"), "status_code")) == 200;
@@ -416,9 +417,10 @@ static bool put_late(struct split *x, struct jobs_reader *in, struct openai_erro
 		char id[32];
 		if (jobs_line_blank(&line) || line.number > x->n_lines || x->done[line.number])
 			continue;
-		json_t *request = json_loadb(line.text, line.n, JSON_ALLOW_NUL, NULL);
+		bool no_memory;
+		json_t *request = json_parse(line.text, line.n, JSON_ALLOW_NUL, NULL, &no_memory);
 		snprintf(id, sizeof id, "batch_req_%012" PRIu64, line.number);
-		json_t *j = json_pack("{s:s, s:O?, s:n, s:{s:s, s:s}}", "id", id, "custom_id",
+		json_t *j = no_memory ? NULL : json_pack("{s:s, s:O?, s:n, s:{s:s, s:s}}", "id", id, "custom_id",
 				json_object_get(request, "custom_id"), "response", "error", "code", "batch_expired",
 				"message", "the batch's time was up before this request was done");
 		ok = (openai_dump(&b, j) || openai_no_memory(e)) && put_line(x, false, b.p, b.n, e);

@@ -11,6 +11,7 @@
 #include "serve_store.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "base/mem.h"
 
@@ -112,10 +113,11 @@ json_t *store_json_read(const char *path)
 {
 	char *text = NULL;
 	size_t n = 0;
+	bool no_memory;
 
 	if (file_read(path, JSON_MAX, &text, &n, NULL))
 		return NULL;
-	json_t *j = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
+	json_t *j = json_parse(text, n, JSON_ALLOW_NUL, NULL, &no_memory);
 	mem_free(text);
 	return j;
 }

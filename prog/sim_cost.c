@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -160,13 +161,16 @@ int sim_cost_load(const char *path, struct sim_cost *c)
 	json_error_t bad;
 	uint8_t *bytes = NULL;
 	size_t n = 0;
+	bool no_memory;
 
 	if (file_load(path, FILE_MAX, &bytes, &n, &err)) {
 		fprintf(stderr, "%s: %s\n", sim_prog, err.text);
 		return err.status == COHORT_E_MEMORY ? EXIT_RUN : EXIT_FILE;
 	}
-	json_t *o = json_loadb((const char *)bytes, n, 0, &bad);
+	json_t *o = json_parse((const char *)bytes, n, 0, &bad, &no_memory);
 	mem_free(bytes);
+	if (no_memory)
+		return out_of_memory(sim_prog);
 	if (!o) {
 		fprintf(stderr, "%s: %s:%d: column %d: %s\n", sim_prog, path, bad.line, bad.column, bad.text);
 		return EXIT_FILE;

@@ -63,7 +63,8 @@ class Silent(Exception):
     """Nothing came."""
 
 
-STORY = "Once upon a time there was a little cat. The cat liked to play in the garden, and the dog liked the cat."
+STORY = ("Once upon a time there was a little cat. The cat liked to play in the garden, and the dog liked the cat. One day the "
+         "cat and the dog went to the park to play with a ball, and they had so much fun all day long.")
 GOOD = {"prompt": STORY, "max_tokens": 3, "seed": 3}
 CHAT = {"messages": [{"role": "user", "content": "Tell me of a cat."}], "max_tokens": 3, "seed": 1}
 
@@ -107,8 +108,9 @@ def stream(server):
 def chat(server):
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {
         "at": {"type": "string", "enum": ["cat", "dog"]}}, "required": ["at"]}}}
-    a = ask(server, "POST", "/v1/chat/completions", {**CHAT, "tools": [tool], "tool_choice": "auto"})
-    return a["choices"][0]["message"]
+    a = ask(server, "POST", "/v1/chat/completions", {**CHAT, "max_tokens": 80, "tools": [tool], "tool_choice": "required"})
+    calls = a["choices"][0]["message"]["tool_calls"]
+    return calls[0]["function"]
 
 
 def schema(server):
@@ -202,6 +204,13 @@ def batch(server):
             ask(server, "DELETE", "/v1/files/" + k)
 
 
+TEMPLATE = """{% if tools %}Tools: {{ tools | tojson }} Call with <tool_call>
+{}
+</tool_call>.{% endif %}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls %}<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% endfor %}<|assistant|>"""
+
+
 class Torture:
     def __init__(self, server, box):
         self.server, self.box = server, box
@@ -253,13 +262,13 @@ class Torture:
                     n += self.box.failed() > 0
                     n_kept += got is not None
                     if got is not None and got != want:
-                        why = "other bits: %r" % (got,)
+                        why = "other bits: %.300r" % (got,)
                     if not why and not self.box.failed() and got is None:
                         why = "it failed without a failure"
                     try:
                         again = question(self.server)
                         if again != want:
-                            why = why or "behind it other bits: %r" % (again,)
+                            why = why or "behind it other bits: %.300r" % (again,)
                     except Exception as e:
                         why = why or "behind it: %r" % e
                     if why:
@@ -296,7 +305,10 @@ def main():
         os.mkdir(os.path.join(FOLDER, name))
     box = Box(os.path.join(FOLDER, "box"))
     env = {**os.environ, "LD_PRELOAD": os.environ["FAULT_OBJECT"], "FAULT_BOX": box.path}
-    args = ["-np", "2", "-t", "2", "-slot-save-path", os.path.join(FOLDER, "slots"), "-data", os.path.join(FOLDER, "data")]
+    template = os.path.join(FOLDER, "template")
+    with open(template, "w") as f:
+        f.write(TEMPLATE)
+    args = ["-np", "2", "-t", "2", "-chat-template", template, "-slot-save-path", os.path.join(FOLDER, "slots"), "-data", os.path.join(FOLDER, "data")]
     with Server(args, env=env) as server:
         t = Torture(server, box)
         cases.check("the server counts its calls", box.live() > 0, box.live())

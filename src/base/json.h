@@ -1,0 +1,13 @@
+/* JSON texts, read by jansson: malformed or out of memory is not the same. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* As json_loadb. NULL: the text is malformed, and `why` (may be NULL) says where; or, with *no_memory set, there was too
+ * little memory to tell. */
+json_t *json_parse(const char *bytes, size_t n, size_t flags, json_error_t *why, bool *no_memory);
+
+#endif
