@@ -136,13 +136,18 @@ static bool begin_final(struct run *r, enum batch_status end)
 
 /* ---- Looking at the input ---- */
 
-static bool open_input(struct run *r, struct jobs_reader *in)
+/* 0, or an exit code. *gone (may be NULL): it is not there any more; otherwise it cannot be read at the moment. */
+static int open_input(struct run *r, struct jobs_reader *in, bool *gone)
 {
 	struct store_file f;
-	const int fd = store_file_open(r->s, r->b->owner, r->b->input, &f);
+	const int fd = store_file_open(r->s, r->b->owner, r->b->input, &f), error = errno;
 
 	*in = (struct jobs_reader){.fd = -1};
-	return fd >= 0 && !jobs_reader_open(in, &r->where, r->b->input, fd, JOBS_LINE_MAX);
+	if (gone)
+		*gone = fd < 0 && error == ENOENT;
+	if (fd < 0)
+		return jobs_failed(&r->where, EXIT_FILE, "cannot read %s: %s", r->b->input, strerror(error));
+	return jobs_reader_open(in, &r->where, r->b->input, fd, JOBS_LINE_MAX);
 }
 
 /* What is wrong with a line; false when out of memory. */
@@ -221,14 +226,17 @@ static void validate(struct run *r)
 	struct jobs_reader in;
 	json_t *errors = json_array();
 	uint64_t n = 0;
-	int rc = errors ? 0 : jobs_no_memory(&r->where);
+	bool gone = false;
+	int rc = open_input(r, &in, &gone);
 
-	if (!open_input(r, &in)) {
-		if (errors && !add_error(errors, "input_missing", "input_file_id", 0, "the input file cannot be read"))
-			rc = jobs_no_memory(&r->where);
-	} else if (!rc) {
+	if (!errors)
+		rc = jobs_no_memory(&r->where);
+	else if (gone)
+		rc = add_error(errors, "input_missing", "input_file_id", 0, "the input file cannot be read")
+				? 0
+				: jobs_no_memory(&r->where);
+	else if (!rc)
 		rc = check_lines(r, &in, errors, &n);
-	}
 	jobs_reader_release(&in);
 	const bool bad = json_array_size(errors) > 0;
 	lock_take(&r->s->lock);
@@ -306,10 +314,10 @@ static void run_lines(struct run *r)
 	struct jobs_reader in;
 	struct jobs_output out = {.fd = -1};
 	char path[STORE_PATH];
-	int rc = EXIT_FILE;
+	int rc = open_input(r, &in, NULL);
 
 	store_path(r->s, path, "batches", r->b->id, ".jsonl");
-	if (open_input(r, &in))
+	if (!rc)
 		rc = jobs_reader_scan(&in);
 	if (!rc)
 		rc = jobs_output_open(&out, &r->where, path, &in, r->all->settings, false);
@@ -439,7 +447,7 @@ static bool split_all(struct split *x, struct openai_error *e)
 	bool ok = true;
 
 	if (late) {
-		ok = open_input(x->r, &in) && !jobs_reader_scan(&in);
+		ok = !open_input(x->r, &in, NULL) && !jobs_reader_scan(&in);
 		x->n_lines = in.n_lines;
 		x->done = ok ? mem_zalloc(in.n_lines + 1, 1) : NULL;
 		if (ok && !x->done)

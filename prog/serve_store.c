@@ -476,8 +476,10 @@ int store_file_open(struct store *s, const char *owner, const char *id, struct s
 {
 	char path[STORE_PATH];
 
-	if (!store_file_get(s, owner, id, out))
+	if (!store_file_get(s, owner, id, out)) {
+		errno = ENOENT;
 		return -1;
+	}
 	store_path(s, path, "files", id, ".data");
 	return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }

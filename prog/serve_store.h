@@ -101,7 +101,7 @@ bool store_put_commit(struct store_put *p, const char *filename, const char *pur
 void store_put_abort(struct store_put *p);
 
 bool store_file_get(struct store *s, const char *owner, const char *id, struct store_file *out);
-/* A descriptor of its bytes, the caller's; -1: it is not there. */
+/* A descriptor of its bytes, the caller's; -1: it is not there (errno ENOENT), or cannot be opened. */
 int store_file_open(struct store *s, const char *owner, const char *id, struct store_file *out);
 bool store_file_remove(struct store *s, const char *owner, const char *id, struct openai_error *e);
 /* {"object": "file", ...}; NULL when out of memory. */

@@ -8,12 +8,10 @@ blocks of memory, descriptors, slots and cached blocks as before.
 import json
 import mmap
 import os
-import re
 import struct
-import sys
 import time
 
-from serve_client import FOLDER, Answer, Cases, Server, eventually, request
+from serve_client import FOLDER, Cases, Server, eventually, request
 
 FULL = os.environ.get("TORTURE") == "full"
 ONLY = os.environ.get("TORTURE_ONLY")  # "question" or "question kind"
@@ -179,31 +177,6 @@ def files(server):
         ask(server, "DELETE", "/v1/files/" + f["id"])
 
 
-def batch(server):
-    f = upload(server, LINES)
-    kept = [f["id"]]
-    try:
-        b = ask(server, "POST", "/v1/batches", {"input_file_id": f["id"], "endpoint": "/v1/completions", "completion_window":
-                                                "24h"})
-        until = time.monotonic() + PATIENCE_S
-        while b["status"] not in ("completed", "failed", "cancelled", "expired"):
-            if time.monotonic() > until:
-                raise Silent()
-            time.sleep(0.005)
-            b = ask(server, "GET", "/v1/batches/" + b["id"])
-        kept += [b[n] for n in ("output_file_id", "error_file_id") if b[n]]
-        if b["status"] != "completed" or b["error_file_id"]:
-            raise Failed(200, b)
-        a = server.ask("GET", "/v1/files/%s/content" % b["output_file_id"], None, (), PATIENCE_S)
-        if a.status != 200:
-            whole(a)
-        lines = [json.loads(line) for line in a.body.splitlines()]
-        return sorted((v["custom_id"], v["response"]["body"]["choices"][0]["text"]) for v in lines)
-    finally:
-        for k in kept:
-            ask(server, "DELETE", "/v1/files/" + k)
-
-
 TEMPLATE = """{% if tools %}Tools: {{ tools | tojson }} Call with <tool_call>
 {}
 </tool_call>.{% endif %}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls %}<tool_call>
@@ -229,6 +202,8 @@ class Torture:
 
     def held(self, question):
         """Blocks, descriptors, threads, cells in use: when nothing is under way, behind some good ones."""
+        for f in ask(self.server, "GET", "/v1/files")["data"]:  # whose answers were lost
+            ask(self.server, "DELETE", "/v1/files/" + f["id"])
         for _ in range(3):
             question(self.server)
         eventually(lambda: self.server.busy() == 0, 10)
@@ -284,6 +259,74 @@ class Torture:
         self.n_all += n
         cases.check("%s: %d failures, %d of no consequence" % (name, n, n_kept), same and not wrong, "\n".join(wrong[:12]))
 
+    def batch_texts(self, b):
+        """What a batch came to."""
+        a = self.server.ask("GET", "/v1/files/%s/content" % b["output_file_id"])
+        lines = [json.loads(line) for line in a.body.splitlines()]
+        return sorted((v["custom_id"], v["response"]["body"]["choices"][0]["text"]) for v in lines)
+
+    def batch_begin(self, file_id):
+        """Its id, when it has been told of a failure, or is done; looked for on the disk, so that nothing is asked meanwhile."""
+        b = ask(self.server, "POST", "/v1/batches", {"input_file_id": file_id, "endpoint": "/v1/completions",
+                                                     "completion_window": "24h"})
+        path = os.path.join(FOLDER, "data", "batches", b["id"] + ".json")
+
+        def over():
+            try:
+                with open(path) as f:
+                    return self.box.failed() > 0 or json.load(f)["batch"]["status"] in ("completed", "failed")
+            except (OSError, ValueError):
+                return False
+        eventually(over, 3, 0.002)
+        time.sleep(0.005)
+        return b["id"]
+
+    def batches(self):
+        """A failure puts a batch off, and fails none: all that were begun have all results in the end."""
+        file_id = upload(self.server, LINES)["id"]
+        wrong, begun = [], {}
+        self.box.arm()
+        first = self.batch_begin(file_id)
+        self.box.disarm()
+        calls = self.box.calls()
+        n = 0
+        for kind, n_calls in enumerate(calls):
+            if KINDS[kind] in ("accept", "recv", "send") or (ONLY and ONLY not in ("batches", "batches " + KINDS[kind])):
+                continue
+            stride = max(1, n_calls // (40 if FULL else POINTS))
+            for lasting in (False, True):
+                for k in range(1 + (stride // 2 if lasting else 0), n_calls + 1, stride):
+                    name = "%s %s, k = %d" % (KINDS[kind], "from then on" if lasting else "once", k)
+                    self.box.arm(kind, k, lasting)
+                    try:
+                        begun[self.batch_begin(file_id)] = name
+                    except Silent:
+                        wrong.append(name + ": no answer")
+                    except (Failed, OSError):
+                        pass
+                    self.box.disarm()
+                    n += self.box.failed() > 0
+        ended = {}
+
+        def all_over():
+            for i in set(begun) | {first}:
+                if i not in ended:
+                    b = ask(self.server, "GET", "/v1/batches/" + i)
+                    if b["status"] in ("completed", "failed", "cancelled", "expired"):
+                        ended[i] = b
+            return len(ended) == len(begun) + 1
+        if not eventually(all_over, 60, 0.2):
+            wrong += ["%s: it never ended" % begun[i] for i in begun if i not in ended]
+        want = self.batch_texts(ended[first])
+        for i, name in begun.items():
+            b = ended.get(i)
+            if b and b["status"] != "completed":
+                wrong.append("%s: %s" % (name, b))
+            elif b and self.batch_texts(b) != want:
+                wrong.append("%s: other results" % name)
+        self.n_all += n
+        cases.check("batches: %d failures, %d begun" % (n, len(begun)), len(want) == 3 and not wrong, "\n".join(wrong[:12]))
+
     def crowd(self):
         """Nobody can be let in for a while: they wait, and are answered then."""
         self.box.arm(KINDS.index("accept"), 1, True)
@@ -297,7 +340,7 @@ class Torture:
         self.n_all += 1
 
 
-QUESTIONS = {f.__name__: f for f in (completion, stream, chat, schema, native, embeddings, words, looking, slots, files, batch)}
+QUESTIONS = {f.__name__: f for f in (completion, stream, chat, schema, native, embeddings, words, looking, slots, files)}
 
 
 def main():
@@ -315,6 +358,8 @@ def main():
         for name, question in QUESTIONS.items():
             if not ONLY or ONLY.split()[0] == name:
                 t.question(name, question)
+        if not ONLY or ONLY.startswith("batches"):
+            t.batches()
         t.crowd()
         left = [f for d, _, names in os.walk(FOLDER) for f in names if f.endswith(".tmp")]
         cases.check("no file is left half written", not left, left)
