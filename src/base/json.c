@@ -1,27 +1,53 @@
 /* JSON texts.
  *
- * jansson blames the text when memory runs out while it reads: it calls a token invalid, or says nothing at all.
+ * When memory runs out while it reads, jansson calls a token invalid, says nothing at all, or, where only the room for a
+ * token's text cannot grow, goes on without some of its characters.
  *
  * Invariants
- *  1. What is malformed is so every time: a text is refused only when it was twice.
- *  2. It is refused as malformed only when there is memory of the order that reading takes. */
+ *  1. With jansson's memory taken over, a value is given out only if no allocation failed on the way to it.
+ *  2. Without, what is malformed is so every time: a text is refused only when it was twice, and as malformed only when
+ *     there is memory of the order that reading takes. */
 #include "base/json.h"
 
 #include "base/mem.h"
 
 enum { BYTES_PER_BYTE = 16 }; /* of memory for one of text, at most times */
 
+static _Thread_local bool failed;
+
+static void *allocate(size_t n)
+{
+	void *p = mem_alloc(n, 1);
+
+	failed = failed || !p;
+	return p;
+}
+
+void json_take_over(void)
+{
+	json_set_alloc_funcs(allocate, mem_free);
+}
+
+/* Whether there is none left of what reading n bytes may take. */
+static bool is_short(size_t n)
+{
+	void *room = mem_alloc(n, BYTES_PER_BYTE);
+
+	mem_free(room);
+	return !room;
+}
+
 json_t *json_parse(const char *bytes, size_t n, size_t flags, json_error_t *why, bool *no_memory)
 {
+	failed = false;
 	json_t *v = json_loadb(bytes, n, flags, why);
 
-	*no_memory = false;
-	if (!v)
+	if (!v && !failed)
 		v = json_loadb(bytes, n, flags, why);
-	if (!v) {
-		void *room = mem_alloc(n, BYTES_PER_BYTE);
-		*no_memory = !room;
-		mem_free(room);
+	*no_memory = failed || (!v && is_short(n));
+	if (*no_memory) {
+		json_decref(v);
+		return NULL;
 	}
 	return v;
 }

@@ -247,6 +247,8 @@ class Torture:
                     except Exception as e:
                         why = why or "behind it: %r" % e
                     if why:
+                        if os.environ.get("TORTURE_SHOW"):
+                            print("# %s %s, k = %d: %.400s" % (KINDS[kind], "from then on" if lasting else "once", k, why), flush=True)
                         wrong.append("%s %s, k = %d: %s" % (KINDS[kind], "from then on" if lasting else "once", k, why))
                         if self.server.process.poll() is not None:
                             cases.check(name, False, "\n".join(wrong + self.server.lines[-5:]))

@@ -321,7 +321,7 @@ const struct scene scenes_engine[] = {
 		{.name = "cache", .live = cache},
 		{.name = "parking", .live = parking},
 		{.name = "engine-thread", .live = engine_thread},
-		{.name = "strategy", .live = strategy},
+		{.name = "strategy", .live = strategy, .loads = true},
 		{.name = "simulation", .live = simulation},
 		{.name = NULL},
 };

@@ -26,6 +26,7 @@
 #include "cohort_tools.h"
 
 #include "base/pool.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -44,7 +45,7 @@
 #include <unistd.h>
 
 enum {
-	POINTS = 9, /* of a kind and a mode in a short run */
+	POINTS = 30, /* of a kind and a mode in a short run */
 	WATCHDOG_S = 60,
 	CLEAN_EVERY = 5, /* failures between two clean runs */
 	ONE_THREAD = 3,  /* entries of a folder: this, the one above, the thread */
@@ -88,6 +89,7 @@ bool life_failed(struct life *l, enum cohort_status st)
 		life_complain(l, l->err.text);
 	l->status = st;
 	l->n_failures++;
+	snprintf(l->text, sizeof l->text, "%s", l->err.text);
 	l->err = (struct cohort_err){0};
 	return true;
 }
@@ -351,6 +353,14 @@ static void check_held(struct torture *t, enum fault_kind kind, enum mode mode, 
 	t->before = h;
 }
 
+/* Whom a failed call may blame: what was missing, and nothing that it was given. */
+static bool blames_input(const struct scene *s, enum fault_kind kind, enum cohort_status st)
+{
+	const bool memory = kind == FAULT_ALLOC || kind == FAULT_MAP || kind == FAULT_THREAD;
+
+	return st && st != COHORT_E_MEMORY && ((memory && !s->loads) || st != COHORT_E_IO);
+}
+
 static void inject(struct torture *t, enum fault_kind kind, enum mode mode, uint64_t k)
 {
 	const struct life l = run(t, kind, mode, k);
@@ -363,6 +373,11 @@ static void inject(struct torture *t, enum fault_kind kind, enum mode mode, uint
 		bad(t, l.complaint);
 	if (l.status && !injected)
 		bad(t, "it failed without a failure");
+	if (blames_input(t->scene, kind, l.status)) {
+		char what[160];
+		snprintf(what, sizeof what, "%s: %s", cohort_status_name(l.status), l.text);
+		bad(t, what);
+	}
 	if (l.status && mode == AGAIN)
 		bad(t, "the call that failed does not work the second time");
 	if (!l.status && l.hash != t->good)
@@ -602,6 +617,7 @@ int main(int n_args, char **args)
 	sigaction(SIGSEGV, &act, NULL);
 	sigaction(SIGBUS, &act, NULL);
 	sigaction(SIGABRT, &act, NULL);
+	json_take_over(); /* as our programs do */
 	set_up();
 	const double began = clock_now();
 	for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)

@@ -14,6 +14,7 @@ struct life {
 	int n_failures; /* calls that did */
 	enum cohort_status status; /* the last that did; OK: the scene came to its end */
 	uint64_t hash; /* of all it found out */
+	char text[120]; /* of the last failure */
 	char complaint[160]; /* what no failure excuses; "": nothing */
 	struct cohort_err err;
 };
@@ -39,6 +40,7 @@ struct scene {
 	const char *name;
 	void (*live)(struct life *l);
 	const char *outputs[3]; /* files that it writes in the folder: whole or not at all */
+	bool loads; /* it loads an object, and the system's loader has one word for all that goes wrong */
 };
 
 /* What scenes have in common; opened before anything fails. */
