@@ -222,7 +222,7 @@ static bool move_references(json_t *v, const char *root, int depth, struct opena
 static json_t *arguments_schema(const json_t *function, const char *root, struct openai_error *e)
 {
 	const json_t *parameters = json_object_get(function, "parameters");
-	json_t *out = json_is_object(parameters) ? json_deep_copy(parameters)
+	json_t *out = json_is_object(parameters) ? json_clone_deep(parameters)
 						 : json_pack("{s:{}, s:b}", "properties", "additionalProperties", 0);
 
 	if (!out || (!json_object_get(out, "type") && json_object_set_new(out, "type", json_string("object")))) {
@@ -339,7 +339,7 @@ static json_t *read_call(const json_t *call, const char *where, struct openai_er
 				where);
 		return NULL;
 	}
-	json_t *copy = json_copy((json_t *)call), *function = json_copy((json_t *)f), *object = NULL;
+	json_t *copy = json_clone(call), *function = json_clone(f), *object = NULL;
 	bool no_memory = false;
 	if (json_is_string(arguments))
 		object = json_parse(json_string_value(arguments), json_string_length(arguments), 0, NULL, &no_memory);

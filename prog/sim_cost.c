@@ -73,7 +73,10 @@ static json_t *list_json(const int32_t *v, int32_t n)
 	json_t *a = json_array();
 
 	for (int32_t i = 0; i < n && a; i++)
-		json_array_append_new(a, json_integer(v[i]));
+		if (json_array_append_new(a, json_integer(v[i]))) {
+			json_decref(a);
+			a = NULL;
+		}
 	return a;
 }
 
@@ -81,18 +84,19 @@ json_t *sim_cost_json(const struct sim_cost *c)
 {
 	json_t *ms = json_array();
 	char *about = printable(c->about);
+	int bad = ms && about ? 0 : -1;
 
-	for (int32_t i = 0; i < c->n_prefill; i++) {
+	for (int32_t i = 0; i < c->n_prefill && !bad; i++) {
 		json_t *row = json_array();
 		for (int32_t j = 0; j < c->n_decode; j++)
-			json_array_append_new(row, json_real(c->s[i][j] * 1e3));
-		json_array_append_new(ms, row);
+			bad |= json_array_append_new(row, json_real(c->s[i][j] * 1e3));
+		bad |= json_array_append_new(ms, row);
 	}
-	json_t *o = about ? json_pack("{s:i, s:s, s:o, s:o, s:o}", "cohort_cost", 1, "about", about, "prefill_rows",
+	json_t *o = !bad ? json_pack("{s:i, s:s, s:o, s:o, s:o}", "cohort_cost", 1, "about", about, "prefill_rows",
 					    list_json(c->prefill, c->n_prefill), "decode_rows",
 					    list_json(c->decode, c->n_decode), "ms", ms)
 			  : NULL;
-	if (!about)
+	if (bad)
 		json_decref(ms);
 	mem_free(about);
 	return o;

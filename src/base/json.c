@@ -51,3 +51,25 @@ json_t *json_parse(const char *bytes, size_t n, size_t flags, json_error_t *why,
 	}
 	return v;
 }
+
+json_t *json_clone(const json_t *value)
+{
+	json_t *v = json_copy((json_t *)value);
+
+	if (v && (json_object_size(v) != json_object_size(value) || json_array_size(v) != json_array_size(value))) {
+		json_decref(v);
+		return NULL;
+	}
+	return v;
+}
+
+json_t *json_clone_deep(const json_t *value)
+{
+	json_t *v = json_deep_copy(value);
+
+	if (v && !json_equal(v, value)) {
+		json_decref(v);
+		return NULL;
+	}
+	return v;
+}

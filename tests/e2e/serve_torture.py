@@ -15,6 +15,7 @@ from serve_client import FOLDER, Cases, Server, eventually, request
 
 FULL = os.environ.get("TORTURE") == "full"
 ONLY = os.environ.get("TORTURE_ONLY")  # "question" or "question kind"
+PLACE = int(os.environ.get("TORTURE_K", "0"))  # this k only, once; where it was is on the server's standard error
 KINDS = ("alloc", "map", "open", "stat", "read", "write", "sync", "truncate", "rename", "thread", "accept", "recv", "send")
 POINTS = 6  # of a kind and a mode in a short run
 PATIENCE_S = 20
@@ -230,8 +231,9 @@ class Torture:
             for lasting in (False, True):
                 if KINDS[kind] == "accept" and lasting:
                     continue  # nobody can get in then: see crowd()
-                for k in range(1 + (stride // 2 if lasting else 0), n_calls + 1, stride):
+                for k in [PLACE] if PLACE else range(1 + (stride // 2 if lasting else 0), n_calls + 1, stride):
                     self.box.arm(kind, k, lasting)
+                    self.box.map[12] = PLACE > 0
                     got, why = self.attempt(question)
                     self.box.disarm()
                     n += self.box.failed() > 0
@@ -253,6 +255,8 @@ class Torture:
                         if self.server.process.poll() is not None:
                             cases.check(name, False, "\n".join(wrong + self.server.lines[-5:]))
                             cases.end()
+        if PLACE:
+            print("\n".join(self.server.lines))
         after = self.held(question)
         lost = [b - a for a, b in zip(before, after)]
         # Lists that grow by doubling may do so once more.
