@@ -109,15 +109,16 @@ enum cohort_status store_folder(const struct store *s, const char *folder, struc
 
 /* ---- Small JSON files ---- */
 
-json_t *store_json_read(const char *path)
+json_t *store_json_read(const char *path, bool *no_memory)
 {
 	char *text = NULL;
 	size_t n = 0;
-	bool no_memory;
+	const enum cohort_status st = file_read(path, JSON_MAX, &text, &n, NULL);
 
-	if (file_read(path, JSON_MAX, &text, &n, NULL))
+	*no_memory = st == COHORT_E_MEMORY;
+	if (st)
 		return NULL;
-	json_t *j = json_parse(text, n, JSON_ALLOW_NUL, NULL, &no_memory);
+	json_t *j = json_parse(text, n, JSON_ALLOW_NUL, NULL, no_memory);
 	mem_free(text);
 	return j;
 }
@@ -255,8 +256,9 @@ static enum cohort_status load_file(struct store *s, const char *path, const cha
 
 	if (!store_name_is(name, "file-", ".json", f.id))
 		return COHORT_OK;
-	json_t *j = store_json_read(path);
-	enum cohort_status status = COHORT_OK;
+	bool no_memory;
+	json_t *j = store_json_read(path, &no_memory);
+	enum cohort_status status = no_memory ? COHORT_E_MEMORY : COHORT_OK;
 	store_path(s, data, "files", f.id, ".data");
 	if (store_json_owner(j, f.owner) &&
 			store_json_text(j, "filename", f.filename, sizeof f.filename) &&
@@ -267,7 +269,7 @@ static enum cohort_status load_file(struct store *s, const char *path, const cha
 		s->n_numbers = f.number >= s->n_numbers ? f.number + 1 : s->n_numbers;
 		status = list_add(s, &f) ? COHORT_OK : COHORT_E_MEMORY;
 	} else {
-		++*n_damaged;
+		*n_damaged += !no_memory;
 	}
 	json_decref(j);
 	return status;

@@ -141,8 +141,8 @@ enum cohort_status store_batches_load(struct store *s, size_t *n_damaged, struct
 void store_batches_release(struct store *s);
 /* What could not be written, as the API says it; returns false. */
 bool store_failed(const struct cohort_err *err, struct openai_error *e);
-/* The JSON object in a small file; NULL: there is none that can be read. */
-json_t *store_json_read(const char *path);
+/* The JSON value in a small file; NULL: there is none that can be read, or *no_memory. */
+json_t *store_json_read(const char *path, bool *no_memory);
 bool store_json_write(const char *path, json_t *value, struct cohort_err *err); /* takes the reference */
 /* A record's text, which has to fit, its owner and its number. False: it is damaged. */
 bool store_json_text(const json_t *record, const char *name, char *out, size_t n_max);

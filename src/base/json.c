@@ -1,7 +1,7 @@
 /* JSON texts.
  *
- * When memory runs out while it reads, jansson calls a token invalid, says nothing at all, or, where only the room for a
- * token's text cannot grow, goes on without some of its characters.
+ * When memory runs out while it reads, jansson calls a token invalid, says nothing at all, or, where only the room for
+ * a token's text cannot grow, goes on without some of its characters.
  *
  * Invariants
  *  1. With jansson's memory taken over, a value is given out only if no allocation failed on the way to it.
