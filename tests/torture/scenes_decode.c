@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_VOCAB = 512, N_BERT = 64 };
+enum { N_VOCAB = 512, N_EMBD = 64, N_BERT = 64 };
 
 static void mix_logits(struct life *l, const struct cohort_context *c, int32_t i)
 {
@@ -49,6 +49,40 @@ static enum cohort_status scatter_to(struct life *l, struct cohort_context *c, c
 	return st;
 }
 
+/* Two sequences that go on together and part within a batch, and one of vectors. */
+static bool decode_shared(struct life *l, struct cohort_context *c)
+{
+	static float vectors[3][N_EMBD];
+	struct cohort_batch b = {0}, v = {0};
+	const cohort_pos at = cohort_seq_pos_max(c, 0) + 1;
+	bool ok = false;
+
+	TRY(cohort_seq_cp(c, 0, 5, 0, -1, &l->err));
+	TRY(cohort_batch_init(&b, 24, 0, 2, &l->err));
+	for (int32_t i = 0; i < 16; i++) {
+		const cohort_seq ids[2] = {i < 10 || i % 2 ? 0 : 5, 5};
+		const cohort_pos pos = at + (i < 10 ? i : 10 + (i - 10) / 2);
+		TRY(cohort_batch_add(&b, stage.tokens[i], pos, ids, i < 10 ? 2 : 1, true, &l->err));
+	}
+	TRY(cohort_decode(c, &b, &l->err));
+	for (int32_t i = 0; i < 16; i++)
+		mix_logits(l, c, i);
+	TRY(cohort_batch_init(&v, 3, N_EMBD, 1, &l->err));
+	for (cohort_pos i = 0; i < 3; i++) {
+		const cohort_seq seq = 6;
+		for (int k = 0; k < N_EMBD; k++)
+			vectors[i][k] = (float)((i * 31 + k * 7) % 13) / 13;
+		TRY(cohort_batch_add_embd(&v, vectors[i], &i, &seq, 1, true, &l->err));
+	}
+	TRY(cohort_decode(c, &v, &l->err));
+	mix_logits(l, c, -1);
+	ok = true;
+out:
+	cohort_batch_release(&b);
+	cohort_batch_release(&v);
+	return ok;
+}
+
 static void decode(struct life *l)
 {
 	struct cohort_context_params cp;
@@ -76,6 +110,8 @@ static void decode(struct life *l)
 	mix_logits(l, c, -2);
 	TRY(cohort_decode_one(c, 9, 10, 0, true, &l->err));
 	mix_logits(l, c, -1);
+	if (!decode_shared(l, c))
+		goto out;
 	TRY(cohort_decode_many(c, stage.tokens, 50, 0, 2, &l->err));
 	mix_logits(l, c, -1);
 	for (int32_t i = 0; i < 3; i++)

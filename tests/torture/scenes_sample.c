@@ -190,6 +190,8 @@ static void branches(struct life *l)
 	for (int i = 0; i < 3; i++)
 		TRY(cohort_branch_fork(v.f, v.root, i ? &seed : NULL, &kids[i], &l->err));
 	TRY(cohort_branch_bias_set(v.f, kids[1], bias, 1, &l->err));
+	TRY(cohort_branch_fork(v.f, kids[1], NULL, &leaves[0], &l->err));
+	TRY(cohort_branch_prune(v.f, leaves[0], &l->err));
 	for (int i = 0; i < 3; i++) {
 		TRY(cohort_branch_sample(v.f, kids[i], &t, &l->err));
 		TRY(cohort_branch_accept(v.f, kids[i], t, &l->err));
