@@ -17,7 +17,7 @@ FULL = os.environ.get("TORTURE") == "full"
 ONLY = os.environ.get("TORTURE_ONLY")  # "question" or "question kind"
 PLACE = int(os.environ.get("TORTURE_K", "0"))  # this k only, once; where it was is on the server's standard error
 KINDS = ("alloc", "map", "open", "stat", "read", "write", "sync", "truncate", "rename", "thread", "accept", "recv", "send")
-POINTS = 6  # of a kind and a mode in a short run
+POINTS = 4  # of a kind and a mode in a short run
 PATIENCE_S = 20
 cases = Cases()
 
