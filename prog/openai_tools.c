@@ -222,7 +222,7 @@ static bool move_references(json_t *v, const char *root, int depth, struct opena
 static json_t *arguments_schema(const json_t *function, const char *root, struct openai_error *e)
 {
 	const json_t *parameters = json_object_get(function, "parameters");
-	json_t *out = json_is_object(parameters) ? json_clone_deep(parameters)
+	json_t *out = json_is_object(parameters) ? json_deep_copy(parameters)
 						 : json_pack("{s:{}, s:b}", "properties", "additionalProperties", 0);
 
 	if (!out || (!json_object_get(out, "type") && json_object_set_new(out, "type", json_string("object")))) {

@@ -83,7 +83,7 @@ static json_t *public_json(const struct store_batch *b)
 			j = NULL;
 		}
 	/* With its own nodes: others change the shared ones when the lock is given. */
-	json_t *copy = j ? json_clone_deep(j) : NULL;
+	json_t *copy = j ? json_deep_copy(j) : NULL;
 	json_decref(j);
 	return copy;
 }

@@ -62,14 +62,3 @@ json_t *json_clone(const json_t *value)
 	}
 	return v;
 }
-
-json_t *json_clone_deep(const json_t *value)
-{
-	json_t *v = json_deep_copy(value);
-
-	if (v && !json_equal(v, value)) {
-		json_decref(v);
-		return NULL;
-	}
-	return v;
-}

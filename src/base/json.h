@@ -14,9 +14,7 @@ void json_take_over(void);
  * little memory to tell. */
 json_t *json_parse(const char *bytes, size_t n, size_t flags, json_error_t *why, bool *no_memory);
 
-/* As json_copy (the values are shared) and json_deep_copy, which leave out what there is no memory for: here that is
- * NULL. */
+/* As json_copy (the values are shared), which leaves out what there is no memory for: here that is NULL. */
 json_t *json_clone(const json_t *value);
-json_t *json_clone_deep(const json_t *value);
 
 #endif

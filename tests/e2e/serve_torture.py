@@ -352,6 +352,40 @@ class Torture:
         self.n_all += 1
 
 
+def begin(args, box, env, kind=len(KINDS), k=0, lasting=False):
+    """Starts a server while calls fail. What is wrong with how it came up, or ended."""
+    box.arm(kind, k, lasting)
+    server = Server(args, env=env)
+    box.disarm()
+    try:
+        if not server.up:
+            code = server.wait(PATIENCE_S)
+            return None if code and code > 0 and server.lines else "ended with %s: %s" % (code, server.lines)
+        if server.get("/health").status != 200:
+            return "it came up and does not answer"
+        return None if server.stop() == 0 else "it came up and did not end well: %s" % server.lines[-3:]
+    finally:
+        server.__exit__()
+
+
+def starts(args, box, env):
+    """A server that cannot start says why; one that can serves."""
+    wrong = [begin(args, box, env)]
+    n = 0
+    for kind, n_calls in enumerate(box.calls()):
+        if KINDS[kind] in ("accept", "recv", "send"):
+            continue
+        stride = max(1, n_calls // (40 if FULL else 2))
+        for lasting in (False, True):
+            for k in range(1 + (stride // 2 if lasting else 0), n_calls + 1, stride):
+                why = begin(args, box, env, kind, k, lasting)
+                n += box.failed() > 0
+                wrong += ["%s %s, k = %d: %s" % (KINDS[kind], "from then on" if lasting else "once", k, why)] if why else []
+    wrong = [w for w in wrong if w]
+    cases.check("starts: %d failures" % n, n > 10 and not wrong, "\n".join(wrong[:12]))
+    return n
+
+
 QUESTIONS = {f.__name__: f for f in (completion, stream, chat, schema, native, embeddings, words, looking, slots, files)}
 
 
@@ -376,7 +410,8 @@ def main():
         left = [f for d, _, names in os.walk(FOLDER) for f in names if f.endswith(".tmp")]
         cases.check("no file is left half written", not left, left)
         cases.check("and it ends as it should", server.stop() == 0, server.lines[-3:])
-        print("# %d failures" % t.n_all)
+    n = starts(args, box, env) if not ONLY or ONLY == "starts" else 0
+    print("# %d failures" % (t.n_all + n))
     cases.end()
 
 
