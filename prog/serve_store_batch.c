@@ -9,7 +9,6 @@
 #include "serve_store.h"
 
 #include "base/err.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
