@@ -6,52 +6,18 @@ closed, never silence. Behind it the same question is answered as ever; behind a
 blocks of memory, descriptors, slots and cached blocks as before.
 """
 import json
-import mmap
 import os
-import struct
 import time
 
+from fault_box import KINDS, Box
 from serve_client import FOLDER, Cases, Server, eventually, request
 
 FULL = os.environ.get("TORTURE") == "full"
 ONLY = os.environ.get("TORTURE_ONLY")  # "question" or "question kind"
 PLACE = int(os.environ.get("TORTURE_K", "0"))  # this k only, once; where it was is on the server's standard error
-KINDS = ("alloc", "map", "open", "stat", "read", "write", "sync", "truncate", "rename", "thread", "accept", "recv", "send")
 POINTS = 4  # of a kind and a mode in a short run
 PATIENCE_S = 20
 cases = Cases()
-
-
-class Box:
-    """struct fault_box of tests/torture/fault.h."""
-
-    SIZE, KIND, K, CALLS, FAILED, LIVE = 168, 4, 16, 24, 152, 160
-
-    def __init__(self, path):
-        self.path = path
-        with open(path, "wb") as f:
-            f.write(bytes(self.SIZE))
-        with open(path, "r+b") as f:
-            self.map = mmap.mmap(f.fileno(), self.SIZE)
-
-    def arm(self, kind=len(KINDS), k=0, lasting=False):
-        self.disarm()
-        self.map[self.CALLS:self.LIVE] = bytes(self.LIVE - self.CALLS)
-        struct.pack_into("<II", self.map, self.KIND, kind, lasting)
-        struct.pack_into("<Q", self.map, self.K, k)
-        struct.pack_into("<I", self.map, 0, 1)
-
-    def disarm(self):
-        struct.pack_into("<I", self.map, 0, 0)
-
-    def calls(self):
-        return struct.unpack_from("<%dQ" % len(KINDS), self.map, self.CALLS)
-
-    def failed(self):
-        return struct.unpack_from("<Q", self.map, self.FAILED)[0]
-
-    def live(self):
-        return struct.unpack_from("<q", self.map, self.LIVE)[0]
 
 
 class Failed(Exception):
@@ -393,11 +359,12 @@ def main():
     for name in ("slots", "data"):
         os.mkdir(os.path.join(FOLDER, name))
     box = Box(os.path.join(FOLDER, "box"))
-    env = {**os.environ, "LD_PRELOAD": os.environ["FAULT_OBJECT"], "FAULT_BOX": box.path}
+    env = box.env()
     template = os.path.join(FOLDER, "template")
     with open(template, "w") as f:
         f.write(TEMPLATE)
-    args = ["-np", "2", "-t", "2", "-chat-template", template, "-slot-save-path", os.path.join(FOLDER, "slots"), "-data", os.path.join(FOLDER, "data")]
+    args = ["-np", "2", "-t", "2", "-chat-template", template, "-slot-save-path", os.path.join(FOLDER, "slots"), "-data",
+            os.path.join(FOLDER, "data")]
     with Server(args, env=env) as server:
         t = Torture(server, box)
         cases.check("the server counts its calls", box.live() > 0, box.live())
