@@ -344,7 +344,8 @@ static json_t *read_call(const json_t *call, const char *where, struct openai_er
 	if (json_is_string(arguments))
 		object = json_parse(json_string_value(arguments), json_string_length(arguments), 0, NULL, &no_memory);
 	/* Arguments that are no object stay as they were. */
-	if (!copy || !function || no_memory || (json_is_object(object) && json_object_set(function, "arguments", object)) ||
+	if (!copy || !function || no_memory ||
+			(json_is_object(object) && json_object_set(function, "arguments", object)) ||
 			json_object_set(copy, "function", function)) {
 		json_decref(copy);
 		copy = NULL;

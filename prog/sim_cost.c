@@ -93,9 +93,9 @@ json_t *sim_cost_json(const struct sim_cost *c)
 		bad |= json_array_append_new(ms, row);
 	}
 	json_t *o = !bad ? json_pack("{s:i, s:s, s:o, s:o, s:o}", "cohort_cost", 1, "about", about, "prefill_rows",
-					    list_json(c->prefill, c->n_prefill), "decode_rows",
-					    list_json(c->decode, c->n_decode), "ms", ms)
-			  : NULL;
+					   list_json(c->prefill, c->n_prefill), "decode_rows",
+					   list_json(c->decode, c->n_decode), "ms", ms)
+			 : NULL;
 	if (bad)
 		json_decref(ms);
 	mem_free(about);

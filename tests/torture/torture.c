@@ -17,15 +17,16 @@
  * torture [short | full | SECONDS] [SCENE [KIND [MODE [K]]]]: a few k of each kind (the default), all of them, or
  * random ones for so long. One SCENE only; with K, where the call was made is written to standard error.
  *
- * Every function of the public headers that returns a status is in a scene. Those that return a pointer (cohort_logits_get
- * and its like) cannot fail for want of anything. Programs take jansson's memory over (base/json.h), and so does this one.
+ * Every function of the public headers that returns a status is in a scene. Those that return a pointer
+ * (cohort_logits_get and its like) cannot fail for want of anything. Programs take jansson's memory over (base/json.h),
+ * and so does this one.
  *
- * Seen red with: a thread's start that is not freed when there is no thread (engine-thread), a descriptor left open when
- * its file cannot be mapped (model), a file left mapped when its name cannot be kept (gguf-read), a template not freed
- * behind a syntax tree that was not made (template), a fork's sampler that is not freed (branches), a commit where a
- * decode rolls back (decode), cells of a restored prompt that stay (cache), a temporary file that is not removed, a write
- * that fails and is taken for done (gguf-write), a schema that is called malformed when there is no memory for it
- * (grammar). */
+ * Seen red with: a thread's start that is not freed when there is no thread (engine-thread), a descriptor left open
+ * when its file cannot be mapped (model), a file left mapped when its name cannot be kept (gguf-read), a template not
+ * freed behind a syntax tree that was not made (template), a fork's sampler that is not freed (branches), a commit
+ * where a decode rolls back (decode), cells of a restored prompt that stay (cache), a temporary file that is not
+ * removed, a write that fails and is taken for done (gguf-write), a schema that is called malformed when there is no
+ * memory for it (grammar). */
 #include "torture.h"
 
 #include "cohort_tools.h"
@@ -53,7 +54,7 @@ enum {
 	POINTS = 30, /* of a kind and a mode in a short run */
 	WATCHDOG_S = 60,
 	CLEAN_EVERY = 5, /* failures between two clean runs */
-	ONE_THREAD = 3,  /* entries of a folder: this, the one above, the thread */
+	ONE_THREAD = 3, /* entries of a folder: this, the one above, the thread */
 	NAMES_MAX = 64,
 	SHOWN_MAX = 12, /* complaints of a scene */
 };

@@ -1,8 +1,8 @@
 /* JSON texts when memory is short: every allocation of reading and copying fails in turn, and what comes is the whole
  * value, or none and the word that there was no memory. What is malformed is never blamed on memory.
  *
- * Seen red with: json_loadb for json_parse (strings without some of their characters, texts called malformed), its value
- * given out although an allocation failed, and json_copy for json_clone (objects without some of their keys). */
+ * Seen red with: json_loadb for json_parse (strings without some of their characters, texts called malformed), its
+ * value given out although an allocation failed, and json_copy for json_clone (objects without some of their keys). */
 #include "base/json.h"
 #include "base/mem.h"
 
