@@ -483,7 +483,10 @@ int store_file_open(struct store *s, const char *owner, const char *id, struct s
 		return -1;
 	}
 	store_path(s, path, "files", id, ".data");
-	return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && errno == ELOOP)
+		errno = ENOENT; /* a link is none of its files */
+	return fd;
 }
 
 bool store_file_remove(struct store *s, const char *owner, const char *id, struct openai_error *e)
