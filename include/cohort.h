@@ -604,7 +604,8 @@ COHORT_API enum cohort_status cohort_state_restore(struct cohort_context *ctx, c
 		size_t n_bytes, struct cohort_err *err);
 /* The same through a file. Saving writes a temporary file beside it and renames, so that the path never holds half a
  * state: a new file, with the mode that the umask gives, takes the place of what was there, a symbolic link included.
- * E_IO says what failed; only when syncing the directory does, the new file is in place already. */
+ * E_IO says what failed; only when syncing the directory does, the new file is in place already. A process that is
+ * killed leaves the old file or the new one; the temporary file that it may leave goes with the next save. */
 COHORT_API enum cohort_status cohort_state_save_file(struct cohort_context *ctx, cohort_seq seq, const char *path,
 		struct cohort_err *err);
 COHORT_API enum cohort_status cohort_state_restore_file(struct cohort_context *ctx, cohort_seq seq, const char *path,

@@ -98,9 +98,10 @@ COHORT_API bool cohort_gguf_cursor_next(struct cohort_gguf_cursor *c, struct coh
 COHORT_API bool cohort_gguf_cursor_seek(struct cohort_gguf_cursor *c, uint64_t i);
 
 /* The value as one line of text: numbers so that they read back to the same value, true and false, strings quoted
- * with control and non-UTF-8 bytes escaped (\n, \x1b), arrays in brackets with at most n_elems_max elements at each
- * level and "..." for the rest. Writes at most n_max bytes, a closing NUL included (none if n_max is 0), never part of
- * a character or escape. Returns the length the whole text has, without the NUL: it was cut if that is >= n_max. */
+ * with escapes (\n, \x1b) for control and non-UTF-8 bytes and for characters that turn the order of text, arrays in
+ * brackets with at most n_elems_max elements at each level and "..." for the rest. Writes at most n_max bytes, a
+ * closing NUL included (none if n_max is 0), never part of a character or escape. Returns the length the whole text
+ * has, without the NUL: it was cut if that is >= n_max. */
 COHORT_API size_t cohort_gguf_format(const struct cohort_gguf_value *value, size_t n_elems_max,
 		char *buf, size_t n_max);
 

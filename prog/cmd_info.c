@@ -45,10 +45,11 @@ static size_t sum_types(const struct cohort_gguf *g, struct type_sum sums[64])
 
 /* ---- Text ---- */
 
-static void print_bytes(const char *s, size_t n)
+static void print_name(const char *s, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		putchar((unsigned char)s[i] < 32 || s[i] == 127 ? '?' : s[i]);
+	char name[GGUF_NAME_BYTES];
+
+	fputs(gguf_name(name, s, n), stdout);
 }
 
 static void print_text(const struct cohort_gguf *g, const char *path, const char *obstacle, bool tensors)
@@ -75,7 +76,7 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 	for (size_t i = 0; cohort_gguf_kv_get(g, i, &kv); i++) {
 		char value[120];
 		fputs("  ", stdout);
-		print_bytes(kv.key, kv.n_key);
+		print_name(kv.key, kv.n_key);
 		size_t full = cohort_gguf_format(&kv.value, 4, value, sizeof value);
 		if (kv.value.type == COHORT_GGUF_ARRAY)
 			printf(" [%llu %s]", (unsigned long long)kv.value.n_elems,
@@ -91,7 +92,7 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 		puts("\ntensors");
 	for (size_t i = 0; tensors && cohort_gguf_tensor_get(g, i, &t); i++) {
 		fputs("  ", stdout);
-		print_bytes(t.name, t.n_name);
+		print_name(t.name, t.n_name);
 		printf(" %s [", t.type_name);
 		for (uint32_t d = 0; d < t.n_dims; d++)
 			printf("%s%llu", d ? ", " : "", (unsigned long long)t.ne[d]);

@@ -2,6 +2,7 @@
 #include "cmd.h"
 #include "common.h"
 #include "opt.h"
+#include "out.h"
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -12,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char prog[] = "cohort logits";
 
@@ -83,7 +82,7 @@ static int check_ids(const struct cohort_model *m, const cohort_token *ids, size
 }
 
 static int decode(const struct cohort_model *m, struct cohort_context *ctx, const cohort_token *ids, size_t n,
-		size_t n_batch, FILE *out, const char *name)
+		size_t n_batch, struct out *out)
 {
 	struct cohort_model_info info;
 	struct cohort_batch b = {0};
@@ -105,13 +104,9 @@ static int decode(const struct cohort_model *m, struct cohort_context *ctx, cons
 			rc = fail(prog, &err);
 		for (size_t i = 0; i < len && !rc; i++) {
 			const float *row = cohort_logits_get(ctx, (int32_t)i, &err);
-			if (!row)
-				rc = fail(prog, &err);
-			else if (fwrite(row, sizeof *row, (size_t)info.n_vocab, out) != (size_t)info.n_vocab) {
-				if (errno != EPIPE)
-					fprintf(stderr, "%s: cannot write %s: %s\n", prog, name, strerror(errno));
-				rc = EXIT_FILE;
-			}
+			if (row)
+				out_bytes(out, row, (size_t)info.n_vocab * sizeof *row);
+			rc = row ? out->rc : fail(prog, &err);
 		}
 		progress_bar(started, "decoding", (double)(at + len), (double)n, "tokens");
 	}
@@ -120,43 +115,15 @@ static int decode(const struct cohort_model *m, struct cohort_context *ctx, cons
 	return rc;
 }
 
-/* A regular file is written under a temporary name and renamed, so that OUT is never half a result; a pipe or device as
- * it is. */
+/* A regular file is there whole or not at all; what a link points to is written, not the link. */
 static int decode_to(const struct cohort_model *m, struct cohort_context *ctx, const cohort_token *ids, size_t n,
 		size_t n_batch, const char *path)
 {
-	struct stat st;
-	char tmp[4096], real[PATH_MAX];
-	bool direct = strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
-	FILE *out = stdout;
-	int rc;
+	static struct out out;
+	char real[PATH_MAX];
+	const int rc = out_open(&out, prog, strcmp(path, "-") != 0 && realpath(path, real) ? real : path);
 
-	if (!direct && realpath(path, real)) /* what a link points to is written, not the link */
-		path = real;
-
-	if (direct && strcmp(path, "-") != 0)
-		out = fopen(path, "wb");
-	if (!direct) {
-		if (snprintf(tmp, sizeof tmp, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof tmp) {
-			fprintf(stderr, "%s: the name %s is too long\n", prog, path);
-			return EXIT_FILE;
-		}
-		out = fopen(tmp, "wbx");
-	}
-	if (!out) {
-		fprintf(stderr, "%s: cannot create %s: %s\n", prog, path, strerror(errno));
-		return EXIT_FILE;
-	}
-	rc = decode(m, ctx, ids, n, n_batch, out, path);
-	if (out == stdout)
-		return rc ? rc : close_stdout(prog);
-	if ((fclose(out) != 0 || (!direct && !rc && rename(tmp, path) != 0)) && !rc) {
-		fprintf(stderr, "%s: cannot write %s: %s\n", prog, path, strerror(errno));
-		rc = EXIT_FILE;
-	}
-	if (!direct && rc)
-		unlink(tmp);
-	return rc;
+	return rc ? rc : out_close(&out, decode(m, ctx, ids, n, n_batch, &out));
 }
 
 int cmd_logits(int argc, char **argv)

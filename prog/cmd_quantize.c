@@ -38,7 +38,7 @@ struct table {
 static void row(const struct cohort_quantize_tensor *t, void *user)
 {
 	struct table *a = user;
-	char name[96] = "", shape[96];
+	char name[GGUF_NAME_BYTES], shape[96];
 	size_t n = 0;
 
 	progress_end();
@@ -46,13 +46,11 @@ static void row(const struct cohort_quantize_tensor *t, void *user)
 		printf("%-36s %16s %6s -> %-6s %9s -> %12s%s\n", "tensor", "shape", "from", "to", "before", "after",
 				a->errors ? "  rms error  max error" : "");
 	a->begun = true;
-	for (size_t i = 0; i < t->n_name && i + 1 < sizeof name; i++)
-		name[i] = (unsigned char)t->name[i] < 32 || t->name[i] == 127 ? '?' : t->name[i];
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%llu", d ? " x " : "",
 				(unsigned long long)t->ne[d]);
-	printf("%-36s %16s %6s -> %-6s %9.2f -> %8.2f MiB", name, shape, t->from, t->to, mib(t->bytes_before),
-			mib(t->bytes_after));
+	printf("%-36s %16s %6s -> %-6s %9.2f -> %8.2f MiB", gguf_name(name, t->name, t->n_name), shape, t->from, t->to,
+			mib(t->bytes_before), mib(t->bytes_after));
 	if (a->errors)
 		printf(" %10.3e %10.3e", t->rms_error, t->max_error);
 	if (t->instead_of)

@@ -310,6 +310,8 @@ static int run(struct options *o)
 		rc = open_batches(o);
 	if (rc)
 		return rc;
+	if (srv->slot_path)
+		file_sweep(srv->slot_path); /* what a server was killed over */
 	o->fd = o->socket ? listen_unix(prog, o->socket, shown, sizeof shown)
 			  : listen_tcp(prog, o->host, o->port, shown, sizeof shown);
 	if (o->fd < 0)

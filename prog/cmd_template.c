@@ -4,6 +4,7 @@
 #include "common.h"
 #include "opt.h"
 
+#include "base/err.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -152,7 +153,11 @@ static int render(const struct options *o, const struct texts *t)
 	size_t n = 0;
 	int rc;
 
+	/* What is wrong with a model's template is said with the model's name. */
+	const char *path = o->model ? o->model : "the built-in model";
 	if (cohort_template_open(t->source, t->n_source, &template, &err)) {
+		if (!o->template)
+			err_prefix(&err, "%s", path);
 		rc = fail(prog, &err);
 		return err.status == COHORT_E_MEMORY ? rc : o->template ? EXIT_FILE : EXIT_MODEL;
 	}
@@ -166,8 +171,11 @@ static int render(const struct options *o, const struct texts *t)
 	p.add_generation_prompt = !o->no_prompt;
 	p.now = o->now;
 	if (cohort_template_render(template, &p, &text, &n, &err)) {
+		const bool refused = err.row >= 0; /* by the template, not for the command line */
+		if (refused && !o->template)
+			err_prefix(&err, "%s", path);
 		rc = fail(prog, &err);
-		if (err.row >= 0) /* the template refused, not the command line */
+		if (refused)
 			rc = EXIT_RUN;
 		else if (err.status == COHORT_E_FORMAT && strncmp(err.text, "extra", 5) == 0)
 			rc = EXIT_USAGE;

@@ -1,5 +1,6 @@
 /* Shared by the programs. */
 #include "common.h"
+#include "cohort_tools.h"
 #include "term.h"
 
 #include "base/mem.h"
@@ -333,6 +334,18 @@ int load_text_model(const char *prog, const char *path, const char *isa, struct 
 		return rc;
 	cohort_model_info_get(*out, info);
 	return need_tokenizer(prog, *out);
+}
+
+const char *gguf_name(char out[GGUF_NAME_BYTES], const char *s, size_t n)
+{
+	const struct cohort_gguf_value v = {.type = COHORT_GGUF_STRING, .str = s, .n_str = n};
+	enum { ROOM = GGUF_NAME_BYTES - 3 }; /* for the dots of a name that is cut */
+	const bool cut = cohort_gguf_format(&v, 0, out, ROOM) >= ROOM;
+	const size_t len = strlen(out);
+
+	/* Without the quotation marks; a text that is cut has none at its end. */
+	memcpy(out + len - !cut, cut ? "..." : "", cut ? 4 : 1);
+	return out + 1;
 }
 
 static bool odd_byte(const char *s, size_t n, size_t *len)

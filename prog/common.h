@@ -112,6 +112,10 @@ int need_tokenizer(const char *prog, const struct cohort_model *m);
 int load_text_model(const char *prog, const char *path, const char *isa, struct load_opts *load,
 		struct cohort_model **out, struct cohort_model_info *info);
 
+/* A key or a tensor's name from a file, for a line of text: escaped as cohort_gguf_format does, cut if it is long. */
+#define GGUF_NAME_BYTES 264
+const char *gguf_name(char out[GGUF_NAME_BYTES], const char *s, size_t n);
+
 /* Both are freed with mem_free, and NULL when out of memory.
  * s for a table or for JSON: each byte that belongs in neither becomes a question mark. */
 char *printable(const char *s);

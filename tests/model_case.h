@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define KEY_LENGTH "llama.attention.key_length"
+
 struct shape {
 	uint32_t n_vocab, n_embd, n_layer, n_head, n_head_kv, head_k, head_v, n_ff, n_rot, n_ctx;
 	/* Formats: of matrices whose rows are n_embd, n_ff and n_head * head_v long, and of the embedding. */
@@ -19,7 +21,7 @@ struct shape {
 	bool tied;
 	void (*extra_keys)(struct file *f); /* NULL: none */
 	const char *extra_tensor;           /* name of one more vector, of 4 floats, or NULL */
-	const char *leave_out;              /* name of a tensor to leave out, or NULL */
+	const char *leave_out;              /* name of a tensor, or the key KEY_LENGTH, to leave out, or NULL */
 };
 
 /* Random blocks of a format with scales such that products stay of the order of one. */
@@ -118,7 +120,8 @@ static inline char *synth_write(const struct shape *s, uint64_t seed)
 	put_kv_u32(&f, "llama.feed_forward_length", s->n_ff);
 	put_kv_u32(&f, "llama.attention.head_count", s->n_head);
 	put_kv_u32(&f, "llama.attention.head_count_kv", s->n_head_kv);
-	put_kv_u32(&f, "llama.attention.key_length", s->head_k);
+	if (!s->leave_out || strcmp(s->leave_out, KEY_LENGTH) != 0)
+		put_kv_u32(&f, KEY_LENGTH, s->head_k);
 	put_kv_u32(&f, "llama.attention.value_length", s->head_v);
 	put_kv_u32(&f, "llama.rope.dimension_count", s->n_rot);
 	put_key(&f, "llama.attention.layer_norm_rms_epsilon", GGUF_F32);

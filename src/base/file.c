@@ -4,25 +4,33 @@
  *  1. `path` names either what it named before or the whole new file: its data is on the disk before the rename.
  *  2. The temporary file is in the same directory, so that the rename stays within one file system, and is made by this
  *     stream alone (O_EXCL). It is gone when a call fails, and a stream whose write failed stays failed.
- *  3. A call that a signal interrupted is made again; a short read or write goes on where it ended.
- *  4. Every system call goes through a function that asks the failure hook first; the hook is off unless a test turns
- *     it on. */
+ *  3. A temporary file is locked from its making to its rename or removal. One that nobody has locked is what a writer
+ *     was killed over. Its name is made of that of `path`, so that the next writer of `path` finds it, and removes it.
+ *  4. A call that a signal interrupted is made again; a short read or write goes on where it ended.
+ *  5. Every system call whose failure is one of the write goes through a function that asks the failure hook first; the
+ *     hook is off unless a test turns it on. */
 #include "base/file.h"
 
 #include "base/mem.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define SLICE_BYTES ((size_t)16 << 20) /* read between two calls of progress; at a gigabyte a second, 60 of them */
-#define SUFFIX_BYTES 64 /* ".cohort-", three numbers, ".tmp" and the NUL */
-#define NAMES_MAX 100   /* names tried; a clash takes the same process, count and nanosecond */
+#define TMP_BEGIN ".cohort-"
+#define TMP_END ".tmp"
+#define SUFFIX_BYTES 64 /* TMP_BEGIN, three numbers, TMP_END and the NUL */
+#define NAMES_OWN 8     /* names that stand for the file's; as many can write it at once, or leave something behind */
+#define NAMES_MAX 100   /* names tried; those that come behind stand for the moment */
 
 static _Atomic int64_t fail_after = -1;
 static _Atomic int fail_error;
@@ -99,6 +107,15 @@ static bool os_sync(int fd)
 	return r == 0;
 }
 
+static int os_dup(int fd)
+{
+	int copy;
+	do
+		copy = refused() ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	while (copy < 0 && errno == EINTR);
+	return copy;
+}
+
 /* The descriptor is gone whatever close says, so it is never called twice; an interrupted one has not failed. */
 static bool os_close(int fd)
 {
@@ -128,6 +145,42 @@ static enum cohort_status no_memory(struct cohort_err *err, const char *path)
 	return COHORT_E_MEMORY;
 }
 
+/* Removes a temporary file that nobody writes any more. Who has the lock is the only one who may rename or remove it,
+ * so that the name cannot become another file's between the look and the removal. */
+static bool leftover_remove(const char *tmp)
+{
+	const int fd = open(tmp, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st, named;
+
+	if (fd < 0)
+		return errno == ENOENT;
+	const bool gone = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+			lstat(tmp, &named) == 0 && named.st_dev == st.st_dev && named.st_ino == st.st_ino &&
+			unlink(tmp) == 0;
+	close(fd);
+	return gone;
+}
+
+/* A new, empty file of this name, locked; -1 with EEXIST when the name is another writer's. */
+static int temp_make(const char *tmp)
+{
+	int fd = os_open(tmp, O_WRONLY | O_CREAT | O_EXCL);
+	struct stat st;
+
+	if (fd < 0 && errno != EEXIST)
+		return -1;
+	if (fd < 0 && leftover_remove(tmp))
+		fd = os_open(tmp, O_WRONLY | O_CREAT | O_EXCL);
+	/* Before it was locked it could be taken for a leftover. Where there are no locks, none are removed either. */
+	if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && fstat(fd, &st) == 0 &&
+			st.st_nlink > 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	errno = EEXIST;
+	return -1;
+}
+
 /* A new, empty file beside `path`. tmp: room for the path and SUFFIX_BYTES more. */
 static int temp_open(const char *path, char *tmp)
 {
@@ -135,19 +188,47 @@ static int temp_open(const char *path, char *tmp)
 	const char *slash = strrchr(path, '/');
 	/* A name of its own: the file's may be as long as names get. */
 	const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+	uint64_t hash = 0xcbf29ce484222325u;
 	int fd = -1;
 
 	memcpy(tmp, path, n);
+	for (const char *p = path + n; *p; p++)
+		hash = (hash ^ (uint8_t)*p) * 0x100000001b3u;
 	for (int i = 0; i < NAMES_MAX && fd < 0; i++) {
 		struct timespec now = {0};
 		clock_gettime(CLOCK_REALTIME, &now);
-		snprintf(tmp + n, SUFFIX_BYTES, ".cohort-%lx-%x-%lx.tmp", (unsigned long)getpid(),
-				atomic_fetch_add(&count, 1), (unsigned long)now.tv_nsec);
-		fd = os_open(tmp, O_WRONLY | O_CREAT | O_EXCL);
+		if (i < NAMES_OWN)
+			snprintf(tmp + n, SUFFIX_BYTES, TMP_BEGIN "%016" PRIx64 "-%d" TMP_END, hash, i);
+		else
+			snprintf(tmp + n, SUFFIX_BYTES, TMP_BEGIN "%lx-%x-%lx" TMP_END, (unsigned long)getpid(),
+					atomic_fetch_add(&count, 1), (unsigned long)now.tv_nsec);
+		fd = temp_make(tmp);
 		if (fd < 0 && errno != EEXIST)
 			break;
 	}
 	return fd;
+}
+
+void file_sweep(const char *dir)
+{
+	const size_t n_begin = sizeof TMP_BEGIN - 1, n_end = sizeof TMP_END - 1;
+	const struct dirent *e;
+	DIR *d = opendir(dir);
+
+	while (d && (e = readdir(d))) {
+		const size_t n = strlen(e->d_name), room = strlen(dir) + n + 2;
+		if (n < n_begin + n_end || memcmp(e->d_name, TMP_BEGIN, n_begin) != 0 ||
+				memcmp(e->d_name + n - n_end, TMP_END, n_end) != 0)
+			continue;
+		char *path = mem_alloc(room, 1);
+		if (path) {
+			snprintf(path, room, "%s/%s", dir, e->d_name);
+			leftover_remove(path);
+		}
+		mem_free(path);
+	}
+	if (d)
+		closedir(d);
 }
 
 static bool write_all(int fd, const uint8_t *p, size_t n)
@@ -252,8 +333,8 @@ enum cohort_status file_stream_open(const char *path, struct file_stream **out, 
 static void drop(struct file_stream *s)
 {
 	if (s->fd >= 0) {
+		unlink(s->tmp); /* before the lock is given: then the name may be another's */
 		close(s->fd);
-		unlink(s->tmp);
 	}
 	s->fd = -1;
 }
@@ -272,10 +353,11 @@ enum cohort_status file_stream_write(struct file_stream *s, const void *bytes, s
 enum cohort_status file_stream_commit(struct file_stream *s, struct cohort_err *err)
 {
 	enum cohort_status st = COHORT_OK;
+	int lock = -1; /* keeps it when the file is closed, which has to be before the rename */
 
 	if (s->fd < 0) {
 		st = refuse(err, s->path, "cannot write: an earlier write failed: ", EIO);
-	} else if (!os_sync(s->fd)) {
+	} else if (!os_sync(s->fd) || (lock = os_dup(s->fd)) < 0) {
 		const int e = errno;
 		drop(s);
 		st = refuse(err, s->path, "cannot write: ", e);
@@ -285,6 +367,8 @@ enum cohort_status file_stream_commit(struct file_stream *s, struct cohort_err *
 	} else {
 		st = put_in_place(s->tmp, s->path, s->dir, err);
 	}
+	if (lock >= 0)
+		close(lock);
 	mem_free(s);
 	return st;
 }

@@ -113,7 +113,7 @@ static enum cohort_status run_rows(struct cohort_context *c, struct be_rows *row
 		const int32_t row = batch_rows[c->wanted[bad]];
 		/* A warm-up's rows are of no batch. */
 		return err_rule(err, st, "finite", row, row < c->checked.n_tokens ? c->checked.seq[row][0] : -1, 0, 0,
-				"row %d has an output that is not a finite number", row);
+				"row %d has an output that is not a finite number; the weights may be damaged", row);
 	}
 	return st;
 }

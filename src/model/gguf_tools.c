@@ -257,6 +257,12 @@ static void put(struct text *t, const char *s, size_t n)
 	t->n += n;
 }
 
+/* C1 controls, on which terminals act, and marks that turn the order of what stands beside them. */
+static bool is_unsafe(uint32_t cp)
+{
+	return (cp >= 0x80 && cp < 0xa0) || (cp >= 0x202a && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069);
+}
+
 static void put_str(struct text *t, const char *s, size_t n)
 {
 	char esc[8];
@@ -274,9 +280,8 @@ static void put_str(struct text *t, const char *s, size_t n)
 			put(t, "\\t", 2);
 		else if (c == '\r')
 			put(t, "\\r", 2);
-		else if (c < 0x20 || c == 0x7f || !(len = utf8_decode(s + i, n - i, &cp)) ||
-				(cp >= 0x80 && cp < 0xa0)) {
-			len = 1; /* C1 controls are escaped byte by byte, too: terminals act on them */
+		else if (c < 0x20 || c == 0x7f || !(len = utf8_decode(s + i, n - i, &cp)) || is_unsafe(cp)) {
+			len = 1; /* characters are escaped byte by byte, too */
 			put(t, esc, (size_t)snprintf(esc, sizeof esc, "\\x%02x", c));
 		} else {
 			put(t, s + i, len);

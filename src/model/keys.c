@@ -84,7 +84,8 @@ static enum cohort_status load_widths(struct model *m, struct cohort_err *err)
 	if (!st)
 		st = arch_f32(m, eps, ARCH_NEED, &h->norm_eps, err);
 	if (!st && !(h->norm_eps >= 0.0f && h->norm_eps < 1.0f))
-		st = err_set(err, COHORT_E_FORMAT, "%s.%s is %g", m->arch->name, eps, (double)h->norm_eps);
+		st = err_set(err, COHORT_E_FORMAT, "%s.%s is %g, expected 0 to 1", m->arch->name, eps,
+				(double)h->norm_eps);
 	if (st)
 		return st;
 	h->embd_scale = h->residual_scale = h->logit_scale = h->expert_scale = 1.0f;
@@ -93,6 +94,20 @@ static enum cohort_status load_widths(struct model *m, struct cohort_err *err)
 	if (!m->layers)
 		return err_set(err, COHORT_E_MEMORY, "out of memory for %u layers", h->n_layer);
 	return COHORT_OK;
+}
+
+/* The size of a head's keys or values. Without a key of its own it is an equal share of the width. */
+static enum cohort_status head_size(const struct model *m, const char *key, uint32_t *out, struct cohort_err *err)
+{
+	const struct model_hparams *h = &m->hp;
+	char name[96];
+	enum cohort_status st = key_name(m, key, name, err);
+
+	if (!st && h->n_embd % h->n_head && !gguf_find(m->gguf, name))
+		st = err_set(err, COHORT_E_FORMAT, "%s.embedding_length is %u, which %u heads cannot share evenly",
+				m->arch->name, h->n_embd, h->n_head);
+	*out = h->n_embd / h->n_head;
+	return st ? st : size(m, key, ARCH_MAY, out, 4096, err);
 }
 
 static enum cohort_status load_heads(struct model *m, struct cohort_err *err)
@@ -108,10 +123,9 @@ static enum cohort_status load_heads(struct model *m, struct cohort_err *err)
 	if (h->n_head % h->n_head_kv)
 		return err_set(err, COHORT_E_FORMAT, "%u heads cannot share %u KV heads evenly", h->n_head,
 				h->n_head_kv);
-	h->head_k = h->head_v = h->n_embd / h->n_head;
-	st = size(m, "attention.key_length", ARCH_MAY, &h->head_k, 4096, err);
+	st = head_size(m, "attention.key_length", &h->head_k, err);
 	if (!st)
-		st = size(m, "attention.value_length", ARCH_MAY, &h->head_v, 4096, err);
+		st = head_size(m, "attention.value_length", &h->head_v, err);
 	h->n_rot = h->head_k;
 	if (!st)
 		st = arch_u32(m, "rope.dimension_count", ARCH_MAY, &h->n_rot, err);

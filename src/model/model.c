@@ -46,16 +46,19 @@ static bool may_be_left(const struct gguf_tensor *t)
 	return t->name.n >= sizeof unused - 1 && memmem(t->name.s, t->name.n, unused, sizeof unused - 1);
 }
 
-/* Room for every tensor as one weight, as three that share it, or as one per expert. */
+/* Room for every tensor as one weight, as three that share it, or as one per expert. What a tensor of an unknown format
+ * says of itself is not bounded by the file, and it is never bound. */
 static enum cohort_status alloc_weights(struct model *m, struct cohort_err *err)
 {
 	const struct gguf *g = m->gguf;
 	size_t n = 0;
 
-	for (size_t i = 0; i < g->n_tensors; i++)
-		if (!size_add(n, g->tensors[i].ne[2] > 3 ? (size_t)g->tensors[i].ne[2] : 3, &n) || n > 1 << 24)
+	for (size_t i = 0; i < g->n_tensors; i++) {
+		const struct gguf_tensor *t = &g->tensors[i];
+		if (!size_add(n, t->data && t->ne[2] > 3 ? (size_t)t->ne[2] : 3, &n) || n > 1 << 24)
 			return err_set(err, COHORT_E_LIMIT,
 					"the file's tensors have more parts than this version takes");
+	}
 	m->weights_max = n;
 	m->weights = mem_zalloc(n, sizeof *m->weights);
 	m->bound = mem_zalloc(g->n_tensors, sizeof *m->bound);
@@ -69,21 +72,23 @@ static enum cohort_status check_scales(const struct model *m, struct cohort_err 
 {
 	const struct model_hparams *h = &m->hp;
 	const struct {
-		const char *what;
+		const char *key; /* that sets it, in the architectures that have one */
 		float v, lo;
 	} all[] = {
-			{"scale of queries", h->attn_scale, -1e6f},
-			{"scale of embeddings", h->embd_scale, -1e6f},
-			{"scale of residuals", h->residual_scale, -1e6f},
-			{"scale of logits", h->logit_scale, -1e6f},
-			{"growth of queries", h->attn_temp, 0.0f}, {"clamp on q, k and v", h->qkv_clamp, 0.0f},
-			{"slope on scores", h->alibi, 0.0f},
-		{"cap on scores", h->attn_cap, 0.0f},
-			{"cap on logits", h->logit_cap, 0.0f},
+			{"attention.scale", h->attn_scale, -1e6f},
+			{"embedding_scale", h->embd_scale, -1e6f},
+			{"residual_scale", h->residual_scale, -1e6f},
+			{"logit_scale", h->logit_scale, -1e6f},
+			{"attention.temperature_scale", h->attn_temp, 0.0f},
+			{"attention.clamp_kqv", h->qkv_clamp, 0.0f},
+			{"attention.max_alibi_bias", h->alibi, 0.0f},
+			{"attn_logit_softcapping", h->attn_cap, 0.0f},
+			{"final_logit_softcapping", h->logit_cap, 0.0f},
 	};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!(all[i].v >= all[i].lo && all[i].v <= 1e6f))
-			return err_set(err, COHORT_E_FORMAT, "the model's %s is %g", all[i].what, (double)all[i].v);
+			return err_set(err, COHORT_E_FORMAT, "%s.%s is %g, expected %g to 1e+06", m->arch->name,
+					all[i].key, (double)all[i].v, (double)all[i].lo);
 	return COHORT_OK;
 }
 

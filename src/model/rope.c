@@ -15,6 +15,10 @@
 #include <math.h>
 #include <string.h>
 
+/* Radians per position. Files have 1 for the first pair and less for the others; far beyond this limit sines of late
+ * positions are not defined (fm_sincos). */
+#define ANGLE_MAX 1024.0
+
 struct scaling {
 	float factor, attn_factor;
 	float beta_fast, beta_slow, ext_factor, log_multiplier;
@@ -103,8 +107,9 @@ static enum cohort_status fill(const struct model *m, double *freqs, double base
 			float by;
 			memcpy(&by, (const char *)factors->data + i * sizeof by, sizeof by);
 			if (!(by > 0.0f && by < 1e30f))
-				return err_at(err, COHORT_E_FORMAT, factors->tensor->offset, "rotary factor %zu is %g",
-						i, (double)by);
+				return err_at(err, COHORT_E_FORMAT, factors->tensor->offset,
+						"tensor %.*s: factor %zu is %g", (int)factors->tensor->name.n,
+						factors->tensor->name.s, i, (double)by); /* a name of ours */
 			f /= (double)by;
 		}
 		divided = f / (double)s->factor;
@@ -115,6 +120,10 @@ static enum cohort_status fill(const struct model *m, double *freqs, double base
 			const double kept = (1.0 - y) * (double)s->ext_factor;
 			divided = divided * (1.0 - kept) + f * kept;
 		}
+		if (!(divided > 0.0 && divided <= ANGLE_MAX))
+			return err_set(err, COHORT_E_FORMAT,
+					"%s.rope.scaling: rotary angle %zu is %g per position, expected at most %g",
+					m->arch->name, i, divided, ANGLE_MAX);
 		freqs[i] = divided;
 	}
 	return COHORT_OK;
@@ -135,9 +144,10 @@ enum cohort_status arch_load_rope(struct model *m, int which, float base, bool p
 		st = arch_f32(m, "rope.freq_base", ARCH_MAY, &file_base, err);
 	if (!st)
 		st = arch_u32(m, "rope.scaling.original_context_length", ARCH_MAY, &r->n_orig, err);
+	const char *key = base == 0.0f ? "rope.freq_base" : "rope.freq_base_swa";
 	base = base == 0.0f ? file_base : base;
 	if (!st)
-		st = in_bounds(m, "rope.freq_base", base, 1.0f, 1e30f, err);
+		st = in_bounds(m, key, base, 1.0f, 1e30f, err);
 	if (!st)
 		st = arch_range(m, "rope.scaling.original_context_length", r->n_orig, 1, 1 << 30, err);
 	if (st || n == 0)
@@ -147,8 +157,11 @@ enum cohort_status arch_load_rope(struct model *m, int which, float base, bool p
 	else if (which == 0) {
 		near = arch_vector(&b, "rope_freqs.weight", ARCH_MAY, n);
 		if (!near) {
-			near = arch_vector(&b, "rope_factors_short.weight", s.longrope, n);
-			far = arch_vector(&b, "rope_factors_long.weight", s.longrope, n);
+			/* One without the other is half a file, whether or not it names the scaling. */
+			const bool both = s.longrope || gguf_find_tensor(m->gguf, "rope_factors_short.weight") ||
+					gguf_find_tensor(m->gguf, "rope_factors_long.weight");
+			near = arch_vector(&b, "rope_factors_short.weight", both, n);
+			far = arch_vector(&b, "rope_factors_long.weight", both, n);
 		}
 		if (b.st)
 			return b.st;
@@ -157,6 +170,10 @@ enum cohort_status arch_load_rope(struct model *m, int which, float base, bool p
 	if (s.ext_factor != 0.0f) {
 		const double l = 0.1 * fm_log((double)s.factor);
 		r->scale = (float)((double)s.attn_factor * (1.0 + l) / (1.0 + (double)s.log_multiplier * l));
+		if (!(fabsf(r->scale) <= 1e6f))
+			return err_set(err, COHORT_E_FORMAT,
+					"%s.rope.scaling: factor %g and yarn_log_multiplier %g give a size of %g",
+					m->arch->name, (double)s.factor, (double)s.log_multiplier, (double)r->scale);
 	}
 	r->freqs = mem_zalloc(n, sizeof *r->freqs);
 	r->freqs_long = far ? mem_zalloc(n, sizeof *r->freqs_long) : NULL;

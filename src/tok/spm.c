@@ -34,6 +34,18 @@ int spm_byte_of(const char *s, size_t n)
 	return hex(s[3]) * 16 + hex(s[4]);
 }
 
+enum cohort_status spm_add_byte(struct tok *t, cohort_token id, const char *s, size_t n, struct cohort_err *err)
+{
+	const int b = spm_byte_of(s, n);
+
+	if (b < 0)
+		return err_set(err, COHORT_E_FORMAT,
+				"tokenizer.ggml.tokens: token %d has type byte but not the form <0xNN>", (int)id);
+	if (t->byte_id[b] < 0)
+		t->byte_id[b] = id;
+	return COHORT_OK;
+}
+
 size_t spm_unmark(const char *s, size_t n, char *out)
 {
 	size_t o = 0;
@@ -91,15 +103,8 @@ enum cohort_status spm_init(struct tok *t, const struct gguf *g, struct cohort_e
 		unsigned type = tok_type(t, i);
 
 		t->scores[i] = gguf_array_f32(&scores, (uint64_t)i);
-		if (type == TOK_BYTE) {
-			int b = spm_byte_of(text.s, text.n);
-			if (b < 0)
-				return err_set(err, COHORT_E_FORMAT,
-						"tokenizer.ggml.tokens: token %d has type byte but not the form <0xNN>",
-						(int)i);
-			if (t->byte_id[b] < 0)
-				t->byte_id[b] = i;
-		}
+		if (type == TOK_BYTE && (st = spm_add_byte(t, i, text.s, text.n, err)))
+			return st;
 		if (type != TOK_NORMAL && type != TOK_USER && type != TOK_UNUSED)
 			continue;
 		if (n == 0 || memchr(text.s, ' ', text.n))

@@ -277,6 +277,8 @@ enum cohort_status wordpiece_init(struct tok *t, const struct gguf *g, struct co
 enum cohort_status unigram_init(struct tok *t, const struct gguf *g, struct cohort_err *err);
 /* "<0x0A>" -> 10, or -1. */
 int spm_byte_of(const char *s, size_t n);
+/* Notes the token as that of its byte, unless there is one; E_FORMAT when its text has not that form. */
+enum cohort_status spm_add_byte(struct tok *t, cohort_token id, const char *s, size_t n, struct cohort_err *err);
 /* Writes s with each U+2581 as a space, at most n bytes; returns how many. */
 size_t spm_unmark(const char *s, size_t n, char *out);
 /* Whether a space stands behind another character. */

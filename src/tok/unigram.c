@@ -45,9 +45,9 @@ static enum cohort_status read_pieces(
 		struct gguf_str text = gguf_array_next_str(tokens, &walk);
 		size_t len = t->at[i + 1] - t->at[i];
 		unsigned type = tok_type(t, i);
-		int b = type == TOK_BYTE ? spm_byte_of(text.s, text.n) : -1;
-		if (b >= 0 && t->byte_id[b] < 0)
-			t->byte_id[b] = i;
+		enum cohort_status st = type == TOK_BYTE ? spm_add_byte(t, i, text.s, text.n, err) : COHORT_OK;
+		if (st)
+			return st;
 		if (type == TOK_NORMAL && t->scores[i] < lowest)
 			lowest = (double)t->scores[i];
 		if (!is_piece(type) || !len || len > UINT32_MAX || t->scores[i] != t->scores[i])

@@ -19,17 +19,6 @@ static enum cohort_status no_memory(struct cohort_err *err)
 	return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
 }
 
-/* A name from a file for a message: printable and short. */
-static const char *printable(const char *s, size_t n, char out[64])
-{
-	size_t i;
-
-	for (i = 0; i < n && i < 60; i++)
-		out[i] = s[i] > ' ' && s[i] <= '~' ? s[i] : '?';
-	memcpy(out + i, i < n ? "..." : "", i < n ? 4 : 1);
-	return out;
-}
-
 static bool is(struct gguf_str s, const char *name)
 {
 	return s.n == strlen(name) && memcmp(s.s, name, s.n) == 0;
@@ -39,7 +28,7 @@ static enum cohort_status read_pre(struct tok *t, const struct gguf *g, const ch
 {
 	struct gguf_str pre = {0};
 	const struct pretok_rule *rule = NULL;
-	char name[64];
+	char name[ERR_SHOW_BYTES];
 	enum cohort_status st = gguf_get_str(g, KEY "pre", false, &pre, err);
 
 	if (st)
@@ -54,7 +43,7 @@ static enum cohort_status read_pre(struct tok *t, const struct gguf *g, const ch
 					"no pre-tokeniser (" KEY "pre) in the file; using gpt-2's, tokens may differ");
 		else
 			snprintf(t->note, sizeof t->note, "pre-tokeniser \"%s\" (" KEY "pre) is not known; "
-					"using gpt-2's, tokens may differ", printable(pre.s, pre.n, name));
+					"using gpt-2's, tokens may differ", err_show(name, pre.s, pre.n));
 		rule = pretok_find("gpt-2", 5);
 	}
 	return pretok_init(&t->pretok, rule, err);
@@ -63,7 +52,7 @@ static enum cohort_status read_pre(struct tok *t, const struct gguf *g, const ch
 static enum cohort_status read_kind(struct tok *t, const struct gguf *g, struct cohort_err *err)
 {
 	struct gguf_str model = {0};
-	char name[64];
+	char name[ERR_SHOW_BYTES];
 	enum cohort_status st = gguf_get_str(g, KEY "model", true, &model, err);
 
 	if (st)
@@ -80,7 +69,7 @@ static enum cohort_status read_kind(struct tok *t, const struct gguf *g, struct 
 		return err_set(err, COHORT_E_UNSUPPORTED,
 				KEY "model: \"%s\" is not known (known: \"llama\", SentencePiece BPE; "
 				"\"gpt2\", byte-level BPE; \"gemma4\", BPE of characters; \"bert\", WordPiece; "
-				"\"t5\", Unigram)", printable(model.s, model.n, name));
+				"\"t5\", Unigram)", err_show(name, model.s, model.n));
 	/* What the name of the kind says already is not said again in "pre". */
 	return t->kind == TOK_BPE ? read_pre(t, g, is(model, "gemma4") ? "gemma4" : NULL, err) : COHORT_OK;
 }

@@ -217,24 +217,29 @@ def request(method, path, body=None, headers=()):
     lines = ["%s %s HTTP/1.1" % (method, path), "Host: test", "X-Request-Id: test"]
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
+    if body is not None and not any(name.lower() == "content-type" for name, _ in headers):
+        lines += ["Content-Type: application/json"]
     if body is not None:
-        lines += ["Content-Type: application/json", "Content-Length: %d" % len(body)]
+        lines += ["Content-Length: %d" % len(body)]
     lines += ["%s: %s" % h for h in headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + (body or b"")
 
 
 class Server:
-    """A server that listens on a free port of this machine, or on the -socket of its arguments."""
+    """A server that listens on a free port of this machine, or on the -socket of its arguments. under: a command that runs
+    it; began: called with the process, before it is waited for."""
 
-    def __init__(self, args=(), tls=False, env=None):
+    def __init__(self, args=(), tls=False, under=(), began=None, env=None):
         args = list(args)
         if "-socket" not in args and "-port" not in args:
             args += ["-port", "0"]
         self.tls = tls
         self.unix = None
         self.lines = []
-        self.process = subprocess.Popen([PROGRAM, "serve"] + args, stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([*under, PROGRAM, "serve"] + args, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
+        if began:
+            began(self.process)
         self.heard = threading.Condition()
         self.ended = False
         self.reader = threading.Thread(target=self._read, daemon=True)

@@ -64,9 +64,10 @@ for sig in INT TERM; do
 done
 
 awk 'BEGIN { for (i = 0; i < 1000; i++) printf "%d ", 300 + i }' >"$tmp/ids"
+begun() { [ -n "$(find "$tmp" -name '.cohort-*.tmp')" ]; }
 for sig in INT TERM; do
 	start "$bin/cohort" logits --tokens "$tmp/ids" -o "$tmp/logits" --isa ref -threads 1 --batch 8
-	until_true 60 test -e "$tmp/logits.$pid.tmp" && ! ended
+	until_true 60 begun && ! ended
 	verdict "$sig: cohort logits is under way"
 	kill -$sig "$pid"
 	collect 15

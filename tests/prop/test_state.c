@@ -379,7 +379,7 @@ static void files(void **state)
 
 	/* Whatever fails while saving leaves the file of before. */
 	put_file(at.path, &b);
-	for (int64_t i = 0; i < 6; i++) {
+	for (int64_t i = 0; i < 7; i++) {
 		file_fail_after(i, ENOSPC);
 		assert_int_equal(cohort_state_save_file(r.c, 2, at.path, &err), COHORT_E_IO);
 		file_fail_after(-1, 0);

@@ -1,4 +1,6 @@
 /* cohort_tools.h's view of GGUF files: values, cursors, text, tensors, and what it refuses. */
+#include "common.h" /* before cmocka.h, which has a fail of its own */
+
 #include "gguf_case.h"
 
 #include "base/mem.h"
@@ -302,6 +304,10 @@ static void test_format(void **state)
 	v = (struct cohort_gguf_value){.type = COHORT_GGUF_STRING, .n_str = 10};
 	v.str = "\"\\\t\r\n\x1b\x7f\xc3\xa9\xc3";
 	formats_to(&v, 0, "\"\\\"\\\\\\t\\r\\n\\x1b\\x7f\xc3\xa9\\xc3\"");
+	/* C1 controls and marks of direction. Seen red without is_unsafe. */
+	v.n_str = 11;
+	v.str = "\xc2\x9b" "a\xe2\x80\xae\xe2\x81\xa6\xc3\xa9";
+	formats_to(&v, 0, "\"\\xc2\\x9ba\\xe2\\x80\\xae\\xe2\\x81\\xa6\xc3\xa9\"");
 	v = (struct cohort_gguf_value){.type = COHORT_GGUF_F32, .f = 0.1f};
 	formats_to(&v, 0, "0.1");
 	v.f = 1e-5f;
@@ -351,6 +357,27 @@ static void test_format_cut_number(void **state)
 	assert_string_equal(buf, "");
 	assert_int_equal(cohort_gguf_format(&n, 0, buf, 7), 6);
 	assert_string_equal(buf, "-12345");
+}
+
+/* The programs' names from files: the same escapes without the quotation marks, and dots where a name is cut. Seen red
+ * by a name that keeps its last mark, and by dots behind the room. */
+static void test_names(void **state)
+{
+	char name[GGUF_NAME_BYTES + 1], longest[400];
+	(void)state;
+
+	assert_string_equal(gguf_name(name, "blk.0.attn_q.weight", 19), "blk.0.attn_q.weight");
+	assert_string_equal(gguf_name(name, "", 0), "");
+	assert_string_equal(gguf_name(name, "a\x1b[31m\n\xff", 8), "a\\x1b[31m\\n\\xff");
+	memset(longest, 'n', sizeof longest);
+	for (size_t n = GGUF_NAME_BYTES - 10; n < sizeof longest; n++) {
+		name[GGUF_NAME_BYTES] = '#';
+		const char *shown = gguf_name(name, longest, n);
+		const size_t n_kept = strspn(shown, "n");
+		assert_int_equal(name[GGUF_NAME_BYTES], '#');
+		assert_true((n_kept == n && !shown[n]) || strcmp(shown + n_kept, "...") == 0);
+		assert_true(n_kept >= GGUF_NAME_BYTES - 10);
+	}
 }
 
 static void test_format_reads_back(void **state)
@@ -461,6 +488,7 @@ int main(void)
 		cmocka_unit_test(test_format),
 		cmocka_unit_test(test_format_cut),
 		cmocka_unit_test(test_format_cut_number),
+		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_format_reads_back),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_allocation_failures),

@@ -419,7 +419,7 @@ static void system_calls_fail(void **state)
 			unlink(p->path);
 		}
 	}
-	/* open, header, keys, directory, data and padding in 5, sync, close, open, rename, sync */
+	/* open, header, keys, directory, data and padding in 5, sync, dup, close, open, rename, sync */
 	assert_in_range(n_failed, 12, 30);
 	check_all_kinds(p->path);
 	for (int i = 0; i < 14; i++) { /* a call that takes one byte only */

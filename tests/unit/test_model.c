@@ -124,6 +124,46 @@ static void rope_scaling(void **state)
 	refused(&s, COHORT_E_FORMAT, "rope.scaling.factor is -1");
 }
 
+static void near_0(struct file *f)
+{
+	put_factor(f, "llama.rope.scaling.factor", 1e-30f);
+}
+static void yarn_of_nothing(struct file *f)
+{
+	/* 1 + m * 0.1 * ln(factor) is 0. */
+	put_kv_str(f, "llama.rope.scaling.type", "yarn");
+	put_factor(f, "llama.rope.scaling.factor", 0.5f);
+	put_factor(f, "llama.rope.scaling.yarn_log_multiplier", 14.4269504f);
+}
+static void yarn_of_less(struct file *f)
+{
+	put_kv_str(f, "llama.rope.scaling.type", "yarn");
+	put_factor(f, "llama.rope.scaling.factor", 0.5f);
+}
+
+/* Angles and sizes that would make every row NaN are the file's fault, not the run's. Seen red without either check. */
+static void rope_bounds(void **state)
+{
+	struct cohort_model *m = NULL;
+	struct shape s = plain;
+	(void)state;
+
+	s.extra_keys = near_0;
+	refused(&s, COHORT_E_FORMAT, "llama.rope.scaling: rotary angle 0 is 1e+30 per position");
+	s.extra_keys = yarn_of_nothing;
+	refused(&s, COHORT_E_FORMAT, "llama.rope.scaling: factor 0.5 and yarn_log_multiplier 14.427 give a size of");
+	s.extra_keys = yarn_of_less;
+	assert_int_equal(open_shape(&s, &m, NULL), COHORT_OK);
+	cohort_model_free(m);
+	/* Of longrope's two tables one is not enough, whether or not the file names it. Seen red by taking either. */
+	s = plain;
+	s.n_rot = 8;
+	s.extra_tensor = "rope_factors_short.weight";
+	refused(&s, COHORT_E_FORMAT, "tensor rope_factors_long.weight is missing");
+	s.extra_tensor = "rope_factors_long.weight";
+	refused(&s, COHORT_E_FORMAT, "tensor rope_factors_short.weight is missing");
+}
+
 static void tensors(void **state)
 {
 	struct shape s = plain;
@@ -165,6 +205,17 @@ static void shapes(void **state)
 	s = plain;
 	s.n_ctx = 0;
 	refused(&s, COHORT_E_FORMAT, "context_length is 0");
+	/* Without a size of its own a head is a share of the width, which must be whole. Seen red by a share that is
+	 * rounded down. */
+	s = plain;
+	s.n_head = 3, s.leave_out = KEY_LENGTH;
+	refused(&s, COHORT_E_FORMAT, "llama.embedding_length is 32, which 3 heads cannot share evenly");
+	s.n_head = 64;
+	refused(&s, COHORT_E_FORMAT, "llama.embedding_length is 32, which 64 heads cannot share evenly");
+	s.n_head = 2;
+	struct cohort_model *m = NULL;
+	assert_int_equal(open_shape(&s, &m, NULL), COHORT_OK);
+	cohort_model_free(m);
 }
 
 /* Heads of one element, nothing rotated, a vocabulary of one token. */
@@ -226,6 +277,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rope_scaling),
+		cmocka_unit_test(rope_bounds),
 		cmocka_unit_test(tensors),
 		cmocka_unit_test(shapes),
 		cmocka_unit_test(smallest),

@@ -189,6 +189,11 @@ static void malformed(void **state)
 		put_map(&v, bytes, n);
 		refused(&v, COHORT_E_FORMAT, "precompiled_charsmap");
 	}
+	/* A byte that is none. Seen red by reading on without a word. */
+	piece(&v, "<0x-1>", TOK_BYTE, 0);
+	w_vocab(&v, HAS_ALL);
+	refused(&v, COHORT_E_FORMAT, "has type byte but not the form <0xNN>");
+	v.n--;
 	/* A replacement that would make a short text endless. */
 	static struct charsmap_build b;
 	charsmap_build(&b, pairs, N_OF(pairs));

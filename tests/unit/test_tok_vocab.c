@@ -202,6 +202,9 @@ static void malformed_arrays(void **state)
 	kv_str(&v.w, "model", "rwkv");
 	refused(&v, COHORT_E_UNSUPPORTED, "\"rwkv\" is not known (known: \"llama\"");
 	w_vocab(&v, WITHOUT(HAS_MODEL));
+	kv_str(&v.w, "model", "r\x1b[1m");
+	refused(&v, COHORT_E_UNSUPPORTED, "\"r\\x1b[1m\" is not known");
+	w_vocab(&v, WITHOUT(HAS_MODEL));
 	kv_u32(&v.w, "model", 1);
 	refused(&v, COHORT_E_FORMAT, "tokenizer.ggml.model");
 	w_vocab(&v, WITHOUT(HAS_TOKENS));
