@@ -26,7 +26,8 @@
  * freed behind a syntax tree that was not made (template), a fork's sampler that is not freed (branches), a commit
  * where a decode rolls back (decode), cells of a restored prompt that stay (cache), a temporary file that is not
  * removed, a write that fails and is taken for done (gguf-write), a schema that is called malformed when there is no
- * memory for it (grammar). */
+ * memory for it (grammar),
+ * a temporary file that stays when it cannot be looked at (state). */
 #include "torture.h"
 
 #include "cohort_tools.h"
