@@ -9,6 +9,7 @@
 #include "term.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -382,6 +383,7 @@ int main(int argc, char **argv)
 					.n_ctx = 2048,
 					.threads = 4,
 			}};
+	json_take_over();
 	sampling_init(&j.s, 0.9);
 	const struct opt own[] = {
 			{"model", "m", OPT_STR, &j.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)",

@@ -10,6 +10,7 @@
 #include "chat_convo.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -320,10 +321,10 @@ enum cohort_status chat_convo_load(struct chat_convo *c, const char *text, size_
 	json_error_t e;
 	json_t *m;
 	size_t i;
+	bool no_memory;
 
-	json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &e);
-	/* When its memory is out jansson says so, or nothing at all. */
-	if (!root && (json_error_code(&e) == json_error_out_of_memory || !*e.text))
+	json_t *root = json_parse(text, n_bytes, JSON_REJECT_DUPLICATES, &e, &no_memory);
+	if (no_memory)
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
 	if (!root) {
 		char shown[ERR_SHOW_BYTES];

@@ -5,6 +5,7 @@
 #include "opt.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "base/mem.h"
 
@@ -114,11 +115,14 @@ static int split_request(const struct options *o, struct texts *t)
 {
 	json_error_t e;
 	const char *s = t->messages + strspn(t->messages, " \t\r\n");
+	bool no_memory;
 	int rc = 0;
 
 	if (*s != '{')
 		return 0;
-	json_t *object = json_loads(s, 0, &e);
+	json_t *object = json_parse(s, strlen(s), 0, &e, &no_memory);
+	if (no_memory)
+		return out_of_memory(prog);
 	if (!object) {
 		fprintf(stderr, "%s: %s is not JSON: %s, line %d\n", prog, o->messages, e.text, e.line);
 		return EXIT_FILE;

@@ -4,6 +4,7 @@
 #include "opt.h"
 
 #include "base/err.h"
+#include "base/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +45,7 @@ int main(int argc, char **argv)
 	char *help[] = {argv[0], (char *)"help", NULL};
 
 	ignore_write_signals();
+	json_take_over();
 	if (argc < 2) {
 		cmd_usage(stderr);
 		return EXIT_USAGE;

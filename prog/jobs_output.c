@@ -13,6 +13,7 @@
 #include "common.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -78,33 +79,41 @@ static int write_journal(struct jobs_output *o, const struct jobs_reader *in, co
 	return rc;
 }
 
-/* NULL: there is none that can be read. */
-static json_t *read_journal(const struct jobs_output *o)
+/* *out NULL: there is none, or it is none of ours. That it cannot be read now says nothing about it: an exit code. */
+static int read_journal(const struct jobs_output *o, json_t **out)
 {
+	struct cohort_err err;
 	char *text = NULL;
 	size_t n = 0;
+	bool no_memory;
+	const enum cohort_status st = file_read(o->journal_path, JOURNAL_BYTES_MAX, &text, &n, &err);
 
-	if (file_read(o->journal_path, JOURNAL_BYTES_MAX, &text, &n, NULL))
-		return NULL;
-	json_t *j = json_loadb(text, n, 0, NULL);
+	*out = NULL;
+	if (st == COHORT_E_MEMORY)
+		return jobs_no_memory(o->where);
+	if (st == COHORT_E_IO && access(o->journal_path, F_OK) == 0)
+		return jobs_failed(o->where, EXIT_FILE, "cannot read %s", err.text);
+	if (st)
+		return 0;
+	*out = json_parse(text, n, 0, NULL, &no_memory);
 	mem_free(text);
-	return j;
+	return no_memory ? jobs_no_memory(o->where) : 0;
 }
 
 /* The journal is of this input and these settings. */
 static int check_journal(struct jobs_output *o, const struct jobs_reader *in, const json_t *settings)
 {
-	json_t *j = read_journal(o), *now = journal_json(in, settings, 0);
+	json_t *j, *now = journal_json(in, settings, 0);
+	int rc = read_journal(o, &j);
 	const json_t *was = json_object_get(j, "settings"), *a = json_object_get(j, "input"),
 		     *b = json_object_get(now, "input");
 	const char *key;
 	json_t *value;
 	char why[256];
-	int rc = 0;
 
 	o->started = json_integer_value(json_object_get(j, "started"));
-	if (!now) {
-		rc = jobs_no_memory(o->where);
+	if (rc || !now) {
+		rc = rc ? rc : jobs_no_memory(o->where);
 	} else if (json_integer_value(json_object_get(j, "cohort_jobs")) != JOURNAL_VERSION || !json_is_object(was)) {
 		rc = refuse(o, "is there already, and has no journal of this program beside it");
 	} else if (!json_equal(json_object_get(a, "bytes"), json_object_get(b, "bytes")) ||
@@ -129,12 +138,12 @@ static int check_journal(struct jobs_output *o, const struct jobs_reader *in, co
 
 /* ---- What is done ---- */
 
-/* The input line that a result is of; 0: it is no result. */
+/* The input line that a result is of; 0: it is no result, or *no_memory. */
 static uint64_t result_line(const struct jobs_output *o, const struct jobs_line *line, uint64_t n_lines, uint32_t *mark,
-		bool *answered)
+		bool *answered, bool *no_memory)
 {
 	static const char prefix[] = "batch_req_";
-	json_t *j = json_loadb(line->text, line->n, JSON_ALLOW_NUL, NULL);
+	json_t *j = json_parse(line->text, line->n, JSON_ALLOW_NUL, NULL, no_memory);
 	const char *id = json_string_value(json_object_get(j, "id"));
 	uint64_t number = 0;
 
@@ -166,11 +175,13 @@ static int read_back(struct jobs_output *o, const struct jobs_reader *in)
 	int rc = jobs_reader_open(&r, o->where, o->path, fd, SIZE_MAX), more = 0;
 	while (!rc && (more = jobs_reader_next(&r, &line)) > 0) {
 		uint32_t mark = 0;
-		bool answered = false;
-		const uint64_t number = line.whole ? result_line(o, &line, in->n_lines, &mark, &answered) : 0;
+		bool answered = false, no_memory = false;
 		if (!line.whole)
 			break;
-		if (number == 0) {
+		const uint64_t number = result_line(o, &line, in->n_lines, &mark, &answered, &no_memory);
+		if (no_memory) {
+			rc = jobs_no_memory(o->where);
+		} else if (number == 0) {
 			char why[96];
 			snprintf(why, sizeof why, "has a line that is no result of this job (line %" PRIu64 ")",
 					line.number);

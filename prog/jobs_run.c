@@ -11,6 +11,7 @@
 
 #include "common.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -139,13 +140,14 @@ static bool read_line(struct jobs *j, struct jobs_ids *ids, struct item *it, con
 {
 	json_error_t e;
 	char why[400];
+	bool no_memory;
 
 	if (line->too_long) {
 		snprintf(why, sizeof why, "longer than %zu MiB", JOBS_LINE_MAX >> 20);
 		return put_bad_line(j, it, "line_too_long", why);
 	}
-	json_t *request = json_loadb(line->text, line->n, JSON_ALLOW_NUL, &e);
-	if (!request && json_error_code(&e) == json_error_out_of_memory)
+	json_t *request = json_parse(line->text, line->n, JSON_ALLOW_NUL, &e, &no_memory);
+	if (no_memory)
 		return false;
 	if (!request) {
 		snprintf(why, sizeof why, "not JSON: %s (byte %d)", e.text, e.position);

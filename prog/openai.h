@@ -33,6 +33,8 @@ struct openai_error {
 bool openai_refuse(struct openai_error *e, const char *param, const char *code, const char *fmt, ...)
 		__attribute__((format(printf, 4, 5)));
 bool openai_no_memory(struct openai_error *e);
+/* The engine failed, not the request: a 500. */
+bool openai_broken(const struct cohort_err *err, struct openai_error *e);
 /* {"error": {...}}; NULL when out of memory. */
 json_t *openai_error_json(const struct openai_error *e);
 

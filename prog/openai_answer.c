@@ -110,8 +110,7 @@ static json_t *choice_json(const struct openai_host *h, const struct openai_requ
 
 /* ---- All outputs of a prompt ---- */
 
-/* The engine failed, not the request. */
-static bool broken(const struct cohort_err *err, struct openai_error *e)
+bool openai_broken(const struct cohort_err *err, struct openai_error *e)
 {
 	if (err->status == COHORT_E_MEMORY)
 		return openai_no_memory(e);
@@ -172,7 +171,7 @@ static bool read_events(const struct openai_host *h, const struct openai_request
 
 	do {
 		if (cohort_request_next(handle, 0, &ev, &err))
-			return broken(&err, e);
+			return openai_broken(&err, e);
 		if (r->n_logprobs < 0)
 			continue;
 		if (ev.kind == COHORT_EVENT_PROMPT)
@@ -203,7 +202,7 @@ static bool read_outputs(struct cohort_request *handle, struct outputs *a, struc
 		struct cohort_output *o = &a->o[i];
 		struct cohort_err err;
 		if (cohort_request_output_get(handle, i, o, &err))
-			return broken(&err, e);
+			return openai_broken(&err, e);
 		if (!openai_check_end(o->finish, o->error, e))
 			return false;
 		for (int32_t k = 0; o->logprobs && k < o->n_tokens; k++)
@@ -310,7 +309,7 @@ static bool take_embedding(struct openai_request *r, size_t i, struct cohort_req
 	do {
 		if (cohort_request_next(handle, 0, &ev, &err)) {
 			json_decref(x);
-			return broken(&err, e);
+			return openai_broken(&err, e);
 		}
 		if (ev.kind == COHORT_EVENT_EMBEDDING) {
 			got = true;

@@ -12,6 +12,7 @@
  * twice is rejected within a few bytes. */
 #include "openai.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -248,13 +249,13 @@ static enum found take_value(
 	const char *p = text_of(c) + c->at_value, *end = text_of(c) + c->at_end;
 	const size_t n_before = json_array_size(calls);
 	const int n_calls = c->n_calls;
-	json_error_t why;
-	json_t *v = json_loadb(p, (size_t)(end - p), JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+	bool no_memory;
+	json_t *v = json_parse(p, (size_t)(end - p), JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL, &no_memory);
 	const bool list = json_is_array(v);
 	const size_t n = list ? json_array_size(v) : 1;
 	bool good = v && n > 0 && (n == 1 || r->parallel_calls);
 
-	if (!v && json_error_code(&why) == json_error_out_of_memory)
+	if (no_memory)
 		*ok = false;
 	for (size_t i = 0; i < n && good && *ok; i++) {
 		const json_t *call = list ? json_array_get(v, i) : v;

@@ -6,6 +6,8 @@
  *  2. Offsets count characters of the choice's own text, and never lie behind its end. */
 #include "openai.h"
 
+#include "base/utf8.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,23 +72,22 @@ static bool add_chat(const struct openai_host *h, struct openai_lists *l, cohort
 
 /* ---- Completions ---- */
 
-/* A token's text, which is a key as well: bytes that are no text are written out. */
+/* A token's text, which is a key as well: bytes that are no text are written out. NULL: out of memory. */
 static json_t *legacy_token(const struct openai_host *h, cohort_token t)
 {
 	size_t n;
 	const char *bytes = token_bytes(h, t, &n);
-	json_t *s = memchr(bytes, 0, n) ? NULL : json_stringn(bytes, n);
 	struct openai_buf b = {0};
 
-	if (s)
-		return s;
+	if (!memchr(bytes, 0, n) && utf8_valid_prefix(bytes, n) == n)
+		return json_stringn(bytes, n);
 	bool ok = openai_buf_add(&b, "bytes:", 6);
 	for (size_t i = 0; i < n && ok; i++) {
 		char hex[8];
 		snprintf(hex, sizeof hex, "\\x%02x", (unsigned char)bytes[i]);
 		ok = openai_buf_add(&b, hex, 4);
 	}
-	s = ok ? json_stringn(b.p, b.n) : NULL;
+	json_t *s = ok ? json_stringn(b.p, b.n) : NULL;
 	openai_buf_release(&b);
 	return s;
 }

@@ -6,6 +6,7 @@
  *     embedded is only text. */
 #include "openai.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -196,7 +197,7 @@ static json_t *read_message(const json_t *m, size_t i, struct openai_error *e)
 				content ? openai_kind(content) : "missing");
 		return NULL;
 	}
-	json_t *copy = json_copy((json_t *)m); /* shallow: values are shared, and not changed */
+	json_t *copy = json_clone(m); /* shallow: values are shared, and not changed */
 	int bad = copy ? 0 : -1;
 	if (json_is_array(content)) {
 		json_t *joined = join_parts(content, where, e);

@@ -8,6 +8,7 @@
  *  3. References within a function's parameters still find what they mean when these are part of a larger schema. */
 #include "openai.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -338,11 +339,13 @@ static json_t *read_call(const json_t *call, const char *where, struct openai_er
 				where);
 		return NULL;
 	}
-	json_t *copy = json_copy((json_t *)call), *function = json_copy((json_t *)f), *object = NULL;
+	json_t *copy = json_clone(call), *function = json_clone(f), *object = NULL;
+	bool no_memory = false;
 	if (json_is_string(arguments))
-		object = json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL);
+		object = json_parse(json_string_value(arguments), json_string_length(arguments), 0, NULL, &no_memory);
 	/* Arguments that are no object stay as they were. */
-	if (!copy || !function || (json_is_object(object) && json_object_set(function, "arguments", object)) ||
+	if (!copy || !function || no_memory ||
+			(json_is_object(object) && json_object_set(function, "arguments", object)) ||
 			json_object_set(copy, "function", function)) {
 		json_decref(copy);
 		copy = NULL;

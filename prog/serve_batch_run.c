@@ -14,6 +14,7 @@
 #include "common.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -135,13 +136,18 @@ static bool begin_final(struct run *r, enum batch_status end)
 
 /* ---- Looking at the input ---- */
 
-static bool open_input(struct run *r, struct jobs_reader *in)
+/* 0, or an exit code. *gone (may be NULL): it is not there any more; otherwise it cannot be read at the moment. */
+static int open_input(struct run *r, struct jobs_reader *in, bool *gone)
 {
 	struct store_file f;
-	const int fd = store_file_open(r->s, r->b->owner, r->b->input, &f);
+	const int fd = store_file_open(r->s, r->b->owner, r->b->input, &f), error = errno;
 
 	*in = (struct jobs_reader){.fd = -1};
-	return fd >= 0 && !jobs_reader_open(in, &r->where, r->b->input, fd, JOBS_LINE_MAX);
+	if (gone)
+		*gone = fd < 0 && error == ENOENT;
+	if (fd < 0)
+		return jobs_failed(&r->where, EXIT_FILE, "cannot read %s: %s", r->b->input, strerror(error));
+	return jobs_reader_open(in, &r->where, r->b->input, fd, JOBS_LINE_MAX);
 }
 
 /* What is wrong with a line; false when out of memory. */
@@ -149,12 +155,12 @@ static bool check_line(struct run *r, const struct jobs_line *line, struct jobs_
 {
 	json_error_t why;
 	char text[300];
-	bool twice = false;
+	bool twice = false, no_memory;
 
 	if (line->too_long)
 		return add_error(errors, "line_too_long", NULL, line->number, "the line is longer than 16 MiB");
-	json_t *j = json_loadb(line->text, line->n, JSON_ALLOW_NUL, &why);
-	if (!j && json_error_code(&why) == json_error_out_of_memory)
+	json_t *j = json_parse(line->text, line->n, JSON_ALLOW_NUL, &why, &no_memory);
+	if (no_memory)
 		return false;
 	const json_t *id = json_object_get(j, "custom_id"), *body = json_object_get(j, "body");
 	const char *method = json_string_value(json_object_get(j, "method")),
@@ -220,14 +226,17 @@ static void validate(struct run *r)
 	struct jobs_reader in;
 	json_t *errors = json_array();
 	uint64_t n = 0;
-	int rc = errors ? 0 : jobs_no_memory(&r->where);
+	bool gone = false;
+	int rc = open_input(r, &in, &gone);
 
-	if (!open_input(r, &in)) {
-		if (errors && !add_error(errors, "input_missing", "input_file_id", 0, "the input file cannot be read"))
-			rc = jobs_no_memory(&r->where);
-	} else if (!rc) {
+	if (!errors)
+		rc = jobs_no_memory(&r->where);
+	else if (gone)
+		rc = add_error(errors, "input_missing", "input_file_id", 0, "the input file cannot be read")
+				? 0
+				: jobs_no_memory(&r->where);
+	else if (!rc)
 		rc = check_lines(r, &in, errors, &n);
-	}
 	jobs_reader_release(&in);
 	const bool bad = json_array_size(errors) > 0;
 	lock_take(&r->s->lock);
@@ -305,10 +314,10 @@ static void run_lines(struct run *r)
 	struct jobs_reader in;
 	struct jobs_output out = {.fd = -1};
 	char path[STORE_PATH];
-	int rc = EXIT_FILE;
+	int rc = open_input(r, &in, NULL);
 
 	store_path(r->s, path, "batches", r->b->id, ".jsonl");
-	if (open_input(r, &in))
+	if (!rc)
 		rc = jobs_reader_scan(&in);
 	if (!rc)
 		rc = jobs_output_open(&out, &r->where, path, &in, r->all->settings, false);
@@ -367,13 +376,13 @@ static bool put_line(struct split *x, bool good, const char *bytes, size_t n, st
 
 static bool split_line(struct split *x, const struct jobs_line *line, struct openai_error *e)
 {
-	json_error_t why;
-	json_t *j = json_loadb(line->text, line->n, JSON_ALLOW_NUL, &why);
+	bool no_memory;
+	json_t *j = json_parse(line->text, line->n, JSON_ALLOW_NUL, NULL, &no_memory);
 	const char *id = json_string_value(json_object_get(j, "id"));
 	uint64_t number = 0;
 
 	if (!j)
-		return json_error_code(&why) == json_error_out_of_memory ? openai_no_memory(e) : true;
+		return no_memory ? openai_no_memory(e) : true;
 	if (id && x->done && sscanf(id, "batch_req_%12" SCNu64, &number) == 1 && number <= x->n_lines)
 		x->done[number] = 1;
 	const bool good = json_integer_value(json_object_get(json_object_get(j, "response"), "status_code")) == 200;
@@ -416,9 +425,10 @@ static bool put_late(struct split *x, struct jobs_reader *in, struct openai_erro
 		char id[32];
 		if (jobs_line_blank(&line) || line.number > x->n_lines || x->done[line.number])
 			continue;
-		json_t *request = json_loadb(line.text, line.n, JSON_ALLOW_NUL, NULL);
+		bool no_memory;
+		json_t *request = json_parse(line.text, line.n, JSON_ALLOW_NUL, NULL, &no_memory);
 		snprintf(id, sizeof id, "batch_req_%012" PRIu64, line.number);
-		json_t *j = json_pack("{s:s, s:O?, s:n, s:{s:s, s:s}}", "id", id, "custom_id",
+		json_t *j = no_memory ? NULL : json_pack("{s:s, s:O?, s:n, s:{s:s, s:s}}", "id", id, "custom_id",
 				json_object_get(request, "custom_id"), "response", "error", "code", "batch_expired",
 				"message", "the batch's time was up before this request was done");
 		ok = (openai_dump(&b, j) || openai_no_memory(e)) && put_line(x, false, b.p, b.n, e);
@@ -437,7 +447,7 @@ static bool split_all(struct split *x, struct openai_error *e)
 	bool ok = true;
 
 	if (late) {
-		ok = open_input(x->r, &in) && !jobs_reader_scan(&in);
+		ok = !open_input(x->r, &in, NULL) && !jobs_reader_scan(&in);
 		x->n_lines = in.n_lines;
 		x->done = ok ? mem_zalloc(in.n_lines + 1, 1) : NULL;
 		if (ok && !x->done)

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,5 +245,10 @@ enum step run_file_content(struct call *c)
 
 	call_owner(c, owner);
 	const int fd = s ? store_file_open(s, owner, c->arg, &f) : -1;
+	if (s && fd < 0 && errno != ENOENT) {
+		openai_refuse(&e, NULL, "storage_failed", "the server cannot open the file at the moment");
+		e.status = 500;
+		e.type = "server_error";
+	}
 	return fd >= 0 ? answer_file(c, "application/octet-stream", fd, f.n_bytes) : not_there(c, &e);
 }

@@ -10,6 +10,7 @@
  * It does not know what routes do. */
 #include "serve.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -87,6 +88,7 @@ void serve_id(struct server *srv, const char *prefix, char *out, size_t n)
 json_t *call_json(struct call *c, bool empty, struct openai_error *e)
 {
 	json_error_t why;
+	bool no_memory;
 	const char *bytes = c->body.p ? c->body.p : "";
 	size_t at = 0;
 
@@ -94,8 +96,8 @@ json_t *call_json(struct call *c, bool empty, struct openai_error *e)
 		at++;
 	if (at == c->body.n && empty)
 		return json_object();
-	json_t *v = json_loadb(bytes, c->body.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
-	if (!v && json_error_code(&why) == json_error_out_of_memory)
+	json_t *v = json_parse(bytes, c->body.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why, &no_memory);
+	if (no_memory)
 		openai_no_memory(e);
 	else if (!v)
 		openai_refuse(e, NULL, NULL, "the body is not JSON: line %d, column %d: %.200s", why.line, why.column,

@@ -12,6 +12,15 @@ static enum step refused(struct call *c, json_t *body, const struct openai_error
 	return answer_error(c, e);
 }
 
+/* Too little memory is nobody's fault; all else is the field's. */
+static void engine_refused(struct openai_error *e, const char *param, const struct cohort_err *err)
+{
+	if (err->status == COHORT_E_MEMORY)
+		openai_no_memory(e);
+	else
+		openai_refuse(e, param, NULL, "%s", err->text);
+}
+
 /* A boolean field, or what it is without one. */
 static bool flag(const json_t *body, const char *name, bool otherwise, bool *out, struct openai_error *e)
 {
@@ -95,7 +104,7 @@ enum step run_tokenize(struct call *c)
 	if (!tokens)
 		openai_no_memory(&e);
 	else if (cohort_tokenize(c->srv->model, json_string_value(text), n_text, flags, tokens, room, &n, &err))
-		openai_refuse(&e, "content", NULL, "%s", err.text);
+		engine_refused(&e, "content", &err);
 	json_t *list = e.status ? NULL : pieces(c->srv, tokens, n, with_pieces);
 	mem_free(tokens);
 	json_decref(body);
@@ -190,7 +199,7 @@ enum step run_strategy_set(struct call *c)
 				"strategy must be the name of a built-in one (GET /cohort/strategy lists "
 				"them), or of the one that the server was started with");
 	if (!e.status && cohort_engine_strategy_set(c->srv->engine, s, &err))
-		openai_refuse(&e, "strategy", NULL, "%s", err.text);
+		engine_refused(&e, "strategy", &err);
 	json_decref(body);
 	return e.status ? answer_error(c, &e) : answer_json(c, 200, json_pack("{s:s}", "strategy", s->name));
 }

@@ -71,7 +71,7 @@ static enum step whole(struct call *c, struct work *w)
 	struct openai_error e = {0};
 
 	if (cohort_request_output_get(w->handles[0], 0, &o, &err))
-		openai_refuse(&e, NULL, NULL, "%s", err.text);
+		openai_broken(&err, &e);
 	else
 		openai_check_end(o.finish, o.error, &e);
 	if (e.status)
@@ -84,8 +84,10 @@ static enum step whole(struct call *c, struct work *w)
 		probs = json_incref(json_object_get(json_array_get(w->r.prompts[0].choices, 0), "logprobs"));
 	}
 	json_t *v = final_json(c, w, openai_text(o.text, o.n_bytes), o.finish);
-	if (probs && v)
-		json_object_set(v, "completion_probabilities", probs);
+	if (probs && v && json_object_set(v, "completion_probabilities", probs)) {
+		json_decref(v);
+		v = NULL;
+	}
 	json_decref(probs);
 	return answer_json(c, 200, v);
 }
@@ -197,13 +199,15 @@ static enum step whole_embedding(struct call *c, struct work *w)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < w->r.n_prompts; i++) {
-		if (!openai_request_take(&c->srv->host, &w->r, i, w->handles[i], &e)) {
+		bool ok = openai_request_take(&c->srv->host, &w->r, i, w->handles[i], &e);
+		if (ok && json_array_append_new(list,
+					  json_pack("{s:i, s:[O]}", "index", (int)i, "embedding",
+							  json_object_get(w->r.prompts[i].choices, "embedding"))))
+			ok = openai_no_memory(&e);
+		if (!ok) {
 			json_decref(list);
 			return answer_error(c, &e);
 		}
-		json_array_append_new(list,
-				json_pack("{s:i, s:[O]}", "index", (int)i, "embedding",
-						json_object_get(w->r.prompts[i].choices, "embedding")));
 	}
 	return answer_json(c, 200, list);
 }

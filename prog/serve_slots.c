@@ -83,7 +83,8 @@ static bool read_key(struct call *c, cohort_seq slot, cohort_token **tokens, str
 	if (!*tokens)
 		return openai_no_memory(e);
 	if (cohort_engine_slot_tokens(c->srv->engine, slot, *tokens, n_max, key, &err))
-		return openai_refuse(e, NULL, NULL, "%s", err.text);
+		return err.status == COHORT_E_MEMORY ? openai_no_memory(e)
+						     : openai_refuse(e, NULL, NULL, "%s", err.text);
 	if (c->key && !c->key->admin && key->n_tokens > 0 && key->salt != call_salt(c)) {
 		openai_refuse(e, NULL, "forbidden", "what slot %d holds is another client's", (int)slot);
 		e->status = 403;

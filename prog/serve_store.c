@@ -11,6 +11,7 @@
 #include "serve_store.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "base/mem.h"
 
@@ -108,14 +109,16 @@ enum cohort_status store_folder(const struct store *s, const char *folder, struc
 
 /* ---- Small JSON files ---- */
 
-json_t *store_json_read(const char *path)
+json_t *store_json_read(const char *path, bool *no_memory)
 {
 	char *text = NULL;
 	size_t n = 0;
+	const enum cohort_status st = file_read(path, JSON_MAX, &text, &n, NULL);
 
-	if (file_read(path, JSON_MAX, &text, &n, NULL))
+	*no_memory = st == COHORT_E_MEMORY;
+	if (st)
 		return NULL;
-	json_t *j = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
+	json_t *j = json_parse(text, n, JSON_ALLOW_NUL, NULL, no_memory);
 	mem_free(text);
 	return j;
 }
@@ -253,8 +256,9 @@ static enum cohort_status load_file(struct store *s, const char *path, const cha
 
 	if (!store_name_is(name, "file-", ".json", f.id))
 		return COHORT_OK;
-	json_t *j = store_json_read(path);
-	enum cohort_status status = COHORT_OK;
+	bool no_memory;
+	json_t *j = store_json_read(path, &no_memory);
+	enum cohort_status status = no_memory ? COHORT_E_MEMORY : COHORT_OK;
 	store_path(s, data, "files", f.id, ".data");
 	if (store_json_owner(j, f.owner) &&
 			store_json_text(j, "filename", f.filename, sizeof f.filename) &&
@@ -265,7 +269,7 @@ static enum cohort_status load_file(struct store *s, const char *path, const cha
 		s->n_numbers = f.number >= s->n_numbers ? f.number + 1 : s->n_numbers;
 		status = list_add(s, &f) ? COHORT_OK : COHORT_E_MEMORY;
 	} else {
-		++*n_damaged;
+		*n_damaged += !no_memory;
 	}
 	json_decref(j);
 	return status;
@@ -474,10 +478,15 @@ int store_file_open(struct store *s, const char *owner, const char *id, struct s
 {
 	char path[STORE_PATH];
 
-	if (!store_file_get(s, owner, id, out))
+	if (!store_file_get(s, owner, id, out)) {
+		errno = ENOENT;
 		return -1;
+	}
 	store_path(s, path, "files", id, ".data");
-	return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && errno == ELOOP)
+		errno = ENOENT; /* a link is none of its files */
+	return fd;
 }
 
 bool store_file_remove(struct store *s, const char *owner, const char *id, struct openai_error *e)

@@ -101,7 +101,7 @@ bool store_put_commit(struct store_put *p, const char *filename, const char *pur
 void store_put_abort(struct store_put *p);
 
 bool store_file_get(struct store *s, const char *owner, const char *id, struct store_file *out);
-/* A descriptor of its bytes, the caller's; -1: it is not there. */
+/* A descriptor of its bytes, the caller's; -1: it is not there (errno ENOENT), or cannot be opened. */
 int store_file_open(struct store *s, const char *owner, const char *id, struct store_file *out);
 bool store_file_remove(struct store *s, const char *owner, const char *id, struct openai_error *e);
 /* {"object": "file", ...}; NULL when out of memory. */
@@ -141,8 +141,8 @@ enum cohort_status store_batches_load(struct store *s, size_t *n_damaged, struct
 void store_batches_release(struct store *s);
 /* What could not be written, as the API says it; returns false. */
 bool store_failed(const struct cohort_err *err, struct openai_error *e);
-/* The JSON object in a small file; NULL: there is none that can be read. */
-json_t *store_json_read(const char *path);
+/* The JSON value in a small file; NULL: there is none that can be read, or *no_memory. */
+json_t *store_json_read(const char *path, bool *no_memory);
 bool store_json_write(const char *path, json_t *value, struct cohort_err *err); /* takes the reference */
 /* A record's text, which has to fit, its owner and its number. False: it is damaged. */
 bool store_json_text(const json_t *record, const char *name, char *out, size_t n_max);

@@ -199,7 +199,8 @@ static enum cohort_status load_batch(struct store *s, const char *path, const ch
 	if (!(b = mem_zalloc(1, sizeof *b)))
 		return COHORT_E_MEMORY;
 	memcpy(b->id, id, sizeof id);
-	json_t *j = store_json_read(path);
+	bool no_memory;
+	json_t *j = store_json_read(path, &no_memory);
 	const bool ok = j && read_batch(j, b);
 	json_decref(j);
 	if (ok && list_add(s, b)) {
@@ -207,8 +208,8 @@ static enum cohort_status load_batch(struct store *s, const char *path, const ch
 		return COHORT_OK;
 	}
 	batch_free(b);
-	*n_damaged += !ok;
-	return ok ? COHORT_E_MEMORY : COHORT_OK;
+	*n_damaged += !ok && !no_memory;
+	return ok || no_memory ? COHORT_E_MEMORY : COHORT_OK;
 }
 
 /* Results of batches that have ended are in files of their own by then. */

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -72,7 +73,10 @@ static json_t *list_json(const int32_t *v, int32_t n)
 	json_t *a = json_array();
 
 	for (int32_t i = 0; i < n && a; i++)
-		json_array_append_new(a, json_integer(v[i]));
+		if (json_array_append_new(a, json_integer(v[i]))) {
+			json_decref(a);
+			a = NULL;
+		}
 	return a;
 }
 
@@ -80,18 +84,19 @@ json_t *sim_cost_json(const struct sim_cost *c)
 {
 	json_t *ms = json_array();
 	char *about = printable(c->about);
+	int bad = ms && about ? 0 : -1;
 
-	for (int32_t i = 0; i < c->n_prefill; i++) {
+	for (int32_t i = 0; i < c->n_prefill && !bad; i++) {
 		json_t *row = json_array();
 		for (int32_t j = 0; j < c->n_decode; j++)
-			json_array_append_new(row, json_real(c->s[i][j] * 1e3));
-		json_array_append_new(ms, row);
+			bad |= json_array_append_new(row, json_real(c->s[i][j] * 1e3));
+		bad |= json_array_append_new(ms, row);
 	}
-	json_t *o = about ? json_pack("{s:i, s:s, s:o, s:o, s:o}", "cohort_cost", 1, "about", about, "prefill_rows",
-					    list_json(c->prefill, c->n_prefill), "decode_rows",
-					    list_json(c->decode, c->n_decode), "ms", ms)
-			  : NULL;
-	if (!about)
+	json_t *o = !bad ? json_pack("{s:i, s:s, s:o, s:o, s:o}", "cohort_cost", 1, "about", about, "prefill_rows",
+					   list_json(c->prefill, c->n_prefill), "decode_rows",
+					   list_json(c->decode, c->n_decode), "ms", ms)
+			 : NULL;
+	if (bad)
 		json_decref(ms);
 	mem_free(about);
 	return o;
@@ -160,13 +165,16 @@ int sim_cost_load(const char *path, struct sim_cost *c)
 	json_error_t bad;
 	uint8_t *bytes = NULL;
 	size_t n = 0;
+	bool no_memory;
 
 	if (file_load(path, FILE_MAX, &bytes, &n, &err)) {
 		fprintf(stderr, "%s: %s\n", sim_prog, err.text);
 		return err.status == COHORT_E_MEMORY ? EXIT_RUN : EXIT_FILE;
 	}
-	json_t *o = json_loadb((const char *)bytes, n, 0, &bad);
+	json_t *o = json_parse((const char *)bytes, n, 0, &bad, &no_memory);
 	mem_free(bytes);
+	if (no_memory)
+		return out_of_memory(sim_prog);
 	if (!o) {
 		fprintf(stderr, "%s: %s:%d: column %d: %s\n", sim_prog, path, bad.line, bad.column, bad.text);
 		return EXIT_FILE;

@@ -171,12 +171,22 @@ static int temp_make(const char *tmp)
 		return -1;
 	if (fd < 0 && leftover_remove(tmp))
 		fd = os_open(tmp, O_WRONLY | O_CREAT | O_EXCL);
+	if (fd < 0) {
+		errno = EEXIST;
+		return -1;
+	}
 	/* Before it was locked it could be taken for a leftover. Where there are no locks, none are removed either. */
-	if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && fstat(fd, &st) == 0 &&
-			st.st_nlink > 0)
-		return fd;
-	if (fd >= 0)
+	const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+	if (locked && fstat(fd, &st) != 0) {
+		const int e = errno;
+		unlink(tmp);
 		close(fd);
+		errno = e;
+		return -1;
+	}
+	if (locked && st.st_nlink > 0)
+		return fd;
+	close(fd);
 	errno = EEXIST;
 	return -1;
 }

@@ -7,6 +7,7 @@
  *  2. A schema is looked at once for each way it is combined with others; depth, number and text are bounded. */
 #include "sample/schema.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -740,14 +741,14 @@ static enum cohort_status generate(struct gen *g, const char *schema, size_t n_b
 {
 	json_error_t e;
 	char name[NAME_BYTES];
+	bool no_memory;
 
 	if (n_bytes > SCHEMA_BYTES_MAX)
 		return err_set(g->d.err, COHORT_E_LIMIT, "a schema of %zu bytes; at most %d", n_bytes,
 				SCHEMA_BYTES_MAX);
-	json_t *doc = json_loadb(schema, n_bytes, JSON_DECODE_ANY, &e);
+	json_t *doc = json_parse(schema, n_bytes, JSON_DECODE_ANY, &e, &no_memory);
 
-	/* When its memory is out jansson says so, or nothing at all. */
-	if (!doc && (json_error_code(&e) == json_error_out_of_memory || !*e.text))
+	if (no_memory)
 		return err_set(g->d.err, COHORT_E_MEMORY, "out of memory for the schema");
 	if (!doc)
 		return err_at(g->d.err, COHORT_E_FORMAT, e.position < 0 ? 0 : (uint64_t)e.position,

@@ -3,6 +3,8 @@
  * Invariant: a merged schema allows nothing that one of the two forbids; what cannot be merged so is refused. */
 #include "sample/schema.h"
 
+#include "base/json.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,17 +132,6 @@ json_t *schema_resolve(struct schema_doc *d, const json_t *ref)
 
 /* ---- Both of two schemas ---- */
 
-/* jansson's copy of an object leaves out what it finds no memory for; here it is a whole one or none. */
-static json_t *copy(json_t *object)
-{
-	json_t *out = json_copy(object);
-
-	if (json_object_size(out) == json_object_size(object))
-		return out;
-	json_decref(out);
-	return NULL;
-}
-
 static json_t *larger(json_t *a, json_t *b, bool want_larger)
 {
 	const bool larger_a = json_is_integer(a) && json_is_integer(b) ? json_integer_value(a) >= json_integer_value(b)
@@ -243,7 +234,7 @@ static json_t *both_lists(struct schema_doc *d, json_t *a, json_t *b)
 
 static json_t *merge_properties(struct schema_doc *d, json_t *a, json_t *b)
 {
-	json_t *v, *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? copy(a) : NULL;
+	json_t *v, *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? json_clone(a) : NULL;
 	const char *key;
 	if (!out)
 		return NULL;
@@ -330,7 +321,7 @@ json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b)
 				"combined with properties of another schema:", "additionalProperties");
 		return NULL;
 	}
-	json_t *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? copy(a) : NULL;
+	json_t *out = may_compare(d, json_object_size(a) + json_object_size(b)) ? json_clone(a) : NULL;
 	if (!out)
 		return NULL;
 	json_object_foreach(b, key, v) {
@@ -347,7 +338,7 @@ json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b)
 /* The schema without a key. */
 json_t *schema_without(json_t *schema, const char *key)
 {
-	json_t *out = copy(schema);
+	json_t *out = json_clone(schema);
 	json_object_del(out, key);
 	return out;
 }

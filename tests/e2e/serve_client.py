@@ -229,7 +229,7 @@ class Server:
     """A server that listens on a free port of this machine, or on the -socket of its arguments. under: a command that runs
     it; began: called with the process, before it is waited for."""
 
-    def __init__(self, args=(), tls=False, under=(), began=None):
+    def __init__(self, args=(), tls=False, under=(), began=None, env=None):
         args = list(args)
         if "-socket" not in args and "-port" not in args:
             args += ["-port", "0"]
@@ -237,7 +237,7 @@ class Server:
         self.unix = None
         self.lines = []
         self.process = subprocess.Popen([*under, PROGRAM, "serve"] + args, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
         if began:
             began(self.process)
         self.heard = threading.Condition()

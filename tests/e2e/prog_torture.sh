@@ -1,0 +1,18 @@
+#!/bin/sh
+# Programs while the calls they make to the system fail, one after the other (see serve_torture.sh): each ends by itself,
+# with its usual output, or with an exit code and a word why; files are whole or not there. TORTURE=full: all places.
+#
+# Seen red with: an error that is not told (tokenize), a temporary file that is not removed (synth), an allocation that is
+# not looked at (run: it crashed).
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/e2e/serve_lib.sh
+. "$(dirname "$0")/serve_lib.sh"
+
+if [ ! -f "$COHORT_BUILD/fault.so" ]; then
+	skip 'programs' 'no fault.so: this build has sanitizers, or no tests'
+	exit 0
+fi
+FAULT_OBJECT=$COHORT_BUILD/fault.so
+export FAULT_OBJECT
+client prog_torture

@@ -1,0 +1,131 @@
+/* The output of a job that is opened again: what it finds out about it, and that it cannot find out is not the same as
+ * a result of another job, for which a server gives a batch up.
+ *
+ * Seen red with: a journal that cannot be read taken for none, and a line for which there is no memory taken for one
+ * that is no result. */
+#include "../../prog/jobs.h"
+
+#include "common.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[64], in_path[128], out_path[128], journal_path[128];
+
+static enum jobs_stop go(void *user)
+{
+	(void)user;
+	return JOBS_GO;
+}
+
+static struct jobs_where where = {.stop = go};
+static struct jobs_reader in;
+static json_t *settings;
+
+static void put(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* An input of two lines, of which the first is done. */
+static int begin(void **state)
+{
+	static const char line[] =
+			"{\"id\":\"batch_req_000000000001\",\"custom_id\":\"a\",\"response\":{\"status_code\":200}}\n";
+	struct jobs_output o;
+
+	(void)state;
+	snprintf(dir, sizeof dir, "/tmp/cohort-jobs-XXXXXX");
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(in_path, sizeof in_path, "%s/in", dir);
+	snprintf(out_path, sizeof out_path, "%s/out", dir);
+	snprintf(journal_path, sizeof journal_path, "%s/out.journal", dir);
+	put(in_path, "{\"custom_id\":\"a\"}\n{\"custom_id\":\"b\"}\n");
+	json_take_over();
+	settings = json_pack("{s:s, s:s}", "model", "m", "top_k", "40");
+	assert_int_equal(jobs_reader_open(&in, &where, in_path, open(in_path, O_RDONLY), JOBS_LINE_MAX), 0);
+	assert_int_equal(jobs_reader_scan(&in), 0);
+	assert_int_equal(jobs_output_open(&o, &where, out_path, &in, settings, false), 0);
+	assert_int_equal(jobs_output_write(&o, line, sizeof line - 1), 0);
+	jobs_output_release(&o);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	jobs_reader_release(&in);
+	json_decref(settings);
+	unlink(in_path);
+	unlink(out_path);
+	unlink(journal_path);
+	return rmdir(dir);
+}
+
+static void again(void **state)
+{
+	struct jobs_output o;
+	int rc = 1;
+	int64_t n = 0;
+
+	(void)state;
+	for (; rc; n++) {
+		mem_fail_after(n);
+		rc = jobs_output_open(&o, &where, out_path, &in, settings, false);
+		mem_fail_after(-1);
+		assert_false(o.refused);
+		assert_true(rc == 0 || strstr(where.why, "memory"));
+		if (!rc) {
+			assert_int_equal(o.n_done, 1);
+			assert_int_equal(o.n_done_ok, 1);
+		}
+		jobs_output_release(&o);
+	}
+	assert_true(n > 10);
+}
+
+static void journals(void **state)
+{
+	struct jobs_output o;
+
+	(void)state;
+	/* It is there and cannot be read. */
+	assert_int_equal(unlink(journal_path), 0);
+	assert_int_equal(mkdir(journal_path, 0700), 0);
+	assert_int_equal(jobs_output_open(&o, &where, out_path, &in, settings, false), EXIT_FILE);
+	assert_false(o.refused);
+	jobs_output_release(&o);
+	/* There is none, or it is another's. */
+	assert_int_equal(rmdir(journal_path), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(jobs_output_open(&o, &where, out_path, &in, settings, false), EXIT_FILE);
+		assert_true(o.refused);
+		jobs_output_release(&o);
+		put(journal_path, "no JSON");
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test_setup_teardown(again, begin, end),
+			cmocka_unit_test_setup_teardown(journals, begin, end),
+	};
+	return cmocka_run_group_tests_name("jobs output", tests, NULL, NULL);
+}
