@@ -70,7 +70,7 @@ struct drainer {
 	double timeout_s;
 	atomic_int *n_missing; /* NULL, or who is not there yet: they begin together */
 	bool clean;
-	atomic_bool back;
+	atomic_bool begun, back;
 };
 
 static void drain(void *arg)
@@ -80,6 +80,7 @@ static void drain(void *arg)
 	if (d->n_missing)
 		for (atomic_fetch_sub(d->n_missing, 1); atomic_load(d->n_missing) > 0;)
 			;
+	atomic_store(&d->begun, true);
 	expect(!cohort_engine_drain(d->e, d->timeout_s, &d->clean, NULL), "drain");
 	atomic_store(&d->back, true);
 }
@@ -257,7 +258,9 @@ static void cut_before(void **state)
 	wait_closed(e);
 	rig_sleep(0.05);
 	start(&late, e, -1, NULL);
-	rig_sleep(0.05);
+	while (!atomic_load(&late.begun))
+		rig_sleep(0.001);
+	rig_sleep(0.2); /* from there into the call, however busy the machine is */
 	atomic_store(&held, false);
 	assert_false(join(&hasty));
 	assert_false(join(&late));
