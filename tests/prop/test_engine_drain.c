@@ -232,10 +232,17 @@ static void ended_meanwhile(void **state)
 	cohort_engine_free(e);
 }
 
+struct hold {
+	atomic_bool reached, held;
+};
+
 static void held_tick(const struct cohort_tick *t, void *user)
 {
+	struct hold *h = user;
+
 	(void)t;
-	while (atomic_load((atomic_bool *)user))
+	atomic_store(&h->reached, true);
+	while (atomic_load(&h->held))
 		rig_sleep(0.001);
 }
 
@@ -245,15 +252,18 @@ static void cut_before(void **state)
 	struct cohort_engine_params ep;
 	static struct drainer hasty, late;
 	struct job j;
-	atomic_bool held = true;
+	struct hold hold = {false, true};
 
 	(void)state;
 	said_params(&ep);
 	ep.on_tick = held_tick;
-	ep.on_tick_user = &held;
+	ep.on_tick_user = &hold;
 	struct cohort_engine *e = rig_engine(&ep);
 	rig_job(&j, 30, 5, LONG_TOKENS);
 	struct cohort_request *r = rig_submit(e, &j);
+	/* Else its first tick could be the one that ends it, before the other drain looks. */
+	while (!atomic_load(&hold.reached))
+		rig_sleep(0.001);
 	start(&hasty, e, 0, NULL);
 	wait_closed(e);
 	rig_sleep(0.05);
@@ -261,7 +271,7 @@ static void cut_before(void **state)
 	while (!atomic_load(&late.begun))
 		rig_sleep(0.001);
 	rig_sleep(0.2); /* from there into the call, however busy the machine is */
-	atomic_store(&held, false);
+	atomic_store(&hold.held, false);
 	assert_false(join(&hasty));
 	assert_false(join(&late));
 	assert_int_equal(rig_output(r, 0).finish, COHORT_FINISH_SHUTDOWN);
