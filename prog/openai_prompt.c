@@ -229,6 +229,13 @@ static bool dump_text(struct openai_buf *b, const json_t *value)
 	return openai_dump(b, value) && openai_buf_add(b, "", 1);
 }
 
+static uint64_t tokens_hash(uint64_t h, const cohort_token *tokens, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (uint64_t)tokens[i]) * 0x100000001b3ULL;
+	return h;
+}
+
 static bool render(const struct openai_host *h, struct openai_request *r, const json_t *messages, const json_t *extra,
 		struct openai_error *e)
 {
@@ -270,8 +277,8 @@ static bool render(const struct openai_host *h, struct openai_request *r, const 
 					   COHORT_TOKENIZE_SPECIAL | COHORT_TOKENIZE_NO_BOS, e);
 		openai_buf_release(&all);
 	}
-	for (size_t i = 0; i < r->n_tokens && ok && r->tools; i++)
-		r->call_seed = (r->call_seed ^ (uint64_t)r->tokens[i]) * 0x100000001b3ULL;
+	if (ok && r->tools)
+		r->call_seed = tokens_hash(r->call_seed, r->tokens, r->n_tokens);
 	if (ok) {
 		r->rendered = text;
 		r->n_rendered = n;
