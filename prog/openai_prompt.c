@@ -186,11 +186,11 @@ static json_t *read_message(const json_t *m, size_t i, struct openai_error *e)
 	while (k < 6 && (!role || strcmp(role, roles[k]) != 0))
 		k++;
 	if (k == 6) {
-		strcat(where, ".role");
+		snprintf(where, sizeof where, "messages[%zu].role", i);
 		openai_refuse(e, where, NULL, "%s must be system, developer, user, assistant, tool or function", where);
 		return NULL;
 	}
-	strcat(where, ".content");
+	snprintf(where, sizeof where, "messages[%zu].content", i);
 	const bool calls = json_object_get(m, "tool_calls") || json_object_get(m, "function_call");
 	if (!json_is_string(content) && !json_is_array(content) && !(calls && (!content || json_is_null(content)))) {
 		openai_refuse(e, where, NULL, "%s is %s, expected a string or an array of parts", where,

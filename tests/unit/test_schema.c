@@ -6,7 +6,8 @@
  * checked by PCRE2.
  *
  * Shown red by: a range of integers that takes one more at its end; additionalProperties that lets a declared name
- * through; a comma where no property came before; a 31st of April; lone surrogates in strings; half of minItems. */
+ * through; a comma where no property came before; a 31st of April; lone surrogates in strings; half of minItems; items
+ * of references read by atol. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -328,6 +329,10 @@ static void refusals(void **state)
 			{"{\"oneOf\":[]}", "'oneOf'", COHORT_E_FORMAT},
 			{"{\"$ref\":\"http://x/y\"}", "http://x/y", COHORT_E_UNSUPPORTED},
 			{"{\"$ref\":\"#/$defs/x\"}", "nothing is at", COHORT_E_FORMAT},
+			{"{\"$ref\":\"#/x/1y\",\"x\":[{},{}]}", "nothing is at", COHORT_E_FORMAT},
+			{"{\"$ref\":\"#/x/01\",\"x\":[{},{}]}", "nothing is at", COHORT_E_FORMAT},
+			{"{\"$ref\":\"#/x/+1\",\"x\":[{},{}]}", "nothing is at", COHORT_E_FORMAT},
+			{"{\"$ref\":\"#/x/2\",\"x\":[{},{}]}", "nothing is at", COHORT_E_FORMAT},
 			{"{\"$ref\":\"#\"}", "begin with itself", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "'maxLength'", COHORT_E_FORMAT},
 			{"{\"type\":\"string\",\"minLength\":-1}", "'minLength'", COHORT_E_FORMAT},
