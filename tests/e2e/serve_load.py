@@ -103,9 +103,9 @@ def digest(choices):
     return hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
 
 
-def run(server, path, body, rng=None, gone=False, slow=False, first=None, rude=False):
-    """The digest of an answer; None when the client went away on purpose. Anything else is Wrong. first: called when the
-    first event of a stream is there; rude: who goes away resets the connection."""
+def run(server, path, body, rng=None, gone=False, pause=None, first=None, rude=False):
+    """The digest of an answer; None when the client went away on purpose. Anything else is Wrong. pause: called
+    behind each event of a stream; first: when the first is there; rude: who goes away resets the connection."""
     choices = {}
     raw = request("POST", path, body)
     with Conn(server, 120) as c:
@@ -146,8 +146,8 @@ def run(server, path, body, rng=None, gone=False, slow=False, first=None, rude=F
             left -= 1
             if left == 0:
                 return None
-            if slow:
-                time.sleep(0.05)
+            if pause:
+                pause()
         if n_done != 1:
             raise Wrong("a stream without [DONE]")
     if any(got["end"] is None for got in choices.values()):
@@ -157,7 +157,7 @@ def run(server, path, body, rng=None, gone=False, slow=False, first=None, rude=F
 
 def client(server, requests, want, seed, until, results):
     rng = random.Random(seed)
-    slow = rng.random() < SLOW
+    pause = (lambda: time.sleep(0.05)) if rng.random() < SLOW else None
     n_ok = n_gone = 0
     wrong = []
     while time.monotonic() < until and len(wrong) < 5:
@@ -165,7 +165,7 @@ def client(server, requests, want, seed, until, results):
         gone = rng.random() < GONE
         path, body = requests[i]
         try:
-            got = run(server, path, body, rng, gone, slow)
+            got = run(server, path, body, rng, gone, pause)
             if got is None:
                 n_gone += 1
             elif got != want[i]:

@@ -12,11 +12,13 @@
     batch     a file, a batch, perhaps a cancel, the results; files are removed behind it
 
 A client stops at its fifth wrong answer. Each has random numbers of its own, so that a seed says what everybody does,
-if not when.
+if not when. When there is ebb nobody begins anything, and what is under way comes to its end; batches, which wait behind
+all others, as well.
 """
 import collections
 import hashlib
 import json
+import multiprocessing
 import random
 import threading
 import time
@@ -27,8 +29,10 @@ from serve_load import OPENINGS, Wrong, digest, gather, pool, run
 
 WEIGHTS = {"good": 50, "slow": 3, "leave": 12, "late": 4, "line": 4, "long": 3, "bad": 16, "slot": 6, "watch": 2}
 KINDS = (*WEIGHTS, "batch")
-EVERY_BATCH = 32  # one client of so many does nothing but batches: they wait behind all others
+EVERY_BATCH = 16  # one client of so many does nothing but batches: they wait behind all others
 PAUSE_S = 0.2  # between two requests of a client, at most
+SLOW_S = 0.05  # that a slow reader takes for an event
+WATCH_S = 5.0
 PATIENCE_S = 120
 BATCH_S = 600
 LONG_TOKENS = 900
@@ -123,13 +127,29 @@ def form(content):
 
 
 class Load:
-    """What all clients share: the server, the pool with its answers, and the bad requests."""
+    """What all clients of all processes share: the server, the pool with its answers, the bad requests, whether there is
+    ebb, and how many are busy."""
 
     def __init__(self, server, requests_, want, until):
         self.server, self.requests, self.want, self.until = server, requests_, want, until
         self.bodies = batched(requests_)
         self.small = [i for i, (path, _) in enumerate(requests_) if path in PLAIN]
         self.bad = bad_groups()
+        self.ebb = multiprocessing.RawValue("i", 0)
+        self.busy = multiprocessing.Value("i", 0)
+
+    def enter(self):
+        """False: there is ebb. Who enters is counted first, so that nobody is overlooked."""
+        with self.busy:
+            self.busy.value += 1
+        ebb = self.ebb.value
+        if ebb:
+            self.leave()
+        return not ebb
+
+    def leave(self):
+        with self.busy:
+            self.busy.value -= 1
 
 
 class News:
@@ -164,6 +184,9 @@ class Client:
     def work(self):
         kinds, weights = list(WEIGHTS), list(WEIGHTS.values())
         while time.monotonic() < self.load.until and len(self.wrong) < 5:
+            if not self.load.enter():
+                time.sleep(0.05)
+                continue
             kind = "batch" if self.number % EVERY_BATCH == 0 else self.rng.choices(kinds, weights)[0]
             try:
                 getattr(self, kind)()
@@ -171,6 +194,8 @@ class Client:
                 self.news.count(kind)
             except (Wrong, Late, Closed, OSError, AssertionError, ValueError, KeyError, TypeError) as e:
                 self.wrong.append("client %d, %s: %s %s" % (self.number, kind, type(e).__name__, str(e)[:500]))
+            finally:
+                self.load.leave()
             time.sleep(self.rng.random() * PAUSE_S)
 
     def pick(self, few=None):
@@ -191,7 +216,11 @@ class Client:
 
     def slow(self):
         i, path, body = self.pick()
-        self.same(i, ask(self.server, path, body, slow=True) if body.get("stream") else ask(self.server, path, body))
+        self.same(i, ask(self.server, path, body, pause=self.rest) if body.get("stream") else
+                  ask(self.server, path, body))
+
+    def rest(self):
+        time.sleep(0 if self.load.ebb.value else SLOW_S)
 
     def leave(self):
         i, path, body = self.pick()
@@ -223,15 +252,20 @@ class Client:
                                              "seed": 1, "stream": True})
 
     def watch(self):
+        """Until there were some, or nothing happens any more."""
         with Conn(self.server, PATIENCE_S) as c:
             c.send(request("GET", "/cohort/live"))
-            left = self.rng.randint(1, 20)
-            for line in c.events():
-                if c.status != 200 or not line.startswith((":", "data: ")):
-                    raise Wrong("%d %s" % (c.status, line))
-                left -= 1
-                if left == 0:
-                    return
+            left, seen = self.rng.randint(1, 20), 0
+            try:
+                for line in c.events(WATCH_S):
+                    if c.status != 200 or not line.startswith((":", "data: ")):
+                        raise Wrong("%d %s" % (c.status, line))
+                    seen += 1
+                    if seen == left:
+                        return
+            except Late:
+                if not seen and not self.load.ebb.value:
+                    raise
 
     # ---- Bad ones ----
 

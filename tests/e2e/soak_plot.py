@@ -3,9 +3,12 @@
     soak_plot.py SAMPLES.tsv [SECONDS]      the table to standard output, the picture into plot.svg beside the samples
 
 What holds: the picture needs nothing from elsewhere, and follows the reader's light or dark scheme; lines differ in
-colour and in dash. Axes begin at 0, but for memory, of which small changes matter. A long run is drawn in up to 240
-steps: the median of each, or its largest where peaks matter (p99). The warm-up is shaded; the table leaves it out.
+colour and in dash. Axes begin at 0, but for memory, of which small changes matter, and for times under load, whose axis
+has powers of ten. A long run is drawn in up to 240 steps: the median of each, or its largest where peaks matter (p99);
+lines end where an ebb begins. The warm-up is shaded; the table leaves it out.
+A column is of the samples under load, "rest COLUMN" of those at rest; those of an ebb, in between, are in neither.
 """
+import itertools
 import math
 import os
 import statistics
@@ -17,26 +20,37 @@ WIDTH, MARGIN, PANEL_W, PANEL_H, GAP_X, GAP_Y, COLUMNS = 1080, 64, 280, 130, 66,
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b")
 DASHES = ("none", "7 2", "2 2", "9 3 2 3")
 MIB = 1 / 1024
-# Title with unit; series: name, column, factor, how steps are made; whether the axis begins at 0; a limit to draw.
+LOAD, REST = 0, 2  # phases
+ZERO, NEAR, TENS = range(3)  # axes: from 0, around the values, by powers of ten
+# Title with unit; series: name, column, factor, how steps are made; the axis; a limit to draw.
 PANELS = (
-    ("Memory, MiB", (("resident", "rss_kib", MIB, "median"), ("its own", "anon_kib", MIB, "median")), False, None),
+    ("Memory under load, MiB", (("resident", "rss_kib", MIB, "median"), ("its own", "anon_kib", MIB, "median")), NEAR, None),
+    ("Memory at rest, MiB", (("resident", "rest rss_kib", MIB, "median"), ("its own", "rest anon_kib", MIB, "median")),
+     NEAR, None),
+    ("At rest", (("descriptors", "rest fds", 1, "max"), ("threads", "rest threads", 1, "max"),
+                 ("blocks used", "rest blocks_used", 1, "max")), ZERO, None),
     ("Descriptors and connections", (("descriptors", "fds", 1, "median"),
-                                     ("connections", "connections", 1, "median")), True, None),
-    ("Threads", (("threads", "threads", 1, "max"),), True, None),
+                                     ("connections", "connections", 1, "median")), ZERO, None),
     ("Blocks of the cache", (("used", "blocks_used", 1, "median"), ("cached", "blocks_cached", 1, "median"),
-                             ("free", "blocks_free", 1, "median")), True, None),
+                             ("free", "blocks_free", 1, "median")), ZERO, None),
     ("Slots", (("generating", "slots_generating", 1, "median"), ("prefilling", "slots_prefilling", 1, "median"),
-               ("parked", "slots_parked", 1, "max")), True, None),
-    ("Requests that wait", (("queue", "queue", 1, "median"),), True, None),
-    ("/health, ms", (("p50", "health_p50_ms", 1, "median"), ("p99 of a second", "health_p99_ms", 1, "max")), True, 50),
-    ("Time to the first token, ms", (("p50", "first_p50_ms", 1, "median"),
-                                     ("p99 of a second", "first_p99_ms", 1, "max")), True, None),
+               ("parked", "slots_parked", 1, "max")), ZERO, None),
+    ("Requests that wait", (("queue", "queue", 1, "median"),), ZERO, None),
+    ("/health, ms", (("p50", "health_p50_ms", 1, "median"), ("p99 of a second", "health_p99_ms", 1, "max")), TENS, 50),
+    ("Time to the first token, s", (("p50", "first_p50_ms", 1e-3, "median"),
+                                    ("p99 of a second", "first_p99_ms", 1e-3, "max")), TENS, None),
+    ("A request alone, at rest, ms", (("the quickest", "rest alone_ms", 1, "median"),), ZERO, None),
     ("Ended in a second", (
         ("good", ("n_good", "n_slow", "n_line", "n_long", "n_slot", "n_batch", "n_watch"), 1, "mean"),
-        ("refused", "n_bad", 1, "mean"), ("left or late", ("n_leave", "n_late"), 1, "mean")), True, None),
+        ("refused", "n_bad", 1, "mean"), ("left or late", ("n_leave", "n_late"), 1, "mean")), ZERO, None),
+    ("Batches that ended", (("so far", "sum n_batch", 1, "max"),), ZERO, None),
 )
-TABLE = (("resident, MiB", "rss_kib", MIB), ("its own, MiB", "anon_kib", MIB), ("descriptors", "fds", 1),
-         ("threads", "threads", 1), ("connections", "connections", 1), ("blocks used", "blocks_used", 1),
+DONE = ("n_good", "n_slow", "n_leave", "n_late", "n_line", "n_long", "n_bad", "n_slot", "n_watch", "n_batch")
+TABLE = (("resident, MiB", "rss_kib", MIB), ("its own, MiB", "anon_kib", MIB),
+         ("at rest: resident, MiB", "rest rss_kib", MIB), ("at rest: its own, MiB", "rest anon_kib", MIB),
+         ("at rest: descriptors", "rest fds", 1), ("at rest: threads", "rest threads", 1),
+         ("at rest: blocks used", "rest blocks_used", 1), ("at rest: one alone, ms", "rest alone_ms", 1),
+         ("descriptors", "fds", 1), ("connections", "connections", 1), ("blocks used", "blocks_used", 1),
          ("blocks cached", "blocks_cached", 1), ("slots generating", "slots_generating", 1), ("queue", "queue", 1),
          ("/health p50, ms", "health_p50_ms", 1),
          ("/health p99, ms", "health_p99_ms", 1), ("first token p50, ms", "first_p50_ms", 1),
@@ -62,16 +76,22 @@ class Samples:
         return min(WARM_MAX_S, max(WARM_MIN_S, self.seconds * WARM_PART))
 
     def series(self, column, factor=1, begin=0.0, end=math.inf):
-        """[(t, value)]; several columns are summed."""
-        columns = (column,) if isinstance(column, str) else column
+        """[(t, value)]; several columns are added up, "sum COLUMN" is one added up from the start."""
+        columns, phase = (column,) if isinstance(column, str) else column, LOAD
+        if columns[0].startswith("sum "):
+            columns = (columns[0][4:],)
+            total = itertools.accumulate(sum(r[c] for c in columns) for r in self.rows)
+            return [(r["t_s"], factor * v) for r, v in zip(self.rows, total) if begin <= r["t_s"] < end]
+        if columns[0].startswith("rest "):
+            columns, phase = (columns[0][5:],), REST
         return [(r["t_s"], factor * sum(r[c] for c in columns)) for r in self.rows
-                if begin <= r["t_s"] < end and all(r[c] is not None for c in columns)]
+                if r["phase"] == phase and begin <= r["t_s"] < end and all(r[c] is not None for c in columns)]
 
-    def third(self, i, column, factor=1):
-        """The median of a third of what follows the warm-up."""
+    def third(self, i, column, factor=1, make=statistics.median):
+        """The median of a third of what follows the warm-up, or what else is made of it."""
         begin, each = self.warm_s(), (self.seconds - self.warm_s()) / 3
         values = [v for _, v in self.series(column, factor, begin + i * each, begin + (i + 1) * each + (i == 2))]
-        return statistics.median(values) if values else math.nan
+        return make(values) if values else math.nan
 
 
 def read(path):
@@ -80,11 +100,34 @@ def read(path):
     return Samples([{k: float(v) if v else None for k, v in zip(lines[0], line)} for line in lines[1:]])
 
 
-def drift(s, column):
+def quickest(s, column):
+    return drift(s, column, min)
+
+
+def drift(s, column, make=statistics.median):
     """How much the last third is above the second one, as a part of it. Without samples NaN, which is below
     nothing."""
-    early, late = s.third(1, column), s.third(2, column)
+    early, late = s.third(1, column, 1, make), s.third(2, column, 1, make)
     return (late - early) / early if early else math.nan
+
+
+def steady(s, column):
+    """The same for what is used more the more is done in a second, which is what a machine has left for it: of the change,
+    what time explains and the rate does not, by least squares over the medians from one ebb to the next."""
+    rests = [t for t, _ in s.series("rest " + column)]
+    points = []
+    for begin, end in zip([0.0] + rests, rests + [s.seconds]):
+        used = [v for _, v in s.series(column, 1, max(begin, s.warm_s()), end)]
+        done = [v for _, v in s.series(DONE, 1, max(begin, s.warm_s()), end)]
+        if len(used) >= 10:
+            points.append(((begin + end) / 2, statistics.fmean(done), statistics.median(used)))
+    if len(points) < 4:
+        return math.nan
+    (mt, mr, mv), n = (statistics.fmean(p[i] for p in points) for i in range(3)), len(points)
+    tt, rr, tr, tv, rv = (sum((p[i] - m) * (p[j] - k) for p in points) / n for i, m, j, k in (
+        (0, mt, 0, mt), (1, mr, 1, mr), (0, mt, 1, mr), (0, mt, 2, mv), (1, mr, 2, mv)))
+    a_second = (tv * rr - rv * tr) / (tt * rr - tr * tr) if tt * rr > tr * tr else math.nan
+    return a_second * (s.seconds - s.warm_s()) / 3 / mv
 
 
 def slope(points):
@@ -144,40 +187,77 @@ def number(v):
     return ("%g" % round(v, 6)) if abs(v) < 1e5 else "%.0f" % v
 
 
-def panel(s, x, y, title, series, from_zero, limit):
+class Axis:
+    """From values to parts of a height, and where its marks are."""
+
+    def __init__(self, values, kind, limit):
+        self.tens = kind == TENS
+        if self.tens:
+            values = [math.log10(max(v, 1e-9)) for v in values] + ([math.log10(limit)] if limit else [])
+            self.lo, self.hi = math.floor(min(values)), max(math.ceil(max(values)), math.floor(min(values)) + 1)
+            self.marks = [10.0 ** k for k in range(self.lo, self.hi + 1)]
+            return
+        lo, hi = (0, max(values)) if kind == ZERO else (min(values) * 0.98, max(values) * 1.02)
+        hi = max(hi, (limit or 0) * 1.1)
+        hi = hi if hi > lo else lo + 1
+        step = step_of(hi - lo, 4)
+        self.lo, self.hi = math.floor(lo / step + 1e-9) * step, math.ceil(hi / step - 1e-9) * step
+        self.marks = [self.lo + k * step for k in range(int(round((self.hi - self.lo) / step)) + 1)]
+
+    def part(self, v):
+        return ((math.log10(max(v, 10.0 ** self.lo)) if self.tens else v) - self.lo) / (self.hi - self.lo)
+
+
+def runs(points, gap):
+    """Points without gaps between them."""
+    out = []
+    for p in points:
+        if not out or p[0] - out[-1][-1][0] > gap:
+            out.append([])
+        out[-1].append(p)
+    return out
+
+
+def strokes(points, at, colour, dash, gap, dots):
+    """A series: its lines, and dots where there are few or they stand alone."""
+    out = []
+    for run in runs(points, gap):
+        if len(run) > 1:
+            out.append('<polyline points="%s" fill="none" stroke="%s" stroke-width="1.4" stroke-dasharray="%s"/>' % (
+                " ".join("%.1f,%.1f" % at(t, v) for t, v in run), colour, dash))
+        if dots or len(run) == 1:
+            out += ['<circle cx="%.1f" cy="%.1f" r="1.8" fill="%s"/>' % (*at(t, v), colour) for t, v in run]
+    return out
+
+
+def panel(s, x, y, title, series, kind, limit):
     drawn = [(name, steps(s.series(column, factor), s.seconds, how)) for name, column, factor, how in series]
-    values = [v for _, points in drawn for _, v in points] or [0]
-    lo, hi = (0, max(values)) if from_zero else (min(values) * 0.98, max(values) * 1.02)
-    if limit is not None:
-        hi = max(hi, limit * 1.1)
-    hi = hi if hi > lo else lo + 1
-    step = step_of(hi - lo, 4)
-    lo, hi = math.floor(lo / step + 1e-9) * step, math.ceil(hi / step - 1e-9) * step
+    rest = str(series[0][1]).startswith("rest ")
+    gap = math.inf if str(series[0][1]).startswith(("rest ", "sum ")) else max(3.5, 1.6 * s.seconds / STEPS)
+    axis = Axis([v for _, points in drawn for _, v in points] or [0], kind, limit)
     minutes = s.seconds >= 180
     unit = 60 if minutes else 1
 
     def at(t, v):
-        return x + PANEL_W * t / max(s.seconds, 1e-9), y + PANEL_H * (1 - (v - lo) / (hi - lo))
+        return x + PANEL_W * t / max(s.seconds, 1e-9), y + PANEL_H * (1 - axis.part(v))
 
     warm = PANEL_W * min(1.0, s.warm_s() / max(s.seconds, 1e-9))
     out = ['<rect x="%.1f" y="%.1f" width="%.1f" height="%d" class="warm"/>' % (x, y, warm, PANEL_H),
            text(x, y - 28, "strong", "start", title)]
-    for k in range(int(round((hi - lo) / step)) + 1):
-        v = lo + k * step
+    for k, v in enumerate(axis.marks):
         out += [line(x, at(0, v)[1], x + PANEL_W, at(0, v)[1], "grid" if k else "axis"),
                 text(x - 6, at(0, v)[1] + 4, "small", "end", number(v))]
     every = step_of(s.seconds / unit, 6)
     for k in range(int(s.seconds / unit / every + 1e-9) + 1):
         said = number(k * every) + ((" min" if minutes else " s") if k == 0 else "")
-        out += [line(at(k * every * unit, lo)[0], y, at(k * every * unit, lo)[0], y + PANEL_H, "grid"),
-                text(at(k * every * unit, lo)[0], y + PANEL_H + 15, "small", "middle", said)]
+        left = at(k * every * unit, 0)[0]
+        out += [line(left, y, left, y + PANEL_H, "grid"), text(left, y + PANEL_H + 15, "small", "middle", said)]
     if limit is not None:
         out += [line(x, at(0, limit)[1], x + PANEL_W, at(0, limit)[1], "limit")]
     left = x
     for i, (name, points) in enumerate(drawn):
-        out += ['<polyline points="%s" fill="none" stroke="%s" stroke-width="1.4" stroke-dasharray="%s"/>' % (
-            " ".join("%.1f,%.1f" % at(t, v) for t, v in points), COLOURS[i], DASHES[i]),
-                '<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>' % (
+        out += strokes(points, at, COLOURS[i], DASHES[i], gap, rest and len(points) < 100)
+        out += ['<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>' % (
                     left, y - 12, left + 20, y - 12, COLOURS[i], DASHES[i]),
                 text(left + 24, y - 8, "small", "start", name)]
         left += 34 + 6.6 * len(name)
@@ -196,10 +276,13 @@ def picture(s, title):
            ".warm { fill: #888888; fill-opacity: 0.14 } .limit { stroke: #c00000; stroke-dasharray: 5 3 }",
            "@media (prefers-color-scheme: dark) { .back { fill: #15181c } text { fill: #e6e6e6 } }</style>",
            '<rect class="back" width="%d" height="%d"/>' % (WIDTH, height), text(24, 30, "title", "start", title),
-           text(24, 50, "small", "start", "The warm-up, %.0f s, is shaded; no limit counts in it." % s.warm_s())]
-    for i, (name, series, from_zero, limit) in enumerate(PANELS):
+           text(24, 50, "small", "start", "The warm-up, %.0f s, is shaded. Behind it, from the second third to the last: "
+                "its own memory %+.2f %% under load (%+.2f %% at the same rate), %+.2f %% at rest." % (
+                    s.warm_s(), 100 * drift(s, "anon_kib"), 100 * steady(s, "anon_kib"),
+                    100 * drift(s, "rest anon_kib")))]
+    for i, (name, series, kind, limit) in enumerate(PANELS):
         x, y = MARGIN + i % COLUMNS * (PANEL_W + GAP_X), 104 + i // COLUMNS * (PANEL_H + GAP_Y)
-        out += panel(s, x, y, name, series, from_zero, limit)
+        out += panel(s, x, y, name, series, kind, limit)
     return "\n".join(out + ["</svg>\n"])
 
 
