@@ -12,8 +12,8 @@
     batch     a file, a batch, perhaps a cancel, the results; files are removed behind it
 
 A client stops at its fifth wrong answer. Each has random numbers of its own, so that a seed says what everybody does,
-if not when. When there is ebb nobody begins anything, and what is under way comes to its end; batches, which wait behind
-all others, as well.
+if not when. When there is ebb nobody begins anything, and what is under way comes to its end; batches, which wait
+behind all others, as well.
 """
 import collections
 import hashlib
@@ -127,8 +127,8 @@ def form(content):
 
 
 class Load:
-    """What all clients of all processes share: the server, the pool with its answers, the bad requests, whether there is
-    ebb, and how many are busy."""
+    """What all clients of all processes share: the server, the pool with its answers, the bad requests, whether there
+    is ebb, and how many are busy."""
 
     def __init__(self, server, requests_, want, until):
         self.server, self.requests, self.want, self.until = server, requests_, want, until

@@ -24,7 +24,8 @@ LOAD, REST = 0, 2  # phases
 ZERO, NEAR, TENS = range(3)  # axes: from 0, around the values, by powers of ten
 # Title with unit; series: name, column, factor, how steps are made; the axis; a limit to draw.
 PANELS = (
-    ("Memory under load, MiB", (("resident", "rss_kib", MIB, "median"), ("its own", "anon_kib", MIB, "median")), NEAR, None),
+    ("Memory under load, MiB", (("resident", "rss_kib", MIB, "median"), ("its own", "anon_kib", MIB, "median")),
+     NEAR, None),
     ("Memory at rest, MiB", (("resident", "rest rss_kib", MIB, "median"), ("its own", "rest anon_kib", MIB, "median")),
      NEAR, None),
     ("At rest", (("descriptors", "rest fds", 1, "max"), ("threads", "rest threads", 1, "max"),
@@ -39,7 +40,8 @@ PANELS = (
     ("/health, ms", (("p50", "health_p50_ms", 1, "median"), ("p99 of a second", "health_p99_ms", 1, "max")), TENS, 50),
     ("Time to the first token, s", (("p50", "first_p50_ms", 1e-3, "median"),
                                     ("p99 of a second", "first_p99_ms", 1e-3, "max")), TENS, None),
-    ("A request alone, at rest, ms", (("the quickest", "rest alone_ms", 1, "median"),), ZERO, None),
+    ("A request alone, at rest, ms", (("the quickest", "rest alone_ms", 1, "median"),
+                                      ("of an idle twin", "rest twin_ms", 1, "median")), ZERO, None),
     ("Ended in a second", (
         ("good", ("n_good", "n_slow", "n_line", "n_long", "n_slot", "n_batch", "n_watch"), 1, "mean"),
         ("refused", "n_bad", 1, "mean"), ("left or late", ("n_leave", "n_late"), 1, "mean")), ZERO, None),
@@ -50,6 +52,7 @@ TABLE = (("resident, MiB", "rss_kib", MIB), ("its own, MiB", "anon_kib", MIB),
          ("at rest: resident, MiB", "rest rss_kib", MIB), ("at rest: its own, MiB", "rest anon_kib", MIB),
          ("at rest: descriptors", "rest fds", 1), ("at rest: threads", "rest threads", 1),
          ("at rest: blocks used", "rest blocks_used", 1), ("at rest: one alone, ms", "rest alone_ms", 1),
+         ("at rest: of its twin, ms", "rest twin_ms", 1),
          ("descriptors", "fds", 1), ("connections", "connections", 1), ("blocks used", "blocks_used", 1),
          ("blocks cached", "blocks_cached", 1), ("slots generating", "slots_generating", 1), ("queue", "queue", 1),
          ("/health p50, ms", "health_p50_ms", 1),
@@ -100,20 +103,22 @@ def read(path):
     return Samples([{k: float(v) if v else None for k, v in zip(lines[0], line)} for line in lines[1:]])
 
 
-def quickest(s, column):
-    return drift(s, column, min)
-
-
-def drift(s, column, make=statistics.median):
+def drift(s, column):
     """How much the last third is above the second one, as a part of it. Without samples NaN, which is below
     nothing."""
-    early, late = s.third(1, column, 1, make), s.third(2, column, 1, make)
+    early, late = s.third(1, column), s.third(2, column)
     return (late - early) / early if early else math.nan
 
 
+def slower(s, column):
+    """The same of the quickest in each third, as a multiple of the twin's."""
+    early, late = (s.third(i, column, 1, min) / s.third(i, "rest twin_ms", 1, min) for i in (1, 2))
+    return late / early - 1
+
+
 def steady(s, column):
-    """The same for what is used more the more is done in a second, which is what a machine has left for it: of the change,
-    what time explains and the rate does not, by least squares over the medians from one ebb to the next."""
+    """The same for what is used more the more is done in a second, which is what others on the machine leave: of the
+    change, what time explains and the rate does not, by least squares over the medians from one ebb to the next."""
     rests = [t for t, _ in s.series("rest " + column)]
     points = []
     for begin, end in zip([0.0] + rests, rests + [s.seconds]):
@@ -276,8 +281,8 @@ def picture(s, title):
            ".warm { fill: #888888; fill-opacity: 0.14 } .limit { stroke: #c00000; stroke-dasharray: 5 3 }",
            "@media (prefers-color-scheme: dark) { .back { fill: #15181c } text { fill: #e6e6e6 } }</style>",
            '<rect class="back" width="%d" height="%d"/>' % (WIDTH, height), text(24, 30, "title", "start", title),
-           text(24, 50, "small", "start", "The warm-up, %.0f s, is shaded. Behind it, from the second third to the last: "
-                "its own memory %+.2f %% under load (%+.2f %% at the same rate), %+.2f %% at rest." % (
+           text(24, 50, "small", "start", "The warm-up, %.0f s, is shaded. Behind it, from the second third to the "
+                "last: its own memory %+.2f %% under load (%+.2f %% at the same rate), %+.2f %% at rest." % (
                     s.warm_s(), 100 * drift(s, "anon_kib"), 100 * steady(s, "anon_kib"),
                     100 * drift(s, "rest anon_kib")))]
     for i, (name, series, kind, limit) in enumerate(PANELS):
