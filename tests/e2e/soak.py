@@ -250,8 +250,8 @@ class Tide:
         return time.monotonic() - self.begun
 
     def rest(self):
-        """All is what it was, and a request alone takes so long here and so long there. Then a little time, as the server
-        gives memory back once a second."""
+        """All is what it was, and a request alone takes so long here and so long there. Then a little time, as the
+        server gives memory back once a second."""
         self.turn(PHASE_REST)
         if not eventually(lambda: still(self.server) == self.before, 10):
             self.wrong.append("%.0f s: %s" % (self.at(), still(self.server)))
