@@ -82,7 +82,7 @@ static void refuse_foreign(void **state)
 		{BYTES("\xff\0\0\0\0\0\0\0{\"a\": [] too long}"), COHORT_E_FORMAT, "not a GGUF file (magic '\\xff"},
 		{BYTES("\1\0\0\0\0\0\0\0{\"a\": [] too short}"), COHORT_E_FORMAT, "not a GGUF file (magic '\\x01"},
 		{BYTES("\x0a\0\0\0\0\0\0\0[\"a\", 1] and more"), COHORT_E_FORMAT, "not a GGUF file (magic '\\x0a"},
-		{BYTES("\x0a\0\0\0\0\0\0\0{a: 1} and more"), COHORT_E_FORMAT, "not a GGUF file (magic '\\x0a"},
+		{BYTES("\x0a\0\0\0\0\0\0\0{a: 1} and some more"), COHORT_E_FORMAT, "not a GGUF file (magic '\\x0a"},
 		{BYTES("                                                                     <html>"), COHORT_E_FORMAT,
 				"not a GGUF file (magic '    ')"}, /* 69 blanks, of which 64 are looked at */
 		{BYTES("<p>this is not a whole page</p>"), COHORT_E_FORMAT, "not a GGUF file (magic '<p>t')"},

@@ -230,7 +230,7 @@ static void accepts(void **state)
 	open_good(&g, path_of(2, N_PARTS), false);
 	check_tensors(&g, "abcd", "1112");
 	gguf_release(&g);
-	/* Each part has its own alignment, a key as long as one of splitting is none, and only the first says no total. */
+	/* Each part has its own alignment, a key as long as one of splitting is none, and the first says no total. */
 	for (size_t i = 0; i < N_PARTS; i++) {
 		m.parts[i].alignment = i == 1 ? 64 : 16;
 		m.parts[i].more = "splits.none";
@@ -459,19 +459,19 @@ static void compares_values(void **state)
 		uint32_t type;
 		const char *a, *b; /* two values, in the file's bytes after their number */
 		size_t n;
-		uint32_t type_b; /* these two if not as the first's */
+		uint32_t type_b; /* 0, 0: as the first */
 		size_t n_b;
 	} values[] = {
-		{true, GGUF_U8, "\1", "\1", 1},
-		{false, GGUF_U8, "\1", "\2", 1},
-		{true, GGUF_F32, "\0\0\xc0\x7f", "\0\0\xc0\x7f", 4}, /* no number equals itself */
-		{false, GGUF_F32, "\0\0\0\0", "\0\0\0\x80", 4},
-		{true, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\2\0\0\0\0\0\0\0ab", 10},
-		{false, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\2\0\0\0\0\0\0\0ac", 10},
-		{true, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\2\0\0\0\0\0\0\0xy", 14},
-		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\2\0\0\0\0\0\0\0xz", 14},
-		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\1\0\0\0\2\0\0\0\0\0\0\0xy", 14},
-		{true, GGUF_ARRAY, "\0\0\0\0\0\0\0\0\0\0\0\0", "\0\0\0\0\0\0\0\0\0\0\0\0", 12},
+		{true, GGUF_U8, "\1", "\1", 1, 0, 0},
+		{false, GGUF_U8, "\1", "\2", 1, 0, 0},
+		{true, GGUF_F32, "\0\0\xc0\x7f", "\0\0\xc0\x7f", 4, 0, 0}, /* no number equals itself */
+		{false, GGUF_F32, "\0\0\0\0", "\0\0\0\x80", 4, 0, 0},
+		{true, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\2\0\0\0\0\0\0\0ab", 10, 0, 0},
+		{false, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\2\0\0\0\0\0\0\0ac", 10, 0, 0},
+		{true, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\2\0\0\0\0\0\0\0xy", 14, 0, 0},
+		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\2\0\0\0\0\0\0\0xz", 14, 0, 0},
+		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\1\0\0\0\2\0\0\0\0\0\0\0xy", 14, 0, 0},
+		{true, GGUF_ARRAY, "\0\0\0\0\0\0\0\0\0\0\0\0", "\0\0\0\0\0\0\0\0\0\0\0\0", 12, 0, 0},
 		{false, GGUF_U8, "\1", "\1", 1, GGUF_I8, 1},
 		{false, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\1\0\0\0\0\0\0\0a", 10, GGUF_STRING, 9},
 		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\1\0\0\0\0\0\0\0x", 14, GGUF_ARRAY, 13},
@@ -516,7 +516,8 @@ static void joins(void **state)
 		struct part first, next;
 		const char *words;
 	} cases[] = {
-		{{.no = 3, .count = 2, .total = -1}, {.no = 1, .count = 2, .total = -1}, "split.no is 3, but there are 2"},
+		{{.no = 3, .count = 2, .total = -1}, {.no = 1, .count = 2, .total = -1},
+				"split.no is 3, but there are 2"},
 		{{.no = -1, .count = 1, .total = -1}, {.no = -1, .count = 1, .total = -1}, "split.no is 0, but part 1"},
 	};
 	struct file f[2] = {{0}, {0}};
@@ -556,8 +557,8 @@ static void joins(void **state)
 	}
 }
 
-/* Every allocation, and every system call of the way without mapping, fails once. There are tensors enough for the index
- * to grow. */
+/* Every allocation, and every system call of the way without mapping, fails once. There are tensors enough for the
+ * index to grow. */
 static void failing(void **state)
 {
 	struct cohort_err err;

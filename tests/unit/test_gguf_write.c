@@ -5,8 +5,8 @@
  * duplicate tensor and of bytes behind an array (refusals), the check of the bytes left of a tensor and that of the
  * tensors left at the end (sizes), the abort of the stream in gguf_writer_free (given_up), taking back the bytes of a
  * key that had no room in the map, or the note that they had none (retry), a padding that stops after one piece
- * (large_alignment), the bound on the sum of all tensors (too_many_bytes), and the unlink after a failed write (system_calls_fail, stays_failed) or
- * close (system_calls_fail). */
+ * (large_alignment), the bound on the sum of all tensors (too_many_bytes), and the unlink after a failed write
+ * (system_calls_fail, stays_failed) or close (system_calls_fail). */
 #include "place_case.h"
 
 #include <setjmp.h>
@@ -566,7 +566,8 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(round_trip), CASE(copy), CASE(counts), CASE(no_tensors), CASE(refusals), CASE(sizes),
-		CASE(large_alignment), CASE(too_many_bytes), CASE(given_up), CASE(system_calls_fail), CASE(stays_failed), CASE(allocations_fail), CASE(retry),
+		CASE(large_alignment), CASE(too_many_bytes), CASE(given_up), CASE(system_calls_fail),
+		CASE(stays_failed), CASE(allocations_fail), CASE(retry),
 	};
 	return cmocka_run_group_tests_name("gguf_write", tests, NULL, NULL);
 }

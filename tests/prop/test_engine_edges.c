@@ -1,0 +1,285 @@
+/* The engine where two threads meet, or numbers end: errands wait for each other and for ticks, slots are looked at while
+ * the last request ends and while a tick takes long, and very long contexts leave few ids for cached prompts.
+ *
+ * Seen red with errands that do not wait for one under way, ticks that do not wait for an errand and errands that do not
+ * wait for a tick (one_at_a_time), a list of errands that forgets all but the last (in_turn), a last request that wakes
+ * nobody (the_last_ends), and without the limits of ids (few_ids). */
+#include "engine_rig.h"
+
+#include "base/pool.h"
+#include "engine/core.h"
+
+/* ---- Things that take as long as they are told to ---- */
+
+struct gate {
+	atomic_int n_entered;
+	atomic_bool open;
+};
+
+static void pass(struct gate *g)
+{
+	atomic_fetch_add(&g->n_entered, 1);
+	while (!atomic_load(&g->open))
+		rig_sleep(0.001);
+}
+
+static void wait_entered(struct gate *g)
+{
+	for (int i = 0; !atomic_load(&g->n_entered); i++) {
+		assert_true(i < 20000);
+		rig_sleep(0.001);
+	}
+}
+
+/* Long enough for a thread to come to where it waits, if it does. */
+static void a_while(void)
+{
+	rig_sleep(0.15);
+}
+
+/* A call on a thread of its own. */
+struct call {
+	struct thread thread;
+	struct cohort_engine *e;
+	struct gate *gate; /* an errand that passes it; NULL: one that only counts */
+	atomic_int n_done;
+	enum cohort_status st;
+	struct cohort_slot_info infos[8];
+	size_t n_infos;
+	double took_s;
+};
+
+static void errand(struct core *c, void *arg)
+{
+	struct call *a = arg;
+
+	(void)c;
+	if (a->gate)
+		pass(a->gate);
+	atomic_fetch_add(&a->n_done, 1);
+}
+
+static void run_errand(void *arg)
+{
+	struct call *a = arg;
+	a->st = engine_run(a->e, errand, a, NULL);
+}
+
+static void run_tick(void *arg)
+{
+	struct call *a = arg;
+	a->st = cohort_engine_tick(a->e, NULL, NULL);
+	atomic_fetch_add(&a->n_done, 1);
+}
+
+static void look(void *arg)
+{
+	struct call *a = arg;
+	const double from = clock_now();
+
+	a->n_infos = cohort_engine_slots_get(a->e, a->infos, 8);
+	a->took_s = clock_now() - from;
+	atomic_fetch_add(&a->n_done, 1);
+}
+
+static void begin(struct call *a, struct cohort_engine *e, struct gate *g, void (*fn)(void *arg))
+{
+	*a = (struct call){.e = e, .gate = g};
+	assert_true(thread_start(&a->thread, fn, a));
+}
+
+static void finish(struct call *a)
+{
+	thread_join(&a->thread);
+	assert_int_equal(a->st, COHORT_OK);
+	assert_int_equal(atomic_load(&a->n_done), 1);
+}
+
+static void on_event(struct cohort_request *r, const struct cohort_event *e, void *user)
+{
+	(void)r;
+	if (e->kind == COHORT_EVENT_DONE)
+		pass(user);
+}
+
+/* ---- Errands ---- */
+
+/* Several wait while one is under way; each is done, once. */
+static void in_turn(void **state)
+{
+	struct cohort_engine_params ep;
+	struct gate g = {.n_entered = 0};
+	struct call first, more[3];
+	(void)state;
+
+	rig_params(&ep);
+	ep.manual = false;
+	struct cohort_engine *e = rig_engine(&ep);
+	begin(&first, e, &g, run_errand);
+	wait_entered(&g);
+	for (int i = 0; i < 3; i++)
+		begin(&more[i], e, NULL, run_errand);
+	a_while();
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(atomic_load(&more[i].n_done), 0);
+	atomic_store(&g.open, true);
+	finish(&first);
+	for (int i = 0; i < 3; i++)
+		finish(&more[i]);
+	cohort_engine_free(e);
+}
+
+/* Of an engine without a thread: neither a tick nor another errand while one is under way, and no errand in a tick. */
+static void one_at_a_time(void **state)
+{
+	struct cohort_engine_params ep;
+	struct gate g = {.n_entered = 0}, in_tick = {.n_entered = 0};
+	struct call first, second, tick;
+	static struct job j;
+	(void)state;
+
+	rig_params(&ep);
+	struct cohort_engine *e = rig_engine(&ep);
+	begin(&first, e, &g, run_errand);
+	wait_entered(&g);
+	begin(&second, e, NULL, run_errand);
+	begin(&tick, e, NULL, run_tick);
+	a_while();
+	assert_int_equal(atomic_load(&second.n_done), 0);
+	assert_int_equal(atomic_load(&tick.n_done), 0);
+	atomic_store(&g.open, true);
+	finish(&first);
+	finish(&second);
+	finish(&tick);
+
+	rig_job(&j, 1, 5, 1);
+	j.p.on_event = on_event;
+	j.p.user = &in_tick;
+	struct cohort_request *r = rig_submit(e, &j);
+	begin(&tick, e, NULL, run_tick);
+	wait_entered(&in_tick);
+	begin(&second, e, NULL, run_errand);
+	a_while();
+	assert_int_equal(atomic_load(&second.n_done), 0);
+	atomic_store(&in_tick.open, true);
+	finish(&tick);
+	finish(&second);
+	cohort_request_free(r);
+	cohort_engine_free(e);
+}
+
+/* ---- Looking at slots ---- */
+
+/* Somebody asks while the last request ends: no tick follows that would look for him. */
+static void the_last_ends(void **state)
+{
+	struct cohort_engine_params ep;
+	struct gate g = {.n_entered = 0};
+	struct call a;
+	static struct job j;
+	(void)state;
+
+	rig_params(&ep);
+	ep.manual = false;
+	struct cohort_engine *e = rig_engine(&ep);
+	rig_job(&j, 1, 5, 2);
+	j.p.on_event = on_event;
+	j.p.user = &g;
+	struct cohort_request *r = rig_submit(e, &j);
+	wait_entered(&g);
+	begin(&a, e, NULL, look);
+	a_while();
+	assert_int_equal(atomic_load(&a.n_done), 0);
+	atomic_store(&g.open, true);
+	finish(&a);
+	assert_true(a.took_s < 0.9); /* not what it would have waited for a tick */
+	assert_int_equal(a.n_infos, 4);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(a.infos[i].id, i);
+		assert_int_equal(a.infos[i].state, COHORT_SLOT_IDLE);
+	}
+	cohort_request_free(r);
+	cohort_engine_free(e);
+}
+
+/* A tick that takes longer than a second is not waited for. */
+static void a_long_tick(void **state)
+{
+	struct cohort_engine_params ep;
+	struct gate g = {.n_entered = 0};
+	struct call a;
+	static struct job j;
+	(void)state;
+
+	rig_params(&ep);
+	ep.manual = false;
+	struct cohort_engine *e = rig_engine(&ep);
+	rig_job(&j, 1, 5, 2);
+	j.p.on_event = on_event;
+	j.p.user = &g;
+	struct cohort_request *r = rig_submit(e, &j);
+	wait_entered(&g);
+	begin(&a, e, NULL, look);
+	finish(&a);
+	assert_true(a.took_s > 0.9);
+	assert_int_equal(a.n_infos, 4);
+	assert_int_equal(a.infos[3].id, 3);
+	atomic_store(&g.open, true);
+	cohort_request_free(r);
+	cohort_engine_free(e);
+}
+
+/* ---- Ids ---- */
+
+/* A table of blocks for each id: where contexts may be very long there are fewer ids than blocks, but 64 at least. */
+static void few_ids(void **state)
+{
+	static const struct {
+		int32_t n_train, n_ctx, n_ids;
+	} cases[] = {{1 << 20, 1 << 18, (1 << 27) / ((1 << 15) + 1)}, {1 << 27, 1 << 14, 64}, {1 << 20, 1 << 10, 32}};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_engine_params ep;
+		struct cohort_synth_params sp;
+		struct cohort_model *model = NULL;
+		struct cohort_engine *e = NULL;
+		struct cohort_err err;
+		char path[64] = "/tmp/cohort-edges-XXXXXX";
+		const int fd = mkstemp(path);
+		assert_true(fd >= 0);
+		close(fd);
+		cohort_synth_params_init(&sp);
+		sp.n_vocab = 300;
+		sp.n_embd = 32;
+		sp.n_layer = 1;
+		sp.n_head = 2;
+		sp.n_head_kv = 1;
+		sp.n_ff = 32;
+		sp.n_ctx = cases[i].n_train;
+		sp.type = "f16";
+		sp.n_threads = 1;
+		if (cohort_synth_write(path, &sp, &err) || cohort_model_open(path, NULL, &model, &err))
+			fail_msg("%s", err.text);
+		unlink(path);
+		rig_params(&ep);
+		ep.context.n_ctx = cases[i].n_ctx;
+		if (cohort_engine_open(model, &ep, &e, &err))
+			fail_msg("%s", err.text);
+		assert_int_equal(engine_core(e)->lim.n_ids, cases[i].n_ids);
+		cohort_engine_free(e);
+		cohort_model_free(model);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+			cmocka_unit_test(in_turn),
+			cmocka_unit_test(one_at_a_time),
+			cmocka_unit_test(the_last_ends),
+			cmocka_unit_test(a_long_tick),
+			cmocka_unit_test(few_ids),
+	};
+	return cmocka_run_group_tests_name("engine edges", tests, rig_set_up_random, rig_tear_down);
+}
