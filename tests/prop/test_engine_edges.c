@@ -1,9 +1,10 @@
-/* The engine where two threads meet, or numbers end: errands wait for each other and for ticks, slots are looked at while
- * the last request ends and while a tick takes long, and very long contexts leave few ids for cached prompts.
+/* The engine where two threads meet, or numbers end: errands wait for each other and for ticks, slots are looked at
+ * while the last request ends and while a tick takes long, a token is none, and very long contexts leave few ids for
+ * cached prompts.
  *
- * Seen red with errands that do not wait for one under way, ticks that do not wait for an errand and errands that do not
- * wait for a tick (one_at_a_time), a list of errands that forgets all but the last (in_turn), a last request that wakes
- * nobody (the_last_ends), and without the limits of ids (few_ids). */
+ * Seen red with errands that do not wait for one under way, ticks that do not wait for an errand and errands that do
+ * not wait for a tick (one_at_a_time), a list of errands that forgets all but the last (in_turn), a last request that
+ * wakes nobody (the_last_ends), and without the limits of ids (few_ids). */
 #include "engine_rig.h"
 
 #include "base/pool.h"
@@ -229,6 +230,37 @@ static void a_long_tick(void **state)
 	cohort_engine_free(e);
 }
 
+/* ---- Reading ---- */
+
+/* Readers make the text anew from the tokens, and would say so if one of them were none. */
+static void no_such_token(void **state)
+{
+	struct cohort_engine_params ep;
+	struct cohort_output o;
+	struct cohort_event ev;
+	struct cohort_err err = {0};
+	static struct job j;
+	(void)state;
+
+	rig_params(&ep);
+	struct cohort_engine *e = rig_engine(&ep);
+	rig_job(&j, 1, 5, 3);
+	struct cohort_request *r = rig_submit(e, &j);
+	rig_run(e);
+	cohort_token *second = &r->streams[0].known[j.p.n_prompt + 1];
+	const cohort_token was = *second;
+	*second = 1 << 20;
+	assert_int_equal(cohort_request_next(r, 0, &ev, &err), COHORT_OK);
+	assert_int_equal(ev.kind, COHORT_EVENT_TOKEN);
+	assert_int_equal(cohort_request_next(r, 0, &ev, &err), COHORT_E_ARG);
+	assert_int_equal(err.status, COHORT_E_ARG);
+	assert_int_equal(cohort_request_output_get(r, 0, &o, NULL), COHORT_E_ARG);
+	*second = was; /* nothing was lost by it */
+	rig_check(r, &j);
+	cohort_request_free(r);
+	cohort_engine_free(e);
+}
+
 /* ---- Ids ---- */
 
 /* A table of blocks for each id: where contexts may be very long there are fewer ids than blocks, but 64 at least. */
@@ -256,7 +288,7 @@ static void few_ids(void **state)
 		sp.n_head = 2;
 		sp.n_head_kv = 1;
 		sp.n_ff = 32;
-		sp.n_ctx = cases[i].n_train;
+		sp.n_ctx = (uint32_t)cases[i].n_train;
 		sp.type = "f16";
 		sp.n_threads = 1;
 		if (cohort_synth_write(path, &sp, &err) || cohort_model_open(path, NULL, &model, &err))
@@ -279,6 +311,7 @@ int main(void)
 			cmocka_unit_test(one_at_a_time),
 			cmocka_unit_test(the_last_ends),
 			cmocka_unit_test(a_long_tick),
+			cmocka_unit_test(no_such_token),
 			cmocka_unit_test(few_ids),
 	};
 	return cmocka_run_group_tests_name("engine edges", tests, rig_set_up_random, rig_tear_down);

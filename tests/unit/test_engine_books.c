@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "engine/core.h"
 #include "engine/prefix_impl.h"
 #include "engine/queue_impl.h"
@@ -183,13 +184,17 @@ static void roots_collide(void **state)
 	struct mixed *m = malloc(N * sizeof *m);
 	struct prefix_root one = {.salt = 1}, two = {.salt = 1};
 	const cohort_token token = 3;
+	struct rng rng;
 	cohort_seq old;
 	size_t i = 1;
 	(void)state;
 
 	assert_non_null(m);
-	for (uintptr_t k = 0; k < N; k++)
-		m[k] = (struct mixed){mix(h ^ (k + 1), 0xd1342543de82ef95u), k + 1};
+	rng_init(&rng, 3, 1);
+	for (size_t k = 0; k < N; k++) {
+		const uintptr_t adapter = (uintptr_t)rng_u32(&rng) << 32 | rng_u32(&rng) | 1;
+		m[k] = (struct mixed){mix(h ^ adapter, 0xd1342543de82ef95u), adapter};
+	}
 	qsort(m, N, sizeof *m, mixed_cmp);
 	while (i < N && m[i].value - m[i - 1].value > UINT32_MAX)
 		i++;
@@ -459,8 +464,8 @@ static enum cohort_status no_adapter(
 /* Without rows a token is 0, and so are log-probabilities and embeddings: nothing is read that is not there. */
 static void no_rows(void **state)
 {
-	double clock = 0;
-	const struct machine m = {.self = &clock,
+	double seconds = 0;
+	const struct machine m = {.self = &seconds,
 			.now = now,
 			.decode = compute,
 			.logits = no_row,

@@ -404,6 +404,15 @@ static void out_of_memory(void **state)
 	}
 	mem_fail_after(-1);
 	assert_false(text_init(&t, model, false, false, s, SIZE_MAX));
+	/* A token that is none brings no text, and takes none away. */
+	assert_true(text_init(&t, model, false, false, NULL, piece_max));
+	assert_false(text_push(&t, byte_token('a')));
+	assert_int_equal(t.n_shown, 1);
+	assert_false(text_push(&t, n_vocab));
+	assert_false(text_push(&t, -1));
+	assert_int_equal(t.n_out, 0);
+	assert_int_equal(t.n_shown, 1);
+	text_release(&t);
 	text_release(&t);
 	stops_free(s);
 }

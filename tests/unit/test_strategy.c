@@ -577,6 +577,37 @@ static void files(void **state)
 	cohort_strategy_file_free(NULL);
 }
 
+/* Slots that have nothing to do get nothing, and cost those behind them nothing. Seen red with prompts of parked
+ * slots counted as work. */
+static void nothing_to_do(void **state)
+{
+	static const cohort_token tokens[9];
+	(void)state;
+
+	for (size_t i = 0; i < cohort_strategy_count(); i++) {
+		const struct cohort_strategy *s = cohort_strategy_get(i);
+		struct cohort_slot slots[] = {
+				{.id = 0, .state = COHORT_SLOT_IDLE, .pending = -1, .batch_index = -1},
+				{.id = 1, .state = COHORT_SLOT_PARKED, .prompt = tokens, .n_prompt = 9, .pending = -1},
+				{.id = 2, .state = COHORT_SLOT_GENERATING, .pending = -1, .batch_index = -1},
+				{.id = 3, .state = COHORT_SLOT_GENERATING, .pending = -1, .batch_index = -1},
+		};
+		struct cohort_entry entries[4];
+		uint64_t turns[STATE_BYTES / 8 + 1] = {0};
+		struct cohort_plan plan = {
+				.slots = slots, .n_slots = 4, .budget = 4, .chunk_size = 4, .entries = entries};
+		assert_true(s->state_bytes <= sizeof turns);
+		assert_int_equal(s->build_batch(s, turns, &plan), COHORT_OK);
+		assert_int_equal(plan.n_entries, 0);
+		slots[3].pending = 7;
+		plan.budget = 1;
+		assert_int_equal(s->build_batch(s, turns, &plan), COHORT_OK);
+		assert_int_equal(plan.n_entries, 1);
+		assert_int_equal(plan.entries[0].seq, 3);
+		assert_int_equal(plan.entries[0].token, 7);
+	}
+}
+
 /* The example: what it says of itself. */
 static void shortest_first(void **state)
 {
@@ -634,6 +665,7 @@ int main(void)
 			cmocka_unit_test(rotation),
 			cmocka_unit_test(laws_kept),
 			cmocka_unit_test(planted_faults),
+			cmocka_unit_test(nothing_to_do),
 			cmocka_unit_test(files),
 			cmocka_unit_test(shortest_first),
 	};
