@@ -1,10 +1,7 @@
 /* The engine where two threads meet, or numbers end: errands wait for each other and for ticks, slots are looked at
  * while the last request ends and while a tick takes long, a token is none, and very long contexts leave few ids for
  * cached prompts.
- *
- * Seen red with errands that do not wait for one under way, ticks that do not wait for an errand and errands that do
- * not wait for a tick (one_at_a_time), a list of errands that forgets all but the last (in_turn), a last request that
- * wakes nobody (the_last_ends), and without the limits of ids (few_ids). */
+ */
 #include "engine_rig.h"
 
 #include "base/pool.h"

@@ -1,9 +1,7 @@
 /* The engine's books look at themselves: queue_consistent and prefix_consistent see whatever is wrong with a queue or
  * with the books of cached prompts, so that the random tests that ask them after every step can fail. And what needs
  * their insides: roots whose hashes meet, opening without memory, a core whose machine gives no rows.
- *
- * Seen red with each line of both functions left out in turn, but for those whose place another one takes, and with
- * tails found by their session alone (roots_collide). */
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -3,8 +3,7 @@
  *
  * Shown red by tensors that do not note their part (opens_by_any_part, accepts, failing), by leaving out the look at
  * names that are there already (refuses), at keys that differ (refuses, compares_values), at the part's number
- * (refuses), at the number of tensors (refuses, single), by progress that each part begins anew (copies_with_progress),
- * by the limit of tensors left out (joins), by a part that is not released after a refusal (refuses,
+ * (refuses), at the number of tensors (refuses, single), by a part that is not released after a refusal (refuses,
  * refuses_types, failing). */
 #include "gguf_case.h"
 

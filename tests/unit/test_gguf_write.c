@@ -4,8 +4,7 @@
  * Shown red by leaving out the padding behind a tensor (round_trip, counts, sizes), the check of a duplicate key, of a
  * duplicate tensor and of bytes behind an array (refusals), the check of the bytes left of a tensor and that of the
  * tensors left at the end (sizes), the abort of the stream in gguf_writer_free (given_up), taking back the bytes of a
- * key that had no room in the map, or the note that they had none (retry), a padding that stops after one piece
- * (large_alignment), the bound on the sum of all tensors (too_many_bytes), and the unlink after a failed write
+ * key that had no room in the map (retry), and the unlink after a failed write
  * (system_calls_fail, stays_failed) or close (system_calls_fail). */
 #include "place_case.h"
 

@@ -577,8 +577,7 @@ static void files(void **state)
 	cohort_strategy_file_free(NULL);
 }
 
-/* Slots that have nothing to do get nothing, and cost those behind them nothing. Seen red with prompts of parked
- * slots counted as work. */
+/* Slots that have nothing to do get nothing, and cost those behind them nothing. */
 static void nothing_to_do(void **state)
 {
 	static const cohort_token tokens[9];
