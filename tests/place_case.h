@@ -33,6 +33,19 @@ static inline size_t n_in(const char *dir)
 	return n;
 }
 
+/* The file holds these bytes, and no others. */
+static inline void check_text(const char *path, const char *want)
+{
+	uint8_t *got;
+	size_t n;
+	struct cohort_err err;
+	if (file_load(path, SIZE_MAX, &got, &n, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(n, strlen(want));
+	assert_memory_equal(got, want, n);
+	mem_free(got);
+}
+
 static inline int setup(void **state)
 {
 	struct place *p = calloc(1, sizeof *p);

@@ -9,10 +9,4 @@
 # shellcheck source=tests/e2e/serve_lib.sh
 . "$(dirname "$0")/serve_lib.sh"
 
-if [ ! -f "$COHORT_BUILD/fault.so" ]; then
-	skip 'programs' 'no fault.so: this build has sanitizers, or no tests'
-	exit 0
-fi
-FAULT_OBJECT=$COHORT_BUILD/fault.so
-export FAULT_OBJECT
-client prog_torture
+torture prog_torture 'programs'

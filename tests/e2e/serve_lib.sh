@@ -16,3 +16,14 @@ client() {
 	[ "$rc" = 0 ] && grep -qx '# end' "$tmp/cases"
 	verdict "$1.py came to its end"
 }
+
+# torture NAME WHAT: the same with fault.so (tests/torture/fault.h) at hand, by which WHAT is made to fail.
+torture() {
+	if [ ! -f "$COHORT_BUILD/fault.so" ]; then
+		skip "$2" 'no fault.so: this build has sanitizers, or no tests'
+		exit 0
+	fi
+	FAULT_OBJECT=$COHORT_BUILD/fault.so
+	export FAULT_OBJECT
+	client "$1"
+}

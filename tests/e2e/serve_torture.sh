@@ -12,10 +12,4 @@
 # shellcheck source=tests/e2e/serve_lib.sh
 . "$(dirname "$0")/serve_lib.sh"
 
-if [ ! -f "$COHORT_BUILD/fault.so" ]; then
-	skip 'the server' 'no fault.so: this build has sanitizers, or no tests'
-	exit 0
-fi
-FAULT_OBJECT=$COHORT_BUILD/fault.so
-export FAULT_OBJECT
-client serve_torture
+torture serve_torture 'the server'

@@ -8,7 +8,7 @@
  * forgets its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens
  * counted before they are decoded; other logits under a token that was drawn; a branch detached whose children keep
  * their depth. */
-#include "arch_case.h"
+#include "branch_case.h"
 #include "model_case.h"
 
 #include "base/mem.h"
@@ -699,66 +699,39 @@ static void random_operations_windows(void **state)
 /* A family over every kind of memory: states, windows, several heads to a key; each branch as its text alone. */
 static void architectures(void **state)
 {
-	static const char *const names[] = {"mamba", "gemma2", "gemma3", "qwen2"};
-
 	(void)state;
-	for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-		struct cohort_model *m;
-		struct cohort_context *ctx, *alone;
-		struct cohort_context_params cp;
-		struct cohort_context_info info;
-		struct cohort_forest *f;
+	for (size_t k = 0; k < N_BRANCH_ARCHS; k++) {
+		struct branch_case c;
 		struct cohort_branch b[6];
 		struct cohort_branch_token items[6];
 		cohort_token tokens[6][64];
-		struct cohort_pressure pressure;
-		char path[128];
-		struct rng r;
 
-		rng_init(&r, k, 3);
-		ok(cohort_model_open(arch_path(path, sizeof path, names[k], "gguf"), NULL, &m, &err));
-		cohort_context_params_init(&cp);
-		cp.n_seq_max = 8;
-		cp.n_batch = 4;
-		cp.n_threads = 1;
-		ok(cohort_context_open(m, &cp, &ctx, &err));
-		ok(cohort_context_open(m, &cp, &alone, &err));
-		cohort_context_info_get(ctx, &info);
-		assert_int_equal(info.n_batch, 4);
-		assert_int_equal(info.n_seq_max, 8);
-		ok(cohort_forest_open(ctx, NULL, &f, &err));
-		ok(cohort_branch_create(f, NULL, &b[0], &err));
-		for (int i = 0; i < 24; i++)
-			tokens[0][i] = (cohort_token)(rng_u32(&r) % (uint32_t)info.n_vocab);
-		ok(cohort_branch_prefill(f, b[0], tokens[0], 24, &err));
+		branch_case_open(&c, k, 8, 4);
+		b[0] = c.root;
+		memcpy(tokens[0], c.prompt, sizeof c.prompt);
 		for (int i = 1; i < 6; i++) {
-			ok(cohort_branch_fork(f, b[i / 2], NULL, &b[i], &err));
-			memcpy(tokens[i], tokens[0], 24 * sizeof **tokens);
+			ok(cohort_branch_fork(c.f, b[i / 2], NULL, &b[i], &err));
+			memcpy(tokens[i], tokens[0], BRANCH_PROMPT * sizeof **tokens);
 		}
-		for (int n = 24; n < 40; n++) {
+		for (int n = BRANCH_PROMPT; n < 40; n++) {
 			for (int i = 0; i < 6; i++) {
-				tokens[i][n] = (cohort_token)(rng_u32(&r) % (uint32_t)info.n_vocab);
+				tokens[i][n] = (cohort_token)(rng_u32(&c.r) % (uint32_t)c.info.n_vocab);
 				items[i] = (struct cohort_branch_token){b[i], tokens[i][n]};
 			}
 			/* First with a token that none has: nothing happens to those before it either. */
-			items[5].token = info.n_vocab;
-			assert_int_not_equal(cohort_branch_decode_each(f, items, 6, &err), COHORT_OK);
+			items[5].token = c.info.n_vocab;
+			assert_int_not_equal(cohort_branch_decode_each(c.f, items, 6, &err), COHORT_OK);
 			items[5].token = tokens[5][n];
-			ok(cohort_branch_decode_each(f, items, 6, &err));
+			ok(cohort_branch_decode_each(c.f, items, 6, &err));
 		}
 		for (int i = 0; i < 6; i++) {
-			ok(cohort_seq_rm(alone, 0, 0, -1, &err));
-			ok(cohort_decode_many(alone, tokens[i], 40, 0, 0, &err));
-			assert_memory_equal(cohort_branch_logits_get(f, b[i], &err), cohort_logits_get(alone, -1, &err),
-					(size_t)info.n_vocab * sizeof(float));
+			ok(cohort_seq_rm(c.alone, 0, 0, -1, &err));
+			ok(cohort_decode_many(c.alone, tokens[i], 40, 0, 0, &err));
+			assert_memory_equal(cohort_branch_logits_get(c.f, b[i], &err),
+					cohort_logits_get(c.alone, -1, &err), (size_t)c.info.n_vocab * sizeof(float));
 		}
-		ok(cohort_branch_retain_only(f, b[3], &err));
-		cohort_forest_pressure_get(f, &pressure);
-		assert_int_equal(pressure.n_leased, 1);
-		cohort_forest_free(f);
-		cohort_context_free(ctx);
-		cohort_context_free(alone);
-		cohort_model_free(m);
+		ok(cohort_branch_retain_only(c.f, b[3], &err));
+		branch_case_close(&c);
 	}
 }
 

@@ -70,7 +70,7 @@ struct drainer {
 	double timeout_s;
 	atomic_int *n_missing; /* NULL, or who is not there yet: they begin together */
 	bool clean;
-	atomic_bool back;
+	atomic_bool begun, back;
 };
 
 static void drain(void *arg)
@@ -80,6 +80,7 @@ static void drain(void *arg)
 	if (d->n_missing)
 		for (atomic_fetch_sub(d->n_missing, 1); atomic_load(d->n_missing) > 0;)
 			;
+	atomic_store(&d->begun, true);
 	expect(!cohort_engine_drain(d->e, d->timeout_s, &d->clean, NULL), "drain");
 	atomic_store(&d->back, true);
 }
@@ -231,10 +232,17 @@ static void ended_meanwhile(void **state)
 	cohort_engine_free(e);
 }
 
+struct hold {
+	atomic_bool reached, held;
+};
+
 static void held_tick(const struct cohort_tick *t, void *user)
 {
+	struct hold *h = user;
+
 	(void)t;
-	while (atomic_load((atomic_bool *)user))
+	atomic_store(&h->reached, true);
+	while (atomic_load(&h->held))
 		rig_sleep(0.001);
 }
 
@@ -244,21 +252,26 @@ static void cut_before(void **state)
 	struct cohort_engine_params ep;
 	static struct drainer hasty, late;
 	struct job j;
-	atomic_bool held = true;
+	struct hold hold = {false, true};
 
 	(void)state;
 	said_params(&ep);
 	ep.on_tick = held_tick;
-	ep.on_tick_user = &held;
+	ep.on_tick_user = &hold;
 	struct cohort_engine *e = rig_engine(&ep);
 	rig_job(&j, 30, 5, LONG_TOKENS);
 	struct cohort_request *r = rig_submit(e, &j);
+	/* Else its first tick could be the one that ends it, before the other drain looks. */
+	while (!atomic_load(&hold.reached))
+		rig_sleep(0.001);
 	start(&hasty, e, 0, NULL);
 	wait_closed(e);
 	rig_sleep(0.05);
 	start(&late, e, -1, NULL);
-	rig_sleep(0.05);
-	atomic_store(&held, false);
+	while (!atomic_load(&late.begun))
+		rig_sleep(0.001);
+	rig_sleep(0.2); /* from there into the call, however busy the machine is */
+	atomic_store(&hold.held, false);
 	assert_false(join(&hasty));
 	assert_false(join(&late));
 	assert_int_equal(rig_output(r, 0).finish, COHORT_FINISH_SHUTDOWN);

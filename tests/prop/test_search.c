@@ -13,7 +13,7 @@
  * that ended, of forks before a failure, as parents; forks of a branch that has gone on; streams that begin again
  * with each turn; the last of equals as the best; means for sums; votes without likelihood; a tree that grows behind
  * an end, with another minimum, a node too many, or with wrong children; `out` written by a call that failed. */
-#include "arch_case.h"
+#include "branch_case.h"
 #include "model_case.h"
 
 #include "base/fmath.h"
@@ -767,51 +767,30 @@ static double sum_alone(struct cohort_context *alone, int32_t n_vocab, const coh
  * blocks that are not copied before they are written. */
 static void architectures(void **state)
 {
-	static const char *const names[] = {"mamba", "gemma2", "gemma3", "qwen2"};
-	enum { LONG = 24, MORE = 6 };
+	enum { LONG = BRANCH_PROMPT, MORE = 6 };
 
 	(void)state;
-	for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-		struct cohort_model *m;
-		struct cohort_context *ctx, *alone;
-		struct cohort_context_params cp;
-		struct cohort_context_info info;
-		struct cohort_forest *f;
-		struct cohort_branch root;
+	for (size_t k = 0; k < N_BRANCH_ARCHS; k++) {
+		struct branch_case c;
 		struct cohort_beam_params bp;
 		struct cohort_draw_params dp;
 		struct cohort_tree_params tp;
 		struct cohort_beams beams;
 		struct cohort_texts drawn;
 		struct cohort_tree tree;
-		struct cohort_pressure pressure;
 		cohort_token all[LONG + MORE];
-		char path[128];
 
-		rng_init(&r, k, 3);
-		ok(cohort_model_open(arch_path(path, sizeof path, names[k], "gguf"), NULL, &m, &err));
-		cohort_context_params_init(&cp);
-		cp.n_seq_max = 12;
-		cp.n_batch = 5;
-		cp.n_threads = 1;
-		ok(cohort_context_open(m, &cp, &ctx, &err));
-		ok(cohort_context_open(m, &cp, &alone, &err));
-		cohort_context_info_get(ctx, &info);
-		for (int i = 0; i < LONG; i++)
-			all[i] = (cohort_token)(rng_u32(&r) % (uint32_t)info.n_vocab);
-		ok(cohort_forest_open(ctx, NULL, &f, &err));
-		ok(cohort_branch_create(f, NULL, &root, &err));
-		ok(cohort_branch_prefill(f, root, all, LONG, &err));
-
+		branch_case_open(&c, k, 12, 5);
+		memcpy(all, c.prompt, sizeof c.prompt);
 		cohort_beam_params_init(&bp);
 		bp.width = bp.n_best = 4;
 		bp.max_tokens = MORE;
-		ok(cohort_beams_search(f, root, &bp, &beams, &err));
+		ok(cohort_beams_search(c.f, c.root, &bp, &beams, &err));
 		assert_int_equal(beams.n_items, 4);
 		for (int i = 0; i < beams.n_items; i++) {
 			const struct cohort_beam *b = &beams.items[i];
 			memcpy(all + LONG, b->tokens, (size_t)b->n_tokens * sizeof *all);
-			const double sum = sum_alone(alone, info.n_vocab, all, LONG, b->n_tokens);
+			const double sum = sum_alone(c.alone, c.info.n_vocab, all, LONG, b->n_tokens);
 			assert_memory_equal(&sum, &b->logprob, sizeof sum);
 		}
 		cohort_beams_release(&beams);
@@ -819,33 +798,28 @@ static void architectures(void **state)
 		cohort_draw_params_init(&dp);
 		dp.n = 15; /* more than there are ids */
 		dp.max_tokens = MORE;
-		ok(cohort_texts_draw(f, root, &dp, &drawn, &err));
+		ok(cohort_texts_draw(c.f, c.root, &dp, &drawn, &err));
 		for (int i = 0; i < drawn.n_items; i++) {
 			const struct cohort_drawn *d = &drawn.items[i];
 			memcpy(all + LONG, d->tokens, (size_t)d->n_tokens * sizeof *all);
-			const double sum = sum_alone(alone, info.n_vocab, all, LONG, d->n_tokens);
+			const double sum = sum_alone(c.alone, c.info.n_vocab, all, LONG, d->n_tokens);
 			assert_memory_equal(&sum, &d->logprob, sizeof sum);
 		}
 		cohort_texts_release(&drawn);
 
 		cohort_tree_params_init(&tp);
-		ok(cohort_tree_grow(f, root, &tp, &tree, &err));
+		ok(cohort_tree_grow(c.f, c.root, &tp, &tree, &err));
 		assert_true(tree.n_nodes >= 3 + 9);
 		for (int i = 0; i < tree.n_nodes; i++) {
 			const struct cohort_tree_node *node = &tree.nodes[i];
 			for (int at = i; at >= 0; at = tree.nodes[at].parent)
 				all[LONG + tree.nodes[at].depth - 1] = tree.nodes[at].token;
-			const double sum = sum_alone(alone, info.n_vocab, all, LONG, node->depth);
+			const double sum = sum_alone(c.alone, c.info.n_vocab, all, LONG, node->depth);
 			assert_memory_equal(&sum, &node->sum, sizeof sum);
 		}
 		cohort_tree_release(&tree);
 
-		cohort_forest_pressure_get(f, &pressure);
-		assert_int_equal(pressure.n_leased, 1);
-		cohort_forest_free(f);
-		cohort_context_free(ctx);
-		cohort_context_free(alone);
-		cohort_model_free(m);
+		branch_case_close(&c);
 	}
 }
 

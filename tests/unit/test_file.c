@@ -28,18 +28,6 @@
  * the directory; and of a read: open, fstat, read. */
 enum { OPEN, WRITE, SYNC, DUP, CLOSE, OPEN_DIR, RENAME, SYNC_DIR, N_WRITE_CALLS, N_READ_CALLS = 3 };
 
-static void check_text(const char *path, const char *want)
-{
-	uint8_t *got;
-	size_t n;
-	struct cohort_err err;
-	if (file_load(path, SIZE_MAX, &got, &n, &err))
-		fail_msg("%s", err.text);
-	assert_int_equal(n, strlen(want));
-	assert_memory_equal(got, want, n);
-	mem_free(got);
-}
-
 static enum cohort_status write_text(const char *path, const char *text, struct cohort_err *err)
 {
 	return file_write_atomic(path, text, strlen(text), err);

@@ -18,18 +18,6 @@
 
 enum { STOPS_MAX = 200 };
 
-static void check_text(const char *path, const char *want)
-{
-	uint8_t *got;
-	size_t n;
-	struct cohort_err err;
-	if (file_load(path, SIZE_MAX, &got, &n, &err))
-		fail_msg("%s", err.text);
-	assert_int_equal(n, strlen(want));
-	assert_memory_equal(got, want, n);
-	mem_free(got);
-}
-
 static void write_text(const char *path, const char *text)
 {
 	struct cohort_err err;
