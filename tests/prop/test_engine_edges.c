@@ -1,7 +1,11 @@
 /* The engine where two threads meet, or numbers end: errands wait for each other and for ticks, slots are looked at
  * while the last request ends and while a tick takes long, a token is none, and very long contexts leave few ids for
  * cached prompts.
- */
+ *
+ * Seen red with a thread that sleeps after an errand without looking for the next (in_turn), an errand that does not
+ * wait for another one, or for a tick (one_at_a_time), slots that nobody looks at when the last request ended
+ * (the_last_ends) or that are not waited for (a_long_tick), a reader that goes on without its text (no_such_token), and
+ * ids without their least number, or more of them than blocks (few_ids). */
 #include "engine_rig.h"
 
 #include "base/pool.h"
@@ -12,6 +16,7 @@
 struct gate {
 	atomic_int n_entered;
 	atomic_bool open;
+	struct cohort_engine *e; /* whose slots are looked at before; NULL: nobody's */
 };
 
 static void pass(struct gate *g)
@@ -95,9 +100,13 @@ static void finish(struct call *a)
 
 static void on_event(struct cohort_request *r, const struct cohort_event *e, void *user)
 {
+	struct gate *g = user;
+
 	(void)r;
 	if (e->kind == COHORT_EVENT_DONE)
-		pass(user);
+		pass(g);
+	else if (g->e && e->kind == COHORT_EVENT_TOKEN && e->index == 0)
+		cohort_engine_slots_get(g->e, NULL, 0);
 }
 
 /* ---- Errands ---- */
@@ -168,7 +177,8 @@ static void one_at_a_time(void **state)
 
 /* ---- Looking at slots ---- */
 
-/* Somebody asks while the last request ends: no tick follows that would look for him. */
+/* Somebody asks while the last request ends: no tick follows that would look for him, and what was seen before was
+ * another time. */
 static void the_last_ends(void **state)
 {
 	struct cohort_engine_params ep;
@@ -180,6 +190,7 @@ static void the_last_ends(void **state)
 	rig_params(&ep);
 	ep.manual = false;
 	struct cohort_engine *e = rig_engine(&ep);
+	g.e = e;
 	rig_job(&j, 1, 5, 2);
 	j.p.on_event = on_event;
 	j.p.user = &g;

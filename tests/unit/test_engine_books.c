@@ -1,7 +1,12 @@
 /* The engine's books look at themselves: queue_consistent and prefix_consistent see whatever is wrong with a queue or
  * with the books of cached prompts, so that the random tests that ask them after every step can fail. And what needs
  * their insides: roots whose hashes meet, opening without memory, a core whose machine gives no rows.
- */
+ *
+ * Seen red with prefix_consistent not counting pins, or not looking at where the LRU list comes from (prefix_damage),
+ * roots compared by their salts only (roots_collide), queue_consistent not looking at the order of arrivals, or at who
+ * was idle before (queue_damage), not at how full the table is, or how many are idle (queue_overfull), a table that is
+ * used without having been got (queue_without_memory), log-probabilities read from no row, and blocks of 0 positions
+ * (no_rows). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -287,6 +292,19 @@ static void append_idle(struct queue *q, struct queue_client *c)
 	q->idle_last = c;
 }
 
+/* Two that wait change places in the list by arrival, and nowhere else. */
+static void swap_arrivals(struct queue *q)
+{
+	struct queue_item *a = q->oldest, *b = a->newer, *c = b->newer;
+
+	q->oldest = b;
+	b->older = NULL;
+	b->newer = a;
+	a->older = b;
+	a->newer = c;
+	c->older = a;
+}
+
 /* Each damage to a queue of its own, as some cannot be taken back: these are freed without looking. */
 static void queue_damage(void **state)
 {
@@ -347,6 +365,7 @@ static void queue_damage(void **state)
 	SEEN(items[1].older = NULL);
 	SEEN(items[1].waiting = false);
 	SEEN(items[1].number = 0);
+	SEEN(swap_arrivals(q));
 	SEEN(item = items[5], item.number++, item.older = &items[5], items[5].newer = &item, q->newest = &item);
 	SEEN(items[1].client = 2);
 	SEEN(item = items[5], item.at = 9, items[4].newer = &item, q->newest = &item);

@@ -152,7 +152,7 @@ static void refuse_kv_count(void **state)
 }
 
 /* Counts that would fit, in a file of 72 GB of which nothing but the header is ever touched: the indexes by name hold
- * 32-bit numbers. */
+ * 32-bit numbers. Seen red without a look at the number of tensors. */
 static void refuse_counts_of_32_bits(void **state)
 {
 	const size_t n = (size_t)72 << 30;

@@ -186,7 +186,7 @@ static void refuse_overlap(void **state)
 	two_tensors(99, 32, 99, 32, "overlap");
 }
 
-/* Of several that overlap the first in the file's order of bytes is named. */
+/* Of several that overlap the first in the file's order of bytes is named. Seen red with a look that goes on. */
 static void refuse_overlap_first(void **state)
 {
 	static const uint64_t ne[1] = {16}; /* 64 bytes */

@@ -4,8 +4,9 @@
  * Shown red by leaving out the padding behind a tensor (round_trip, counts, sizes), the check of a duplicate key, of a
  * duplicate tensor and of bytes behind an array (refusals), the check of the bytes left of a tensor and that of the
  * tensors left at the end (sizes), the abort of the stream in gguf_writer_free (given_up), taking back the bytes of a
- * key that had no room in the map (retry), and the unlink after a failed write
- * (system_calls_fail, stays_failed) or close (system_calls_fail). */
+ * key that had no room in the map, or its mark of failure (retry), the look at the sum of all tensors (too_many_bytes),
+ * the unlink after a failed write (system_calls_fail, stays_failed) or close (system_calls_fail), and by padding with
+ * pieces that are too short (large_alignment). */
 #include "place_case.h"
 
 #include <setjmp.h>
