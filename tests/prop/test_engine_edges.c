@@ -238,6 +238,83 @@ static void a_long_tick(void **state)
 	cohort_engine_free(e);
 }
 
+/* ---- From within, and with nothing ---- */
+
+struct within {
+	struct cohort_engine *e;
+	enum cohort_status ticked, drained;
+};
+
+static void call_again(struct cohort_request *r, const struct cohort_event *ev, void *user)
+{
+	struct within *w = user;
+
+	(void)r, (void)ev;
+	w->ticked = cohort_engine_tick(w->e, NULL, NULL);
+	w->drained = cohort_engine_drain(w->e, 1, NULL, NULL);
+}
+
+/* A callback can neither tick nor drain the engine that calls it. */
+static void from_within(void **state)
+{
+	static struct job j;
+	(void)state;
+
+	for (int manual = 0; manual < 2; manual++) {
+		struct cohort_engine_params ep;
+		struct within w = {.ticked = COHORT_OK};
+		rig_params(&ep);
+		ep.manual = manual;
+		ep.context.n_ubatch = 64; /* more than n_batch: that is what counts */
+		w.e = rig_engine(&ep);
+		rig_job(&j, 1, 5, 2);
+		j.p.on_event = call_again;
+		j.p.user = &w;
+		struct cohort_request *r = rig_submit(w.e, &j);
+		if (manual)
+			rig_run(w.e);
+		else
+			assert_int_equal(cohort_engine_drain(w.e, -1, NULL, NULL), COHORT_OK);
+		assert_int_equal(w.ticked, COHORT_E_ARG);
+		assert_int_equal(w.drained, COHORT_E_ARG);
+		cohort_request_free(r);
+		cohort_engine_free(w.e);
+	}
+}
+
+/* Nowhere to put an answer, or not all of it; numbers that only the context has an opinion of. */
+static void with_nothing(void **state)
+{
+	struct cohort_slot_info infos[2] = {{.id = 7}, {.id = 7}};
+	struct cohort_engine_params ep;
+	struct cohort_cache_key key;
+	struct cohort_engine *e = NULL;
+	static struct job j;
+	(void)state;
+
+	rig_params(&ep);
+	ep.context.n_batch = 0;
+	assert_int_equal(cohort_engine_open(rig_model, &ep, &e, NULL), COHORT_E_ARG);
+	assert_null(e);
+	rig_params(&ep);
+	e = rig_engine(&ep);
+	cohort_engine_stats_get(e, NULL);
+	cohort_engine_stats_get(NULL, NULL);
+	assert_int_equal(cohort_engine_slots_get(e, infos, 1), 4);
+	assert_int_equal(infos[0].id, 0);
+	assert_int_equal(infos[1].id, 7);
+	assert_int_equal(cohort_engine_slot_tokens(e, 0, NULL, 0, &key, NULL), COHORT_OK);
+	assert_int_equal(key.n_tokens, 0);
+	rig_job(&j, 1, 5, 2);
+	struct cohort_request *r = rig_submit(e, &j);
+	cohort_request_stats_get(r, NULL);
+	rig_tick(e);
+	assert_int_equal(cohort_engine_slot_tokens(e, 0, NULL, 0, &key, NULL), COHORT_E_LIMIT);
+	rig_run(e);
+	cohort_request_free(r);
+	cohort_engine_free(e);
+}
+
 /* ---- Reading ---- */
 
 /* Readers make the text anew from the tokens, and would say so if one of them were none. */
@@ -319,6 +396,8 @@ int main(void)
 			cmocka_unit_test(one_at_a_time),
 			cmocka_unit_test(the_last_ends),
 			cmocka_unit_test(a_long_tick),
+			cmocka_unit_test(from_within),
+			cmocka_unit_test(with_nothing),
 			cmocka_unit_test(no_such_token),
 			cmocka_unit_test(few_ids),
 	};

@@ -219,6 +219,48 @@ static void roots_collide(void **state)
 	free(m);
 }
 
+/* Nodes of one hash: each is found by what else it is. A tail that was replaced while somebody had it goes when it is
+ * let go of. */
+static void hashes_meet(void **state)
+{
+	struct prefix *p = prefix_open(&(struct prefix_limits){BLOCK, 0, 8, 8});
+	const struct prefix_root salted = {.salt = 2}, half = {1, p, 0.5f}, whole = {1, p, 1.0f};
+	const cohort_token a[BLOCK] = {1, 1}, b[BLOCK] = {2, 2};
+	const uint64_t hash = prefix_hash_session(&plain, 9);
+	/* The same hash by another root and another session. */
+	const uint64_t session = prefix_hash_root(&plain) ^ 9 ^ prefix_hash_root(&salted);
+	cohort_seq old;
+	(void)state;
+
+	assert_non_null(p);
+	assert_true(prefix_hash_session(&salted, session) == hash);
+	const int32_t tail = prefix_tail_set(p, &plain, 9, -1, a, 1, &old);
+	const int32_t first = prefix_add(p, &plain, -1, hash, a, true);
+	const int32_t second = prefix_add(p, &plain, first, hash, a, true);
+	const int32_t other = prefix_add(p, &salted, -1, hash, a, true);
+	const int32_t light = prefix_add(p, &half, -1, hash, a, true);
+	assert_int_equal(prefix_find(p, &plain, -1, hash, a), first);
+	assert_int_equal(prefix_find(p, &plain, first, hash, a), second);
+	assert_int_equal(prefix_find(p, &salted, -1, hash, a), other);
+	assert_int_equal(prefix_find(p, &half, -1, hash, a), light);
+	assert_int_equal(prefix_find(p, &whole, -1, hash, a), -1);
+	assert_int_equal(prefix_find(p, &plain, -1, hash, b), -1);
+	assert_int_equal(prefix_find(p, &plain, second, hash, a), -1);
+	assert_int_equal(prefix_tail_get(p, &plain, 9), tail);
+	assert_int_equal(prefix_tail_get(p, &salted, session), -1);
+	assert_true(prefix_hash(1, a, 1) != prefix_hash(1, b, 1));
+	assert_true(prefix_consistent(p));
+	prefix_pin(p, tail);
+	const int32_t next = prefix_tail_set(p, &plain, 9, -1, b, 1, &old);
+	assert_int_equal(old, -1);
+	assert_int_equal(prefix_tail_get(p, &plain, 9), next);
+	prefix_unpin(p, tail);
+	prefix_drop(p, tail);
+	assert_int_equal(prefix_tail_get(p, &plain, 9), next);
+	assert_true(prefix_consistent(p));
+	prefix_free(p);
+}
+
 /* ---- The queue --------------------------------------------------------------------------------------------------- */
 
 enum { N_ITEMS = 6 };
@@ -560,6 +602,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(prefix_damage),
 			cmocka_unit_test(roots_collide),
+			cmocka_unit_test(hashes_meet),
 			cmocka_unit_test(queue_damage),
 			cmocka_unit_test(queue_overfull),
 			cmocka_unit_test(queue_without_memory),
