@@ -183,8 +183,8 @@ static void wake(struct core *c, const struct stream *s, bool token)
 
 	if (r->n_waiting > 0)
 		cond_all(&r->told);
-	if (r->p.on_ready && !r->p.ready_at_end &&
-			(token || s->phase == STREAM_ENDED || r->prompt_changed != r->prompt_told))
+	/* What is known of a prompt comes with the first token, or the end. */
+	if (r->p.on_ready && !r->p.ready_at_end && (token || s->phase == STREAM_ENDED))
 		notice_due(c, r);
 }
 

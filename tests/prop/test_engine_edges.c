@@ -6,10 +6,12 @@
  * wait for another one, or for a tick (one_at_a_time), slots that nobody looks at when the last request ended
  * (the_last_ends) or that are not waited for (a_long_tick), a reader that goes on without its text (no_such_token), and
  * ids without their least number, or more of them than blocks (few_ids). */
+#include "arch_case.h"
 #include "engine_rig.h"
 
 #include "base/pool.h"
 #include "engine/core.h"
+#include "engine/machine.h"
 
 /* ---- Things that take as long as they are told to ---- */
 
@@ -346,6 +348,110 @@ static void no_such_token(void **state)
 	cohort_engine_free(e);
 }
 
+/* ---- The machine ---- */
+
+/* It passes on what the context says: refusals of rows, and whether a sequence is whole. */
+static void machine_itself(void **state)
+{
+	const struct machine m = machine_of_context(rig_alone);
+	const struct cohort_batch_raw none = {.n_tokens = -1, .n_seq_row_max = 1, .n_pos_row = 1};
+	cohort_token tokens[] = {1, 2, 3};
+	struct cohort_err err = {0};
+	(void)state;
+
+	assert_int_not_equal(m.decode(m.self, &none, &err), COHORT_OK);
+	assert_true(err.status != COHORT_OK);
+	err.status = COHORT_OK;
+	assert_int_not_equal(m.encode(m.self, &none, &err), COHORT_OK);
+	assert_true(err.status != COHORT_OK);
+	cohort_pos pos[] = {0};
+	cohort_seq seq[] = {0};
+	uint8_t output[] = {1};
+	const struct cohort_batch_raw one = {.n_tokens = 1,
+			.n_seq_row_max = 1,
+			.n_pos_row = 1,
+			.tokens = tokens,
+			.pos = pos,
+			.seq = seq,
+			.output = output};
+	assert_int_equal(m.encode(m.self, &one, &err), COHORT_OK);
+	assert_true(m.seq_is_whole(m.self, 0, 0));
+	assert_false(m.seq_is_whole(m.self, 0, 1));
+	assert_int_equal(cohort_decode_many(rig_alone, tokens, 3, 0, 0, &err), COHORT_OK);
+	assert_true(m.seq_is_whole(m.self, 0, 3));
+	assert_false(m.seq_is_whole(m.self, 0, 2));
+	assert_int_equal(m.seq_rm(m.self, 0, 1, 2, &err), COHORT_OK); /* a hole */
+	assert_false(m.seq_is_whole(m.self, 0, 3));
+	assert_int_equal(m.seq_rm(m.self, 0, 0, 1, &err), COHORT_OK); /* the beginning */
+	assert_false(m.seq_is_whole(m.self, 0, 3));
+	assert_int_equal(m.seq_rm(m.self, 0, 0, -1, &err), COHORT_OK);
+	assert_true(m.seq_is_whole(m.self, 0, 0));
+}
+
+/* ---- Models ---- */
+
+/* A model with states has no blocks and an id for some of them; an encoder keeps nothing. */
+static void other_models(void **state)
+{
+	static const struct {
+		const char *name;
+		int32_t n_ids;
+	} cases[] = {{"mamba", 16}, {"bert", 0}};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_engine_params ep;
+		struct cohort_model *model;
+		struct cohort_engine *e;
+		struct cohort_err err;
+		char path[200];
+		rig_params(&ep);
+		ep.context.outputs = COHORT_OUTPUT_EMBEDDINGS | (i ? 0 : COHORT_OUTPUT_LOGITS);
+		if (cohort_model_open(arch_path(path, sizeof path, cases[i].name, "gguf"), NULL, &model, &err) ||
+				cohort_engine_open(model, &ep, &e, &err))
+			fail_msg("%s", err.text);
+		assert_int_equal(engine_core(e)->lim.n_blocks, 0);
+		assert_int_equal(engine_core(e)->lim.n_ids, cases[i].n_ids);
+		cohort_engine_free(e);
+		cohort_model_free(model);
+	}
+}
+
+/* An engine that sleeps wakes up for what is to be done without a request. */
+static void woken(void **state)
+{
+	struct cohort_engine_params ep;
+	struct cohort_strategy other = *cohort_strategy_get(0);
+	struct cohort_event ev;
+	struct call a;
+	static struct job j;
+	(void)state;
+
+	other.name = "other";
+	rig_params(&ep);
+	ep.manual = false;
+	struct cohort_engine *e = rig_engine(&ep);
+	rig_job(&j, 1, 70, 1);
+	struct cohort_request *r = rig_submit(e, &j);
+	do
+		assert_int_equal(cohort_request_next(r, -1, &ev, NULL), COHORT_OK);
+	while (ev.kind != COHORT_EVENT_DONE);
+	cohort_request_free(r);
+	for (int i = 0; i < 2; i++) {
+		a_while(); /* until it sleeps */
+		if (i)
+			cohort_engine_cache_clear(e);
+		else
+			assert_int_equal(cohort_engine_strategy_set(e, &other, NULL), COHORT_OK);
+		a_while();
+		begin(&a, e, NULL, run_errand);
+		finish(&a);
+		assert_string_equal(rig_stats(e).strategy, "other");
+		assert_int_equal(rig_stats(e).last.n_blocks_cached, i ? 0 : 2);
+	}
+	cohort_engine_free(e);
+}
+
 /* ---- Ids ---- */
 
 /* A table of blocks for each id: where contexts may be very long there are fewer ids than blocks, but 64 at least. */
@@ -399,6 +505,9 @@ int main(void)
 			cmocka_unit_test(from_within),
 			cmocka_unit_test(with_nothing),
 			cmocka_unit_test(no_such_token),
+			cmocka_unit_test(machine_itself),
+			cmocka_unit_test_setup_teardown(other_models, arch_make_models, arch_remove_models),
+			cmocka_unit_test(woken),
 			cmocka_unit_test(few_ids),
 	};
 	return cmocka_run_group_tests_name("engine edges", tests, rig_set_up_random, rig_tear_down);

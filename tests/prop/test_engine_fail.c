@@ -6,9 +6,8 @@
  * that two groups wait for each other (each_decode), a copy whose failure is not seen, or that leaves more promised
  * than there is (copies), a block whose removal failed and is tried again for ever (removals), a state believed to be
  * restored (swaps), an adapter's failure that is not seen (adapters), a cancelled stream whose rows stay in the plan
- * (cancel_between), a row that is not looked for before it is read (rows_without_logits), a sequence with a hole taken
- * for whole (machine_itself), first streams that end alone (first_of_several), each rule of a plan left unchecked
- * (bad_plans). */
+ * (cancel_between), a row that is not looked for before it is read (rows_without_logits), first streams that end alone
+ * (first_of_several), each rule of a plan left unchecked (bad_plans). */
 #include "engine_rig.h"
 
 #include "engine/core.h"
@@ -883,7 +882,7 @@ static void bad_plans(void **state)
 	}
 }
 
-/* ---- The machine itself ---- */
+/* ---- Rows ---- */
 
 /* Rows that were computed and are not there, of prompts and of answers: whose they are end, and say it is a bug. */
 static void rows_without_logits(void **state)
@@ -908,33 +907,6 @@ static void rows_without_logits(void **state)
 	assert_true(n_failed > 4);
 	trick.nans = nans;
 	world_close();
-}
-
-/* It passes on what the context says: refusals of rows, and whether a sequence is whole. */
-static void machine_itself(void **state)
-{
-	const struct machine m = machine_of_context(rig_alone);
-	const struct cohort_batch_raw none = {.n_tokens = -1, .n_seq_row_max = 1, .n_pos_row = 1};
-	const cohort_token tokens[] = {1, 2, 3};
-	struct cohort_err err = {0};
-	(void)state;
-
-	assert_int_not_equal(m.decode(m.self, &none, &err), COHORT_OK);
-	assert_true(err.status != COHORT_OK);
-	err.status = COHORT_OK;
-	assert_int_not_equal(m.encode(m.self, &none, &err), COHORT_OK);
-	assert_true(err.status != COHORT_OK);
-	assert_true(m.seq_is_whole(m.self, 0, 0));
-	assert_false(m.seq_is_whole(m.self, 0, 1));
-	assert_int_equal(cohort_decode_many(rig_alone, tokens, 3, 0, 0, &err), COHORT_OK);
-	assert_true(m.seq_is_whole(m.self, 0, 3));
-	assert_false(m.seq_is_whole(m.self, 0, 2));
-	assert_int_equal(m.seq_rm(m.self, 0, 1, 2, &err), COHORT_OK); /* a hole */
-	assert_false(m.seq_is_whole(m.self, 0, 3));
-	assert_int_equal(m.seq_rm(m.self, 0, 0, 1, &err), COHORT_OK); /* the beginning */
-	assert_false(m.seq_is_whole(m.self, 0, 3));
-	assert_int_equal(m.seq_rm(m.self, 0, 0, -1, &err), COHORT_OK);
-	assert_true(m.seq_is_whole(m.self, 0, 0));
 }
 
 static int set_up(void **state)
@@ -962,7 +934,6 @@ int main(void)
 			cmocka_unit_test(cancel_between),
 			cmocka_unit_test(bad_plans),
 			cmocka_unit_test(rows_without_logits),
-			cmocka_unit_test(machine_itself),
 	};
 	return cmocka_run_group_tests_name("engine failures", tests, set_up, rig_tear_down);
 }

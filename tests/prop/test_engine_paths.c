@@ -291,6 +291,12 @@ static void one_state(void **state)
 	assert_int_equal(load(6, 5, &n), COHORT_OK);
 	told.restored = COHORT_NO_ROOM;
 	assert_int_equal(load(8, 0, &n), COHORT_NO_ROOM);
+	told.restored = COHORT_OK;
+	/* A state within a block is nothing without a session, and that is no failure. */
+	const struct cohort_cache_key six = {.tokens = tokens_of(0), .n_tokens = 6};
+	const struct cache_part part = {.n_tokens = 6};
+	assert_int_equal(cache_load(&core, &six, &part, &n, NULL), COHORT_OK);
+	assert_int_equal(n, 0);
 	close_core();
 }
 
@@ -329,24 +335,31 @@ static void states_saved(void **state)
 	close_core();
 }
 
-/* Tokens with a good sum, and less behind them than a state ends with. */
+/* Tokens with a good sum, and less behind them than a state ends with, though the last bytes are those of its end. */
 static void no_state(void **state)
 {
+	enum { SUM_AT = 36, STATE_SUM_AT = 24 };
 	uint8_t bytes[51] = "COHCACHE";
 	struct cache_part part;
 	struct cohort_err err;
+	int i = 0;
 	(void)state;
 
 	open_recurrent(1);
 	bytes[8] = 1; /* version */
 	bytes[12] = 1; /* token */
-	for (size_t n = 44; n <= sizeof bytes; n++) {
-		bytes[16] = (uint8_t)n;
-		const uint64_t sum = sum_bytes(0, bytes, 36);
-		memcpy(bytes + 36, &sum, sizeof sum);
-		assert_int_equal(cache_read(&core, bytes, n, &part, &err), COHORT_E_FORMAT);
-		assert_non_null(strstr(err.text, "state is not its own"));
+	bytes[16] = sizeof bytes;
+	for (; i < 100000; i++) {
+		memcpy(bytes + STATE_SUM_AT + 1, &i, sizeof i);
+		memcpy(bytes + SUM_AT + 8, &i, sizeof i);
+		const uint64_t sum = sum_bytes(0, bytes, SUM_AT);
+		memcpy(bytes + SUM_AT, &sum, sizeof sum);
+		if (bytes[SUM_AT + 7] == bytes[STATE_SUM_AT])
+			break;
 	}
+	assert_memory_equal(bytes + sizeof bytes - 8, bytes + STATE_SUM_AT, 8);
+	assert_int_equal(cache_read(&core, bytes, sizeof bytes, &part, &err), COHORT_E_FORMAT);
+	assert_non_null(strstr(err.text, "state is not its own"));
 	close_core();
 }
 
@@ -415,13 +428,17 @@ static void where_they_part(void **state)
 		assert_int_equal(prefix_n_held(core.prefix), 1);
 		told.copy = fails ? no_keeping : NULL;
 		struct cohort_request *r = submit(&p);
+		core.infos_asked = true;
 		core_tick(&core);
-		core_look(&core);
+		assert_false(core.infos_asked);
+		assert_int_equal(core.infos[0].state, COHORT_SLOT_GENERATING);
 		assert_int_equal(core.infos[0].n_blocks, 0);
 		assert_true(core.infos[0].n_cached > 0);
 		run();
 		ended(r, COHORT_FINISH_LENGTH, 2);
 		assert_int_equal(prefix_n_held(core.prefix), fails ? 1 : 3);
+		say(tokens_of(1), 3, 5); /* a tail */
+		assert_int_equal(prefix_tail_get(core.prefix, &(struct prefix_root){0}, 5) < 0, fails);
 		close_core();
 	}
 }
@@ -429,12 +446,21 @@ static void where_they_part(void **state)
 /* More tokens than there are nodes for: the oldest go. */
 static void many_nodes(void **state)
 {
+	struct core_limits lim = limits();
+
 	(void)state;
-	open_recurrent(1);
+	lim.recurrent = true;
+	lim.n_blocks = 0;
+	lim.n_ids = 1;
+	lim.n_ubatch = lim.budget = lim.chunk_size = N_POS; /* a state at the end only */
+	open_core(&lim);
 	for (int round = 0; round < 2; round++)
 		for (int f = 0; f < 4; f++)
 			say(tokens_of(f), N_POS - 3, 0);
 	assert_int_equal(prefix_n_held(core.prefix), 1);
+	assert_int_equal(core.live.n_cached_tokens, 0);
+	say(tokens_of(3), N_POS - 3, 0); /* what came last was kept */
+	assert_int_equal(core.live.n_cached_tokens, (N_POS - 3) / BLOCK * BLOCK);
 	close_core();
 }
 
@@ -457,6 +483,74 @@ static void tail_is_stuck(void **state)
 	close_core();
 }
 
+/* Two with the same prompt at once: the later one takes over the blocks of the first, if its own can be removed and
+ * those copied. Otherwise it goes on with its own, or from where it lost them. */
+static void the_later_one(void **state)
+{
+	static const struct {
+		cohort_seq stuck;
+		enum cohort_status (*copy)(cohort_seq src, cohort_seq dst);
+		int32_t n_rows; /* of the first tick */
+	} cases[] = {{-1, NULL, 24}, {1, NULL, 24}, {-1, no_reuse, 12 + 4}};
+	struct core_limits lim = limits();
+	(void)state;
+
+	lim.n_ids = 8;
+	lim.budget = 32;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		for (int all = 0; all < 2; all++) {
+			struct cohort_request_params p = ask(tokens_of(0), 12, 2);
+			open_core(&lim);
+			struct cohort_request *a = submit(&p);
+			p.prompt_logprobs = all; /* which wants every row, once */
+			struct cohort_request *b = submit(&p);
+			told.stuck = cases[i].stuck;
+			told.copy = cases[i].copy;
+			core_tick(&core);
+			assert_int_equal(core.tick.n_prefill_rows, cases[i].n_rows);
+			run();
+			ended(a, COHORT_FINISH_LENGTH, 2);
+			ended(b, COHORT_FINISH_LENGTH, 2);
+			close_core();
+		}
+	/* All rows of the prompt were computed, and some are lost again: it is not done. */
+	struct cohort_request_params p = ask(tokens_of(0), 5, 2);
+	open_core(&lim);
+	struct cohort_request *a = submit(&p);
+	p.prompt_logprobs = true;
+	struct cohort_request *b = submit(&p);
+	told.copy = no_reuse;
+	core_tick(&core);
+	assert_int_equal(core.n_in[STREAM_PREFILLS], 1);
+	assert_int_equal(core.n_in[STREAM_GENERATES], 1);
+	run();
+	ended(a, COHORT_FINISH_LENGTH, 2);
+	ended(b, COHORT_FINISH_LENGTH, 2);
+	close_core();
+}
+
+static enum cohort_status no_forks(cohort_seq src, cohort_seq dst)
+{
+	return src < N_SLOTS && dst < N_SLOTS ? COHORT_E_MEMORY : COHORT_OK;
+}
+
+/* Outputs that cannot have the first one's cells compute the prompt themselves. */
+static void forks_alone(void **state)
+{
+	struct cohort_request_params p = ask(tokens_of(0), 6, 2);
+	const struct core_limits lim = limits();
+	(void)state;
+
+	p.n_outputs = 3;
+	open_core(&lim);
+	told.copy = no_forks;
+	struct cohort_request *r = submit(&p);
+	run();
+	assert_int_equal(core.live.n_prefill_rows, 18);
+	ended(r, COHORT_FINISH_LENGTH, 6);
+	close_core();
+}
+
 /* ---- Blocks ---- */
 
 /* Blocks that a request was let in for are there, but not to be had: it waits for others of its own. */
@@ -476,6 +570,9 @@ static void promises(void **state)
 	struct cohort_request *b = submit(&second);
 	core_tick(&core);
 	assert_int_equal(core.n_in[STREAM_PARKED], 1);
+	core_look(&core);
+	assert_int_equal(core.infos[1].state, COHORT_SLOT_PARKED);
+	assert_int_equal(core.infos[1].n_cached, 0);
 	core_tick(&core);
 	assert_int_equal(core.n_in[STREAM_PARKED], 1);
 	assert_true(core.live.n_resumed > 0);
@@ -548,22 +645,36 @@ static enum cohort_status fail_and_cancel(const struct cohort_batch_raw *rows)
 	if (told.n_times++)
 		return COHORT_OK;
 	cohort_request_cancel(told.victim);
+	cohort_request_cancel(told.victim); /* twice is once */
 	return COHORT_E_MEMORY;
+}
+
+static enum cohort_status give_up(const struct cohort_batch_raw *rows)
+{
+	(void)rows;
+	return COHORT_ABORTED;
 }
 
 /* Rows that failed are not tried again once all is to stop, and not with those of somebody who has left. */
 static void failed_rows(void **state)
 {
 	const struct cohort_request_params p = ask(tokens_of(0), 5, 2);
-	const struct core_limits lim = limits();
+	struct core_limits lim = limits();
 	(void)state;
 
+	lim.n_ubatch = 8; /* there is another piece */
 	open_core(&lim);
 	struct cohort_request *a = submit(&p), *b = submit(&p);
 	told.before = fail_and_stop;
 	core_tick(&core);
 	assert_int_equal(core.live.n_retries, 1);
+	core_look(&core);
+	assert_int_equal(core.infos[0].state, COHORT_SLOT_PREFILLING);
 	atomic_store(&core.stop, false);
+	told.before = give_up;
+	core_tick(&core);
+	assert_int_equal(core.live.n_retries, 1);
+	assert_int_equal(core.n_in[STREAM_PREFILLS], 2);
 	told.before = fail_and_cancel;
 	told.victim = b;
 	run();
@@ -594,9 +705,17 @@ static void bad_rows(void **state)
 
 	lim.model = rig_model;
 	open_core(&lim);
+	for (int i = 0; i < 2; i++) {
+		p.prompt_logprobs = i;
+		r = submit(&p);
+		run();
+		assert_int_equal(ended(r, COHORT_FINISH_ERROR, 0), COHORT_E_BUG);
+	}
+	p.prompt_logprobs = false;
+	told.logits = nans; /* that the sampler sees */
 	r = submit(&p);
 	run();
-	assert_int_equal(ended(r, COHORT_FINISH_ERROR, 0), COHORT_E_BUG);
+	assert_int_equal(ended(r, COHORT_FINISH_ERROR, 0), COHORT_E_NUMERIC);
 	r = submit(&embed);
 	run();
 	assert_int_equal(ended(r, COHORT_FINISH_ERROR, 0), COHORT_E_BUG);
@@ -634,8 +753,10 @@ static void texts_cancelled(void **state)
 	lim.n_blocks = 0;
 	lim.n_ubatch = 8;
 	for (int meanwhile = 0; meanwhile < 2; meanwhile++) {
-		const struct cohort_request_params p = ask_embedding(0, 5);
+		const struct cohort_request_params p = ask_embedding(0, 5), no = ask(tokens_of(0), 5, 1);
+		struct cohort_request *none;
 		open_core(&lim);
+		assert_int_equal(request_open(&core, &no, &none, NULL), COHORT_E_ARG);
 		told.embedding = row;
 		struct cohort_request *a = submit(&p), *b = submit(&p);
 		told.victim = b;
@@ -644,6 +765,53 @@ static void texts_cancelled(void **state)
 		run();
 		ended(a, COHORT_FINISH_EMBEDDED, 0);
 		ended(b, COHORT_FINISH_CANCELLED, 0);
+		close_core();
+	}
+}
+
+/* ---- Plans ---- */
+
+static int spoil;
+
+static enum cohort_status plan_badly(const struct cohort_strategy *self, void *state, struct cohort_plan *plan)
+{
+	const enum cohort_status st = cohort_strategy_get(0)->build_batch(cohort_strategy_get(0), state, plan);
+
+	(void)self;
+	assert_int_equal(plan->n_slots, 2);
+	if (spoil == 0) { /* a row behind the last that is known */
+		plan->entries[plan->n_entries] = plan->entries[plan->n_entries - 1];
+		plan->entries[plan->n_entries++].pos++;
+	} else if (spoil == 1) {
+		plan->slots[0].batch_index = plan->slots[1].batch_index;
+	} else {
+		plan->slots[0].batch_index--;
+	}
+	return st;
+}
+
+/* What a plan says of rows and does not do: the default plans instead. */
+static void bad_plans(void **state)
+{
+	static const char *const rules[] = {"order", "progress", "progress"};
+	const struct cohort_strategy s = {.struct_size = sizeof s,
+			.name = "bad",
+			.state_bytes = cohort_strategy_get(0)->state_bytes,
+			.build_batch = plan_badly};
+	const struct cohort_request_params p = ask(tokens_of(0), 5, 1);
+	const struct core_limits lim = limits();
+	(void)state;
+
+	for (spoil = 0; spoil < 3; spoil++) {
+		open_core(&lim);
+		assert_int_equal(core_strategy_set(&core, &s, NULL), COHORT_OK);
+		struct cohort_request *a = submit(&p), *b = submit(&p);
+		core_tick(&core);
+		assert_string_equal(core.tick.fallback, rules[spoil]);
+		assert_int_equal(core.tick.n_prefill_rows, 10);
+		assert_true(core_is_idle(&core));
+		ended(a, COHORT_FINISH_LENGTH, 1);
+		ended(b, COHORT_FINISH_LENGTH, 1);
 		close_core();
 	}
 }
@@ -770,11 +938,14 @@ int main(void)
 			cmocka_unit_test(where_they_part),
 			cmocka_unit_test(many_nodes),
 			cmocka_unit_test(tail_is_stuck),
+			cmocka_unit_test(the_later_one),
+			cmocka_unit_test(forks_alone),
 			cmocka_unit_test(promises),
 			cmocka_unit_test(not_looked_at),
 			cmocka_unit_test(failed_rows),
 			cmocka_unit_test(bad_rows),
 			cmocka_unit_test(texts_cancelled),
+			cmocka_unit_test(bad_plans),
 			cmocka_unit_test(notices),
 			cmocka_unit_test(end_without_memory),
 			cmocka_unit_test(without),

@@ -261,6 +261,17 @@ static void hashes_meet(void **state)
 	prefix_free(p);
 }
 
+/* Numbers whose positions or ids would not fit. */
+static void no_such_limits(void **state)
+{
+	static const struct prefix_limits bad[] = {{0, 0, 1, 1}, {2, 0, -1, 1}, {2, 0, 2, 1}, {2, -1, 1, 1},
+			{2, INT32_MAX, 1, 1}, {1 << 16, 0, 1, 1 << 15}};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_null(prefix_open(&bad[i]));
+}
+
 /* ---- The queue --------------------------------------------------------------------------------------------------- */
 
 enum { N_ITEMS = 6 };
@@ -603,6 +614,7 @@ int main(void)
 			cmocka_unit_test(prefix_damage),
 			cmocka_unit_test(roots_collide),
 			cmocka_unit_test(hashes_meet),
+			cmocka_unit_test(no_such_limits),
 			cmocka_unit_test(queue_damage),
 			cmocka_unit_test(queue_overfull),
 			cmocka_unit_test(queue_without_memory),
