@@ -1,6 +1,9 @@
-/* A lock: one thread at a time. A condition: waiting, with the lock in hand, for another thread's word. */
+/* A lock: one thread at a time. A condition: waiting, with the lock in hand, for another thread's word. Making one may
+ * take memory, so that tests can make it fail (mem_fail_after). */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
+
+#include "base/mem.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -12,7 +15,7 @@ struct lock {
 
 static inline bool lock_init(struct lock *l)
 {
-	return pthread_mutex_init(&l->mutex, NULL) == 0;
+	return !mem_refused() && pthread_mutex_init(&l->mutex, NULL) == 0;
 }
 static inline void lock_release(struct lock *l)
 {
@@ -34,7 +37,7 @@ struct cond {
 static inline bool cond_init(struct cond *c)
 {
 	pthread_condattr_t attr;
-	if (pthread_condattr_init(&attr) != 0)
+	if (mem_refused() || pthread_condattr_init(&attr) != 0)
 		return false;
 	const bool ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
 			pthread_cond_init(&c->cond, &attr) == 0;

@@ -18,7 +18,7 @@ static _Atomic int64_t fail_after = -1;
 static _Atomic bool fail_all;
 static _Atomic uint64_t n_calls;
 
-static bool refused(void)
+bool mem_refused(void)
 {
 	atomic_fetch_add_explicit(&n_calls, 1, memory_order_relaxed);
 	if (atomic_load_explicit(&fail_all, memory_order_relaxed))
@@ -46,7 +46,7 @@ uint64_t mem_count(void)
 void *mem_alloc(size_t n, size_t size)
 {
 	size_t bytes;
-	if (refused() || !size_mul(n, size, &bytes))
+	if (mem_refused() || !size_mul(n, size, &bytes))
 		return NULL;
 	return malloc(bytes ? bytes : 1);
 }
@@ -54,7 +54,7 @@ void *mem_alloc(size_t n, size_t size)
 void *mem_zalloc(size_t n, size_t size)
 {
 	size_t bytes;
-	if (refused() || !size_mul(n, size, &bytes))
+	if (mem_refused() || !size_mul(n, size, &bytes))
 		return NULL;
 	return calloc(bytes ? bytes : 1, 1);
 }
@@ -62,7 +62,7 @@ void *mem_zalloc(size_t n, size_t size)
 void *mem_realloc(void *p, size_t n, size_t size)
 {
 	size_t bytes;
-	if (refused() || !size_mul(n, size, &bytes))
+	if (mem_refused() || !size_mul(n, size, &bytes))
 		return NULL;
 	return realloc(p, bytes ? bytes : 1);
 }

@@ -50,6 +50,8 @@ void mem_trim(void);
 void mem_fail_after(int64_t n);
 /* Tests: every allocation fails while on (a warm decode must not notice). */
 void mem_fail_all(bool on);
+/* Whether a failure was asked for, of something that is no allocation of ours but may need one: it counts as such. */
+bool mem_refused(void);
 /* Allocations asked for since the program started. */
 uint64_t mem_count(void);
 

@@ -303,8 +303,8 @@ static bool put_block(struct core *c, struct put *u, const cohort_token *tokens,
 	c->path[u->n++] = node;
 	u->n_old += !is_new;
 	u->hash = hash;
-	if (!is_new && with_cells && seq_of(c, node) < 0)
-		u->filled = make_room(c) && prefix_give_id(c->prefix, node);
+	if (!is_new && with_cells && seq_of(c, node) < 0 && make_room(c))
+		u->filled = prefix_give_id(c->prefix, node);
 	if (!with_cells || (!is_new && !u->filled))
 		return !with_cells || seq_of(c, node) >= 0;
 	return from_scratch(c, node, (u->n - 1) * size, u->n * size);
@@ -319,8 +319,6 @@ static bool put_tail(struct core *c, const struct put *u, uint64_t session, cons
 		return false;
 	const int32_t tail = prefix_tail_set(c->prefix, &u->root, session, last_of(c, u), tokens, n, &old);
 	empty(c, old);
-	if (tail < 0)
-		return false;
 	if (from_scratch(c, tail, p0, p0 + n))
 		return true;
 	empty(c, seq_of(c, tail));
@@ -377,7 +375,7 @@ int32_t cache_drop(struct core *c, const struct cohort_cache_key *key)
 	struct found f = find(c, key);
 	int32_t n = 0;
 
-	if (f.tail >= 0 && prefix_is_loose(c->prefix, f.tail)) {
+	if (f.tail >= 0) { /* pinned only while it is copied from */
 		n += prefix_node_get(c->prefix, f.tail)->n_tokens;
 		empty(c, seq_of(c, f.tail));
 		prefix_drop(c->prefix, f.tail);

@@ -89,10 +89,11 @@ static void loop(void *arg)
 			lock_take(lock);
 			continue;
 		}
-		if (e->errands)
+		const bool ran = e->errands;
+		if (ran)
 			run_errand(e);
 		if (core_is_idle(c) && !has_errands(c)) {
-			if (e->errands || e->shut || e->exit)
+			if (ran) /* what came meanwhile was not looked at */
 				continue;
 			cond_all(&e->idle);
 			cond_wait(&e->work, lock);
@@ -501,7 +502,7 @@ size_t cohort_engine_slots_get(struct cohort_engine *e, struct cohort_slot_info 
 	c->infos_asked = true;
 	/* Slots belong to whoever ticks: nobody at the moment, or the caller from within a callback. Otherwise the tick
 	 * is asked to look; that of a manual engine, which may be the caller's own, is not waited for. */
-	if (e->manual ? !e->ticking : core_is_idle(c) || (e->has_thread && thread_is_self(&e->thread)))
+	if (e->manual ? !e->ticking : core_is_idle(c) || thread_is_self(&e->thread))
 		core_look(c);
 	while (!e->manual && c->n_infos == n_infos && !core_is_idle(c) &&
 			cond_wait_until(&c->looked, &c->hub->lock, until))

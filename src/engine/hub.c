@@ -18,12 +18,14 @@ struct stream_slab {
 struct hub *hub_open(void)
 {
 	struct hub *h = mem_zalloc(1, sizeof *h);
-	if (h && !lock_init(&h->lock)) {
+
+	if (!h)
+		return NULL;
+	if (!lock_init(&h->lock)) {
 		mem_free(h);
 		return NULL;
 	}
-	if (h)
-		atomic_init(&h->n_refs, 1);
+	atomic_init(&h->n_refs, 1);
 	return h;
 }
 

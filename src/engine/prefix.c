@@ -14,38 +14,12 @@
  *     share it; a block is never taken for a tail, as that has fewer tokens.
  *  6. Every id is either on the free stack or some live node's, once.
  * Refuses to know: cells, contexts, requests; what becomes of an id that it gives back. */
-#include "engine/prefix.h"
+#include "engine/prefix_impl.h"
 
 #include "base/mem.h"
 
 #include <assert.h>
 #include <string.h>
-
-struct node {
-	struct prefix_node shown;
-	struct prefix_root root; /* compared where there is no parent, and of tails */
-	uint64_t session;        /* of a tail */
-	uint64_t hash;
-	int32_t next;            /* in the table's chain or on the free list; -1: the last */
-	int32_t older, newer;    /* in the LRU list; both -1: the only one, or not there */
-	int32_t n_children;
-	int32_t n_pins;
-	int32_t n_pins_own;
-	bool chained;
-};
-
-struct prefix {
-	struct prefix_limits lim;
-	struct node *nodes;   /* [n_nodes_max] */
-	cohort_token *tokens; /* [n_nodes_max, block_size] */
-	int32_t *table;       /* [mask + 1]: the first node of each chain, or -1 */
-	uint64_t mask;
-	int32_t oldest, newest; /* of the LRU list; -1: it is empty */
-	cohort_seq *ids;      /* [n_ids]: the free ones, n_free_ids of them */
-	int32_t n_free_ids;
-	int32_t first_free;   /* node */
-	int32_t n_pinned;
-};
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
@@ -424,15 +398,15 @@ static bool stands_before(const struct prefix *p, int32_t i, int32_t later)
 	return i >= 0;
 }
 
-/* Whether the LRU list is whole, of live nodes without pins; how many in *n. */
+/* Whether the LRU list is whole, of live nodes without pins; how many in *n. A circle would have a node with two before
+ * it. */
 static bool lru_consistent(const struct prefix *p, int32_t *n)
 {
 	int32_t before = -1;
 
 	*n = 0;
-	for (int32_t i = p->oldest; i >= 0; before = i, i = p->nodes[i].newer)
-		if (!is_live(p, i) || p->nodes[i].n_pins > 0 || p->nodes[i].older != before ||
-				++*n > p->lim.n_nodes_max)
+	for (int32_t i = p->oldest; i >= 0; before = i, i = p->nodes[i].newer, ++*n)
+		if (!is_live(p, i) || p->nodes[i].n_pins > 0 || p->nodes[i].older != before)
 			return false;
 	return p->newest == before;
 }
@@ -479,8 +453,7 @@ static bool node_consistent(const struct prefix *p, int32_t i)
 /* Takes time as the square of the nodes, so that it needs no memory. */
 bool prefix_consistent(const struct prefix *p)
 {
-	int32_t n_live = 0, n_held = 0, n_pinned = 0, n_chained = 0, n_unpinned = 0, n_free = 0, n_in_table = 0,
-		n_in_lru;
+	int32_t n_live = 0, n_held = 0, n_pinned = 0, n_unpinned = 0, n_free = 0, n_in_table = 0, n_in_lru;
 
 	if (!lru_consistent(p, &n_in_lru))
 		return false;
@@ -501,7 +474,6 @@ bool prefix_consistent(const struct prefix *p)
 		n_live++;
 		n_held += n->shown.seq >= 0;
 		n_pinned += n->shown.seq >= 0 && n->n_pins > 0;
-		n_chained += n->chained;
 		n_unpinned += n->n_pins == 0;
 	}
 	for (int32_t k = 0; k < p->n_free_ids; k++)
@@ -509,5 +481,5 @@ bool prefix_consistent(const struct prefix *p)
 			if (p->ids[k] == p->ids[j])
 				return false;
 	return n_live + n_free == p->lim.n_nodes_max && n_held + p->n_free_ids == p->lim.n_ids &&
-			n_pinned == p->n_pinned && n_chained == n_in_table && n_unpinned == n_in_lru;
+			n_pinned == p->n_pinned && n_unpinned == n_in_lru;
 }

@@ -14,60 +14,12 @@
  *  4. Only queue_push takes memory, all of it before it changes anything; only it adds to a heap.
  *  5. Nothing depends on the order of the table, so that the same calls give the same answers whatever its seed is.
  * Refuses to know: the clock, threads, what a request is, whether there is room for it. */
-#include "engine/queue.h"
+#include "engine/queue_impl.h"
 
 #include "base/mem.h"
 #include "base/strmap.h"
 
 #include <assert.h>
-
-/* Clients that left and are remembered. One that is forgotten starts as a new one, which gains it what it was served
- * beyond the least at the time; to be forgotten it must stay away while as many others come and go. */
-enum { IDLE_MAX = 1024, ITEMS_KEPT = 16, SLOTS_MIN = 64 };
-static const size_t nowhere = SIZE_MAX;
-
-/* An entry of a heap. What a heap does not sort by is 0 in all of its entries. */
-struct place {
-	int32_t priority;
-	int32_t n_running; /* of equals the one with fewer requests under way: what these will cost shows only later */
-	int64_t counter;
-	uint64_t number;
-	size_t *at; /* where the owner of the entry notes its index */
-};
-
-struct heap {
-	struct place *p;
-	size_t n, n_max;
-};
-
-struct queue_client {
-	uint64_t id;
-	int64_t counter;
-	int32_t n_running;
-	struct heap items; /* that wait */
-	size_t at_turn, at_active; /* in those heaps, or nowhere */
-	struct queue_client *prev, *next; /* while it is idle */
-};
-
-struct slot {
-	uint64_t id;
-	struct queue_client *client; /* NULL: empty */
-};
-
-struct queue {
-	double wait_max_s;
-	struct heap turn, active;
-	int64_t virtual_time; /* the highest of the least counters that admissions saw */
-	struct queue_item *oldest, *newest;
-	size_t depth;
-	int64_t n_tokens;
-	uint64_t n_pushed;
-	struct queue_client *idle_first, *idle_last; /* by when they became idle */
-	size_t n_idle, n_clients;
-	struct slot *slots; /* open addressing, linear probing, at most half full */
-	size_t n_slots; /* a power of two */
-	uint64_t seed; /* ids come from strangers, who shall not be able to make them collide */
-};
 
 /* ---- Heaps ---- */
 
@@ -161,13 +113,10 @@ static size_t probe(const struct queue *q, uint64_t id)
 static bool table_room(struct queue *q)
 {
 	struct slot *old = q->slots;
-	const size_t n_old = q->n_slots;
-	size_t n;
+	const size_t n_old = q->n_slots, n = 2 * n_old; /* of slots that are larger than two bytes */
 
 	if ((q->n_clients + 1) <= n_old / 2)
 		return true;
-	if (!size_mul(n_old, 2, &n))
-		return false;
 	struct slot *slots = mem_zalloc(n, sizeof *slots);
 	if (!slots)
 		return false;

@@ -369,8 +369,6 @@ enum cohort_status request_open(const struct core *c, const struct cohort_reques
 
 static void release_stream(struct stream *s)
 {
-	if (!s->rest) /* it was not come to */
-		return;
 	cohort_sampler_free(s->sampler);
 	text_release(&s->rest->text);
 	const struct stream_rest *rest = s->rest;

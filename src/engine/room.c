@@ -356,7 +356,9 @@ static bool end_chain(struct stream *s)
 static bool give_id(struct core *c, const struct stream *s, int32_t node)
 {
 	prefix_pin(c->prefix, node); /* it may be nobody's yet, and must not be what goes */
-	const bool given = prefix_give_id(c->prefix, node) || (free_id(c, s) && prefix_give_id(c->prefix, node));
+	bool given = prefix_give_id(c->prefix, node);
+	if (!given && free_id(c, s))
+		given = prefix_give_id(c->prefix, node);
 	prefix_unpin(c->prefix, node);
 	return given;
 }
@@ -445,24 +447,21 @@ static void keep_tail(struct core *c, struct stream *s)
 {
 	const struct cohort_request *r = s->request;
 	const int32_t p0 = s->n_chain * c->lim.block_size, n = s->n_cached - p0;
-	cohort_seq old = -1;
+	const cohort_token *tokens = s->known + p0;
+	cohort_seq old;
 
 	if (!r->p.session || !room_shares(c, s) || n <= 0 || n >= c->lim.block_size)
 		return;
-	for (int tries = 0; tries < 2; tries++) {
-		const int32_t tail =
-				prefix_tail_set(c->prefix, &r->root, r->p.session, s->node, s->known + p0, n, &old);
-		if (old >= 0)
-			c->m.seq_rm(c->m.self, old, 0, -1, NULL);
-		if (tail >= 0) {
-			const cohort_seq seq = prefix_node_get(c->prefix, tail)->seq;
-			if (c->m.seq_cp(c->m.self, s->slot, seq, c->lim.recurrent ? 0 : p0, s->n_cached, NULL))
-				prefix_drop(c->prefix, tail);
-			return;
-		}
-		if (!evict_one(c))
-			return;
-	}
+	int32_t tail = prefix_tail_set(c->prefix, &r->root, r->p.session, s->node, tokens, n, &old);
+	if (old >= 0)
+		c->m.seq_rm(c->m.self, old, 0, -1, NULL);
+	if (tail < 0 && evict_one(c))
+		tail = prefix_tail_set(c->prefix, &r->root, r->p.session, s->node, tokens, n, &old);
+	if (tail < 0)
+		return;
+	const cohort_seq seq = prefix_node_get(c->prefix, tail)->seq;
+	if (c->m.seq_cp(c->m.self, s->slot, seq, c->lim.recurrent ? 0 : p0, s->n_cached, NULL))
+		prefix_drop(c->prefix, tail);
 }
 
 /* ---- Slots ---- */
@@ -527,12 +526,11 @@ void room_fork(struct core *c, struct stream *first)
 	r->forked = true;
 	/* What streams share is counted once: from here on none of them may trade a block of the prompt for a cached
 	 * one. */
-	if (first->shares && first->n_chain < whole_blocks(c, r->p.n_prompt))
+	if (first->n_chain < whole_blocks(c, r->p.n_prompt))
 		first->chain_over = true;
+	/* All others wait: what ends one of them ends the request. */
 	for (int32_t i = 1; i < r->p.n_outputs; i++) {
 		struct stream *s = &r->streams[i];
-		if (s->phase != STREAM_WAITS)
-			continue;
 		stream_enter(c, s, STREAM_PREFILLS);
 		s->chain_over = first->chain_over;
 		s->rest->hash = chain_hash(c, s, 0);
@@ -704,7 +702,7 @@ static int64_t n_under_way(const struct core *c)
 
 static bool restore(struct core *c, struct stream *s)
 {
-	const bool ok = s->rest->swap && !c->m.state_restore(c->m.self, s->slot, s->rest->swap, s->rest->n_swap, NULL);
+	const bool ok = !c->m.state_restore(c->m.self, s->slot, s->rest->swap, s->rest->n_swap, NULL);
 	const int32_t n_cached = s->n_cached;
 
 	drop_swap(c, s);
@@ -717,7 +715,7 @@ static bool restore(struct core *c, struct stream *s)
 	return ok;
 }
 
-/* The oldest parked stream goes on if there is room for it, and for the next block of everybody else. */
+/* Somebody is parked: the oldest of them goes on if there is room for it, and for the next block of everybody else. */
 static bool resume(struct core *c)
 {
 	struct stream *s = find_stream(c, true);
@@ -726,8 +724,6 @@ static bool resume(struct core *c)
 	const int32_t n_others =
 			c->lim.overcommit ? c->lim.n_slots - c->n_idle - (int32_t)c->n_in[STREAM_PARKED] : 0;
 
-	if (!s)
-		return false;
 	struct match m = {.tail = -1, .from = -1};
 	if (!s->rest->swap)
 		m = look_up(c, s);
@@ -736,8 +732,8 @@ static bool resume(struct core *c)
 		need += prefix_n_unpinned(c->prefix, c->path[m.n_chain - 1]);
 	if (!alone && !has_room(c, need + n_others))
 		return false;
-	while (s->rest->swap && c->n_private + n_held(c) + need > c->lim.n_blocks && evict_one(c))
-		;
+	if (s->rest->swap)
+		room_free(c, (int32_t)need);
 	if (!s->rest->swap || !restore(c, s))
 		attach(c, s, &m);
 	stream_enter(c, s,

@@ -78,10 +78,11 @@ static bool passes(const struct stream *s, int32_t pos, int32_t stop)
 	return s->n_cached < stop && stop <= pos;
 }
 
-/* Whether the row at `pos` must wait for the next piece, as what is to be kept for others would be gone by then.
- * A window lets go of a block as soon as the row behind the piece sees none of its cells: that row has to be within
- * reach of the last cell of the stream's next whole block. A state is kept where the whole blocks of what a stream
- * knows end, and where others are known to have gone another way: the next of them begins there. */
+/* Of a model with states or a window: whether the row at `pos` must wait for the next piece, as what is to be kept for
+ * others would be gone by then. A window lets go of a block as soon as the row behind the piece sees none of its cells:
+ * that row has to be within reach of the last cell of the stream's next whole block. A state is kept where the whole
+ * blocks of what a stream knows end, and where others are known to have gone another way: the next of them begins
+ * there. */
 static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
 {
 	const int32_t size = c->lim.block_size, block_end = (s->n_cached / size + 1) * size;
@@ -90,7 +91,7 @@ static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
 		return false;
 	if (c->lim.recurrent)
 		return passes(s, pos, s->rest->fork_at) || passes(s, pos, (s->n_known - 1) / size * size);
-	return c->lim.n_window && pos - block_end >= (c->lim.n_window > 2 ? c->lim.n_window - 2 : 0);
+	return pos - block_end >= (c->lim.n_window > 2 ? c->lim.n_window - 2 : 0);
 }
 
 /* The next rows of the plan from entry i on; returns the entry behind them. */
@@ -181,7 +182,7 @@ static void sample_all(struct core *c, struct stream *first, const float *logits
 	room_fork(c, first);
 	for (int32_t i = 1; i < r->p.n_outputs; i++) {
 		struct stream *s = &r->streams[i];
-		if (s->phase == STREAM_PREFILLS && s->n_cached == s->n_known)
+		if (s->n_cached == s->n_known)
 			stream_sample(c, s, logits);
 	}
 	stream_sample(c, first, logits);
@@ -212,8 +213,9 @@ static bool take_more(struct core *c, struct stream *s, int32_t pos, int32_t row
 			note_embedding(c, s, pos, embedding);
 		return true;
 	}
-	if (!r->prompt_logprobs || pos >= s->n_prompt - 1 || r->prompt_changed)
+	if (pos >= s->n_prompt - 1)
 		return false;
+	/* See wants(): of a row within the prompt that is all there is to want, and it is wanted once. */
 	const float *logits = c->m.logits(c->m.self, row);
 	if (has_row(c, s, logits, "logits", row))
 		note_prompt(c, s, pos, logits);

@@ -30,12 +30,8 @@ static enum cohort_status note_logprobs(
 		s->rest->logprobs[i] = 0;
 		return COHORT_OK;
 	}
-	if (s->rest->chain_logprobs) {
-		enum cohort_status st = cohort_sampler_logprobs_get(
-				s->sampler, s->last, &s->rest->chain_logprobs[i], NULL, 0, NULL, err);
-		if (st)
-			return st;
-	}
+	if (s->rest->chain_logprobs) /* the token is the sampler's own, so that it cannot refuse it */
+		cohort_sampler_logprobs_get(s->sampler, s->last, &s->rest->chain_logprobs[i], NULL, 0, NULL, NULL);
 	return cohort_logprobs_get(logits, c->lim.n_vocab, s->known[s->n_known - 1], &s->rest->logprobs[i],
 			n_top ? s->rest->top + (size_t)i * (size_t)n_top : NULL, n_top, NULL, err);
 }
@@ -79,10 +75,6 @@ void stream_sample(struct core *c, struct stream *s, const float *logits)
 	struct cohort_err err;
 	enum cohort_status st = COHORT_OK;
 
-	if (i == s->n_max) { /* only the prompt was wanted */
-		stream_end(c, s, COHORT_FINISH_LENGTH, NULL);
-		return;
-	}
 	if (s->sampler)
 		st = cohort_sampler_sample(s->sampler, logits, &token, &err);
 	else if (c->m.pick)
@@ -191,8 +183,8 @@ static void wake(struct core *c, const struct stream *s, bool token)
 
 	if (r->n_waiting > 0)
 		cond_all(&r->told);
-	if (r->p.on_ready && !r->p.ready_at_end &&
-			(token || s->phase == STREAM_ENDED || r->prompt_changed != r->prompt_told))
+	/* What is known of a prompt comes with the first token, or the end. */
+	if (r->p.on_ready && !r->p.ready_at_end && (token || s->phase == STREAM_ENDED))
 		notice_due(c, r);
 }
 

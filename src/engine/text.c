@@ -19,7 +19,6 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* Bytes of one unfinished character, which a decoder or a stop that begins within a character may hold back. */
@@ -219,7 +218,6 @@ bool text_push(struct text *t, cohort_token token)
 	const enum cohort_status status =
 			cohort_detok_push(&t->detok, token, t->out + t->n_held, t->out_max - t->n_held, &n, NULL);
 	/* Neither a token that is none nor one longer than was said is fed by a sound engine; both bring no text. */
-	assert(status == COHORT_OK);
 	const bool stopped = take(t, 0, status == COHORT_OK ? n : 0);
 	t->n_shown += t->n_out;
 	return stopped;

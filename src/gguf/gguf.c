@@ -162,7 +162,7 @@ static enum cohort_status read_type(struct reader *r, const char *what, enum ggu
 	return COHORT_OK;
 }
 
-/* p has types[type].n_bytes readable bytes, aligned or not. */
+/* A number or a bool: p has types[type].n_bytes readable bytes, aligned or not. */
 static void decode_scalar(const uint8_t *p, enum gguf_type type, struct gguf_kv *v)
 {
 	union {
@@ -178,18 +178,16 @@ static void decode_scalar(const uint8_t *p, enum gguf_type type, struct gguf_kv 
 
 	memcpy(&w, p, types[type].n_bytes);
 	switch (type) {
-	case GGUF_U8: v->u = *p; break;
 	case GGUF_I8: v->i = (int8_t)*p; break;
 	case GGUF_U16: v->u = w.u16; break;
 	case GGUF_I16: v->i = w.i16; break;
 	case GGUF_U32: v->u = w.u32; break;
 	case GGUF_I32: v->i = w.i32; break;
 	case GGUF_F32: v->f = (double)w.f32; break;
-	case GGUF_BOOL: v->u = *p; break;
 	case GGUF_U64: v->u = w.u64; break;
 	case GGUF_I64: v->i = w.i64; break;
 	case GGUF_F64: v->f = w.f64; break;
-	case GGUF_STRING: case GGUF_ARRAY: case GGUF_N_TYPES: break;
+	default: v->u = *p; break; /* U8 and BOOL */
 	}
 }
 
@@ -259,7 +257,6 @@ static enum cohort_status read_value(struct reader *r, enum gguf_type type, unsi
 
 static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t *n_tensors, uint64_t *n_kv)
 {
-	enum cohort_status st;
 	char text[ERR_SHOW_BYTES];
 	const char *foreign;
 	bool old;
@@ -274,9 +271,10 @@ static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t
 	if (memcmp(r->data, "GGUF", 4) != 0)
 		return err_at(r->err, COHORT_E_FORMAT, 0, "not a GGUF file (magic '%s')",
 				err_show(text, (const char *)r->data, 4));
-	r->at = 4;
-	if ((st = read_u32(r, "the version", &g->version)))
-		return st;
+	memcpy(&g->version, r->data + 4, sizeof g->version);
+	memcpy(n_tensors, r->data + 8, sizeof *n_tensors);
+	memcpy(n_kv, r->data + 16, sizeof *n_kv);
+	r->at = HEADER_BYTES;
 	/* Versions are small, so one that is small after a swap was written the other way round. */
 	if (g->version > 0xffff && __builtin_bswap32(g->version) <= 0xffff)
 		return err_at(r->err, COHORT_E_UNSUPPORTED, 4,
@@ -288,10 +286,6 @@ static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t
 	if (g->version != 2 && g->version != 3)
 		return err_at(r->err, COHORT_E_UNSUPPORTED, 4, "GGUF version %u is not supported (2 and 3 are)",
 				g->version);
-	if ((st = read_u64(r, "the number of tensors", n_tensors)))
-		return st;
-	if ((st = read_u64(r, "the number of key/values", n_kv)))
-		return st;
 	if (*n_tensors > left(r) / TENSOR_BYTES_MIN)
 		return err_at(r->err, COHORT_E_FORMAT, 8, "%llu tensors cannot fit in the %zu bytes left",
 				(ull)*n_tensors, left(r));
@@ -462,7 +456,7 @@ static int extent_cmp(const void *pa, const void *pb)
 
 	if (a->from != b->from)
 		return a->from < b->from ? -1 : 1;
-	return a->i_tensor < b->i_tensor ? -1 : a->i_tensor > b->i_tensor;
+	return (a->i_tensor > b->i_tensor) - (a->i_tensor < b->i_tensor);
 }
 
 static enum cohort_status check_overlap(const struct gguf *g, struct cohort_err *err)
@@ -481,13 +475,15 @@ static enum cohort_status check_overlap(const struct gguf *g, struct cohort_err 
 		x[i] = (struct extent){t->offset, t->offset + bytes_min(t), i};
 	}
 	qsort(x, g->n_tensors, sizeof *x, extent_cmp);
-	for (size_t i = 1; i < g->n_tensors && !st; i++) {
+	for (size_t i = 1; i < g->n_tensors; i++) {
 		const struct gguf_tensor *a = &g->tensors[x[i - 1].i_tensor], *b = &g->tensors[x[i].i_tensor];
-		if (x[i].from < x[i - 1].to)
+		if (x[i].from < x[i - 1].to) {
 			st = err_at(err, COHORT_E_FORMAT, b->entry_offset,
 					"the data of tensors '%s' and '%s' overlap at %llu",
 					err_show(text_a, a->name.s, a->name.n), err_show(text_b, b->name.s, b->name.n),
 					(ull)b->offset);
+			break;
+		}
 	}
 	mem_free(x);
 	return st;

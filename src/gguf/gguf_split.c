@@ -177,10 +177,10 @@ static enum cohort_status check_next(const struct gguf *g, const struct gguf *ne
 static enum cohort_status add_tensors(struct gguf *g, const struct gguf *next, struct cohort_err *err)
 {
 	char text[ERR_SHOW_BYTES];
-	size_t n;
+	const size_t n = g->n_tensors + next->n_tensors; /* each at most INT32_MAX */
 	struct gguf_tensor *grown;
 
-	if (!size_add(g->n_tensors, next->n_tensors, &n) || n > INT32_MAX)
+	if (n > INT32_MAX)
 		return err_set(err, COHORT_E_UNSUPPORTED, "too many tensors in all parts");
 	grown = mem_realloc(g->tensors, n, sizeof *grown);
 	if (!grown)

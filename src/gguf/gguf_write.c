@@ -33,6 +33,7 @@ enum state { COLLECT, DATA, DONE, FAILED };
 struct buf {
 	uint8_t *d;
 	size_t n, n_max;
+	bool failed; /* something had no room; what is put after it is dropped */
 };
 
 struct entry {
@@ -73,33 +74,43 @@ static enum cohort_status no_memory(const struct gguf_writer *w, struct cohort_e
 
 /* ---- Growing bytes ---- */
 
-static bool put(struct buf *b, const void *p, size_t n)
+static void put(struct buf *b, const void *p, size_t n)
 {
 	void *grown = b->d;
 	size_t want;
 
-	if (!size_add(b->n, n, &want) || !mem_grow(&grown, &b->n_max, want, 1))
-		return false;
+	if (b->failed || !size_add(b->n, n, &want) || !mem_grow(&grown, &b->n_max, want, 1)) {
+		b->failed = true;
+		return;
+	}
 	b->d = grown;
 	if (n)
 		memcpy(b->d + b->n, p, n);
 	b->n = want;
-	return true;
 }
 
-static bool put_u32(struct buf *b, uint32_t v)
+static void put_u32(struct buf *b, uint32_t v)
 {
-	return put(b, &v, sizeof v);
+	put(b, &v, sizeof v);
 }
 
-static bool put_u64(struct buf *b, uint64_t v)
+static void put_u64(struct buf *b, uint64_t v)
 {
-	return put(b, &v, sizeof v);
+	put(b, &v, sizeof v);
 }
 
-static bool put_str(struct buf *b, struct gguf_str s)
+static void put_str(struct buf *b, struct gguf_str s)
 {
-	return put_u64(b, s.n) && put(b, s.s, s.n);
+	put_u64(b, s.n);
+	put(b, s.s, s.n);
+}
+
+static void put_header(struct buf *b, uint64_t n_tensors, uint64_t n_kv)
+{
+	put(b, "GGUF", 4);
+	put_u32(b, VERSION);
+	put_u64(b, n_tensors);
+	put_u64(b, n_kv);
 }
 
 /* ---- Opening and freeing ---- */
@@ -158,16 +169,23 @@ static enum cohort_status expect(const struct gguf_writer *w, enum state state, 
 
 /* ---- Key/values ---- */
 
-static bool put_scalar(struct buf *b, const struct gguf_kv *kv)
+static void put_value(struct buf *b, const struct gguf_kv *kv)
 {
 	const float f = (float)kv->f;
 
 	switch (kv->type) {
-	case GGUF_F32: return put(b, &f, sizeof f);
-	case GGUF_F64: return put(b, &kv->f, sizeof kv->f);
+	case GGUF_STRING: put_str(b, kv->str); break;
+	case GGUF_ARRAY:
+		put_u32(b, (uint32_t)kv->arr.type);
+		put_u64(b, kv->arr.n);
+		put(b, kv->arr.data, kv->arr.n_bytes);
+		break;
+	case GGUF_F32: put(b, &f, sizeof f); break;
+	case GGUF_F64: put(b, &kv->f, sizeof kv->f); break;
 	case GGUF_I8: case GGUF_I16: case GGUF_I32: case GGUF_I64:
-		return put(b, &kv->i, gguf_type_bytes(kv->type)); /* little-endian: the low bytes come first */
-	default: return put(b, &kv->u, gguf_type_bytes(kv->type));
+		put(b, &kv->i, gguf_type_bytes(kv->type)); /* little-endian: the low bytes come first */
+		break;
+	default: put(b, &kv->u, gguf_type_bytes(kv->type)); break;
 	}
 }
 
@@ -189,17 +207,12 @@ static bool integer_fits(const struct gguf_kv *kv)
 }
 
 /* A file with nothing but this entry, for the reader to judge. */
-static bool encode(struct buf *b, const struct gguf_kv *kv)
+static void encode(struct buf *b, const struct gguf_kv *kv)
 {
-	bool ok = put(b, "GGUF", 4) && put_u32(b, VERSION) && put_u64(b, 0) && put_u64(b, 1) && put_str(b, kv->key) &&
-			put_u32(b, (uint32_t)kv->type);
-
-	if (kv->type == GGUF_STRING)
-		return ok && put_str(b, kv->str);
-	if (kv->type == GGUF_ARRAY)
-		return ok && put_u32(b, (uint32_t)kv->arr.type) && put_u64(b, kv->arr.n) &&
-				put(b, kv->arr.data, kv->arr.n_bytes);
-	return ok && put_scalar(b, kv);
+	put_header(b, 0, 1);
+	put_str(b, kv->key);
+	put_u32(b, (uint32_t)kv->type);
+	put_value(b, kv);
 }
 
 /* Reads the entry back; its alignment comes with it. */
@@ -241,9 +254,10 @@ static enum cohort_status add_kv(struct gguf_writer *w, const struct gguf_kv *kv
 	if (!key)
 		return no_memory(w, err);
 	const size_t before = w->kv.n;
-	if (!put(&w->kv, b->d + HEADER_BYTES, b->n - HEADER_BYTES) ||
-			!strmap_add(&w->by_key, key, kv->key.n, (int32_t)w->n_kv, &was_there)) {
+	put(&w->kv, b->d + HEADER_BYTES, b->n - HEADER_BYTES);
+	if (w->kv.failed || !strmap_add(&w->by_key, key, kv->key.n, (int32_t)w->n_kv, &was_there)) {
 		w->kv.n = before;
+		w->kv.failed = false;
 		mem_free(key);
 		return no_memory(w, err);
 	}
@@ -267,7 +281,8 @@ enum cohort_status gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *k
 	if (!integer_fits(kv))
 		return named(w, err, err_set(err, COHORT_E_ARG, "key '%s': the value does not fit a %s",
 				err_show(text, kv->key.s, kv->key.n), gguf_type_name(kv->type)));
-	st = encode(&b, kv) ? add_kv(w, kv, &b, err) : no_memory(w, err);
+	encode(&b, kv);
+	st = b.failed ? no_memory(w, err) : add_kv(w, kv, &b, err);
 	mem_free(b.d);
 	return st;
 }
@@ -277,12 +292,11 @@ enum cohort_status gguf_writer_strs(struct gguf_writer *w, struct gguf_str key, 
 {
 	struct gguf_kv kv = {.key = key, .type = GGUF_ARRAY};
 	struct buf b = {0};
-	bool ok = true;
 
-	for (size_t i = 0; ok && i < n; i++)
-		ok = put_str(&b, strs[i]);
+	for (size_t i = 0; i < n; i++)
+		put_str(&b, strs[i]);
 	kv.arr = (struct gguf_array){GGUF_STRING, n, b.d, b.n};
-	enum cohort_status st = ok ? gguf_writer_kv(w, &kv, err) : no_memory(w, err);
+	enum cohort_status st = b.failed ? no_memory(w, err) : gguf_writer_kv(w, &kv, err);
 	mem_free(b.d);
 	return st;
 }
@@ -354,30 +368,34 @@ static uint64_t padding(const struct gguf_writer *w, uint64_t n)
 	return -n & (w->alignment - 1);
 }
 
-static bool put_zeros(struct buf *b, uint64_t n)
+static void put_zeros(struct buf *b, uint64_t n)
 {
 	static const uint8_t zeros[256];
 
 	for (; n > sizeof zeros; n -= sizeof zeros)
-		if (!put(b, zeros, sizeof zeros))
-			return false;
-	return put(b, zeros, (size_t)n);
+		put(b, zeros, sizeof zeros);
+	put(b, zeros, (size_t)n);
 }
 
 /* Everything behind the key/values and before the data. at: bytes of the file before it. */
 static enum cohort_status put_directory(const struct gguf_writer *w, struct buf *b, size_t at, struct cohort_err *err)
 {
 	uint64_t offset = 0;
-	bool ok = true;
 
-	for (size_t i = 0; ok && i < w->n_tensors; i++) {
+	for (size_t i = 0; i < w->n_tensors; i++) {
 		const struct entry *t = &w->tensors[i];
-		ok = put_str(b, (struct gguf_str){t->name, t->n_name}) && put_u32(b, t->n_dims) &&
-				put(b, t->ne, t->n_dims * sizeof *t->ne) && put_u32(b, t->type) && put_u64(b, offset);
-		if (__builtin_add_overflow(offset, t->n_bytes + padding(w, t->n_bytes), &offset) || offset > INT64_MAX)
+		put_str(b, (struct gguf_str){t->name, t->n_name});
+		put_u32(b, t->n_dims);
+		put(b, t->ne, t->n_dims * sizeof *t->ne);
+		put_u32(b, t->type);
+		put_u64(b, offset);
+		/* Cannot wrap: the sum is at most INT64_MAX, and measure() let through half of that. */
+		offset += t->n_bytes + padding(w, t->n_bytes);
+		if (offset > INT64_MAX)
 			return named(w, err, err_set(err, COHORT_E_LIMIT, "too many bytes of tensors"));
 	}
-	return ok && put_zeros(b, padding(w, at + b->n)) ? COHORT_OK : no_memory(w, err);
+	put_zeros(b, padding(w, at + b->n));
+	return b->failed ? no_memory(w, err) : COHORT_OK;
 }
 
 /* The bytes, or the end of the file: what was written so far is given up. */
@@ -401,8 +419,8 @@ enum cohort_status gguf_writer_begin(struct gguf_writer *w, struct cohort_err *e
 	if (st)
 		return st;
 	st = put_directory(w, &dir, HEADER_BYTES + w->kv.n, err);
-	if (!st && !(put(&head, "GGUF", 4) && put_u32(&head, VERSION) && put_u64(&head, w->n_tensors) &&
-			put_u64(&head, w->n_kv)))
+	put_header(&head, w->n_tensors, w->n_kv);
+	if (!st && head.failed)
 		st = no_memory(w, err);
 	if (!st)
 		st = file_stream_open(w->path, &w->stream, err);

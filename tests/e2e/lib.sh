@@ -37,6 +37,10 @@ fi
 finish() { # the plan, at the end; the exit code says whether all went well
 	status=$?
 	trap - EXIT
+	if [ -n "${COHORT_COVERAGE:-}" ] && [ -n "$pids" ]; then # what was counted is written at a normal end
+		for p in $pids; do kill "$p" 2>/dev/null; done
+		sleep 1
+	fi
 	for p in $pids; do kill -9 "$p" 2>/dev/null; done
 	rm -rf "$tmp"
 	[ $status = 0 ] || exit $status

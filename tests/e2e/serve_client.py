@@ -279,6 +279,9 @@ class Server:
         return self
 
     def __exit__(self, *_):
+        if os.environ.get("COHORT_COVERAGE"):  # what was counted is written at a normal end
+            self.process.terminate()
+            self.wait(10)
         self.process.kill()
         self.process.wait()
         self.reader.join()

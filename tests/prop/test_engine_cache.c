@@ -451,6 +451,10 @@ static void refused(void **state)
 	assert_int_equal(cohort_engine_cache_load(e, &key, saved.p, saved.n, NULL, &err), COHORT_E_ARG);
 	assert_int_equal(cohort_engine_slot_tokens(e, 0, NULL, 1, &key, &err), COHORT_E_ARG);
 	assert_int_equal(cohort_engine_slot_tokens(e, 0, NULL, 0, NULL, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_engine_slot_tokens(NULL, 0, NULL, 0, &key, &err), COHORT_E_ARG);
+	key = key_of(&j, 0);
+	key.tokens = NULL; /* nothing is asked for, and nobody wants to know how much that was */
+	assert_int_equal(cohort_engine_cache_drop(e, &key, NULL, &err), COHORT_OK);
 	cohort_cache_free(saved.p);
 	cohort_cache_free(NULL);
 	cohort_engine_free(e);

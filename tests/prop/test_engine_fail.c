@@ -4,9 +4,10 @@
  * Shown red by planted faults: a named stream that takes its neighbour along (named), halves that are not tried on
  * (unnamed), a stream without room that is ended and not parked (waits_for_room), or parked whoever is younger, so
  * that two groups wait for each other (each_decode), a copy whose failure is not seen, or that leaves more promised
- * than there is (copies), a state believed to be restored (swaps), an adapter's failure that is not seen (adapters), a
- * cancelled stream whose rows stay in the plan (cancel_between), first streams that end alone (first_of_several), each
- * rule of a plan left unchecked (bad_plans). */
+ * than there is (copies), a block whose removal failed and is tried again for ever (removals), a state believed to be
+ * restored (swaps), an adapter's failure that is not seen (adapters), a cancelled stream whose rows stay in the plan
+ * (cancel_between), a row that is not looked for before it is read (rows_without_logits), first streams that end alone
+ * (first_of_several), each rule of a plan left unchecked (bad_plans). */
 #include "engine_rig.h"
 
 #include "engine/core.h"
@@ -20,8 +21,8 @@ static struct {
 	struct machine real;
 	/* Looks at rows before they are computed; what it returns is the outcome, unless it is OK. */
 	enum cohort_status (*before)(const struct cohort_batch_raw *rows, struct cohort_err *err);
-	int32_t n_decodes, n_copies, n_saves, n_restores, n_adapters;
-	int32_t bad_copy, bad_save, bad_restore, bad_adapter; /* the how many-th fails; -1: none; -2: all */
+	int32_t n_decodes, n_copies, n_removals, n_saves, n_restores, n_adapters;
+	int32_t bad_copy, bad_removal, bad_save, bad_restore, bad_adapter; /* how many-th fails; -1: none; -2: all */
 	cohort_seq seq[N_UBATCH]; /* of the rows computed last */
 	cohort_seq nan_seq; /* whose logits are not numbers; -1: nobody's */
 	float *nans;
@@ -55,6 +56,15 @@ static enum cohort_status trick_cp(
 	if (now_bad(trick.bad_copy, &trick.n_copies))
 		return err_set(err, COHORT_E_MEMORY, "no copy today");
 	return trick.real.seq_cp(trick.real.self, src, dst, p0, p1, err);
+}
+
+/* Only where somebody looks at the outcome. */
+static enum cohort_status trick_rm(void *self, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
+{
+	(void)self;
+	if (err && now_bad(trick.bad_removal, &trick.n_removals))
+		return err_set(err, COHORT_E_MEMORY, "not removed");
+	return trick.real.seq_rm(trick.real.self, seq, p0, p1, err);
 }
 
 static enum cohort_status trick_save(void *self, cohort_seq seq, void *out, size_t n_max, struct cohort_err *err)
@@ -99,7 +109,8 @@ static void world_open(bool overcommit, size_t swap_bytes, int32_t n_blocks)
 	const int32_t size = cohort_kv_block_size();
 
 	memset(&trick, 0, sizeof trick);
-	trick.bad_copy = trick.bad_save = trick.bad_restore = trick.bad_adapter = trick.nan_seq = -1;
+	trick.bad_copy = trick.bad_removal = trick.bad_save = trick.bad_restore = -1;
+	trick.bad_adapter = trick.nan_seq = -1;
 	cohort_model_info_get(rig_model, &info);
 	trick.nans = calloc((size_t)info.n_vocab, sizeof *trick.nans);
 	for (int32_t i = 0; i < info.n_vocab; i++)
@@ -114,6 +125,7 @@ static void world_open(bool overcommit, size_t swap_bytes, int32_t n_blocks)
 	struct machine m = trick.real;
 	m.decode = trick_decode;
 	m.seq_cp = trick_cp;
+	m.seq_rm = trick_rm;
 	m.state_save = trick_save;
 	m.state_restore = trick_restore;
 	m.adapter_set = trick_adapter;
@@ -425,6 +437,25 @@ static void copies(void **state)
 	assert_true(n > 30);
 }
 
+/* A block that somebody else was faster with stays the stream's own when it cannot be removed. */
+static void removals(void **state)
+{
+	int n = 0;
+
+	(void)state;
+	for (int at = -2, more = 1; more; at++) {
+		world_open(false, 0, BLOCKS);
+		trick.bad_removal = at;
+		crowd_submit();
+		world_run();
+		assert_int_equal(crowd_check(COHORT_OK), 0);
+		more = at < 0 || trick.n_removals > at;
+		n += more;
+		world_close();
+	}
+	assert_true(n > 2);
+}
+
 /* So little room that streams are swapped out and in; every save and every restore fails in turn. */
 static void swaps(void **state)
 {
@@ -708,6 +739,65 @@ static enum cohort_status other_arrays(struct cohort_plan *p)
 	return COHORT_OK;
 }
 
+static enum cohort_status other_entries(struct cohort_plan *p)
+{
+	static struct cohort_entry entries[64];
+	assert_true(p->n_entries <= 64);
+	memcpy(entries, p->entries, (size_t)p->n_entries * sizeof *entries);
+	p->entries = entries;
+	return COHORT_OK;
+}
+
+static enum cohort_status fewer_slots(struct cohort_plan *p)
+{
+	p->n_slots--;
+	return COHORT_OK;
+}
+
+static enum cohort_status idle_slot(struct cohort_plan *p)
+{
+	for (cohort_seq id = 0; id < N_SLOTS; id++) {
+		bool planned = false;
+		for (int32_t i = 0; i < p->n_slots; i++)
+			planned = planned || p->slots[i].id == id;
+		if (!planned) {
+			p->entries[0].seq = id;
+			return COHORT_OK;
+		}
+	}
+	return COHORT_E_UNSUPPORTED; /* all have something to do */
+}
+
+/* The place is right, but nothing is known there yet. */
+static enum cohort_status one_too_far(struct cohort_plan *p)
+{
+	for (int32_t i = 0; i < p->n_entries; i++)
+		if (p->entries[i].logits && p->n_entries < p->budget) {
+			p->entries[p->n_entries] = p->entries[i];
+			p->entries[p->n_entries++].pos++;
+			return COHORT_OK;
+		}
+	return COHORT_E_UNSUPPORTED;
+}
+
+/* An entry of somebody else, or the last but one of its own. */
+static enum cohort_status next_index(struct cohort_plan *p)
+{
+	struct cohort_slot *s = &p->slots[0];
+	s->batch_index = s->batch_index < 0 || p->n_entries < 2 ? 1 << 30 : (s->batch_index + 1) % p->n_entries;
+	return COHORT_OK;
+}
+
+static enum cohort_status index_before(struct cohort_plan *p)
+{
+	for (int32_t i = 0; i < p->n_slots; i++)
+		if (p->slots[i].n_planned > 1 && p->slots[i].batch_index > 0) {
+			p->slots[i].batch_index--;
+			return COHORT_OK;
+		}
+	return COHORT_E_UNSUPPORTED; /* nobody's prompt ends here with several rows */
+}
+
 static const struct fault faults[] = {
 		{"status", say_no},
 		{"empty", plan_none},
@@ -726,17 +816,27 @@ static const struct fault faults[] = {
 		{"progress", wrong_id},
 		{"progress", wrong_count},
 		{"progress", other_arrays},
+		{"progress", other_entries},
+		{"progress", fewer_slots},
+		{"slot", idle_slot},
+		{"order", one_too_far},
+		{"progress", next_index},
+		{"progress", index_before},
 };
 
 /* As the default does, then spoilt; but every third plan is good. */
+static bool spoilt; /* the plan made last */
+
 static enum cohort_status build_badly(const struct cohort_strategy *self, void *state, struct cohort_plan *plan)
 {
 	const struct fault *f = self->user;
 	uint64_t *n = state;
 	enum cohort_status st = cohort_strategy_get(0)->build_batch(cohort_strategy_get(0), n + 1, plan);
 
+	spoilt = false;
 	if (st || (*n)++ % 3 == 2)
 		return st;
+	spoilt = true;
 	if (f->spoil == same_again && plan->n_entries == plan->budget)
 		plan->n_entries--;
 	return f->spoil(plan);
@@ -762,6 +862,7 @@ static void bad_plans(void **state)
 			core_tick(&core);
 			if (core.live.n_fallbacks == before) {
 				assert_null(core.tick.fallback);
+				assert_false(spoilt);
 				n_good++;
 				continue;
 			}
@@ -781,6 +882,33 @@ static void bad_plans(void **state)
 	}
 }
 
+/* ---- Rows ---- */
+
+/* Rows that were computed and are not there, of prompts and of answers: whose they are end, and say it is a bug. */
+static void rows_without_logits(void **state)
+{
+	int n_failed = 0;
+
+	(void)state;
+	world_open(false, 0, BLOCKS);
+	float *nans = trick.nans;
+	trick.nans = NULL;
+	for (int v = 0; v < 2 * N_SLOTS; v++) {
+		crowd_submit();
+		for (int i = 0; i < 6 && v >= N_SLOTS; i++)
+			core_tick(&core);
+		trick.nan_seq = v % N_SLOTS;
+		while (!core_is_idle(&core)) {
+			core_tick(&core);
+			trick.nan_seq = -1;
+		}
+		n_failed += crowd_check(COHORT_E_BUG);
+	}
+	assert_true(n_failed > 4);
+	trick.nans = nans;
+	world_close();
+}
+
 static int set_up(void **state)
 {
 	if (rig_set_up_random(state))
@@ -798,12 +926,14 @@ int main(void)
 			cmocka_unit_test(no_room),
 			cmocka_unit_test(waits_for_room),
 			cmocka_unit_test(copies),
+			cmocka_unit_test(removals),
 			cmocka_unit_test(swaps),
 			cmocka_unit_test(samplers),
 			cmocka_unit_test(adapters),
 			cmocka_unit_test(first_of_several),
 			cmocka_unit_test(cancel_between),
 			cmocka_unit_test(bad_plans),
+			cmocka_unit_test(rows_without_logits),
 	};
 	return cmocka_run_group_tests_name("engine failures", tests, set_up, rig_tear_down);
 }

@@ -23,6 +23,7 @@ static void opens(void **state)
 		for (; n < TRIES_MAX; n++) {
 			rig_params(&ep);
 			ep.manual = manual;
+			ep.keep_tokens = true;
 			ep.context.n_threads = 2;
 			mem_fail_after(n);
 			const enum cohort_status st = cohort_engine_open(rig_model, &ep, &e, &err);

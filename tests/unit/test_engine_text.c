@@ -404,6 +404,21 @@ static void out_of_memory(void **state)
 	}
 	mem_fail_after(-1);
 	assert_false(text_init(&t, model, false, false, s, SIZE_MAX));
+	/* A token that is none brings no text, and takes none away. */
+	assert_true(text_init(&t, model, false, false, NULL, piece_max));
+	assert_false(text_push(&t, byte_token('a')));
+	assert_int_equal(t.n_shown, 1);
+	assert_false(text_push(&t, n_vocab));
+	assert_false(text_push(&t, -1));
+	assert_int_equal(t.n_out, 0);
+	assert_int_equal(t.n_shown, 1);
+	text_release(&t);
+	/* What comes behind a stop, which nobody feeds, is a text of its own. */
+	assert_true(text_init(&t, model, false, false, s, piece_max));
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(text_push(&t, byte_token("stop"[i])), i == 3);
+	assert_false(text_push(&t, byte_token('x')));
+	assert_int_equal(t.n_shown, 1);
 	text_release(&t);
 	stops_free(s);
 }

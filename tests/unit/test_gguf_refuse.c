@@ -1,6 +1,8 @@
 /* The GGUF reader: every refusal of a header or a key/value, with its offset. */
 #include "gguf_case.h"
 
+#include <sys/mman.h>
+
 /* ---- The header ---- */
 
 static void refuse_empty(void **state)
@@ -62,6 +64,8 @@ static void refuse_foreign(void **state)
 		{BYTES("version https://git-lfs.github.com/spec/v1\noid"), COHORT_E_FORMAT, "a Git LFS pointer"},
 		{BYTES("\0\0\0\0\0\0\0\0\0"), COHORT_E_FORMAT, "begins with zeros"},
 		{BYTES("\x0a\0\0\0\0\0\0\0{\"a\": []} "), COHORT_E_FORMAT, "a safetensors file: convert it to GGUF"},
+		{BYTES("\x0a\0\0\0\0\0\0\0{ \"a\": 1} "), COHORT_E_FORMAT, "a safetensors file: convert it to GGUF"},
+		{BYTES("\2\0\0\0\0\0\0\0{}"), COHORT_E_FORMAT, "a safetensors file: convert it to GGUF"},
 		{BYTES("<!DOCTYPE html>\n"), COHORT_E_FORMAT, "a web page (HTML)"},
 		{BYTES("\r\n \t<!doctype HTML>"), COHORT_E_FORMAT, "a web page (HTML)"},
 		{BYTES("<HTML lang=en>"), COHORT_E_FORMAT, "a web page (HTML)"},
@@ -78,6 +82,9 @@ static void refuse_foreign(void **state)
 		{BYTES("\xff\0\0\0\0\0\0\0{\"a\": [] too long}"), COHORT_E_FORMAT, "not a GGUF file (magic '\\xff"},
 		{BYTES("\1\0\0\0\0\0\0\0{\"a\": [] too short}"), COHORT_E_FORMAT, "not a GGUF file (magic '\\x01"},
 		{BYTES("\x0a\0\0\0\0\0\0\0[\"a\", 1] and more"), COHORT_E_FORMAT, "not a GGUF file (magic '\\x0a"},
+		{BYTES("\x0a\0\0\0\0\0\0\0{a: 1} and some more"), COHORT_E_FORMAT, "not a GGUF file (magic '\\x0a"},
+		{BYTES("                                                                     <html>"), COHORT_E_FORMAT,
+				"not a GGUF file (magic '    ')"}, /* 69 blanks, of which 64 are looked at */
 		{BYTES("<p>this is not a whole page</p>"), COHORT_E_FORMAT, "not a GGUF file (magic '<p>t')"},
 		{BYTES("1 911 630 264 493 some token ids"), COHORT_E_FORMAT, "not a GGUF file (magic '1 91')"},
 #undef BYTES
@@ -142,6 +149,35 @@ static void refuse_kv_count(void **state)
 	put_header(&f, 3, 0, 1);
 	put_fill(&f, 13);
 	refuse(&f, COHORT_E_FORMAT, 16, "key/values cannot fit");
+}
+
+/* Counts that would fit, in a file of 72 GB of which nothing but the header is ever touched: the indexes by name hold
+ * 32-bit numbers. Seen red without a look at the number of tensors. */
+static void refuse_counts_of_32_bits(void **state)
+{
+	const size_t n = (size_t)72 << 30;
+	struct cohort_err err = {0};
+	struct file f = {0};
+	struct gguf g;
+	uint8_t *d = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	(void)state;
+	if (d == MAP_FAILED)
+		skip();
+	put_header(&f, 3, (uint64_t)INT32_MAX + 1, 0);
+	memcpy(d, f.d, f.n);
+	assert_int_equal(gguf_parse(&g, d, n, test_size, &err), COHORT_E_UNSUPPORTED);
+	assert_int_equal(err.offset, 8);
+	assert_non_null(strstr(err.text, "2147483648 tensors are too many"));
+	assert_zeroed(&g);
+	put_header(&f, 3, 0, (uint64_t)INT32_MAX + 1);
+	memcpy(d, f.d, f.n);
+	assert_int_equal(gguf_parse(&g, d, n, test_size, &err), COHORT_E_UNSUPPORTED);
+	assert_int_equal(err.offset, 16);
+	assert_non_null(strstr(err.text, "2147483648 key/values are too many"));
+	assert_zeroed(&g);
+	munmap(d, n);
+	file_release(&f);
 }
 
 /* The count fits the file, but no longer what the metadata leaves of it. */
@@ -401,6 +437,7 @@ int main(void)
 		cmocka_unit_test(refuse_big_endian),
 		cmocka_unit_test(refuse_tensor_count),
 		cmocka_unit_test(refuse_kv_count),
+		cmocka_unit_test(refuse_counts_of_32_bits),
 		cmocka_unit_test(refuse_tensor_count_late),
 		cmocka_unit_test(refuse_key_empty),
 		cmocka_unit_test(refuse_key_long),

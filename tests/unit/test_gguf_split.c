@@ -3,8 +3,9 @@
  *
  * Shown red by tensors that do not note their part (opens_by_any_part, accepts, failing), by leaving out the look at
  * names that are there already (refuses), at keys that differ (refuses, compares_values), at the part's number
- * (refuses), at the number of tensors (refuses, single), by a part that is not released after a refusal (refuses,
- * refuses_types, failing). */
+ * (refuses, joins), at the number of tensors (refuses, single), at their sum (joins), by a part that is not released
+ * after a refusal (refuses, refuses_types, failing), and by progress that begins anew with every part, or ends with the
+ * first (copies_with_progress). */
 #include "gguf_case.h"
 
 #include "base/file.h"
@@ -229,6 +230,18 @@ static void accepts(void **state)
 	open_good(&g, path_of(2, N_PARTS), false);
 	check_tensors(&g, "abcd", "1112");
 	gguf_release(&g);
+	/* Each part has its own alignment, a key as long as one of splitting is none, and the first says no total. */
+	for (size_t i = 0; i < N_PARTS; i++) {
+		m.parts[i].alignment = i == 1 ? 64 : 16;
+		m.parts[i].more = "splits.none";
+		m.parts[i].total = i ? 4 : -1;
+	}
+	write_model(&m);
+	open_good(&g, path_of(1, N_PARTS), false);
+	check_tensors(&g, "abcd", "1112");
+	assert_int_equal(g.alignment, 16);
+	assert_int_equal(g.parts[1].alignment, 64);
+	gguf_release(&g);
 }
 
 /* A file of one part, and one that was put together again, under any name. */
@@ -264,6 +277,86 @@ static void single(void **state)
 	assert_int_equal(gguf_open(&g, path, test_size, &err), COHORT_E_FORMAT);
 	assert_non_null(strstr(err.text, "one.gguf: 2 tensors in all parts, but split.tensors.count is 3"));
 	assert_zeroed(&g);
+}
+
+/* Names that say nothing of other parts, or nonsense: a part needs a name that does. */
+static void odd_names(void **state)
+{
+	const struct part one = {.tensors = "ab", .no = -1, .count = -1, .total = -1};
+	const struct part first = good.parts[0];
+	char back[4096], nought[PATH_MAX_];
+	struct cohort_err err;
+	struct file f = {0};
+	struct gguf g;
+
+	(void)state;
+	assert_non_null(getcwd(back, sizeof back));
+	snprintf(nought, sizeof nought, "%s/m-00001-of-00000.gguf", dir);
+	put_part(&f, &one);
+	assert_int_equal(chdir(dir), 0);
+	write_file("one.gguf", &f);
+	write_file(nought, &f);
+	for (int copy = 0; copy < 2; copy++) {
+		char whole[PATH_MAX_];
+		snprintf(whole, sizeof whole, "%s/one.gguf", dir);
+		const char *paths[] = {"one.gguf", whole, nought};
+		for (size_t i = 0; i < 3; i++) {
+			open_good(&g, paths[i], copy);
+			check_tensors(&g, "ab", "00");
+			gguf_release(&g);
+		}
+	}
+	unlink(nought);
+	f.n = 0;
+	put_part(&f, &first);
+	write_file("one.gguf", &f);
+	for (int copy = 0; copy < 2; copy++) {
+		assert_int_equal(open_as(&g, "one.gguf", copy, &err), COHORT_E_FORMAT);
+		assert_non_null(strstr(err.text, "one.gguf: part 1 of 3 of a split model, whose name must end in"));
+		assert_zeroed(&g);
+	}
+	assert_int_equal(chdir(back), 0);
+	file_release(&f);
+}
+
+struct seen {
+	size_t n, n_max;
+	float first, last;
+};
+
+static bool note(float done, void *user)
+{
+	struct seen *seen = user;
+
+	assert_true(done >= seen->last && done <= 1);
+	if (seen->n == 0)
+		seen->first = done;
+	seen->last = done;
+	return seen->n++ < seen->n_max;
+}
+
+/* Progress goes from 0 to 1 once over all parts, and whoever says no is obeyed at once. */
+static void copies_with_progress(void **state)
+{
+	struct seen seen = {.n_max = SIZE_MAX};
+	struct cohort_err err;
+	struct gguf g;
+
+	(void)state;
+	write_model(&good);
+	assert_int_equal(gguf_open_copy(&g, path_of(0, N_PARTS), &(struct gguf_copy){note, &seen}, test_size, &err),
+			COHORT_OK);
+	check_tensors(&g, "abcd", "0012");
+	gguf_release(&g);
+	assert_true(seen.n >= N_PARTS);
+	assert_true(seen.first < 0.5f && seen.last == 1);
+	for (size_t i = 0; i < seen.n; i++) {
+		struct seen some = {.n_max = i};
+		assert_int_equal(gguf_open_copy(&g, path_of(0, N_PARTS), &(struct gguf_copy){note, &some}, test_size,
+				&err), COHORT_ABORTED);
+		assert_int_equal(some.n, i + 1);
+		assert_zeroed(&g);
+	}
 }
 
 /* Opens by each of the parts given; the message has the name of part `named`, and the words. */
@@ -368,17 +461,22 @@ static void compares_values(void **state)
 		uint32_t type;
 		const char *a, *b; /* two values, in the file's bytes after their number */
 		size_t n;
+		uint32_t type_b; /* 0, 0: as the first */
+		size_t n_b;
 	} values[] = {
-		{true, GGUF_U8, "\1", "\1", 1},
-		{false, GGUF_U8, "\1", "\2", 1},
-		{true, GGUF_F32, "\0\0\xc0\x7f", "\0\0\xc0\x7f", 4}, /* no number equals itself */
-		{false, GGUF_F32, "\0\0\0\0", "\0\0\0\x80", 4},
-		{true, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\2\0\0\0\0\0\0\0ab", 10},
-		{false, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\2\0\0\0\0\0\0\0ac", 10},
-		{true, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\2\0\0\0\0\0\0\0xy", 14},
-		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\2\0\0\0\0\0\0\0xz", 14},
-		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\1\0\0\0\2\0\0\0\0\0\0\0xy", 14},
-		{true, GGUF_ARRAY, "\0\0\0\0\0\0\0\0\0\0\0\0", "\0\0\0\0\0\0\0\0\0\0\0\0", 12},
+		{true, GGUF_U8, "\1", "\1", 1, 0, 0},
+		{false, GGUF_U8, "\1", "\2", 1, 0, 0},
+		{true, GGUF_F32, "\0\0\xc0\x7f", "\0\0\xc0\x7f", 4, 0, 0}, /* no number equals itself */
+		{false, GGUF_F32, "\0\0\0\0", "\0\0\0\x80", 4, 0, 0},
+		{true, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\2\0\0\0\0\0\0\0ab", 10, 0, 0},
+		{false, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\2\0\0\0\0\0\0\0ac", 10, 0, 0},
+		{true, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\2\0\0\0\0\0\0\0xy", 14, 0, 0},
+		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\2\0\0\0\0\0\0\0xz", 14, 0, 0},
+		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\1\0\0\0\2\0\0\0\0\0\0\0xy", 14, 0, 0},
+		{true, GGUF_ARRAY, "\0\0\0\0\0\0\0\0\0\0\0\0", "\0\0\0\0\0\0\0\0\0\0\0\0", 12, 0, 0},
+		{false, GGUF_U8, "\1", "\1", 1, GGUF_I8, 1},
+		{false, GGUF_STRING, "\2\0\0\0\0\0\0\0ab", "\1\0\0\0\0\0\0\0a", 10, GGUF_STRING, 9},
+		{false, GGUF_ARRAY, "\0\0\0\0\2\0\0\0\0\0\0\0xy", "\0\0\0\0\1\0\0\0\0\0\0\0x", 14, GGUF_ARRAY, 13},
 	};
 	(void)state;
 
@@ -390,8 +488,8 @@ static void compares_values(void **state)
 			put_header(&f[k], 3, 0, 0);
 			put_kv_u32(&f[k], "split.no", k);
 			put_kv_u32(&f[k], "split.count", 2);
-			put_key(&f[k], "v", values[i].type);
-			put(&f[k], k ? values[i].b : values[i].a, values[i].n);
+			put_key(&f[k], "v", k && values[i].n_b ? values[i].type_b : values[i].type);
+			put(&f[k], k ? values[i].b : values[i].a, k && values[i].n_b ? values[i].n_b : values[i].n);
 			put_n_kv(&f[k]);
 			assert_int_equal(gguf_parse(&g[k], f[k].d, f[k].n, test_size, &err), COHORT_OK);
 		}
@@ -413,14 +511,68 @@ static void compares_values(void **state)
 	}
 }
 
-/* Every allocation, and every system call of the way without mapping, fails once. */
+/* Parts in memory that cannot be one model: joining says so, whoever of them is wrong. */
+static void joins(void **state)
+{
+	static const struct {
+		struct part first, next;
+		const char *words;
+	} cases[] = {
+		{{.no = 3, .count = 2, .total = -1}, {.no = 1, .count = 2, .total = -1},
+				"split.no is 3, but there are 2"},
+		{{.no = -1, .count = 1, .total = -1}, {.no = -1, .count = 1, .total = -1}, "split.no is 0, but part 1"},
+	};
+	struct file f[2] = {{0}, {0}};
+	struct cohort_err err;
+	struct gguf g[2];
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		for (int k = 0; k < 2; k++) {
+			f[k].n = 0;
+			put_part(&f[k], k ? &cases[i].next : &cases[i].first);
+			assert_int_equal(gguf_parse(&g[k], f[k].d, f[k].n, test_size, &err), COHORT_OK);
+		}
+		assert_int_equal(gguf_join(&g[0], &g[1], &err), COHORT_E_FORMAT);
+		assert_non_null(strstr(err.text, cases[i].words));
+		if (i == 0) {
+			assert_int_equal(gguf_check_whole(&g[0], &err), COHORT_E_FORMAT);
+			assert_non_null(strstr(err.text, cases[i].words));
+		}
+		gguf_release(&g[0]);
+		gguf_release(&g[1]);
+	}
+	/* As many tensors as there may be, and one more. */
+	for (int k = 0; k < 2; k++) {
+		f[k].n = 0;
+		put_part(&f[k], &(struct part){.tensors = "a", .no = k, .count = 2, .total = -1});
+		assert_int_equal(gguf_parse(&g[k], f[k].d, f[k].n, test_size, &err), COHORT_OK);
+	}
+	g[0].n_tensors = INT32_MAX;
+	assert_int_equal(gguf_join(&g[0], &g[1], &err), COHORT_E_UNSUPPORTED);
+	assert_non_null(strstr(err.text, "too many tensors"));
+	assert_int_equal(g[0].n_parts, 1);
+	g[0].n_tensors = 1;
+	for (int k = 0; k < 2; k++) {
+		gguf_release(&g[k]);
+		file_release(&f[k]);
+	}
+}
+
+/* Every allocation, and every system call of the way without mapping, fails once. There are tensors enough for the
+ * index to grow. */
 static void failing(void **state)
 {
 	struct cohort_err err;
+	struct model m = good;
 	struct gguf g;
 	(void)state;
 
-	write_model(&good);
+	m.parts[1].tensors = "cdefghijklm";
+	m.parts[2].tensors = "n";
+	for (size_t i = 0; i < N_PARTS; i++)
+		m.parts[i].total = 14;
+	write_model(&m);
 	for (size_t i = 0; i < 2 * N_PARTS; i++) {
 		const char *path = path_of(i % N_PARTS, N_PARTS);
 		int64_t n = 0;
@@ -436,7 +588,7 @@ static void failing(void **state)
 			assert_int_equal(n_mapped(), 0);
 		}
 		assert_true(n >= 20);
-		check_tensors(&g, "abcd", "0012");
+		check_tensors(&g, "abcdefghijklmn", "00111111111112");
 		gguf_release(&g);
 	}
 	/* Open, fstat and read of each part. */
@@ -456,9 +608,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(opens_by_any_part, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(accepts, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(single, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(odd_names, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(copies_with_progress, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(refuses, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(refuses_types, make_dir, remove_dir),
 		cmocka_unit_test(compares_values),
+		cmocka_unit_test(joins),
 		cmocka_unit_test_setup_teardown(failing, make_dir, remove_dir),
 	};
 

@@ -42,6 +42,11 @@ static void test_arrays(void **state)
 	gguf_array_next(&a, &at, &v);
 	assert_int_equal(v.str.n, 0);
 	assert_int_equal(at, a.n_bytes);
+	at = a.n_bytes + 1;
+	gguf_array_next(&a, &at, &v);
+	assert_int_equal(v.type, GGUF_STRING);
+	assert_int_equal(v.str.n, 0);
+	assert_int_equal(at, a.n_bytes + 1);
 
 	assert_int_equal(gguf_get_array(&g, "nested", true, GGUF_ARRAY, &a, NULL), COHORT_OK);
 	at = 0;

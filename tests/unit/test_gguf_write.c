@@ -4,8 +4,9 @@
  * Shown red by leaving out the padding behind a tensor (round_trip, counts, sizes), the check of a duplicate key, of a
  * duplicate tensor and of bytes behind an array (refusals), the check of the bytes left of a tensor and that of the
  * tensors left at the end (sizes), the abort of the stream in gguf_writer_free (given_up), taking back the bytes of a
- * key that had no room in the map (retry), and the unlink after a failed write (system_calls_fail, stays_failed) or
- * close (system_calls_fail). */
+ * key that had no room in the map, or its mark of failure (retry), the look at the sum of all tensors (too_many_bytes),
+ * the unlink after a failed write (system_calls_fail, stays_failed) or close (system_calls_fail), and by padding with
+ * pieces that are too short (large_alignment). */
 #include "place_case.h"
 
 #include <setjmp.h>
@@ -376,6 +377,60 @@ static void sizes(void **state)
 	cohort_gguf_free(open_file(p->path));
 }
 
+/* Padding in front of the data and behind a tensor that takes several pieces. A key as long as that of the alignment is
+ * not taken for it. */
+static void large_alignment(void **state)
+{
+	const struct place *p = *state;
+	struct cohort_gguf_writer *w = writer(p->path);
+	struct cohort_gguf_tensor t[2];
+	enum { ALIGNMENT = 1 << 14 };
+	const uint64_t ne = 5;
+	size_t n;
+
+	OK(cohort_gguf_writer_u32(w, "general.alignment", ALIGNMENT, err));
+	OK(cohort_gguf_writer_u32(w, "general.alignmens", 64, err));
+	OK(cohort_gguf_writer_tensor(w, "a", 0, 1, &ne, err));
+	OK(cohort_gguf_writer_tensor(w, "b", 0, 1, &ne, err));
+	OK(cohort_gguf_writer_begin(w, err));
+	OK(cohort_gguf_writer_data(w, 0, data_bytes(), 20, err));
+	OK(cohort_gguf_writer_data(w, 1, data_bytes() + 20, 20, err));
+	OK(cohort_gguf_writer_finish(w, err));
+	cohort_gguf_writer_free(w);
+	struct cohort_gguf *g = open_file(p->path);
+	uint8_t *d = load(p->path, &n);
+	assert_int_equal(cohort_gguf_alignment(g), ALIGNMENT);
+	assert_int_equal(n, 3 * ALIGNMENT);
+	for (size_t i = 0; i < 2; i++) {
+		assert_true(cohort_gguf_tensor_get(g, i, &t[i]));
+		assert_int_equal(t[i].offset, (i + 1) * ALIGNMENT);
+		assert_memory_equal(d + t[i].offset, data_bytes() + 20 * i, 20);
+		for (size_t k = 20; k < ALIGNMENT; k++)
+			assert_int_equal(d[t[i].offset + k], 0);
+	}
+	mem_free(d);
+	cohort_gguf_free(g);
+}
+
+/* Each tensor is small enough, all together are not: no file is begun, and the writer goes on as it was. */
+static void too_many_bytes(void **state)
+{
+	const struct place *p = *state;
+	struct cohort_gguf_writer *w = writer(p->path);
+	const uint64_t ne = (uint64_t)1 << 59; /* 2^61 bytes */
+	const struct cohort_gguf_kv endless = {.key = "e", .n_key = 1,
+			.value = {.type = COHORT_GGUF_STRING, .str = "x", .n_str = SIZE_MAX}};
+
+	REFUSED(COHORT_E_MEMORY, "memory", cohort_gguf_writer_kv(w, &endless, err));
+	for (int i = 0; i < 4; i++)
+		OK(cohort_gguf_writer_tensor(w, (const char *const[]){"a", "b", "c", "d"}[i], 0, 1, &ne, err));
+	REFUSED(COHORT_E_LIMIT, "too many bytes of tensors", cohort_gguf_writer_begin(w, err));
+	assert_int_equal(n_in(p->dir), 0);
+	OK(cohort_gguf_writer_u32(w, "e", 1, err));
+	REFUSED(COHORT_E_LIMIT, "too many bytes of tensors", cohort_gguf_writer_begin(w, err));
+	cohort_gguf_writer_free(w);
+}
+
 static void given_up(void **state)
 {
 	const struct place *p = *state;
@@ -511,7 +566,8 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(round_trip), CASE(copy), CASE(counts), CASE(no_tensors), CASE(refusals), CASE(sizes),
-		CASE(given_up), CASE(system_calls_fail), CASE(stays_failed), CASE(allocations_fail), CASE(retry),
+		CASE(large_alignment), CASE(too_many_bytes), CASE(given_up), CASE(system_calls_fail),
+		CASE(stays_failed), CASE(allocations_fail), CASE(retry),
 	};
 	return cmocka_run_group_tests_name("gguf_write", tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cohort_engine.h"
+#include "effort.h"
 
 #define BASE_S (1.0 / 64)
 #define PREFILL_S (1.0 / 4096)
@@ -221,6 +222,9 @@ static void refused(void **state)
 	}
 	assert_int_equal(w.t.n_refused, 3);
 	assert_int_equal(w.t.n_done, 2);
+	w.p.n_pos_max = 1 << 20; /* more than n_ctx: as if none were said */
+	run(&w);
+	assert_int_equal(w.t.n_done, 2);
 	w.p.n_pos_max = 12;
 	run(&w);
 	assert_int_equal(w.t.n_done, 0);
@@ -314,7 +318,7 @@ static void sums(void **state)
 	uint64_t n_parked = 0, n_refused = 0, n_cached = 0;
 	(void)state;
 
-	for (uint64_t seed = 0; seed < 60; seed++) {
+	for (uint64_t seed = 0; seed < (uint64_t)effort(60); seed++) {
 		struct seen seen = {.n_ticks = 0};
 		uint64_t tokens = 0, prefill = 0, decode = 0, gaps = 0, done = 0, parks = 0;
 
@@ -576,6 +580,11 @@ static double odd_cost(void *user, int32_t n_prefill, int32_t n_decode)
 	return n_decode == 2 ? *(const double *)user : cost(n_prefill, n_decode);
 }
 
+static double odd_prefill(void *user, int32_t n_prefill, int32_t n_decode)
+{
+	return n_prefill ? *(const double *)user : cost(n_prefill, n_decode);
+}
+
 static void bad_costs(void **state)
 {
 	const double odd[] = {-1, NAN, INFINITY};
@@ -590,6 +599,8 @@ static void bad_costs(void **state)
 		w.p.cost_user = (void *)&odd[i];
 		expect(&w, COHORT_E_ARG, "the cost of 0 prefill and 2 decode rows is");
 		assert_int_equal(w.o[0].finish, COHORT_FINISH_SHUTDOWN);
+		w.p.cost_s = odd_prefill;
+		expect(&w, COHORT_E_ARG, "the cost of 10 prefill and 0 decode rows is");
 	}
 }
 
@@ -613,6 +624,9 @@ static void aborted(void **state)
 	assert_int_equal(w.o[3].finish, COHORT_FINISH_NONE);
 	assert_int_equal(w.t.n_done, 1);
 	assert_int_equal(w.t.n_ticks, 6);
+	w.p.abort = NULL;
+	run(&w);
+	assert_int_equal(w.t.n_done, 4);
 }
 
 /* Each allocation fails once; nothing is left behind (the sanitizers and valgrind look). */
@@ -628,10 +642,14 @@ static void no_memory(void **state)
 		add(&w, 0, 40, 3);
 		add(&w, 0, 5, 2);
 		mem_fail_after(i);
-		const enum cohort_status st = cohort_simulate(&w.p, w.r, w.n, w.o, &w.t, &err);
+		enum cohort_status st = cohort_simulate(&w.p, w.r, w.n, w.o, &w.t, &err);
 		mem_fail_after(-1);
 		done = st == COHORT_OK;
 		assert_true(done || (st == COHORT_E_MEMORY && err.status == st));
+		mem_fail_after(i); /* and nobody is told */
+		st = cohort_simulate(&w.p, w.r, w.n, w.o, &w.t, NULL);
+		mem_fail_after(-1);
+		assert_int_equal(st, done ? COHORT_OK : COHORT_E_MEMORY);
 		assert_true(i < 1000);
 	}
 	assert_int_equal(w.t.n_done, 2);

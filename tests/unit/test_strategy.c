@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cohort_engine.h"
+#include "effort.h"
 
 enum { SLOTS_MAX = 1024, BUDGET_MAX = 600, PROMPT_MAX = 2000, STATE_BYTES = 256, IDS_RANDOM = 24 };
 
@@ -403,7 +404,7 @@ static void laws_kept(void **state)
 	(void)state;
 
 	for (size_t i = 0; i < cohort_strategy_count(); i++) {
-		const char *broken = wander(cohort_strategy_get(i), 4000);
+		const char *broken = wander(cohort_strategy_get(i), effort(4000));
 		if (broken)
 			fail_msg("%s breaks: %s", cohort_strategy_get(i)->name, broken);
 	}
@@ -565,7 +566,10 @@ static void files(void **state)
 	refused(module("strategy_no_such_file"), NULL, COHORT_E_IO, "strategy_no_such_file.so");
 	refused(module("strategy_no_export"), NULL, COHORT_E_FORMAT, COHORT_STRATEGY_EXPORT);
 	refused(module("strategy_other_abi"), "later", COHORT_E_UNSUPPORTED, "abi 1");
-	refused(module("strategy_no_build"), NULL, COHORT_E_FORMAT, "build_batch");
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(setenv("COHORT_UNFINISHED", (const char *const[]){"0", "1", "2"}[i], 1), 0);
+		refused(module("strategy_no_build"), NULL, COHORT_E_FORMAT, "has no size, name or build_batch");
+	}
 	refused(NULL, NULL, COHORT_E_ARG, "path");
 	assert_int_equal(cohort_strategy_open("x", NULL, NULL, &s, NULL), COHORT_E_ARG);
 	assert_int_equal(cohort_strategy_open("x", NULL, &file, NULL, NULL), COHORT_E_ARG);
@@ -575,6 +579,36 @@ static void files(void **state)
 	}
 	mem_fail_after(-1);
 	cohort_strategy_file_free(NULL);
+}
+
+/* Slots that have nothing to do get nothing, and cost those behind them nothing. */
+static void nothing_to_do(void **state)
+{
+	static const cohort_token tokens[9];
+	(void)state;
+
+	for (size_t i = 0; i < cohort_strategy_count(); i++) {
+		const struct cohort_strategy *s = cohort_strategy_get(i);
+		struct cohort_slot slots[] = {
+				{.id = 0, .state = COHORT_SLOT_IDLE, .pending = -1, .batch_index = -1},
+				{.id = 1, .state = COHORT_SLOT_PARKED, .prompt = tokens, .n_prompt = 9, .pending = -1},
+				{.id = 2, .state = COHORT_SLOT_GENERATING, .pending = -1, .batch_index = -1},
+				{.id = 3, .state = COHORT_SLOT_GENERATING, .pending = -1, .batch_index = -1},
+		};
+		struct cohort_entry entries[4];
+		uint64_t turns[STATE_BYTES / 8 + 1] = {0};
+		struct cohort_plan plan = {
+				.slots = slots, .n_slots = 4, .budget = 4, .chunk_size = 4, .entries = entries};
+		assert_true(s->state_bytes <= sizeof turns);
+		assert_int_equal(s->build_batch(s, turns, &plan), COHORT_OK);
+		assert_int_equal(plan.n_entries, 0);
+		slots[3].pending = 7;
+		plan.budget = 1;
+		assert_int_equal(s->build_batch(s, turns, &plan), COHORT_OK);
+		assert_int_equal(plan.n_entries, 1);
+		assert_int_equal(plan.entries[0].seq, 3);
+		assert_int_equal(plan.entries[0].token, 7);
+	}
 }
 
 /* The example: what it says of itself. */
@@ -634,6 +668,7 @@ int main(void)
 			cmocka_unit_test(rotation),
 			cmocka_unit_test(laws_kept),
 			cmocka_unit_test(planted_faults),
+			cmocka_unit_test(nothing_to_do),
 			cmocka_unit_test(files),
 			cmocka_unit_test(shortest_first),
 	};
