@@ -45,7 +45,8 @@ void histogram_add(struct histogram *h, double x, uint64_t times)
 
 bool metrics_init(struct metrics *m)
 {
-	*m = (struct metrics){.has_lock = lock_init(&m->lock)};
+	*m = (struct metrics){0};
+	m->has_lock = lock_init(&m->lock); /* not before the rest was emptied: that would empty it, too */
 	INIT(m->first_token, bounds_first);
 	INIT(m->between_tokens, bounds_between);
 	INIT(m->queue, bounds_whole);

@@ -4,8 +4,11 @@
  *
  * Seen red with a thread that sleeps after an errand without looking for the next (in_turn), an errand that does not
  * wait for another one, or for a tick (one_at_a_time), slots that nobody looks at when the last request ended
- * (the_last_ends) or that are not waited for (a_long_tick), a reader that goes on without its text (no_such_token), and
- * ids without their least number, or more of them than blocks (few_ids). */
+ * (the_last_ends) or that are not waited for (a_long_tick), a drain by the engine's own thread, and a tick within a
+ * tick (from_within), more slots told than there is room for (with_nothing), a reader that goes on without its text
+ * (no_such_token), a sequence with a hole taken for whole (machine_itself), an encoder with ids (other_models), a
+ * thread that sleeps on when the cache is to be emptied (woken), ids without their least number, or more of them than
+ * blocks (few_ids). */
 #include "arch_case.h"
 #include "engine_rig.h"
 

@@ -1,7 +1,15 @@
 /* The engine's core where a machine refuses, or somebody changes his mind, at the one moment that matters: states and
  * tails that cannot be copied, blocks that were promised and are gone, rows that are on their way. The machine computes
  * nothing, and answers what the test has told it to.
- */
+ *
+ * Seen red with a state that is not taken back (one_state), saved from within a tail (states_saved), bytes without one
+ * (no_state), the scale of an adapter forgotten (slot_tokens), an id that stays with a state that could not be kept
+ * (where_they_part), nodes that make no room (many_nodes), copies whose failure is not seen (tail_is_stuck,
+ * the_later_one, forks_alone), promises that are not looked at again (promises), a row that does not come again
+ * (not_looked_at), rows tried again when all is to stop (failed_rows), numbers that are none (bad_rows), a text that is
+ * computed for nobody (texts_cancelled), a row behind all that is known (bad_plans), notices before the end (notices),
+ * a text without memory for it (end_without_memory), a condition and an embedding used without having been got
+ * (without). */
 #include "engine_rig.h"
 
 #include "base/mem.h"
@@ -19,8 +27,8 @@ static struct core core;
 static struct {
 	double now;
 	enum cohort_status (*before)(const struct cohort_batch_raw *rows); /* NULL: all rows are computed */
-	enum cohort_status (*copy)(cohort_seq src, cohort_seq dst);        /* NULL: all can be copied */
-	void (*looks)(void);                                               /* somebody asks for logits */
+	enum cohort_status (*copy)(cohort_seq src, cohort_seq dst); /* NULL: all can be copied */
+	void (*looks)(void); /* somebody asks for logits */
 	const float *logits, *embedding;
 	cohort_seq stuck; /* whose cells cannot be removed; -1: nobody's */
 	size_t state_bytes;
@@ -722,8 +730,7 @@ static void bad_rows(void **state)
 	close_core();
 }
 
-static enum cohort_status cancel_before(
-		const struct cohort_strategy *self, void *state, struct cohort_plan *plan)
+static enum cohort_status cancel_before(const struct cohort_strategy *self, void *state, struct cohort_plan *plan)
 {
 	(void)self;
 	cohort_request_cancel(told.victim);
@@ -732,7 +739,8 @@ static enum cohort_status cancel_before(
 
 static enum cohort_status cancel_meanwhile(const struct cohort_batch_raw *rows)
 {
-	(void)rows;
+	assert_int_equal(rows->n_tokens, 5);
+	told.n_times++;
 	cohort_request_cancel(told.victim);
 	return COHORT_OK;
 }
@@ -763,6 +771,7 @@ static void texts_cancelled(void **state)
 		told.before = meanwhile ? cancel_meanwhile : NULL;
 		assert_int_equal(core_strategy_set(&core, meanwhile ? NULL : &s, NULL), COHORT_OK);
 		run();
+		assert_int_equal(told.n_times, meanwhile);
 		ended(a, COHORT_FINISH_EMBEDDED, 0);
 		ended(b, COHORT_FINISH_CANCELLED, 0);
 		close_core();
@@ -880,12 +889,21 @@ static void end_without_memory(void **state)
 
 /* ---- Memory ---- */
 
+/* As many allocations as there are must fail. */
 static int opened_after(const struct cohort_request_params *p)
 {
 	struct cohort_request *r = NULL;
-	int n = 0;
+	uint64_t before = 0;
+	int n = 0, n_all = 0;
 
-	for (;; n++) {
+	for (int i = 0; i < 2; i++) { /* the second time it has streams that were given back */
+		before = mem_count();
+		assert_int_equal(request_open(&core, p, &r, NULL), COHORT_OK);
+		n_all = (int)(mem_count() - before);
+		request_unref(r);
+		request_unref(r);
+	}
+	for (r = NULL;; n++) {
 		mem_fail_after(n);
 		const enum cohort_status st = request_open(&core, p, &r, NULL);
 		mem_fail_after(-1);
@@ -896,6 +914,7 @@ static int opened_after(const struct cohort_request_params *p)
 	}
 	request_unref(r);
 	request_unref(r);
+	assert_int_equal(n, n_all);
 	return n;
 }
 

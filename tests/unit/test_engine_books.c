@@ -3,10 +3,10 @@
  * their insides: roots whose hashes meet, opening without memory, a core whose machine gives no rows.
  *
  * Seen red with prefix_consistent not counting pins, or not looking at where the LRU list comes from (prefix_damage),
- * roots compared by their salts only (roots_collide), queue_consistent not looking at the order of arrivals, or at who
- * was idle before (queue_damage), not at how full the table is, or how many are idle (queue_overfull), a table that is
- * used without having been got (queue_without_memory), log-probabilities read from no row, and blocks of 0 positions
- * (no_rows). */
+ * roots compared by their salts only (roots_collide), or without their scales (hashes_meet), more ids than nodes
+ * (no_such_limits), queue_consistent not looking at the order of arrivals, or at who was idle before (queue_damage),
+ * not at how full the table is, or how many are idle (queue_overfull), a table that is used without having been got
+ * (queue_without_memory), log-probabilities read from no row, and blocks of 0 positions (no_rows). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
