@@ -596,7 +596,7 @@ static void test_deep_chain(void **state)
 	(void)state;
 
 	assert_non_null(p);
-	for (int32_t i = 0; i < DEPTH; i++) { /* the end is pinned, as a slot's is: else each step goes up to the root */
+	for (int32_t i = 0; i < DEPTH; i++) { /* the end is pinned, as a slot's is: else each step goes to the root */
 		const int32_t parent = end;
 		end = add(p, parent, i);
 		prefix_pin(p, end);
