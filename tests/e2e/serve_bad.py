@@ -267,7 +267,7 @@ def given_back():
         while any(t.is_alive() for t in crowd):
             most = max(most, rss_kib(s))
             time.sleep(0.01)
-        cases.check("large bodies take memory", most > before * 1.5, (before, most))
+        cases.check("large bodies take memory", most > before + 8192, (before, most))
         cases.check("which they give back", eventually(lambda: rss_kib(s) < before * 1.25, 10), (before, most, rss_kib(s)))
 
 
