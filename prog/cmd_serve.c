@@ -225,9 +225,15 @@ static int wait_for_signal(struct options *o)
 {
 	struct pollfd p = {.fd = o->wake[0], .events = POLLIN};
 	char bytes[64];
+	uint64_t asked = 0;
 
-	while (!interrupted())
+	while (!interrupted()) {
 		poll(&p, 1, 1000);
+		if (mem_count() != asked) {
+			asked = mem_count();
+			mem_trim();
+		}
+	}
 	ssize_t n = read(o->wake[0], bytes, sizeof bytes);
 	(void)n;
 	return interrupt_take();
@@ -375,7 +381,8 @@ static int open_wake(struct options *o)
 }
 
 /* What one thread allocates another frees. With an arena for each thread that leaves holes everywhere, and a server
- * that grows for hours: two arenas, and what is large by itself. */
+ * that grows for hours: two arenas, and what is large by itself. Large bodies of small things still leave holes, as
+ * something small that lasts longer stands above them: wait_for_signal gives those back. */
 static void tidy_memory(void)
 {
 #ifdef __GLIBC__

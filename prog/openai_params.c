@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -195,10 +196,10 @@ static bool add_bias(const struct openai_host *h, struct openai_request *r, cons
 		struct openai_error *e)
 {
 	struct cohort_sampler_params *p = &r->params.sampler;
-	long long token = -1;
-	int end = 0;
+	const size_t n_digits = strspn(id, "0123456789");
+	const long long token = n_digits > 0 && n_digits < 10 && !id[n_digits] ? strtoll(id, NULL, 10) : -1;
 
-	if (sscanf(id, "%9lld%n", &token, &end) != 1 || id[end] || token < 0 || token >= h->info.n_vocab)
+	if (token < 0 || token >= h->info.n_vocab)
 		return openai_refuse(e, "logit_bias", NULL,
 				"logit_bias: '%.40s' is no token; the vocabulary has 0 to %d", id, h->info.n_vocab - 1);
 	const double x = json_number_value(bias);

@@ -186,11 +186,11 @@ static json_t *read_message(const json_t *m, size_t i, struct openai_error *e)
 	while (k < 6 && (!role || strcmp(role, roles[k]) != 0))
 		k++;
 	if (k == 6) {
-		strcat(where, ".role");
+		snprintf(where, sizeof where, "messages[%zu].role", i);
 		openai_refuse(e, where, NULL, "%s must be system, developer, user, assistant, tool or function", where);
 		return NULL;
 	}
-	strcat(where, ".content");
+	snprintf(where, sizeof where, "messages[%zu].content", i);
 	const bool calls = json_object_get(m, "tool_calls") || json_object_get(m, "function_call");
 	if (!json_is_string(content) && !json_is_array(content) && !(calls && (!content || json_is_null(content)))) {
 		openai_refuse(e, where, NULL, "%s is %s, expected a string or an array of parts", where,
@@ -227,6 +227,13 @@ static json_t *read_message(const json_t *m, size_t i, struct openai_error *e)
 static bool dump_text(struct openai_buf *b, const json_t *value)
 {
 	return openai_dump(b, value) && openai_buf_add(b, "", 1);
+}
+
+static uint64_t tokens_hash(uint64_t h, const cohort_token *tokens, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (uint64_t)tokens[i]) * 0x100000001b3ULL;
+	return h;
 }
 
 static bool render(const struct openai_host *h, struct openai_request *r, const json_t *messages, const json_t *extra,
@@ -270,8 +277,8 @@ static bool render(const struct openai_host *h, struct openai_request *r, const 
 					   COHORT_TOKENIZE_SPECIAL | COHORT_TOKENIZE_NO_BOS, e);
 		openai_buf_release(&all);
 	}
-	for (size_t i = 0; i < r->n_tokens && ok && r->tools; i++)
-		r->call_seed = (r->call_seed ^ (uint64_t)r->tokens[i]) * 0x100000001b3ULL;
+	if (ok && r->tools)
+		r->call_seed = tokens_hash(r->call_seed, r->tokens, r->n_tokens);
 	if (ok) {
 		r->rendered = text;
 		r->n_rendered = n;

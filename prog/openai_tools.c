@@ -121,19 +121,19 @@ static bool check_tool(const json_t *tool, size_t i, struct openai_error *e)
 	if (!json_is_object(tool))
 		return openai_refuse(e, where, NULL, "%s is %s, expected an object", where, openai_kind(tool));
 	if (!type || strcmp(type, "function") != 0) {
-		strcat(where, ".type");
+		snprintf(where, sizeof where, "tools[%zu].type", i);
 		return openai_refuse(e, where, "unsupported_value", "%s must be function", where);
 	}
-	strcat(where, ".function");
+	snprintf(where, sizeof where, "tools[%zu].function", i);
 	if (!json_is_object(f))
 		return openai_refuse(
 				e, where, NULL, "%s is %s, expected an object", where, f ? openai_kind(f) : "missing");
 	if (n == 0 || n > 256 || strlen(json_string_value(name)) != n) {
-		strcat(where, ".name");
+		snprintf(where, sizeof where, "tools[%zu].function.name", i);
 		return openai_refuse(e, where, NULL, "%s must be a string of 1 to 256 bytes", where);
 	}
 	if (parameters && !json_is_object(parameters) && !json_is_null(parameters)) {
-		strcat(where, ".parameters");
+		snprintf(where, sizeof where, "tools[%zu].function.parameters", i);
 		return openai_refuse(
 				e, where, NULL, "%s is %s, expected a JSON schema", where, openai_kind(parameters));
 	}

@@ -126,8 +126,9 @@ static int read_biases(struct sampling *s, const char *prog)
 		const char *text = s->biases.items[i];
 		char *end, *last;
 		const long long id = strtoll(text, &end, 10);
-		const double x = *end == '+' || *end == '-' ? strtod(end, &last) : NAN;
-		if (end == text || isnan(x) || *last || x == INFINITY)
+		const bool has_sign = *end == '+' || *end == '-';
+		const double x = has_sign ? strtod(end, &last) : NAN;
+		if (end == text || !has_sign || isnan(x) || *last || x == INFINITY)
 			return bad_usage(prog,
 					"-logit-bias expects a token and a number, like 15043+1 or 15043-inf, got '%s'",
 					text);

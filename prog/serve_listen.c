@@ -82,7 +82,7 @@ int listen_unix(const char *prog, const char *path, char *shown, int n_shown)
 
 	if (strlen(path) >= sizeof a.sun_path)
 		return cannot(prog, path, "the path is too long for a socket");
-	strcpy(a.sun_path, path);
+	memcpy(a.sun_path, path, strlen(path) + 1);
 	if (lstat(path, &st) == 0) {
 		if (!S_ISSOCK(st.st_mode))
 			return cannot(prog, path, "there is a file of that name, which is no socket");

@@ -93,7 +93,7 @@ bool talk_number(const char **args, int64_t min, int64_t max, int64_t *out)
 static int command(struct talk *t)
 {
 	const struct talk_line *said = &t->said;
-	char shown[64], args_small[256], *args = args_small;
+	char shown[64], args_small[256];
 	const int i = talk_find(t->commands, t->n_commands, said->name, said->n_name);
 
 	if (memchr(said->name, '\0', (size_t)(said->text + said->n_text - said->name))) {
@@ -109,8 +109,7 @@ static int command(struct talk *t)
 			memcpy(args_small, said->text, said->n_text);
 			args_small[said->n_text] = '\0';
 		}
-		args = big ? big : args_small;
-		const int rc = t->commands[i].run(t->user, args);
+		const int rc = t->commands[i].run(t->user, big ? big : args_small);
 		mem_free(big);
 		return rc;
 	}

@@ -191,6 +191,15 @@ static int temp_make(const char *tmp)
 	return -1;
 }
 
+static uint64_t name_hash(const char *name)
+{
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (; *name; name++)
+		h = (h ^ (uint8_t)*name) * 0x100000001b3u;
+	return h;
+}
+
 /* A new, empty file beside `path`. tmp: room for the path and SUFFIX_BYTES more. */
 static int temp_open(const char *path, char *tmp)
 {
@@ -198,12 +207,10 @@ static int temp_open(const char *path, char *tmp)
 	const char *slash = strrchr(path, '/');
 	/* A name of its own: the file's may be as long as names get. */
 	const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
-	uint64_t hash = 0xcbf29ce484222325u;
+	const uint64_t hash = name_hash(path + n);
 	int fd = -1;
 
 	memcpy(tmp, path, n);
-	for (const char *p = path + n; *p; p++)
-		hash = (hash ^ (uint8_t)*p) * 0x100000001b3u;
 	for (int i = 0; i < NAMES_MAX && fd < 0; i++) {
 		struct timespec now = {0};
 		clock_gettime(CLOCK_REALTIME, &now);

@@ -8,6 +8,9 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <string.h>
 #include <sys/mman.h>
 
@@ -89,6 +92,13 @@ char *mem_strndup(const char *s, size_t n)
 void mem_free(void *p)
 {
 	free(p);
+}
+
+void mem_trim(void)
+{
+#ifdef __GLIBC__
+	malloc_trim(0);
+#endif
 }
 
 /* The pointer malloc gave sits just before the aligned one. calloc, so that large areas are mapped

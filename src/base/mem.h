@@ -42,6 +42,10 @@ void mem_free_aligned(void *p);
 /* Grows *p (of *n_max elements of `size`) to hold at least n_want; amortised doubling. */
 bool mem_grow(void **p, size_t *n_max, size_t n_want, size_t size);
 
+/* Gives the system all pages that nobody has anything in, where the C library can. It takes milliseconds, in which
+ * others that allocate may wait. */
+void mem_trim(void);
+
 /* Tests: the n-th allocation from now fails, once (0: the next; negative: none). */
 void mem_fail_after(int64_t n);
 /* Tests: every allocation fails while on (a warm decode must not notice). */

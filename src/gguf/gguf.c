@@ -174,7 +174,7 @@ static void decode_scalar(const uint8_t *p, enum gguf_type type, struct gguf_kv 
 		double f64;
 		uint64_t u64;
 		int64_t i64;
-	} w;
+	} w = {.u64 = 0};
 
 	memcpy(&w, p, types[type].n_bytes);
 	switch (type) {

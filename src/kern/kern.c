@@ -4,7 +4,8 @@
 #include "base/hwcap.h"
 #include "base/once.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(KERN_REF_ONLY) /* a build for MemorySanitizer has the reference only */
+#define KERN_X86
 #include <cpuid.h>
 #endif
 
@@ -13,7 +14,7 @@ static bool can_ref(void)
 	return true;
 }
 
-#if defined(__x86_64__)
+#if defined(KERN_X86)
 /* The compilers' feature test knows these (and whether the OS saves the registers), but F16C only in some. */
 static bool can_avx2(void)
 {
@@ -37,7 +38,7 @@ static const struct {
 	void (*init)(struct kern *k);
 } ladder[] = {
 	{"ref", can_ref, kern_init_ref},
-#if defined(__x86_64__)
+#if defined(KERN_X86)
 	{"avx2", can_avx2, kern_init_avx2},
 	{"avx512", can_avx512, kern_init_avx512},
 #elif defined(KERN_NEON) /* 64-bit ARM, built by a compiler that knows its target attributes */

@@ -102,6 +102,13 @@ static bool unescape(const char *p, size_t n, char *out, size_t n_max)
 	return true;
 }
 
+/* Which item of a list a step names: digits without a 0 in front of them, as RFC 6901 has it. SIZE_MAX: none. */
+static size_t item_of(const char *step)
+{
+	const size_t n = strspn(step, "0123456789");
+	return n > 0 && n < 7 && !step[n] && (n == 1 || step[0] != '0') ? (size_t)strtoul(step, NULL, 10) : SIZE_MAX;
+}
+
 json_t *schema_resolve(struct schema_doc *d, const json_t *ref)
 {
 	const char *p = json_string_value(ref);
@@ -118,9 +125,7 @@ json_t *schema_resolve(struct schema_doc *d, const json_t *ref)
 		if (!unescape(s, n, step, sizeof step))
 			at = NULL;
 		else if (json_is_array(at))
-			at = step[0] >= '0' && step[0] <= '9' && strlen(step) < 7
-					? json_array_get(at, (size_t)atol(step))
-					: NULL;
+			at = json_array_get(at, item_of(step));
 		else
 			at = json_object_get(at, step);
 		s += n;

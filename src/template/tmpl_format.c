@@ -545,17 +545,32 @@ struct val format_braces(struct run *r, struct val fmt, const struct args *a, co
 
 /* ---- Time ---- */
 
+/* Numbers as the pattern has them: a letter for each digit, and what stands between them. false: s is otherwise. */
+static bool read_digits(const char *s, const char *pattern, int out[3])
+{
+	for (; *pattern; s++, pattern++) {
+		if (*pattern < 'a') {
+			if (*s != *pattern)
+				return false;
+		} else {
+			if (*s < '0' || *s > '9')
+				return false;
+			out[*pattern - 'a'] = out[*pattern - 'a'] * 10 + (*s - '0');
+		}
+	}
+	return true;
+}
+
 bool time_read(const char *s, struct tm *out)
 {
 	static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-	int y, m, d, h = 0, min = 0, sec = 0, n = 0, k = 0;
+	int day[3] = {0}, at[3] = {0};
 
-	if (sscanf(s, "%4d-%2d-%2d%n", &y, &m, &d, &n) != 3 || n != 10)
+	if (!read_digits(s, "aaaa-bb-cc", day))
 		return false;
-	if (s[10] && (s[10] != 'T' && s[10] != ' '))
+	if (s[10] && ((s[10] != 'T' && s[10] != ' ') || !read_digits(s + 11, "aa:bb:cc", at) || s[19]))
 		return false;
-	if (s[10] && (sscanf(s + 11, "%2d:%2d:%2d%n", &h, &min, &sec, &k) != 3 || k != 8 || s[19]))
-		return false;
+	const int y = day[0], m = day[1], d = day[2], h = at[0], min = at[1], sec = at[2];
 	const bool leap = (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
 	if (y < 1 || m < 1 || m > 12 || d < 1 || d > days[m - 1] + (m == 2 && leap) || h < 0 || h > 23 || min < 0 ||
 			min > 59 || sec < 0 || sec > 59)

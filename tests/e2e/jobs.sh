@@ -222,16 +222,16 @@ while True:
         sys.exit("exit code %d: %s" % (p.returncode, err))
 print(n)
 PY
-for sig in SIGKILL SIGINT; do
-	for order in '' -ordered; do
-		rm -f "$tmp/k.jsonl" "$tmp/k.jsonl.journal"
-		ran="cohort jobs, $sig at random $order"
-		# shellcheck disable=SC2086
-		python3 "$tmp/kill.py" $sig "$tmp/k.jsonl" "$bin/cohort" jobs "$tmp/mix.jsonl" -output "$tmp/k.jsonl" $order >"$tmp/out" 2>"$tmp/err" &&
-			[ "$(cat "$tmp/out")" -ge 3 ] && tool normal "$tmp/k.jsonl" "$tmp/k.norm" "${order:-no}" && same plain.norm k.norm
-		verdict "$sig at random moments${order:+, $order}: the same results, none lost, none twice"
-	done
-done
+killed() { # SIGNAL [-ordered]; crash.sh kills more often
+	rm -f "$tmp/k.jsonl" "$tmp/k.jsonl.journal"
+	ran="cohort jobs, $1 at random ${2:-}"
+	# shellcheck disable=SC2086
+	python3 "$tmp/kill.py" "$1" "$tmp/k.jsonl" "$bin/cohort" jobs "$tmp/mix.jsonl" -output "$tmp/k.jsonl" ${2:-} >"$tmp/out" 2>"$tmp/err" &&
+		[ "$(cat "$tmp/out")" -ge 3 ] && tool normal "$tmp/k.jsonl" "$tmp/k.norm" "${2:-no}" && same plain.norm k.norm
+	verdict "$1 at random moments${2:+, $2}: the same results, none lost, none twice"
+}
+killed SIGKILL -ordered
+killed SIGINT
 
 # Half a line, as a kill in the middle of a write leaves it, at every kind of place.
 torn() { # BYTES

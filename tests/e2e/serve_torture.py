@@ -229,10 +229,15 @@ class Torture:
                             cases.end()
         if PLACE:
             print("\n".join(self.server.lines))
-        after = self.held(question)
-        lost = [b - a for a, b in zip(before, after)]
-        # Lists that grow by doubling may do so once more.
-        if lost[0] > 4 or lost[1] > 0 or lost[2] > 0 or after[3] > 0:
+        # Lists that grow by doubling may do so once more. On a busy machine the end of the last connection is seen late.
+        for _ in range(4):
+            after = self.held(question)
+            lost = [b - a for a, b in zip(before, after)]
+            kept = lost[0] > 4 or lost[1] > 0 or lost[2] > 0 or after[3] > 0
+            if not kept:
+                break
+            time.sleep(0.5)
+        if kept:
             wrong.append("left: %d blocks of memory, %d descriptors, %d threads, %d cached blocks in use" % (*lost[:3], after[3]))
         self.n_all += n
         cases.check("%s: %d failures, %d of no consequence" % (name, n, n_kept), same and not wrong, "\n".join(wrong[:12]))

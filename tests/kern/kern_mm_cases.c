@@ -6,6 +6,7 @@
  * end stored. Each was found by the proof at the start: the level was left out (self-test red), and programs ran on the
  * reference. In MXFP4's of AVX2 and AVX-512: the scale of exponent 0 left at 0 (mm: random shapes, mm: extreme bytes),
  * that of 255 infinite instead of NaN (mm: Inf and NaN), its offset one less (self-test). */
+#include "effort.h"
 #include "kern_common.h"
 
 #include "kern/kern_math.h"
@@ -272,7 +273,7 @@ void test_mm_random(void **state)
 		rng_init(&r, 1, t);
 		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 			for (size_t j = 0; j < sizeof cols / sizeof *cols; j++)
-				for (int n = 0; n < 6; n++) {
+				for (int n = 0; n < effort(6); n++) {
 					struct mm_case c;
 					size_t k = rand_k(&r, quant_format_get(layouts[t].type));
 					case_init(&c, &layouts[t], &r, rows[i], k, cols[j],

@@ -33,17 +33,13 @@
  * again after a bad plan; windows ignored when rows are gathered. Not seen, as it costs only reuse: a wrong hash after
  * a restore.
  */
+#include "effort.h"
 #include "engine_trace.h"
 
 #include <signal.h>
 #include <unistd.h>
 
-/* A hundred thousand take some 15 s; sanitizers make them three times slower. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum { TRACES = 30000 };
-#else
-enum { TRACES = 100000 };
-#endif
+enum { TRACES = 50000 }; /* some 8 s */
 
 static struct trace trace;
 static uint64_t only_seed;
@@ -703,7 +699,7 @@ int main(int argc, char **argv)
 			cmocka_unit_test(test_shares),
 	};
 
-	n_traces = count ? atoi(count) : TRACES;
+	n_traces = count ? atoi(count) : effort(TRACES);
 	only = seed != NULL;
 	only_seed = seed ? strtoull(seed, NULL, 10) : 0;
 	signal(SIGSEGV, on_signal);

@@ -2,7 +2,8 @@
  * and when memory runs out at any allocation that is said and nothing leaks (AddressSanitizer looks).
  *
  * Shown red by: top_p with the place of min_p; an upper bound that is not looked at; a name left out in
- * refuse_unsupported; read_list that takes mixed items; a grammar that is not put back. */
+ * refuse_unsupported; read_list that takes mixed items; a grammar that is not put back; tokens of logit_bias read by
+ * sscanf, which takes blanks and signs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -272,6 +273,11 @@ static void refusals(void **state)
 	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'x':1}}", "logit_bias");
 	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'8192':1}}", "logit_bias");
 	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'-1':1}}", "logit_bias");
+	refused(OPENAI_CHAT, "{" M ",'logit_bias':{' 5':1}}", "logit_bias");
+	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'+5':1}}", "logit_bias");
+	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'5x':1}}", "logit_bias");
+	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'':1}}", "logit_bias");
+	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'18446744073709551621':1}}", "logit_bias");
 	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'5':101}}", "logit_bias");
 	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'5':'x'}}", "logit_bias");
 	refused(OPENAI_CHAT, "{" M ",'logit_bias':[[5]]}", "logit_bias");

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "effort.h"
 #include "openai_stream_case.h"
 
 /* Templates in the manner of three families. */
@@ -242,16 +243,17 @@ static void soup(void **state)
 	static const char *const parts[] = {"<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<|python_tag|>", CALL, "[",
 			"]", "{", "}", "\"", "\\", ",", " ", "\n", "x", "<", "<tool", "\xe2\x82\xac", "\xff", ";",
 			"<tool_call>" CALL, "[TOOL_CALLS][" CALL "]"};
+	const int each = effort(2000);
 	struct rng rng;
 	size_t n_calls = 0;
 	(void)state;
 
 	rng_init(&rng, 4, 0);
-	for (int i = 0; i < 6000; i++) {
+	for (int i = 0; i < 3 * each; i++) {
 		static struct openai_request r;
 		struct openai_buf in = {0};
-		if (i % 2000 == 0)
-			r = with_style((size_t)i / 2000, "");
+		if (i % each == 0)
+			r = with_style((size_t)(i / each), "");
 		for (uint32_t k = rng_u32(&rng) % 12; k > 0; k--) {
 			const char *s = parts[rng_u32(&rng) % (sizeof parts / sizeof *parts)];
 			openai_buf_add(&in, s, strlen(s));
@@ -273,7 +275,7 @@ static void soup(void **state)
 		if (i % 2000 == 1999)
 			openai_request_release(&oa_host, &r);
 	}
-	assert_true(n_calls > 300);
+	assert_true(n_calls > (size_t)each / 8);
 }
 
 /* Texts that would take hours if the work were quadratic. */
@@ -385,7 +387,7 @@ static void required(void **state)
 	(void)state;
 
 	for (size_t style = 0; style < 3; style++)
-		for (int i = 0; i < 12; i++) {
+		for (int i = 0; i < effort(12); i++) {
 			char body[1500];
 			use(KNOWS, known[style].calls);
 			snprintf(body, sizeof body,

@@ -9,6 +9,7 @@
  * leaving out the look at equal files (same_file), by requantising without leave (requantize), by one of several files
  * taken for a whole (bad_contents), by an abort that is not heeded (aborts), by a writer that is not freed when
  * something went wrong (aborts, failures, not_finite), and by a search for scale and minimum without tries (golden). */
+#include "effort.h"
 #include "quantize_case.h"
 #include "quant_case.h"
 
@@ -126,8 +127,8 @@ static void every_mix(void **state)
 {
 	const struct place *p = *state;
 	static const char *const sources[] = {"F32", "F16", "BF16"};
-	for (size_t i = 0; cohort_mix_name(i); i++) {
-		struct cohort_synth_params sp = tiny(sources[i % 3]);
+	for (size_t i = 0; cohort_mix_name(i); i += effort_is("short") ? 3 : 1) {
+		struct cohort_synth_params sp = tiny(sources[i % 4 % 3]);
 		struct cohort_quantize_params qp = params_of(cohort_mix_name(i));
 		struct cohort_model *m = NULL;
 		struct cohort_err err;
@@ -199,15 +200,12 @@ static struct cohort_synth_params large(const char *type)
 static void threads(void **state)
 {
 	const struct place *p = *state;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* where the searches of the others take minutes */
-	static const char *const types[] = {"Q8_0", "BF16"};
-#else
-	static const char *const types[] = {"Q4_K_M", "Q8_0", "IQ4_NL", "BF16"};
-#endif
+	static const char *const types[] = {"Q8_0", "BF16", "Q4_K_M", "IQ4_NL"};
+	const size_t n_types = effort_is("short") ? 2 : 4; /* the searches of the last two take long */
 	static const int32_t counts[] = {1, 2, 5};
 	const struct cohort_synth_params sp = large("F32");
 	make_input(p, &sp);
-	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+	for (size_t i = 0; i < n_types; i++) {
 		struct cohort_quantize_params qp = params_of(types[i]);
 		uint8_t *first = NULL;
 		size_t n_first = 0, n;

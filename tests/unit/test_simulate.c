@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cohort_engine.h"
+#include "effort.h"
 
 #define BASE_S (1.0 / 64)
 #define PREFILL_S (1.0 / 4096)
@@ -310,12 +311,6 @@ static void make_random(struct world *w, uint64_t seed)
 	}
 }
 
-#ifdef COHORT_COVERAGE /* not optimised, and often */
-enum { N_WORLDS = 12 };
-#else
-enum { N_WORLDS = 60 };
-#endif
-
 /* Tokens are what was asked for, rows are what tokens need, ticks add up, and a second run is the same. */
 static void sums(void **state)
 {
@@ -323,7 +318,7 @@ static void sums(void **state)
 	uint64_t n_parked = 0, n_refused = 0, n_cached = 0;
 	(void)state;
 
-	for (uint64_t seed = 0; seed < N_WORLDS; seed++) {
+	for (uint64_t seed = 0; seed < (uint64_t)effort(60); seed++) {
 		struct seen seen = {.n_ticks = 0};
 		uint64_t tokens = 0, prefill = 0, decode = 0, gaps = 0, done = 0, parks = 0;
 

@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cohort_engine.h"
+#include "effort.h"
 
 enum { SLOTS_MAX = 1024, BUDGET_MAX = 600, PROMPT_MAX = 2000, STATE_BYTES = 256, IDS_RANDOM = 24 };
 
@@ -398,18 +399,12 @@ static const char *wander(const struct cohort_strategy *s, int n_worlds)
 	return broken;
 }
 
-#ifdef COHORT_COVERAGE /* not optimised, and often */
-enum { N_WORLDS = 300 };
-#else
-enum { N_WORLDS = 4000 };
-#endif
-
 static void laws_kept(void **state)
 {
 	(void)state;
 
 	for (size_t i = 0; i < cohort_strategy_count(); i++) {
-		const char *broken = wander(cohort_strategy_get(i), N_WORLDS);
+		const char *broken = wander(cohort_strategy_get(i), effort(4000));
 		if (broken)
 			fail_msg("%s breaks: %s", cohort_strategy_get(i)->name, broken);
 	}

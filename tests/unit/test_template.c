@@ -1,7 +1,7 @@
 /* Templates through their interface: what a template sees, what it says when it cannot go on, and where.
  *
  * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0; sums
- * and products that wrap around (edges). */
+ * and products that wrap around (edges); times read by sscanf, which takes blanks and signs (arguments). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,7 +178,8 @@ static void arguments(void **state)
 	assert_int_equal(cohort_template_render(t, &p, &out, &n, &err), COHORT_E_ARG);
 	cohort_template_params_init(&p);
 	static const char *const times[] = {"", "now", "2025-13-01", "2025-02-29", "2025-01-02T24:00:00",
-			"2025-01-02T03:04", "2025-01-02T03:04:05Z", "2025-1-2"};
+			"2025-01-02T03:04", "2025-01-02T03:04:05Z", "2025-1-2", "2025- 1- 2", "2025-+1-02",
+			"2025-01-02T+3:04:05", "2025-01-02T 3: 4: 5"};
 	for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
 		p.now = times[i];
 		assert_int_equal(cohort_template_render(t, &p, &out, &n, &err), COHORT_E_ARG);

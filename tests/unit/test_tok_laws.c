@@ -4,6 +4,7 @@
  * Seen red with: a sum of scores that leaves out a token (best_way_is_the_definition), a cached word's tokens taken
  * from the word before it, words of one place taken for equal (words_again). */
 #include "charsmap_case.h"
+#include "effort.h"
 #include "tok_case.h"
 
 #define MB ((size_t)1 << 20)
@@ -29,7 +30,7 @@ static void any_bytes_round_trip(void **state)
 	w_vocab(&v[3], HAS_ALL);
 	kv_bool(&v[3].w, "add_space_prefix", true);
 	open_ok(&v[3]);
-	for (int i = 0; i < 20000; i++) {
+	for (int i = 0; i < effort(20000); i++) {
 		size_t n = rnd(&seed) % sizeof text;
 		for (size_t k = 0; k < n; k++)
 			text[k] = i & 1 ? (char)rnd(&seed) : alphabet[rnd(&seed) % (sizeof alphabet - 1)];
@@ -103,7 +104,7 @@ static void merging_is_the_definition(void **state)
 
 	spm_open(&v[0]);
 	bpe_open(&v[1], "gpt-2");
-	for (int i = 0; i < 4000; i++) {
+	for (int i = 0; i < effort(4000); i++) {
 		char text[41] = " ";
 		cohort_token want[64], *got;
 		size_t n = 1 + rnd(&seed) % 40, n_got;
@@ -154,7 +155,7 @@ static void best_way_is_the_definition(void **state)
 	unigram_vocab(&v, false);
 	w_vocab(&v, HAS_ALL);
 	open_ok(&v);
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < effort(2000); i++) {
 		char text[12] = "";
 		cohort_token *ids;
 		size_t n = rnd(&seed) % 11, n_ids;
@@ -223,7 +224,8 @@ static void worst_cases(void **state)
 {
 	static const char *const fills[] = {"a", " ", "<", "<|us", "\xff", "\xe2\x96", "1", "\n", "ab ", "'", "<x>"};
 	struct vocab v[7];
-	char *text = mem_alloc(MB, 1);
+	const size_t n_text = effort_is("short") ? MB / 8 : MB;
+	char *text = mem_alloc(n_text, 1);
 	(void)state;
 
 	assert_non_null(text);
@@ -238,18 +240,18 @@ static void worst_cases(void **state)
 	open_ok(&v[6]);
 	for (size_t i = 0; i < N_OF(fills); i++) {
 		size_t len = strlen(fills[i]);
-		for (size_t k = 0; k < MB; k++)
+		for (size_t k = 0; k < n_text; k++)
 			text[k] = fills[i][k % len];
 		for (size_t k = 0; k < N_OF(v); k++) {
 			cohort_token *ids;
 			size_t n, n_back;
-			assert_int_equal(tok_encode(v[k].t, text, MB, NO_BOS | SPECIAL, &ids, &n, NULL), COHORT_OK);
+			assert_int_equal(tok_encode(v[k].t, text, n_text, NO_BOS | SPECIAL, &ids, &n, NULL), COHORT_OK);
 			char *back = decode(v[k].t, ids, n, true, true, &n_back);
 			/* Behind a special token SPM puts a space that the text does not have; the last two here keep
 			 * no text. */
 			if (k < 5 && (fills[i][0] != '<' || k > 0)) {
-				assert_int_equal(n_back, MB);
-				assert_memory_equal(back, text, MB);
+				assert_int_equal(n_back, n_text);
+				assert_memory_equal(back, text, n_text);
 			}
 			mem_free(back);
 			mem_free(ids);

@@ -74,7 +74,7 @@ AVX2_INLINE __m256 lanes_of(uint32_t bits, int i)
 /* Scores of one query become weights, and 0 where it sees nothing; returns the factor for what was summed before. */
 AVX2_INLINE float soften(float *s, struct kern_attn_query *q)
 {
-	__m256 v[4], in[4], m = _mm256_set1_ps(q->top), lane = _mm256_setzero_ps();
+	__m256 v[4], in[4], m = _mm256_set1_ps(q->top);
 	for (int i = 0; i < 4; i++) {
 		in[i] = lanes_of(q->cells, 8 * i);
 		v[i] = _mm256_loadu_ps(s + 8 * i);
@@ -86,7 +86,7 @@ AVX2_INLINE float soften(float *s, struct kern_attn_query *q)
 		v[i] = _mm256_and_ps(in[i], avx2_exp(_mm256_sub_ps(v[i], _mm256_set1_ps(q->top))));
 		_mm256_storeu_ps(s + 8 * i, v[i]);
 	}
-	lane = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(v[0], v[1]), v[2]), v[3]);
+	const __m256 lane = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(v[0], v[1]), v[2]), v[3]);
 	float c = _mm256_cvtss_f32(avx2_exp(_mm256_set1_ps(old - q->top)));
 	q->sum = fmaf(q->sum, c, avx2_tree8(lane));
 	return c;

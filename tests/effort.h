@@ -1,0 +1,22 @@
+/* How much a test with many rounds does. COHORT_EFFORT says it: "short" where the program runs slowly (sanitizers,
+ * valgrind, emulation), "long" for `./dev test --long`; else what fits into every run. */
+#ifndef TESTS_EFFORT_H
+#define TESTS_EFFORT_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline bool effort_is(const char *what)
+{
+	const char *v = getenv("COHORT_EFFORT");
+	return v && !strcmp(v, what);
+}
+
+/* Of `usual` rounds: a quarter, all, or eight times as many. */
+static inline int effort(int usual)
+{
+	return effort_is("short") ? (usual + 3) / 4 : effort_is("long") ? usual * 8 : usual;
+}
+
+#endif
