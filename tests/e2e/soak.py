@@ -18,14 +18,14 @@ What must hold:
     taken for growth.
  5. At each rest, and when the load has ended, descriptors, threads, connections, slots, queue and blocks are what they
     were before it; in the end no uploaded file is left, and nothing was said on standard error.
- 6. Time: at each rest a small request is timed a hundred times, in turn with a twin, a server that does nothing else:
-    from the second third to the last its quickest has grown by less than a tenth more than the twin's. Others on the
-    machine slow both down; times under load are told only.
+ 6. Time: at each rest a small request is timed a hundred times, in turn with a twin, a server that does nothing else.
+    From the second third to the last its quickest has not grown against the twin's by more than chance explains
+    (soak_plot.slower). Others on the machine slow both down; times under load are told only.
 
 Seen red with: 16 KiB that each call leaves (memory), one in 200 pins of the cache that is never taken back and every
 fourth descriptor of a file's content (all is what it was), another seed for lines of batches and a 400 for a slot that
 is not there (every answer), one in 40 /health that takes 80 ms. In 4 minutes: 1 KiB that each call leaves (5 % at rest
-and under load), one descriptor in 1500 calls (every rest), a generation that takes 1/4 us longer with each (36 %).
+and under load), one descriptor in 1500 calls (every rest), a generation that takes 1/4 us longer with each (52 %).
 """
 import collections
 import multiprocessing
@@ -49,7 +49,6 @@ PROCESSES = 4
 PHASE_LOAD, PHASE_EBB, PHASE_REST = range(3)
 HEALTH_P99_S = 0.05
 RSS_DRIFT = 0.01
-ALONE_DRIFT = 0.10
 DRIFT_MIN_S = 240  # there are too few rests in less
 PERIOD_S = min(60, max(20, SECONDS / 12))  # from one ebb to the next
 REST_S = 90  # within which an ebb comes to rest
@@ -315,10 +314,11 @@ def check_drift(cases, s):
             ("rss_kib", "what is resident, at the same rate", RSS_DRIFT, soak_plot.steady),
             ("anon_kib", "its own memory, at the same rate", RSS_DRIFT, soak_plot.steady),
             ("rest rss_kib", "what is resident at rest", RSS_DRIFT, soak_plot.drift),
-            ("rest anon_kib", "its own memory at rest", RSS_DRIFT, soak_plot.drift),
-            ("rest alone_ms", "the time of a request alone, beside its twin", ALONE_DRIFT, soak_plot.slower)):
+            ("rest anon_kib", "its own memory at rest", RSS_DRIFT, soak_plot.drift)):
         got = drift(s, column)
         cases.check("no growth: %s, %+.2f %%" % (what, got * 100), got < limit)
+    got, chance = soak_plot.slower(s)
+    cases.check("no slower than its twin: %+.0f %%, by chance up to %.0f %%" % (got * 100, chance * 100), got < chance)
 
 
 def main():
