@@ -404,8 +404,8 @@ static void other_models(void **state)
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct cohort_engine_params ep;
-		struct cohort_model *model;
-		struct cohort_engine *e;
+		struct cohort_model *model = NULL;
+		struct cohort_engine *e = NULL;
 		struct cohort_err err;
 		char path[200];
 		rig_params(&ep);
