@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@
 
 #define MODEL "cohort-tiny.gguf"
 
-static volatile sig_atomic_t stop, wake_fd = -1;
+/* A signal comes to any thread, and others look: not sig_atomic_t, which is for one. */
+static _Atomic int stop, wake_fd = -1;
 static bool line_shown;
 static void (*owner_end)(void *user);
 static void *owner;
@@ -237,7 +239,7 @@ void interrupt_wake_set(int fd)
 
 void interrupt_wake(void)
 {
-	const int before = errno, fd = (int)wake_fd;
+	const int before = errno, fd = wake_fd;
 
 	if (fd >= 0 && write(fd, "", 1) < 0) { /* the pipe is full: whoever waits is awake already */
 	}
@@ -266,12 +268,7 @@ bool interrupted(void)
 
 int interrupt_take(void)
 {
-	const int sig = stop;
-
-	/* Only what was seen: one that comes between the two lines is the next one's. */
-	if (sig)
-		stop = 0;
-	return sig;
+	return atomic_exchange(&stop, 0);
 }
 
 int close_stdout(const char *prog)
