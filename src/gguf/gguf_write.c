@@ -365,7 +365,7 @@ enum cohort_status gguf_writer_tensor(struct gguf_writer *w, struct gguf_str nam
 
 static uint64_t padding(const struct gguf_writer *w, uint64_t n)
 {
-	return -n & (w->alignment - 1);
+	return (w->alignment - n % w->alignment) % w->alignment;
 }
 
 static void put_zeros(struct buf *b, uint64_t n)
