@@ -162,7 +162,7 @@ void schema_integers(struct text *t, int64_t lo, int64_t hi)
 	text_add(t, "(");
 	if (lo < 0) {
 		text_add(t, "\"-\" (");
-		naturals(t, hi < 0 ? 0 - (uint64_t)hi : 1, 0 - (uint64_t)lo);
+		naturals(t, hi < 0 ? ~(uint64_t)hi + 1 : 1, ~(uint64_t)lo + 1);
 		text_add(t, ")%s", hi < 0 ? "" : " | ");
 	}
 	if (hi >= 0)

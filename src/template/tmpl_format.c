@@ -83,7 +83,7 @@ static bool add_number(
 static bool add_int(struct run *r, struct buf *t, int64_t i, const struct spec *f)
 {
 	const unsigned base = f->type == 'x' || f->type == 'X' ? 16 : f->type == 'o' ? 8 : f->type == 'b' ? 2 : 10;
-	uint64_t v = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
+	uint64_t v = i < 0 ? ~(uint64_t)i + 1 : (uint64_t)i;
 	char digits[400], head[4];
 	size_t at = 80;
 

@@ -120,7 +120,7 @@ bool num_int(const char *s, size_t n, int base, int64_t *out, bool *overflow)
 	}
 	if (v > (uint64_t)INT64_MAX + minus)
 		*overflow = true;
-	*out = *overflow ? 0 : minus ? (int64_t)(0 - v) : (int64_t)v;
+	*out = *overflow ? 0 : minus ? -(int64_t)(v / 2) - (int64_t)(v - v / 2) : (int64_t)v;
 	return !*overflow;
 }
 
