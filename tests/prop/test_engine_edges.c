@@ -182,26 +182,36 @@ static void one_at_a_time(void **state)
 
 /* ---- Looking at slots ---- */
 
-/* Somebody asks while the last request ends: no tick follows that would look for him, and what was seen before was
- * another time. */
-static void the_last_ends(void **state)
+/* An engine with a thread, whose tick waits at the gate, and somebody who asks for its slots meanwhile; before: they are
+ * looked at from within the tick as well. */
+static struct cohort_engine *look_in_tick(struct gate *g, bool before, struct call *a, struct cohort_request **r)
 {
 	struct cohort_engine_params ep;
-	struct gate g = {.n_entered = 0};
-	struct call a;
 	static struct job j;
-	(void)state;
 
 	rig_params(&ep);
 	ep.manual = false;
 	struct cohort_engine *e = rig_engine(&ep);
-	g.e = e;
+	g->e = before ? e : NULL;
 	rig_job(&j, 1, 5, 2);
 	j.p.on_event = on_event;
-	j.p.user = &g;
-	struct cohort_request *r = rig_submit(e, &j);
-	wait_entered(&g);
-	begin(&a, e, NULL, look);
+	j.p.user = g;
+	*r = rig_submit(e, &j);
+	wait_entered(g);
+	begin(a, e, NULL, look);
+	return e;
+}
+
+/* Somebody asks while the last request ends: no tick follows that would look for him, and what was seen before was
+ * another time. */
+static void the_last_ends(void **state)
+{
+	struct gate g = {.n_entered = 0};
+	struct call a;
+	(void)state;
+
+	struct cohort_request *r;
+	struct cohort_engine *e = look_in_tick(&g, true, &a, &r);
 	a_while();
 	assert_int_equal(atomic_load(&a.n_done), 0);
 	atomic_store(&g.open, true);
@@ -219,21 +229,12 @@ static void the_last_ends(void **state)
 /* A tick that takes longer than a second is not waited for. */
 static void a_long_tick(void **state)
 {
-	struct cohort_engine_params ep;
 	struct gate g = {.n_entered = 0};
 	struct call a;
-	static struct job j;
 	(void)state;
 
-	rig_params(&ep);
-	ep.manual = false;
-	struct cohort_engine *e = rig_engine(&ep);
-	rig_job(&j, 1, 5, 2);
-	j.p.on_event = on_event;
-	j.p.user = &g;
-	struct cohort_request *r = rig_submit(e, &j);
-	wait_entered(&g);
-	begin(&a, e, NULL, look);
+	struct cohort_request *r;
+	struct cohort_engine *e = look_in_tick(&g, false, &a, &r);
 	finish(&a);
 	assert_true(a.took_s > 0.9);
 	assert_int_equal(a.n_infos, 4);

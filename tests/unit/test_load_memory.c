@@ -13,6 +13,7 @@
  * times; progress), by a packed piece that is not freed after an abort (abort), by a file that stays mapped then
  * (abort), by a warm-up that touches every second large page only (cache). */
 #include "place_case.h"
+#include "sanitized.h"
 
 #include "cohort.h"
 #include "cohort_tools.h"
@@ -20,17 +21,6 @@
 #include <inttypes.h>
 #if defined(__GLIBC__)
 #include <malloc.h>
-#endif
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
 #endif
 
 #define MB ((uint64_t)1 << 20)
