@@ -182,8 +182,8 @@ static void one_at_a_time(void **state)
 
 /* ---- Looking at slots ---- */
 
-/* An engine with a thread, whose tick waits at the gate, and somebody who asks for its slots meanwhile; before: they are
- * looked at from within the tick as well. */
+/* An engine with a thread, whose tick waits at the gate, and somebody who asks for its slots meanwhile; before: they
+ * are looked at from within the tick as well. */
 static struct cohort_engine *look_in_tick(struct gate *g, bool before, struct call *a, struct cohort_request **r)
 {
 	struct cohort_engine_params ep;
