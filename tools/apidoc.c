@@ -36,32 +36,39 @@ static char *read_file(const char *path)
 static const struct {
 	const char *title, *text, *error;
 } plants[] = {
-	{"a function with a comment in a section",
-			"/* ---- A ---- */\n\n/* Does x. */\nCOHORT_API int cohort_x(void);\n", NULL},
-	{"two functions under one comment",
-			"/* ---- A ---- */\n\n/* Does x. */\nCOHORT_API int cohort_x(void);\nCOHORT_API int cohort_y(void);\n", NULL},
-	{"a comment behind the function",
-			"/* ---- A ---- */\n\nCOHORT_API int cohort_x(int a,\n\t\tint b); /* does x */\n", NULL},
-	{"a function behind a struct that has a comment",
-			"/* ---- A ---- */\n\n/* An a. */\nstruct cohort_a {\n\tint x; /* ; } */\n};\nCOHORT_API int cohort_x(void);\n",
-			NULL},
-	{"an inline function", "/* ---- A ---- */\n\n/* X. */\nstatic inline int cohort_x(void)\n{\n\treturn ';';\n}\n", NULL},
-	{"a function without a comment", "/* ---- A ---- */\n\nCOHORT_API int cohort_x(void);\n",
-			"x.h:4: cohort_x has no comment"},
-	{"a comment that an empty line parts from the function",
-			"/* ---- A ---- */\n\n/* Does x. */\n\nCOHORT_API int cohort_x(void);\n", "x.h:6: cohort_x has no comment"},
-	{"a function without a section", "/* Does x. */\nCOHORT_API int cohort_x(void);\n",
-			"x.h:3: cohort_x stands in no section"},
-	{"a section without a function", "/* ---- A ---- */\n\n/* X. */\nstruct cohort_x;\n", "x.h:2: section A has no function"},
-	{"a function twice",
-			"/* ---- A ---- */\n\n/* X. */\nCOHORT_API int cohort_x(void);\nCOHORT_API int cohort_x(void);\n",
-			"x.h:6: cohort_x is declared twice"},
-	{"a name of somebody else", "/* ---- A ---- */\n\n/* X. */\nCOHORT_API int x(void);\n",
-			"x.h:5: a function whose name does not begin with cohort_"},
-	{"a variable", "/* ---- A ---- */\n\nextern int cohort_x;\n", "x.h:4: not understood: extern int cohort_x;"},
-	{"a macro with parameters", "#define COHORT_X(y) (y)\n", "x.h:2: a macro with parameters"},
-	{"a comment without an end", "\n\n/* X.\n", "x.h:4: a comment without an end"},
-	{"a declaration without an end", "struct cohort_x {\n", "x.h:2: a declaration without an end"},
+		{"a function with a comment in a section",
+				"/* ---- A ---- */\n\n/* Does x. */\nCOHORT_API int cohort_x(void);\n", NULL},
+		{"two functions under one comment",
+				"/* ---- A ---- */\n\n/* Does x. */\nCOHORT_API int cohort_x(void);\nCOHORT_API int cohort_y(void);\n",
+				NULL},
+		{"a comment behind the function",
+				"/* ---- A ---- */\n\nCOHORT_API int cohort_x(int a,\n\t\tint b); /* does x */\n",
+				NULL},
+		{"a function behind a struct that has a comment",
+				"/* ---- A ---- */\n\n/* An a. */\nstruct cohort_a {\n\tint x; /* ; } */\n};\nCOHORT_API int cohort_x(void);\n",
+				NULL},
+		{"an inline function",
+				"/* ---- A ---- */\n\n/* X. */\nstatic inline int cohort_x(void)\n{\n\treturn ';';\n}\n",
+				NULL},
+		{"a function without a comment", "/* ---- A ---- */\n\nCOHORT_API int cohort_x(void);\n",
+				"x.h:4: cohort_x has no comment"},
+		{"a comment that an empty line parts from the function",
+				"/* ---- A ---- */\n\n/* Does x. */\n\nCOHORT_API int cohort_x(void);\n",
+				"x.h:6: cohort_x has no comment"},
+		{"a function without a section", "/* Does x. */\nCOHORT_API int cohort_x(void);\n",
+				"x.h:3: cohort_x stands in no section"},
+		{"a section without a function", "/* ---- A ---- */\n\n/* X. */\nstruct cohort_x;\n",
+				"x.h:2: section A has no function"},
+		{"a function twice",
+				"/* ---- A ---- */\n\n/* X. */\nCOHORT_API int cohort_x(void);\nCOHORT_API int cohort_x(void);\n",
+				"x.h:6: cohort_x is declared twice"},
+		{"a name of somebody else", "/* ---- A ---- */\n\n/* X. */\nCOHORT_API int x(void);\n",
+				"x.h:5: a function whose name does not begin with cohort_"},
+		{"a variable", "/* ---- A ---- */\n\nextern int cohort_x;\n",
+				"x.h:4: not understood: extern int cohort_x;"},
+		{"a macro with parameters", "#define COHORT_X(y) (y)\n", "x.h:2: a macro with parameters"},
+		{"a comment without an end", "\n\n/* X.\n", "x.h:4: a comment without an end"},
+		{"a declaration without an end", "struct cohort_x {\n", "x.h:2: a declaration without an end"},
 };
 
 static bool members_are(const char *decl, enum doc_kind kind, const char *want)
@@ -81,13 +88,13 @@ static int self_test(void)
 {
 	const size_t n_plants = sizeof plants / sizeof *plants;
 	const bool members[] = {
-		members_are("struct x {\n\tint a, b; /* two */\n\t/* of c */\n\tint (*c)(int x, void *y);\n\tint d[4];\n};",
-				DOC_STRUCT, "int a, b=two|int (*c)(int x, void *y)=of c|int d[4]=|"),
-		members_are("struct x {\n\tstruct {\n\t\tint a;\n\t} in; /* nested */\n};", DOC_STRUCT,
-				"struct { int a; } in=nested|"),
-		members_are("enum x {\n\tA = 1, /* one */\n\tB /* two,\n\t   and more */\n};", DOC_ENUM,
-				"A = 1=one|B=two,\nand more|"),
-		members_are("enum x { A = 0, B = 1 };", DOC_ENUM, "A = 0=|B = 1=|"),
+			members_are("struct x {\n\tint a, b; /* two */\n\t/* of c */\n\tint (*c)(int x, void *y);\n\tint d[4];\n};",
+					DOC_STRUCT, "int a, b=two|int (*c)(int x, void *y)=of c|int d[4]=|"),
+			members_are("struct x {\n\tstruct {\n\t\tint a;\n\t} in; /* nested */\n};", DOC_STRUCT,
+					"struct { int a; } in=nested|"),
+			members_are("enum x {\n\tA = 1, /* one */\n\tB /* two,\n\t   and more */\n};", DOC_ENUM,
+					"A = 1=one|B=two,\nand more|"),
+			members_are("enum x { A = 0, B = 1 };", DOC_ENUM, "A = 0=|B = 1=|"),
 	};
 	const size_t n_members = sizeof members / sizeof *members;
 	int status = 0;
@@ -124,7 +131,8 @@ int main(int argc, char **argv)
 	if (argc == 2 && !strcmp(what, "--self-test"))
 		return self_test();
 	if ((!list && !abi && !man && !markdown) || argc <= first) {
-		fputs("usage: apidoc --man|--markdown DIR VERSION HEADER... | --list|--abi HEADER... | --self-test\n", stderr);
+		fputs("usage: apidoc --man|--markdown DIR VERSION HEADER... | --list|--abi HEADER... | --self-test\n",
+				stderr);
 		return 2;
 	}
 	headers = doc_alloc((size_t)argc * sizeof *headers);

@@ -1,6 +1,6 @@
 /* A C program that prints what of the headers a compiled program depends on: one line for each function, struct, field,
- * value and type, "KIND NAME" and behind a tab what it is. Sizes and offsets are those of the compiler that compiles it.
- * tools/abi.sh compares what it prints with what is stored. */
+ * value and type, "KIND NAME" and behind a tab what it is. Sizes and offsets are those of the compiler that compiles
+ * it. tools/abi.sh compares what it prints with what is stored. */
 #include "apidoc.h"
 
 #include <ctype.h>
@@ -75,8 +75,8 @@ static void put_member(const char *tag, const char *decl)
 		}
 		put_quoted(from, (size_t)(name - from));
 		put_quoted(name + n_name, (size_t)(to - name) - n_name);
-		printf("\\n\", offsetof(struct %s, %.*s), sizeof ((struct %s *)0)->%.*s);\n", tag, (int)n_name, name, tag,
-				(int)n_name, name);
+		printf("\\n\", offsetof(struct %s, %.*s), sizeof ((struct %s *)0)->%.*s);\n", tag, (int)n_name, name,
+				tag, (int)n_name, name);
 		from = to + (*to == ',');
 		from += strspn(from, " ");
 	}
@@ -112,13 +112,13 @@ static void put_item(const struct doc_item *item)
 			size_t n_name = 0;
 			while (is_word(members[i].decl[n_name]))
 				n_name++;
-			printf("\tprintf(\"value %.*s\\t%%lld\\n\", (long long)%.*s);\n", (int)n_name, members[i].decl, (int)n_name,
-					members[i].decl);
+			printf("\tprintf(\"value %.*s\\t%%lld\\n\", (long long)%.*s);\n", (int)n_name, members[i].decl,
+					(int)n_name, members[i].decl);
 		}
 		break;
 	case DOC_STRUCT:
-		printf("\tprintf(\"struct %s\\tsize %%zu align %%zu\\n\", sizeof(struct %s), _Alignof(struct %s));\n", item->name,
-				item->name, item->name);
+		printf("\tprintf(\"struct %s\\tsize %%zu align %%zu\\n\", sizeof(struct %s), _Alignof(struct %s));\n",
+				item->name, item->name, item->name);
 		n = doc_members(item, &members);
 		for (size_t i = 0; i < n; i++)
 			put_member(item->name, members[i].decl);

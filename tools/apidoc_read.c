@@ -1,7 +1,7 @@
 /* Reads a public header: no C parser, but one for the way these are written.
  *
- *  1. A comment of its own lines belongs to the declarations under it, up to the next comment or an empty line. One that
- *     has none under it is a note to its section.
+ *  1. A comment of its own lines belongs to the declarations under it, up to the next comment or an empty line. One
+ * that has none under it is a note to its section.
  *  2. A comment behind a declaration, on its last line, belongs to that alone.
  *  3. A section begins with a line of the form "---- Title ----" in a comment and goes to the next one.
  *  4. Every function stands in a section and has a comment of one of the two kinds, or the header is refused.
@@ -20,8 +20,8 @@ struct reader {
 	const char *path;
 	const char *at;
 	int line;
-	char *about;      /* the comment that holds for what comes next */
-	bool about_used;  /* it has an item */
+	char *about; /* the comment that holds for what comes next */
+	bool about_used; /* it has an item */
 	int about_line;
 	size_t section;
 	char *error;
@@ -33,7 +33,7 @@ struct reader {
 static union piece {
 	union piece *next;
 	max_align_t align;
-} *pieces;
+} * pieces;
 
 static void free_all(void)
 {
@@ -373,7 +373,12 @@ static void check(struct reader *r)
 bool doc_read(struct doc_header *h, const char *path, const char *text, char *error, size_t n_error)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path, *dot = strrchr(base, '.');
-	struct reader r = {.h = h, .path = path, .at = text, .line = 1, .section = SIZE_MAX, .error = error,
+	struct reader r = {.h = h,
+			.path = path,
+			.at = text,
+			.line = 1,
+			.section = SIZE_MAX,
+			.error = error,
 			.n_error = n_error};
 	struct doc_item *volatile behind = NULL; /* what a comment on this line belongs to */
 

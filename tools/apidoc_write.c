@@ -1,7 +1,7 @@
 /* Manual pages (roff, section 3) and Markdown from what apidoc_read.c found.
  *
- *  1. A section of a header is a page, named after its first function; each further one has a page that is a link to it. A
- *     header is a page of its title, with an overview of its sections.
+ *  1. A section of a header is a page, named after its first function; each further one has a page that is a link to
+ * it. A header is a page of its title, with an overview of its sections.
  *  2. Texts are the headers' own, with their paragraphs, lists and tables; names of functions become references.
  *  3. The same headers give the same bytes: no date, no path.
  */
@@ -30,7 +30,8 @@ static const struct doc_header *find_function(const struct style *s, const char 
 	for (size_t i = 0; i < s->n_headers; i++) {
 		const struct doc_header *h = &s->headers[i];
 		for (size_t k = 0; k < h->n_items; k++)
-			if (h->items[k].kind == DOC_FUNC && strlen(h->items[k].name) == n && !memcmp(h->items[k].name, name, n))
+			if (h->items[k].kind == DOC_FUNC && strlen(h->items[k].name) == n &&
+					!memcmp(h->items[k].name, name, n))
 				return h;
 	}
 	return NULL;
@@ -69,7 +70,8 @@ static void put_words(FILE *f, const struct style *s, const char *text, size_t n
 			if (h && s->man)
 				fprintf(f, "\\fB%.*s\\fR(3)", (int)(k - i), text + i);
 			else if (h)
-				fprintf(f, "[%.*s](%s.md#%.*s)", (int)(k - i), text + i, h->title, (int)(k - i), text + i);
+				fprintf(f, "[%.*s](%s.md#%.*s)", (int)(k - i), text + i, h->title, (int)(k - i),
+						text + i);
 			else
 				for (size_t j = i; j < k; j++)
 					put_char(f, s, text[j]);
@@ -255,7 +257,8 @@ static void man_type(FILE *f, const struct style *s, const struct doc_item *item
 	switch (item->kind) {
 	case DOC_STRUCT:
 	case DOC_ENUM:
-		fprintf(f, ".SS \"%s%s%s\"\n", item->kind == DOC_STRUCT ? "struct" : "enum", *item->name ? " " : "", item->name);
+		fprintf(f, ".SS \"%s%s%s\"\n", item->kind == DOC_STRUCT ? "struct" : "enum", *item->name ? " " : "",
+				item->name);
 		if (item->about)
 			put_text(f, s, item->about, "");
 		n = doc_members(item, &members);
@@ -300,7 +303,9 @@ static void man_statuses(FILE *f, const char *text)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		const size_t n = strlen(names[i]);
 		for (const char *p = text; p && (p = strstr(p, names[i])); p += n)
-			if (!is_word(p[n]) && (p == text || !is_word(p[-1]) || (p - text >= 7 && !strncmp(p - 7, "COHORT_", 7)))) {
+			if (!is_word(p[n]) &&
+					(p == text || !is_word(p[-1]) ||
+							(p - text >= 7 && !strncmp(p - 7, "COHORT_", 7)))) {
 				fprintf(f, ", COHORT_%s", names[i]);
 				break;
 			}
@@ -509,8 +514,9 @@ static size_t md_block(FILE *f, const struct style *s, const struct doc_header *
 		fputc('\n', f);
 		return i;
 	}
-	while (last + 1 < h->n_items && (item->about ? h->items[last + 1].about == item->about : is_bare(&h->items[last]) &&
-			is_bare(&h->items[last + 1])))
+	while (last + 1 < h->n_items &&
+			(item->about ? h->items[last + 1].about == item->about
+				     : is_bare(&h->items[last]) && is_bare(&h->items[last + 1])))
 		last++;
 	for (size_t k = i; k <= last; k++)
 		if (*h->items[k].name)
@@ -536,15 +542,15 @@ static size_t md_block(FILE *f, const struct style *s, const struct doc_header *
 	return last;
 }
 
-static bool md_page(const struct style *s, const struct doc_header *h, const char *dir, const char *version, char *error,
-		size_t n_error)
+static bool md_page(const struct style *s, const struct doc_header *h, const char *dir, const char *version,
+		char *error, size_t n_error)
 {
 	FILE *f = open_page(dir, h->title, ".md", error, n_error);
 
 	if (!f)
 		return false;
-	fprintf(f, "# %s\n\nThe reference of `#include <%s>`, made from its comments; version %s.\n\n", h->name, h->name,
-			version);
+	fprintf(f, "# %s\n\nThe reference of `#include <%s>`, made from its comments; version %s.\n\n", h->name,
+			h->name, version);
 	put_text(f, s, h->head, "");
 	fputc('\n', f);
 	for (size_t i = 0; i < h->n_items; i++) {

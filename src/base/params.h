@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Whether n can be the size of an earlier version of a struct that has n_max bytes now and begins with its size: they are
- * made of words, and have more than the size. */
+/* Whether n can be the size of an earlier version of a struct that has n_max bytes now and begins with its size: they
+ * are made of words, and have more than the size. */
 static inline bool params_size_fits(size_t n, size_t n_max)
 {
 	return n >= 2 * sizeof n && n <= n_max && n % sizeof n == 0;

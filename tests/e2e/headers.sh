@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every public header compiles alone, in each language it promises, with all warnings as errors.
-# Seen red with a compound literal in an inline function (C++), a // comment (C99), an include that was left out and an
-# implicit conversion in an inline function (each of them).
+# Seen red with a compound literal in an inline function (C++), an unnamed union in a struct (C99), an include that was left
+# out, and an implicit conversion in an inline function (each of them).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -1,9 +1,10 @@
-/* struct_size is honoured: a program that was built with an older header, whose structs are shorter, gets what one of today
- * gets that leaves the later fields at their defaults; nothing behind its struct is read or written.
+/* struct_size is honoured: a program that was built with an older header, whose structs are shorter, gets what one of
+ * today gets that leaves the later fields at their defaults; nothing behind its struct is read or written.
  *
  * Every struct that says its size is cut at every word, and put before a page that cannot be touched.
- * Seen red with: `p = *params` before the size is looked at (a fault in the page behind, with all kinds); a copy of sizeof
- * bytes in params_take; struct_size compared for equality; order_parse without its check; an _init that writes a word more. */
+ * Seen red with: `p = *params` before the size is looked at (a fault in the page behind, with all kinds); a copy of
+ * sizeof bytes in params_take; struct_size compared for equality; order_parse without its check; an _init that writes a
+ * word more. */
 #include "cohort_engine.h"
 #include "cohort_search.h"
 #include "cohort_tools.h"
@@ -282,20 +283,20 @@ static const struct kind {
 	void (*set)(void *);
 	use_fn *use;
 } kinds[] = {
-	{"model", sizeof(struct cohort_model_params), set_model, use_model},
-	{"context", sizeof(struct cohort_context_params), set_context, use_context},
-	{"sampler", sizeof(struct cohort_sampler_params), set_sampler, use_sampler},
-	{"branch", sizeof(struct cohort_sampler_params), set_sampler, use_branch},
-	{"forest", sizeof(struct cohort_forest_params), set_forest, use_forest},
-	{"engine", sizeof(struct cohort_engine_params), set_engine, use_engine},
-	{"request", sizeof(struct cohort_request_params), set_request, use_request},
-	{"simulation", sizeof(struct cohort_sim_params), set_sim, use_sim},
-	{"beam", sizeof(struct cohort_beam_params), set_beam, use_beam},
-	{"draw", sizeof(struct cohort_draw_params), set_draw, use_draw},
-	{"tree", sizeof(struct cohort_tree_params), set_tree, use_tree},
-	{"synth", sizeof(struct cohort_synth_params), set_synth, use_synth},
-	{"quantize", sizeof(struct cohort_quantize_params), set_quantize, use_quantize},
-	{"template", sizeof(struct cohort_template_params), set_template, use_template},
+		{"model", sizeof(struct cohort_model_params), set_model, use_model},
+		{"context", sizeof(struct cohort_context_params), set_context, use_context},
+		{"sampler", sizeof(struct cohort_sampler_params), set_sampler, use_sampler},
+		{"branch", sizeof(struct cohort_sampler_params), set_sampler, use_branch},
+		{"forest", sizeof(struct cohort_forest_params), set_forest, use_forest},
+		{"engine", sizeof(struct cohort_engine_params), set_engine, use_engine},
+		{"request", sizeof(struct cohort_request_params), set_request, use_request},
+		{"simulation", sizeof(struct cohort_sim_params), set_sim, use_sim},
+		{"beam", sizeof(struct cohort_beam_params), set_beam, use_beam},
+		{"draw", sizeof(struct cohort_draw_params), set_draw, use_draw},
+		{"tree", sizeof(struct cohort_tree_params), set_tree, use_tree},
+		{"synth", sizeof(struct cohort_synth_params), set_synth, use_synth},
+		{"quantize", sizeof(struct cohort_quantize_params), set_quantize, use_quantize},
+		{"template", sizeof(struct cohort_template_params), set_template, use_template},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -352,8 +353,8 @@ static void shorter_structs(void **state)
 			k->use(want, &whole);
 			k->use(at, &cut);
 			if (whole.status != cut.status || strcmp(whole.text, cut.text) != 0)
-				fail_msg("%s of %zu bytes of %zu: %d (%s), expected %d (%s)", k->name, n, k->size, cut.status, cut.text,
-						whole.status, whole.text);
+				fail_msg("%s of %zu bytes of %zu: %d (%s), expected %d (%s)", k->name, n, k->size,
+						cut.status, cut.text, whole.status, whole.text);
 			assert_null(strstr(cut.text, "initialised"));
 			n_other += n < k->size && whole.status != COHORT_E_ARG;
 		}
@@ -373,8 +374,8 @@ static void impossible_sizes(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_KINDS; i++) {
 		const struct kind *k = &kinds[i];
-		const size_t sizes[] = {0, 1, sizeof(size_t), 2 * sizeof(size_t) + 1, k->size - 1, k->size + sizeof(size_t), SIZE_MAX,
-				SIZE_MAX / 8 * 8};
+		const size_t sizes[] = {0, 1, sizeof(size_t), 2 * sizeof(size_t) + 1, k->size - 1,
+				k->size + sizeof(size_t), SIZE_MAX, SIZE_MAX / 8 * 8};
 		for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
 			struct result r;
 			unsigned char *at = at_guard(k->size);
@@ -425,7 +426,8 @@ static void order_of_short_params(void **state)
 		memset(at, 0, n);
 		put_size(at, n);
 		memcpy(before, at, n);
-		assert_int_equal(cohort_sampler_order_parse((struct cohort_sampler_params *)at, "top_k", &err), COHORT_E_ARG);
+		assert_int_equal(cohort_sampler_order_parse((struct cohort_sampler_params *)at, "top_k", &err),
+				COHORT_E_ARG);
 		assert_memory_equal(before, at, n);
 	}
 	struct cohort_sampler_params *p = at_guard(offsetof(struct cohort_sampler_params, bias));
@@ -500,11 +502,11 @@ static int free_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shorter_structs),
-		cmocka_unit_test(impossible_sizes),
-		cmocka_unit_test(what_is_written),
-		cmocka_unit_test(order_of_short_params),
-		cmocka_unit_test(strategies),
+			cmocka_unit_test(shorter_structs),
+			cmocka_unit_test(impossible_sizes),
+			cmocka_unit_test(what_is_written),
+			cmocka_unit_test(order_of_short_params),
+			cmocka_unit_test(strategies),
 	};
 	return cmocka_run_group_tests(tests, open_all, free_all);
 }
