@@ -399,8 +399,8 @@ struct cohort_context_params {
 
 /* n_ctx 2048, n_batch 512, n_ubatch 128, n_seq_max 64, n_checkpoints 1, outputs LOGITS; all else 0. */
 COHORT_API void cohort_context_params_init(struct cohort_context_params *params);
-/* A context of the model, which must outlive it. params may be NULL. E_ARG: params (the rule is the name of the one that
- * is outside its range), a model without weights, logits of an encoder; E_MEMORY. */
+/* A context of the model, which must outlive it. params may be NULL. E_ARG: params (the rule is the name of the one
+ * that is outside its range), a model without weights, logits of an encoder; E_MEMORY. */
 COHORT_API enum cohort_status cohort_context_open(const struct cohort_model *model,
 		const struct cohort_context_params *params,
 		struct cohort_context **out, struct cohort_err *err);

@@ -39,16 +39,19 @@ static const struct {
 		{"a function with a comment in a section",
 				"/* ---- A ---- */\n\n/* Does x. */\nCOHORT_API int cohort_x(void);\n", NULL},
 		{"two functions under one comment",
-				"/* ---- A ---- */\n\n/* Does x. */\nCOHORT_API int cohort_x(void);\nCOHORT_API int cohort_y(void);\n",
+				"/* ---- A ---- */\n\n/* Does x. */\nCOHORT_API int cohort_x(void);\n"
+				"COHORT_API int cohort_y(void);\n",
 				NULL},
 		{"a comment behind the function",
 				"/* ---- A ---- */\n\nCOHORT_API int cohort_x(int a,\n\t\tint b); /* does x */\n",
 				NULL},
 		{"a function behind a struct that has a comment",
-				"/* ---- A ---- */\n\n/* An a. */\nstruct cohort_a {\n\tint x; /* ; } */\n};\nCOHORT_API int cohort_x(void);\n",
+				"/* ---- A ---- */\n\n/* An a. */\nstruct cohort_a {\n\tint x; /* ; } */\n"
+				"};\nCOHORT_API int cohort_x(void);\n",
 				NULL},
 		{"an inline function",
-				"/* ---- A ---- */\n\n/* X. */\nstatic inline int cohort_x(void)\n{\n\treturn ';';\n}\n",
+				"/* ---- A ---- */\n\n/* X. */\nstatic inline int cohort_x(void)\n{\n"
+				"\treturn ';';\n}\n",
 				NULL},
 		{"a function without a comment", "/* ---- A ---- */\n\nCOHORT_API int cohort_x(void);\n",
 				"x.h:4: cohort_x has no comment"},
@@ -60,7 +63,9 @@ static const struct {
 		{"a section without a function", "/* ---- A ---- */\n\n/* X. */\nstruct cohort_x;\n",
 				"x.h:2: section A has no function"},
 		{"a function twice",
-				"/* ---- A ---- */\n\n/* X. */\nCOHORT_API int cohort_x(void);\nCOHORT_API int cohort_x(void);\n",
+				"/* ---- A ---- */\n\n/* X. */\nCOHORT_API int cohort_x(void);\n"
+				"COHORT_API int cohort_x(void);\n"
+				"",
 				"x.h:6: cohort_x is declared twice"},
 		{"a name of somebody else", "/* ---- A ---- */\n\n/* X. */\nCOHORT_API int x(void);\n",
 				"x.h:5: a function whose name does not begin with cohort_"},
@@ -88,7 +93,8 @@ static int self_test(void)
 {
 	const size_t n_plants = sizeof plants / sizeof *plants;
 	const bool members[] = {
-			members_are("struct x {\n\tint a, b; /* two */\n\t/* of c */\n\tint (*c)(int x, void *y);\n\tint d[4];\n};",
+			members_are("struct x {\n\tint a, b; /* two */\n\t/* of c */\n"
+				    "\tint (*c)(int x, void *y);\n\tint d[4];\n};",
 					DOC_STRUCT, "int a, b=two|int (*c)(int x, void *y)=of c|int d[4]=|"),
 			members_are("struct x {\n\tstruct {\n\t\tint a;\n\t} in; /* nested */\n};", DOC_STRUCT,
 					"struct { int a; } in=nested|"),

@@ -312,6 +312,12 @@ static void man_statuses(FILE *f, const char *text)
 	}
 }
 
+static const char status_text[] =
+		"COHORT_OK (0), or a status that is not 0; see \\fBcohort_status_name\\fR(3) for all of "
+		"them.\nThe text of a failure is in \\fIerr\\fR, unless that is NULL.\n"
+		"Those that its description names, besides COHORT_E_ARG for an argument that cannot "
+		"be:\n";
+
 static void man_returns(FILE *f, const struct style *s, const struct doc_header *h, size_t from, size_t to)
 {
 	bool any = false;
@@ -322,10 +328,7 @@ static void man_returns(FILE *f, const struct style *s, const struct doc_header 
 		if (item->kind != DOC_FUNC || strncmp(item->decl, "enum cohort_status ", 19))
 			continue;
 		if (!any)
-			fputs("COHORT_OK (0), or a status that is not 0; see \\fBcohort_status_name\\fR(3) for all of them. The text of a "
-			      "failure\nis in \\fIerr\\fR, unless that is NULL. Those that its description names, besides COHORT_E_ARG "
-			      "for an argument\nthat cannot be:\n",
-					f);
+			fputs(status_text, f);
 		any = true;
 		fprintf(f, ".TP\n\\fB%s\\fR\n", item->name);
 		man_statuses(f, item->about ? item->about : item->trail);

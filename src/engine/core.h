@@ -226,8 +226,8 @@ struct cohort_request {
 	int32_t i_reader;       /* whose turn it is */
 };
 
-/* Whether there is all that the first version of the struct had: fields are only appended, so a strategy of an older header
- * is as long as that was. */
+/* Whether there is all that the first version of the struct had: fields are only appended, so a strategy of an older
+ * header is as long as that was. */
 static inline bool strategy_is_whole(const struct cohort_strategy *s)
 {
 	return s->struct_size >= offsetof(struct cohort_strategy, build_batch) + sizeof s->build_batch && s->name &&
