@@ -13,8 +13,8 @@ enum doc_kind { DOC_SECTION, DOC_NOTE, DOC_DEFINE, DOC_TYPE, DOC_ENUM, DOC_STRUC
 struct doc_item {
 	enum doc_kind kind;
 	int line;
-	char *name; /* of the section, function, struct, enum ("": it has none) or constant */
-	char *decl; /* FUNC, TYPE: one line, with its semicolon; others: as in the header */
+	const char *name; /* of the section, function, struct, enum ("": it has none) or constant */
+	const char *decl; /* FUNC, TYPE: one line, with its semicolon; others: as in the header */
 	char *about; /* the comment above, without its stars; or NULL. Items that share one have the same pointer */
 	char *trail; /* the comment behind it, or NULL */
 	size_t section; /* index of its section's item; SIZE_MAX: none */

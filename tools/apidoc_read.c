@@ -132,7 +132,7 @@ static char *comment_text(const char *from, const char *to)
 	return text;
 }
 
-static struct doc_item *add(struct reader *r, enum doc_kind kind, char *name, char *decl, int line)
+static struct doc_item *add(struct reader *r, enum doc_kind kind, const char *name, const char *decl, int line)
 {
 	struct doc_header *h = r->h;
 	struct doc_item *item;
