@@ -27,7 +27,7 @@ for f in README.md LICENSE docs/abi.md docs/server.md examples/tree.c; do
 	verdict "install: share/doc/cohort/$f"
 done
 unit=$(find "$tmp/dest" -name cohort.service)
-[ -n "$unit" ] && grep -q "^ExecStart=$configured/bin/cohort serve " "$unit" && ! grep -q '@' "$unit"
+[ -n "$unit" ] && grep -q "^ExecStart=$configured/bin/cohort serve " "$unit" && ! grep -q '@bindir' "$unit"
 verdict 'install: the unit runs the program that is installed'
 
 # ---- ./dev install ----

@@ -223,12 +223,18 @@ static void set_request(void *params)
 	p->total_limit_s = -1; /* E_ARG */
 }
 
+static bool at_once(void *user)
+{
+	(void)user;
+	return true;
+}
+
 static void set_sim(void *params)
 {
 	struct cohort_sim_params *p = params;
 	p->cost_s = second;
 	p->n_slots = 2;
-	p->wait_max_s = -1; /* E_ARG */
+	p->abort = at_once; /* ABORTED */
 }
 
 static void set_beam(void *params)
@@ -364,7 +370,7 @@ static void shorter_structs(void **state)
 		if (!strcmp(k->name, "beam") || !strcmp(k->name, "draw") || !strcmp(k->name, "tree"))
 			continue;
 		assert_int_not_equal(whole.status, COHORT_OK);
-		if (n_other == 0)
+		if (n_other == 0 && k->size > 2 * sizeof(size_t))
 			fail_msg("%s: no shorter struct came through", k->name);
 	}
 }
