@@ -2,8 +2,8 @@
 # Installed, moved, linked to: the programs find the built-in model, and programs build against the library by hand, by
 # pkg-config and by CMake, shared and static. ./dev install puts the same files there, and ./dev uninstall takes them away.
 # Seen red with: an archive of the parts in the place of libcohort.a; a version file that takes any version; paths that are
-# not seen from the file (CMake, pkg-config); /usr/local/bin in the unit; a page that is left out; uninstall without the
-# directories, and without its list; a list that is not renewed.
+# not seen from the file (CMake, pkg-config); another bindir in the unit; uninstall that leaves directories, its own list or
+# what only an older version had, and one that takes directories that were there before.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
