@@ -53,6 +53,8 @@ static const struct {
 				"/* ---- A ---- */\n\n/* X. */\nstatic inline int cohort_x(void)\n{\n"
 				"\treturn ';';\n}\n",
 				NULL},
+		{"a function that ends a thing",
+				"/* ---- A ---- */\n\nCOHORT_API void cohort_x_free(struct cohort_x *x);\n", NULL},
 		{"a function without a comment", "/* ---- A ---- */\n\nCOHORT_API int cohort_x(void);\n",
 				"x.h:4: cohort_x has no comment"},
 		{"a comment that an empty line parts from the function",

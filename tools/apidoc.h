@@ -17,6 +17,7 @@ struct doc_item {
 	const char *decl; /* FUNC, TYPE: one line, with its semicolon; others: as in the header */
 	char *about; /* the comment above, without its stars; or NULL. Items that share one have the same pointer */
 	char *trail; /* the comment behind it, or NULL */
+	const char *usual; /* FUNC: what is said of it when neither comment is; or NULL */
 	size_t section; /* index of its section's item; SIZE_MAX: none */
 };
 

@@ -4,7 +4,9 @@
  * that has none under it is a note to its section.
  *  2. A comment behind a declaration, on its last line, belongs to that alone.
  *  3. A section begins with a line of the form "---- Title ----" in a comment and goes to the next one.
- *  4. Every function stands in a section and has a comment of one of the two kinds, or the header is refused.
+ *  4. What ends, empties or clears a thing does not share the comment of the function above it. Without a word of its
+ * own it does what the headers' conventions say.
+ *  5. Every function stands in a section and has a comment of one of the two kinds, or the header is refused.
  */
 #include "apidoc.h"
 
@@ -273,6 +275,27 @@ static char *one_line(const char *text, size_t n)
 	return line;
 }
 
+static bool has_suffix(const char *name, const char *suffix)
+{
+	const size_t n = strlen(name), n_suffix = strlen(suffix);
+	return n >= n_suffix && !strcmp(name + n - n_suffix, suffix);
+}
+
+/* Rule 4: what functions of such a name do, or NULL. */
+static const char *usual(const char *name)
+{
+	static const char *const names[][2] = {
+			{"_free", "Ends it. Accepts NULL."},
+			{"_release", "Gives back what it holds. Accepts NULL and what is half built."},
+			{"_reset", "Empties it and keeps its memory."},
+			{"_clear", "Empties it."},
+	};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (has_suffix(name, names[i][0]))
+			return names[i][1];
+	return NULL;
+}
+
 /* The word before the first '('. */
 static char *function_name(const char *decl)
 {
@@ -334,7 +357,13 @@ static struct doc_item *read_declaration(struct reader *r)
 			char *closed = doc_alloc(strlen(decl) + 2);
 			decl = strcat(strcpy(closed, decl), ";");
 		}
-		return add(r, DOC_FUNC, name, decl, line);
+		const bool shared = r->about_used;
+		struct doc_item *item = add(r, DOC_FUNC, name, decl, line);
+		if (shared || !item->about)
+			item->usual = usual(name);
+		if (item->usual)
+			item->about = NULL;
+		return item;
 	}
 	if (begins(flat, "typedef "))
 		return add(r, DOC_TYPE, "", flat, line);
@@ -347,7 +376,7 @@ static struct doc_item *read_declaration(struct reader *r)
 	fail(r, line, "not understood: %.60s", flat);
 }
 
-/* Rule 4. */
+/* Rule 5. */
 static void check(struct reader *r)
 {
 	const struct doc_header *h = r->h;
@@ -355,8 +384,10 @@ static void check(struct reader *r)
 	if (!h->head)
 		fail(r, 1, "no comment at the top");
 	for (size_t i = 0; i < h->n_items; i++) {
-		const struct doc_item *item = &h->items[i];
+		struct doc_item *item = &h->items[i];
 		bool any = false;
+		if (item->usual && !item->trail)
+			item->about = doc_copy(item->usual, strlen(item->usual));
 		if (item->kind == DOC_FUNC && !item->about && !item->trail)
 			fail(r, item->line, "%s has no comment", item->name);
 		if (item->kind == DOC_FUNC && item->section == SIZE_MAX)
