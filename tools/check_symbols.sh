@@ -20,7 +20,10 @@ marked() { cat "$1"/include/*.h | awk '/^COHORT_API / { sub(/\(.*/, ""); sub(/.*
 listed() { awk '/^[A-Z][A-Z0-9_.]* *\{/ { v = $1 } $1 == "local:" { v = "" } v && /^\tcohort_[a-z0-9_]*;$/ { gsub(/[\t;]/, ""); print $0 "@@" v }' "$1/src/cohort.map" | sort -u; }
 
 # only WHAT A B: lines of A that B has not.
-only() { printf '%s\n' "$2" | while read -r l; do [ -z "$l" ] || printf '%s\n' "$3" | grep -qxF -e "$l" || echo "$1: $l"; done; }
+only() {
+	printf '%s\n--\n%s\n' "$3" "$2" |
+		awk -v what="$1" '$0 == "--" { second = 1; next } !second { have[$0] = 1; next } $0 != "" && !($0 in have) { print what ": " $0 }'
+}
 
 tap_case() { # NUMBER TITLE OFFENDERS
 	if [ -z "$3" ]; then
