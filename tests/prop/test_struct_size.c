@@ -3,7 +3,7 @@
  *
  * Every struct that says its size is cut at every word, and put before a page that cannot be touched.
  * Seen red with: `p = *params` before the size is looked at (a fault in the page behind, with all kinds); a copy of
- * sizeof bytes in params_take; struct_size compared for equality; order_parse without its check; an _init that writes a
+ * sizeof bytes in params_take; struct_size compared for equality; order_parse and synth_shape without their checks; an _init that writes a
  * word more. */
 #include "cohort_engine.h"
 #include "cohort_search.h"
@@ -421,7 +421,23 @@ static void what_is_written(void **state)
 	assert_int_equal(info->struct_size, sizeof *info);
 }
 
-/* A function that writes to params of the caller looks whether there is room. */
+/* Functions that write to params of the caller look whether there is room. */
+static void shape_of_short_params(void **state)
+{
+	const size_t n_min = offsetof(struct cohort_synth_params, seed);
+	(void)state;
+
+	for (size_t n = sizeof(size_t); n <= n_min; n += sizeof(size_t)) {
+		unsigned char *at = at_guard(n), before[GUARD_ROOM];
+		memset(at, 0, n);
+		put_size(at, n);
+		memcpy(before, at, n);
+		assert_int_equal(cohort_synth_shape((struct cohort_synth_params *)at, "smol-135m"), n == n_min);
+		if (n < n_min)
+			assert_memory_equal(before, at, n);
+	}
+}
+
 static void order_of_short_params(void **state)
 {
 	struct cohort_err err;
@@ -511,6 +527,7 @@ int main(void)
 			cmocka_unit_test(shorter_structs),
 			cmocka_unit_test(impossible_sizes),
 			cmocka_unit_test(what_is_written),
+			cmocka_unit_test(shape_of_short_params),
 			cmocka_unit_test(order_of_short_params),
 			cmocka_unit_test(strategies),
 	};
