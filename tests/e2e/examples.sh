@@ -125,7 +125,7 @@ verdict 'examples/README.md has every example'
 cc=$(command -v "${CC:-cc}" || command -v gcc || command -v clang)
 if [ -z "$cc" ] || ! command -v pkg-config >/dev/null || [ ! -e "$COHORT_BUILD/libcohort.so" ]; then
 	skip 'cc NAME.c $(pkg-config --cflags --libs cohort)' 'a compiler, pkg-config or the library is not there'
-elif grep -qE '__(asan|tsan|ubsan|msan)_' "$COHORT_BUILD/libcohort.a"; then
+elif grep -qE "__(asan|tsan|ubsan|msan)_" "$COHORT_BUILD/libcohort.so"; then
 	skip 'cc NAME.c $(pkg-config --cflags --libs cohort)' 'the library is built with sanitizers'
 else
 	PKG_CONFIG_PATH=$COHORT_BUILD/meson-uninstalled
