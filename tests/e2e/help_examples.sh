@@ -81,7 +81,7 @@ for c in $("$bin/cohort" help | sed -n '/^Commands:$/,/^$/s/^  \([a-z]*\) .*/\1/
 done
 
 # The README's begin with build/, where the programs are in a clone.
-sed -n '/^```sh$/,/^```$/p' "$COHORT_SOURCE/README.md" | grep '^build/' | sed 's|^build/||' >"$tmp/readme"
+sed -n '/^```sh$/,/^```$/p' "$COHORT_SOURCE/README.md" | grep -E '^(build/|curl )' | sed 's|^build/||' >"$tmp/readme"
 n_lines=$(wc -l <"$tmp/readme")
 [ "$n_lines" -gt 15 ]
 verdict "the README has $n_lines commands"
