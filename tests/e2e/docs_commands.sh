@@ -26,12 +26,15 @@ md blocks -v dir="$tmp/blocks" >"$tmp/list"
 
 # ---- What stands in for others ----
 
-cat >"$tmp/bin/cohort" <<END
-#!/bin/sh
-[ "\${1:-}" = serve ] && [ "\${2:-}" != -show-config ] || exec "$bin/cohort" "\$@"
-echo \$\$ >"$tmp/serve.pid"
-: >"$tmp/serve.err"
-COHORT_PORT=0 exec "$bin/cohort" "\$@" 2>"$tmp/serve.err"
+# A function, as a page may put its own cohort first in PATH.
+cat >"$tmp/prelude" <<END
+set -e
+cohort() {
+	[ "\${1:-}" = serve ] && [ "\${2:-}" != -show-config ] || { command cohort "\$@"; return; }
+	echo \$BASHPID >"$tmp/serve.pid"
+	: >"$tmp/serve.err"
+	COHORT_PORT=0 exec cohort "\$@" 2>"$tmp/serve.err"
+}
 END
 cat >"$tmp/bin/curl" <<END
 #!/bin/sh
@@ -60,7 +63,7 @@ prog=\$(find "$tmp/dest" -path '*/bin/batched')
 mv "\${prog%/bin/batched}" "\$3"
 sed -i "s|^prefix=.*|prefix=\$3|" "\$(find "\$3" -name cohort.pc)"
 END
-ln -s "$bin/batched" "$tmp/bin/batched"
+ln -s "$bin/batched" "$bin/cohort" "$tmp/bin/"
 chmod +x "$tmp/bin"/*
 
 # ---- A page ----
@@ -79,7 +82,7 @@ place() {
 
 # script PAGE: its blocks as one program that notes each before it runs.
 script() {
-	echo 'set -e'
+	cat "$tmp/prelude"
 	awk -F '\t' -v page="$1" -v dir="$tmp" '
 	$1 != page || $2 == 0 { next }
 	$4 ~ /^file: / { print "cp " $5 " " substr($4, 7) }
@@ -113,6 +116,7 @@ for page in $(awk -F '\t' '$2 == 0 { other[$1] = 1 } $3 == "sh" && $4 !~ /^not r
 	script "$page" >"$tmp/script"
 	run page_run "$page" "$tmp/place.$n_pages"
 	ran=$page
+	tail -n 12 "$tmp/err" >"$tmp/last" && mv "$tmp/last" "$tmp/err" # why it ended is at the end
 	[ ! -f "$tmp/serve.pid" ] || kill "$(cat "$tmp/serve.pid")" 2>/dev/null
 	# The block that was reached last is the one that failed, unless the end was.
 	last=$(tail -n 1 "$tmp/reached")

@@ -27,6 +27,7 @@ example_files() {
 	echo 'The dog sleeps in the sun.' >notes/dog.md
 	printf 'The cat\nThe dog\n' >prompts.txt
 	cp prompts.txt lines.txt
+	cp prompts.txt notes.txt
 	cp prompts.txt questions.txt
 	printf '{"messages":[{"role":"user","content":"Hello"}]}' >chat.json
 	printf '{"messages":[{"role":"user","content":"What is the weather?"}],"tools":[]}' >request.json
