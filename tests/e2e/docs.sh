@@ -5,7 +5,7 @@
 #
 # Seen red with: a link to a file that is not there, an anchor misspelt, a fence without a language, a call with an
 # argument too few, JSON with a comma at its end, a mark without a reason, a command in an indented block, a page whose
-# commands are said to be run by a test that does not know it.
+# commands are said to be run by a test that does not know it, a figure of docs/performance.md changed.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/docs_lib.sh
@@ -67,6 +67,57 @@ awk -F '\t' '$4 ~ /^not run/ { print "# " $1 ":" $2 ": " $4 }' "$tmp/list"
 n_not=$(awk -F '\t' '$4 ~ /^not run/' "$tmp/list" | wc -l)
 [ "$n_not" -le 40 ]
 verdict "$n_not blocks are marked as not run"
+
+# ---- Figures ----
+
+# The tables and the picture of docs/performance.md are those of the stored results: bench_peer tells them again.
+if [ -x "$COHORT_BUILD/bench_peer" ]; then
+	run "$COHORT_BUILD/bench_peer" --append docs/performance.json --out "$tmp/bench"
+	[ "$rc" = 0 ] && cmp -s "$tmp/bench/peer.svg" docs/performance.svg
+	verdict 'docs/performance.svg is the picture of docs/performance.json'
+	awk -F '|' '
+	function trim(t) { gsub(/^[ *]+|[ *]+$/, "", t); return t }
+	function cell(shape, what, rows, format) { return shape " " what " " rows " " format }
+	/^### Decode/ { what = "decode" }
+	/^### Prefill/ { what = "prefill" }
+	/^### Whole/ { what = "whole" }
+	FNR == NR { # what was measured: shape, format, rows, ours, peer, ratio
+		if (trim($4) ~ /^[0-9]+$/ && trim($5) ~ /^[0-9.]+$/)
+			want[cell(trim($2), what, trim($4), trim($3))] = trim($5) " / " trim($6) " " trim($7)
+		next
+	}
+	/^\*\*(smol-135m|tinyllama-1.1b), (prefill|decode) / {
+		shape = $0
+		sub(/^\*\*/, "", shape)
+		sub(/,.*/, "", shape)
+		what = $0 ~ /, prefill/ ? "prefill" : "decode"
+	}
+	/^\*\*32 continuations/ { what = "whole"; shape = "smol-135m" }
+	/^\| rows \|/ { for (i = 3; i < NF; i++) format[i] = trim($i); next }
+	shape == "" || /^\|-/ { next }
+	what != "whole" && /^\| [0-9]+ \|/ { for (i = 3; i < NF; i++) check(cell(shape, what, trim($2), format[i]), $i) }
+	what == "whole" && /^\| (Q|F)[0-9A-Z_]+ \|/ { check(cell(shape, what, 32, trim($2)), $3 " / " $4 ", " $5) }
+	/^## Kernels/ { exit }
+	function check(key, text,   a, b) {
+		n++
+		gsub(/[*,()-]/, " ", text)
+		b = want[key]
+		gsub(/[*,()-]/, " ", b)
+		split(text, x, /[ \/]+/)
+		split(" " b, y, /[ \/]+/)
+		for (a = 2; a <= 6; a++)
+			if (x[a] == "" || x[a] - y[a] > 0.5 + y[a] * 1e-3 || y[a] - x[a] > 0.5 + y[a] * 1e-3 || (a > 3 && x[a] != y[a])) {
+				print FILENAME ":" FNR ": " key ": " text " is not " b
+				break
+			}
+	}
+	END { print n + 0 " figures" }' "$tmp/out" docs/performance.md >"$tmp/figures"
+	grep -v ' figures$' "$tmp/figures" >"$tmp/out"
+	empty out && [ "$(sed -n 's/ figures$//p' "$tmp/figures")" -ge 90 ]
+	verdict "docs/performance.md: $(tail -n 1 "$tmp/figures") as they were measured"
+else
+	skip 'docs/performance.md: figures as they were measured' 'bench_peer is not there'
+fi
 
 # ---- JSON ----
 
