@@ -6,7 +6,9 @@
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-if ! command -v mkdocs >/dev/null || ! python3 -c 'import pymdownx.slugs' 2>/dev/null; then
+# The extension is to be there for the Python that mkdocs runs in, which need not be the first one in PATH.
+python=$(sed -n '1s/^#!//p' "$(command -v mkdocs || echo /dev/null)")
+if [ -z "$python" ] || ! $python -c 'import pymdownx.slugs' 2>/dev/null; then
 	skip 'the site' 'mkdocs or python3-pymdownx is not there'
 	exit 0
 fi
