@@ -36,6 +36,10 @@ for f in "$build"/api/*.md; do
 done
 sed "s|^  # API reference: .*|${nav:+  - Reference:\\
 }${nav%??}|" mkdocs.yml | sed '/^$/d' >"$out/mkdocs.yml"
+# A page of docs/ that the list does not name comes at its end.
+for f in docs/*.md; do
+	grep -q ": $f\$" mkdocs.yml || printf "    - '%s': %s\n" "$(sed -n 's/^# //p' "$f" | head -n 1)" "$f"
+done | sed '1s/^/  - More:\n/' >>"$out/mkdocs.yml"
 mkdocs build --strict --quiet -f "$out/mkdocs.yml"
 
 # Every link with an anchor leads to an element with that id.

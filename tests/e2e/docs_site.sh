@@ -1,8 +1,8 @@
 #!/bin/sh
 # The site of the pages is built without a warning, every anchor in it leads somewhere, and every page of docs/ is in its
 # list.
-# Seen red with: a page that mkdocs.yml names and that is not there, a page of docs/ that it does not name, an anchor that
-# code hosts and mkdocs name differently.
+# Seen red with: a page that mkdocs.yml names and that is not there, a page of docs/ that is left out, an anchor that code
+# hosts and mkdocs name differently.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -17,7 +17,7 @@ run sh tools/site.sh "$COHORT_BUILD" "$tmp"
 [ "$rc" = 0 ] && matches out '^[0-9]+ pages: ' && [ -f "$tmp/site/docs/tutorial.html" ] && [ -f "$tmp/site/index.html" ]
 verdict 'the site is built'
 for f in docs/*.md; do
-	grep -q ": $f\$" mkdocs.yml || echo "$f is not in mkdocs.yml"
+	grep -q ": $f\$" "$tmp/mkdocs.yml" || echo "$f is not in mkdocs.yml"
 done >"$tmp/out"
 empty out
 verdict 'every page of docs/ is in the list'
