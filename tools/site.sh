@@ -26,7 +26,7 @@ done
 
 # The reference of the headers has its place in the list when it was made.
 nav=
-for f in "$build"/api/*.md; do
+for f in "$build"/api/index.md "$build"/api/[!i]*.md; do
 	[ -f "$f" ] || continue
 	mkdir -p "$src/api"
 	cp "$f" "$src/api/"
