@@ -116,7 +116,8 @@ else
 	skip 'strategy_shortest_first' 'nm is not there'
 fi
 
-# Each is in the list, and builds against the library as pkg-config names it: here that of the build directory.
+# Each is in the list, and builds with what pkg-config names, which is the library and nothing else: here that of the
+# build directory (install.sh tries the installed one).
 for e in $programs strategy_shortest_first; do
 	grep -qF "[$e.c]($e.c)" "$COHORT_SOURCE/examples/README.md" || echo "$e"
 done >"$tmp/out"
@@ -128,12 +129,19 @@ if [ -z "$cc" ] || ! command -v pkg-config >/dev/null || [ ! -e "$COHORT_BUILD/l
 elif grep -qE "__(asan|tsan|ubsan|msan)_" "$COHORT_BUILD/libcohort.so"; then
 	skip 'cc NAME.c $(pkg-config --cflags --libs cohort)' 'the library is built with sanitizers'
 else
-	PKG_CONFIG_PATH=$COHORT_BUILD/meson-uninstalled
+	cat >"$tmp/cohort.pc" <<END
+Name: cohort
+Description: of the build directory
+Version: 0
+Libs: -L$COHORT_BUILD -lcohort
+Cflags: -I$COHORT_SOURCE/include
+END
+	PKG_CONFIG_PATH=$tmp
 	export PKG_CONFIG_PATH
 	build_all() {
 		for e in $programs; do
 			# shellcheck disable=SC2046
-			"$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$COHORT_SOURCE/examples/$e.c" $(pkg-config --cflags --libs cohort) "-I$COHORT_SOURCE/include" -o "$tmp/$e" || return 1
+			"$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$COHORT_SOURCE/examples/$e.c" $(pkg-config --cflags --libs cohort) -o "$tmp/$e" || return 1
 		done
 	}
 	run build_all
