@@ -24,31 +24,73 @@ static size_t n_order;
 
 /* ---- Which names meet ----------------------------------------------------------------------------------------------- */
 
+/* A word, who declares it, and who has it in its text. */
+struct word {
+	const char *s;
+	size_t len;
+	bool in[PIECES_MAX]; /* by order */
+	struct {
+		const struct piece *piece;
+		struct name *name;
+	} *owners;
+	size_t n_owners;
+	struct word *next;
+};
+static struct word *words[1 << 14];
+
+static struct word *word_of(const char *s, size_t len, bool add)
+{
+	size_t h = 5381;
+	for (size_t i = 0; i < len; i++)
+		h = h * 33 ^ (unsigned char)s[i];
+	struct word **at = &words[h % (sizeof words / sizeof *words)], *w = *at;
+	while (w && (w->len != len || memcmp(w->s, s, len)))
+		w = w->next;
+	if (!w && add) {
+		w = calloc(1, sizeof *w);
+		if (!w)
+			fail("amalgamate", 0, "out of memory");
+		w->s = s;
+		w->len = len;
+		w->next = *at;
+		*at = w;
+	}
+	return w;
+}
+
+static void words_read(void)
+{
+	for (size_t i = 0; i < n_order; i++) {
+		const struct piece *p = order[i];
+		for (size_t k = 0; k < p->n_toks; k++)
+			if (p->toks[k].kind == T_ID)
+				word_of(p->toks[k].s, p->toks[k].len, true)->in[i] = true;
+		for (size_t k = 0; k < p->n_names; k++) {
+			struct word *w = word_of(p->names[k].s, strlen(p->names[k].s), true);
+			w->owners = grow(w->owners, w->n_owners, sizeof *w->owners);
+			w->owners[w->n_owners].piece = p;
+			w->owners[w->n_owners++].name = &p->names[k];
+		}
+	}
+}
+
 static struct name *owned(const struct piece *p, bool tag, const char *s, size_t len)
 {
-	for (size_t i = 0; i < p->n_names; i++) {
-		struct name *n = &p->names[i];
-		if (n->tag == tag && strlen(n->s) == len && !memcmp(n->s, s, len))
-			return n;
-	}
+	const struct word *w = word_of(s, len, false);
+	for (size_t i = 0; w && i < w->n_owners; i++)
+		if (w->owners[i].piece == p && w->owners[i].name->tag == tag)
+			return w->owners[i].name;
 	return NULL;
 }
 
 /* A name as a piece sees it: its own, or of a header that it includes. */
 static struct name *seen(const struct piece *p, bool tag, const char *s, size_t len)
 {
-	struct name *n = owned(p, tag, s, len);
-	for (size_t i = 0; i < p->n_deps && !n; i++)
+	const struct word *w = word_of(s, len, false);
+	struct name *n = w && w->n_owners ? owned(p, tag, s, len) : NULL;
+	for (size_t i = 0; w && w->n_owners && i < p->n_deps && !n; i++)
 		n = owned(p->deps[i], tag, s, len);
 	return n;
-}
-
-static bool mentions(const struct piece *p, const char *s)
-{
-	for (size_t i = 0; i < p->n_toks; i++)
-		if (p->toks[i].kind == T_ID && tok_is(&p->toks[i], s))
-			return true;
-	return false;
 }
 
 /* Whether the piece says .NAME or ->NAME: a macro of that name would change it. */
@@ -66,22 +108,15 @@ static const struct tok *as_member(const struct piece *p, const char *s)
 	return NULL;
 }
 
-static bool taken(const char *s)
-{
-	for (size_t i = 0; i < n_order; i++)
-		if (mentions(order[i], s))
-			return true;
-	return false;
-}
-
 static void rename_one(struct piece *p, struct name *n)
 {
 	char s[256];
 	int len = snprintf(s, sizeof s, "%s_%s", p->stem, n->s);
 
-	while (len > 0 && (size_t)len + 2 < sizeof s && taken(s))
+	while (len > 0 && (size_t)len + 2 < sizeof s && word_of(s, strlen(s), false))
 		s[len++] = '_', s[len] = 0;
 	n->to = text_copy(s, strlen(s));
+	word_of(n->to, strlen(n->to), true);
 	const struct tok *member = as_member(p, n->s);
 	if (n->made && member)
 		fail(member->path, member->line, "%s is a member here, and a name made by a macro elsewhere in the file", n->s);
@@ -103,7 +138,8 @@ static bool must_change(size_t i, const struct name *n)
 		const struct piece *q = order[j];
 		const struct name *o = owned(q, n->tag, n->s, strlen(n->s));
 		/* A macro of a header changes whatever is spelt like it; one of a source ends with it. */
-		if (n->macro && !p->source && !o && !depends(q, p) && !depends(p, q) && mentions(q, n->s))
+		if (n->macro && !p->source && !o && !depends(q, p) && !depends(p, q) &&
+				word_of(n->s, strlen(n->s), true)->in[j])
 			return true;
 		if (n->macro && p->source && !(o && o->macro && !q->source))
 			continue;
@@ -285,6 +321,7 @@ int main(int argc, char **argv)
 		put_in_order(piece_load(argv[i]));
 	for (size_t k = 0; k < n_order; k++)
 		piece_read(order[k]);
+	words_read();
 	rename_all();
 	copy_file(argv[1]);
 	copy_file(argv[2]);

@@ -1,14 +1,15 @@
 #!/bin/sh
 # The library as two files: cohort.h (all public headers) and cohort.c, that build with one line. What is in them comes
 # from src and include by way of amalgamate.c, which see.
-# usage: amalgamate.sh PROGRAM DIR    PROGRAM: amalgamate.c, built; DIR: where they go
+# usage: amalgamate.sh [DIR [PROGRAM]]    DIR: where they go, build/amalgamation unless said otherwise (seen from
+#                                         $DEV_FROM); PROGRAM: amalgamate.c and its kin, if they are built already
 set -eu
 LC_ALL=C
 export LC_ALL
-from=$(pwd)
-case ${1:?usage: amalgamate.sh PROGRAM DIR} in /*) prog=$1 ;; *) prog=$from/$1 ;; esac
-case ${2:?usage: amalgamate.sh PROGRAM DIR} in /*) dir=$2 ;; *) dir=$from/$2 ;; esac
+from=${DEV_FROM:-$(pwd)}
 cd "$(dirname "$0")/.."
+dir=${1:-$PWD/build/amalgamation}
+case $dir in /*) ;; *) dir=$from/$dir ;; esac
 
 headers='include/cohort.h include/cohort_engine.h include/cohort_search.h include/cohort_tools.h'
 # The sources of the library in meson.build's order; those of all machines.
@@ -23,6 +24,11 @@ git diff --quiet HEAD -- src include tools meson.build 2>/dev/null || commit="$c
 mkdir -p "$dir"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+prog=${2:-}
+if [ -z "$prog" ]; then
+	prog=$tmp/amalgamate
+	${CC:-cc} -std=c11 -O1 -o "$prog" tools/amalgamate.c tools/amalgamate_names.c tools/amalgamate_read.c
+fi
 title() { # FILE WHAT
 	cat <<EOF
 /* $1: cohort $version ($commit), $2.
