@@ -2,9 +2,9 @@
  * prints cohort.c: TITLE (a comment), HEAD, then each SOURCE behind the internal headers that it includes; the public
  * HEADERs are one file of their own, by whoever calls this (amalgamate.sh).
  *
- * A piece is a header with an include guard, or a source with the headers without a guard that it includes. What C calls
- * a translation unit is gone, so that names of different pieces can meet. They are read as a compiler would read them,
- * as far as this needs it: declarations outside of functions, with macros expanded.
+ * A piece is a header with an include guard, or a source with the headers without a guard that it includes. What C
+ * calls a translation unit is gone, so that names of different pieces can meet. They are read as a compiler would read
+ * them, as far as this needs it: declarations outside of functions, with macros expanded.
  *
  * Invariants
  *  1. A header with a guard is there once, before its first user, and outside of everything that a source defines.
@@ -22,7 +22,7 @@
 static struct piece *order[PIECES_MAX]; /* as they are written */
 static size_t n_order;
 
-/* ---- Which names meet ----------------------------------------------------------------------------------------------- */
+/* ---- Which names meet ------------------------------------------------------------------------------------------ */
 
 /* A word, who declares it, and who has it in its text. */
 struct word {
@@ -119,15 +119,16 @@ static void rename_one(struct piece *p, struct name *n)
 	word_of(n->to, strlen(n->to), true);
 	const struct tok *member = as_member(p, n->s);
 	if (n->made && member)
-		fail(member->path, member->line, "%s is a member here, and a name made by a macro elsewhere in the file", n->s);
+		fail(member->path, member->line,
+				"%s is a member here, and a name made by a macro elsewhere in the file", n->s);
 	if (n->made && !p->source)
 		fail(p->path, 1, "a macro of this header makes the name %s, which another file has as well", n->s);
 	/* Where tokens are pasted, any name may be made so when it is used. */
 	n->define = n->made || (p->source && p->pastes && !member && !n->macro);
 }
 
-/* Whether name n of piece i meets another's so that it has to change. One that is a header keeps it, if there is one: it
- * has the most users. */
+/* Whether name n of piece i meets another's so that it has to change. One that is a header keeps it, if there is one:
+ * it has the most users. */
 static bool must_change(size_t i, const struct name *n)
 {
 	const struct piece *p = order[i];
@@ -157,7 +158,7 @@ static void rename_all(void)
 				rename_one(order[i], &order[i]->names[k]);
 }
 
-/* ---- Writing -------------------------------------------------------------------------------------------------------- */
+/* ---- Writing --------------------------------------------------------------------------------------------------- */
 
 /* The name that stands for one in the text of a piece, or NULL for the one that is there. */
 static const char *name_in(const struct piece *p, const struct tok *t, bool tag)
@@ -174,7 +175,8 @@ static const char *name_in(const struct piece *p, const struct tok *t, bool tag)
 			n_others += o != NULL;
 		}
 		if (!room && n_others > 1)
-			fail(t->path, t->line, "%.*s is defined by several files, none of which is seen here", (int)t->len, t->s);
+			fail(t->path, t->line, "%.*s is defined by several files, none of which is seen here",
+					(int)t->len, t->s);
 		n = room;
 	}
 	return n && !n->define ? n->to : NULL;
@@ -183,11 +185,11 @@ static const char *name_in(const struct piece *p, const struct tok *t, bool tag)
 /* Where a token stands: what decides whether it is a name that may change. */
 struct place {
 	const struct tok *before; /* the token before it that is no space */
-	int depth;                /* of braces */
-	int body[64];             /* depths at which the body of a struct or union begins */
+	int depth; /* of braces */
+	int body[64]; /* depths at which the body of a struct or union begins */
 	int n_bodies;
-	int inner;                /* parentheses and brackets within the innermost body */
-	bool tagged;              /* struct or union was seen: a brace is its body */
+	int inner; /* parentheses and brackets within the innermost body */
+	bool tagged; /* struct or union was seen: a brace is its body */
 };
 
 static void place_step(struct place *at, const struct tok *t)
@@ -243,8 +245,9 @@ static void write_tokens(const struct piece *p)
 		if (t->insert)
 			fputs(t->insert, stdout);
 		if (t->kind == T_ID && !t->pp_name) {
-			const bool tag = at.before && (tok_is(at.before, "struct") || tok_is(at.before, "union") ||
-									tok_is(at.before, "enum"));
+			const bool tag = at.before &&
+					(tok_is(at.before, "struct") || tok_is(at.before, "union") ||
+							tok_is(at.before, "enum"));
 			if (tag || !is_member(p, i, &at))
 				to = name_in(p, t, tag);
 		}

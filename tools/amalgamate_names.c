@@ -14,7 +14,7 @@ static void push(struct vec *v, struct tok t)
 	v->t[v->n++] = t;
 }
 
-/* ---- Macros --------------------------------------------------------------------------------------------------------- */
+/* ---- Macros ---------------------------------------------------------------------------------------------------- */
 
 static const struct macro *macro_own(const struct piece *p, const struct tok *t)
 {
@@ -169,7 +169,7 @@ static void expand(const struct piece *p, const struct tok *in, size_t n, struct
 	}
 }
 
-/* ---- Declarations --------------------------------------------------------------------------------------------------- */
+/* ---- Declarations ---------------------------------------------------------------------------------------------- */
 
 static size_t close_of(const struct vec *v, size_t i)
 {
@@ -243,7 +243,8 @@ static void declared(struct piece *p, const struct vec *v, const struct decl *d,
 	}
 	if (!p->source) {
 		if (d->is_function && d->has_body)
-			fail(name->path, name->line, "%.*s is a function of a header and not static", (int)name->len, name->s);
+			fail(name->path, name->line, "%.*s is a function of a header and not static", (int)name->len,
+					name->s);
 		name_add(p, name, false);
 		first->insert = "static ";
 		if (d->is_extern) {
@@ -277,8 +278,9 @@ static void declarators(struct piece *p, const struct vec *v, struct decl *d)
 			for (; i + 1 < d->end && !tok_is(&v->t[i + 1], ",") && !tok_is(&v->t[i + 1], ";"); i++)
 				if (tok_is(&v->t[i + 1], "(") || tok_is(&v->t[i + 1], "{") || tok_is(&v->t[i + 1], "["))
 					i = close_of(v, i + 1) - 1;
-		} else if (t->kind == T_ID && next && (tok_is(next, "(") || tok_is(next, "[") || tok_is(next, "=") ||
-				tok_is(next, ",") || tok_is(next, ";") || tok_is(next, "__attribute__"))) {
+		} else if (t->kind == T_ID && next &&
+				(tok_is(next, "(") || tok_is(next, "[") || tok_is(next, "=") || tok_is(next, ",") ||
+						tok_is(next, ";") || tok_is(next, "__attribute__"))) {
 			const bool pointer = tok_is(next, "(") && i + 2 < d->end && tok_is(&v->t[i + 2], "*");
 			if (pointer) { /* TYPE (*name)(...) */
 				size_t k = i + 3;
@@ -353,8 +355,10 @@ void piece_read(struct piece *p)
 		if (t.kind == T_SPACE || t.pp)
 			continue;
 		t.from = &p->toks[i];
-		if (skip || (tok_is(&t, "{") && plain.n && (tok_is(&plain.t[plain.n - 1], ")") ||
-				tok_is(&plain.t[plain.n - 1], "=")))) {
+		if (skip ||
+				(tok_is(&t, "{") && plain.n &&
+						(tok_is(&plain.t[plain.n - 1], ")") ||
+								tok_is(&plain.t[plain.n - 1], "=")))) {
 			skip += tok_is(&t, "{");
 			skip -= tok_is(&t, "}");
 			if (skip > 1 || (skip == 1 && !tok_is(&t, "{")))

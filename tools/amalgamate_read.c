@@ -70,7 +70,7 @@ bool same_room(const char *a, const char *b)
 	return end_a && end_b && end_a - a == end_b - b && !memcmp(a, b, (size_t)(end_a - a));
 }
 
-/* ---- Tokens --------------------------------------------------------------------------------------------------------- */
+/* ---- Tokens ---------------------------------------------------------------------------------------------------- */
 
 static bool word(char c)
 {
@@ -105,7 +105,8 @@ static size_t quoted_len(const char *s, const char *path, int line)
 
 static size_t punct_len(const char *s)
 {
-	static const char *const longs[] = {"...", "->", "##", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||"};
+	static const char *const longs[] = {
+			"...", "->", "##", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||"};
 	for (size_t i = 0; i < sizeof longs / sizeof *longs; i++)
 		if (!strncmp(s, longs[i], strlen(longs[i])))
 			return strlen(longs[i]);
@@ -165,7 +166,7 @@ static const struct tok *directive(struct tok *toks, size_t n, size_t i, size_t 
 	return name;
 }
 
-/* ---- Pieces --------------------------------------------------------------------------------------------------------- */
+/* ---- Pieces ---------------------------------------------------------------------------------------------------- */
 
 static struct piece *pieces[PIECES_MAX];
 static size_t n_pieces;
@@ -253,8 +254,8 @@ static bool guarded(struct tok *toks, size_t n, bool drop)
 	return true;
 }
 
-/* An #include of piece p: taken out of the text unless it is a system header within a condition, behind a macro that may
- * be meant for it, or of one kind of machine. Gives the path of a header whose text comes in its place, or NULL. */
+/* An #include of piece p: taken out of the text unless it is a system header within a condition, behind a macro that
+ * may be meant for it, or of one kind of machine. Gives the path of a header whose text comes in its place, or NULL. */
 static const char *include(struct piece *p, struct tok *toks, size_t i, size_t end, bool within)
 {
 	const struct tok *what = NULL, *close = NULL;

@@ -65,23 +65,33 @@ say 'packages'
 get gcc libc6-dev pkg-config
 inside sh -c 'apt-get install -y -q --no-install-recommends --reinstall /debs/cohort_*.deb /debs/cohort-d*.deb /debs/libcohort*.deb' >>"$dir/apt.log" 2>&1 ||
 	{ tail "$dir/apt.log"; exit 1; }
+# shellcheck disable=SC2016
 inside dpkg-query -W -f '${Package} ${Version} ${Installed-Size} KiB\n' 'cohort*' 'libcohort*'
 say 'programs'
 inside batched -n-predict 8
 inside sh /try/tests/programs
 say 'C'
 inside sh /try/tests/program
-# Bindings that are there: each brings a script that is given a directory with a copy of the bindings, and generates text.
+# Bindings that are in the tree: their example of four continuations, against the installed library.
+model=/usr/share/cohort/cohort-tiny.gguf
 for b in python node rust; do
-	[ -d "bindings/$b" ] || continue
+	ls "bindings/$b/examples/four".* "bindings/$b/cohort/examples/four".* >/dev/null 2>&1 || continue
 	say "$b"
-	rm -rf "$root/try/bindings"
-	cp -r bindings "$root/try/"
+	rm -rf "$root/try/$b"
+	git ls-files -z "bindings/$b" | tar -c --null --files-from=- | tar -x -C "$root/try"
 	case $b in
-	python) get python3 ;;
-	node) get nodejs npm ca-certificates ;;
-	rust) get cargo ca-certificates ;;
+	python)
+		get python3
+		inside env PYTHONPATH=/try/bindings/python python3 /try/bindings/python/examples/four.py $model
+		;;
+	node)
+		get nodejs npm ca-certificates
+		inside sh -c "cd /try/bindings/node && npm install --no-audit --no-fund && node examples/four.js $model"
+		;;
+	rust)
+		get cargo ca-certificates
+		inside sh -c "cd /try/bindings/rust && cargo run --quiet --example four -- $model"
+		;;
 	esac
-	if [ -f "bindings/$b/try.sh" ]; then inside sh "/try/bindings/$b/try.sh"; else say "$b: no bindings/$b/try.sh, not tried"; fi
 done
 say 'all done'
