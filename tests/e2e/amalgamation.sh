@@ -3,7 +3,8 @@
 # at every level, and nothing but cohort_ is external. With COHORT_EFFORT=long also with -O2, with clang, and for another
 # CPU (-march=native), which may not fuse what is not fused elsewhere.
 #
-# Seen red: SEENRED
+# Seen red with a constant of kern_math.h changed (all logits), with the prototypes of headers left as they are by
+# amalgamate_names.c (other names than cohort_), with the pragmas taken out of amalgamate_head.h (fused at -O2).
 effort=${COHORT_EFFORT:-}
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
