@@ -24,20 +24,30 @@ example stream python3 "$here/examples/stream.py"
 example json python3 "$here/examples/json_schema.py"
 example embeddings python3 "$here/examples/embeddings.py"
 
+# The block of the README, as it stands there.
+awk '/^```python/ { on = 1; next } /^```/ { on = 0 } on' "$here/README.md" >"$tmp/readme.py"
+run python3 "$tmp/readme.py" "$model"
+[ "$rc" = 0 ] && empty err && has out ', there was a'
+verdict 'the example of the README runs'
+
 run python3 "$here/tests/test_cohort.py"
 verdicts
 
 # By pip, without a compiler and without the network, where setuptools and pip are there.
 unset PYTHONPATH
-if python3 -c 'import setuptools, wheel, pip' 2>/dev/null; then
+python=
+for p in python3 /usr/bin/python3; do
+	[ -n "$python" ] || ! "$p" -c 'import setuptools, wheel, pip' 2>/dev/null || python=$p
+done
+if [ -n "$python" ]; then
 	cp -R "$here" "$tmp/python"
-	run python3 -m pip install --quiet --no-index --no-build-isolation --no-deps --target "$tmp/site" "$tmp/python"
+	run "$python" -m pip install --quiet --no-index --no-build-isolation --no-deps --target "$tmp/site" "$tmp/python"
 	[ "$rc" = 0 ] && [ -f "$tmp/site/cohort/py.typed" ]
 	verdict 'pip install: installs'
 	PYTHONPATH=$tmp/site
 	export PYTHONPATH
 	cd /
-	example four python3 "$here/examples/four.py"
+	example four "$python" "$here/examples/four.py"
 else
 	skip 'pip install' 'pip, setuptools or wheel is not there'
 fi

@@ -29,6 +29,12 @@ example stream "$bins/stream"
 example json "$bins/json_schema"
 example embeddings "$bins/embeddings"
 
+# The block of the README is an example, too.
+awk '/^```rust/ { on = 1; next } /^```/ { on = 0 } on' "$COHORT_SOURCE/bindings/rust/README.md" >"$tmp/readme"
+sed 1,2d "$COHORT_SOURCE/bindings/rust/cohort/examples/readme.rs" | cmp -s - "$tmp/readme" && [ -s "$tmp/readme" ] &&
+	run "$bins/readme" "$model" && [ "$rc" = 0 ] && has out ', there was a'
+verdict 'the example of the README runs'
+
 # The lines of cargo's tests as those of the other languages; documentation tests show that misuse does not compile.
 (cargo test --offline --locked --quiet --manifest-path "$manifest" -- --format=pretty) >"$tmp/cargo" 2>"$tmp/err"
 rc=$?

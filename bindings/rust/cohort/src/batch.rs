@@ -68,6 +68,7 @@ impl Drop for TokenBuffer {
 /// let tokens = vec![1, 2, 3];
 /// let batch = Batch::view(&tokens).unwrap();
 /// assert_eq!(batch.len(), 3);
+/// drop(batch);
 /// drop(tokens);
 /// ```
 pub struct Batch<'a> {
