@@ -21,8 +21,8 @@ fn engine(model: &Arc<Model>) -> Engine {
     Engine::new(model.clone(), EngineParams { n_slots: 4, context, ..Default::default() }).unwrap()
 }
 
-/// Every constant, size and offset is what the C compiler says. Seen red with a field of abi.rs left out, and with an i32
-/// in the place of an i64.
+/// Every constant, size and offset is what the C compiler says. Seen red with a field of abi.rs left out, and with a u32
+/// in the place of a u64.
 #[test]
 fn layout() {
     let theirs = std::fs::read_to_string(file("COHORT_TEST_LAYOUT")).unwrap();
