@@ -77,6 +77,8 @@ inside batched -n-predict 8
 inside sh /try/tests/programs
 say 'C'
 inside sh /try/tests/program
+say 'Python'
+inside sh /try/tests/python
 # Bindings that are in the tree: their example of four continuations, against the installed library.
 model=/usr/share/cohort/cohort-tiny.gguf
 for b in python node rust; do
@@ -86,8 +88,7 @@ for b in python node rust; do
 	git ls-files -z "bindings/$b" | tar -c --null --files-from=- | tar -x -C "$root/try"
 	case $b in
 	python)
-		get python3
-		inside env PYTHONPATH=/try/bindings/python python3 /try/bindings/python/examples/four.py $model
+		inside python3 /try/bindings/python/examples/four.py $model # with the package python3-cohort
 		;;
 	node)
 		get nodejs npm ca-certificates

@@ -25,7 +25,7 @@ grep -v -x -F -f "$tmp/named" "$tmp/needed" >"$tmp/out"
 [ -s "$tmp/needed" ] && empty out
 verdict 'control: what ./dev builds with is in Build-Depends'
 
-for s in debian/tests/program debian/tests/programs tools/deb.sh tools/root-test.sh; do
+for s in debian/tests/program debian/tests/programs debian/tests/python tools/deb.sh tools/root-test.sh; do
 	run sh -n $s
 	[ "$rc" = 0 ]
 	verdict "$s is a script"
