@@ -43,30 +43,33 @@ class Request extends Handle {
 		this._events = [];
 		this._waiting = []; // readers
 		this._done = false;
+		this._left = false; // closed; freed when it has ended, as until then the engine uses its grammar
 		this._ended = new Promise((resolve) => { this._end = resolve; });
 	}
 	// Takes what there is; called between two ticks.
 	_pump() {
 		const e = new Struct('cohort_event');
 		while (!this._done) {
-			if (this.closed) {
-				this._done = true;
-				break;
-			}
-			call('cohort_request_next', this._pointer(), 0, e.buffer);
+			call('cohort_request_next', this._state.pointer, 0, e.buffer);
 			const kind = e.get('kind');
 			if (kind === C.COHORT_EVENT_NONE) break;
 			if (kind === C.COHORT_EVENT_DONE) this._done = true;
-			else this._events.push(eventOf(e));
+			else if (!this._left) this._events.push(eventOf(e));
 		}
 		if (this._done) {
 			this._engine._live.delete(this);
 			this._end();
+			if (this._left) super.close();
 		}
 		this._wake();
 	}
+	get closed() { return this._left; }
+	_pointer() {
+		if (this._left) throw new Error('the request is closed');
+		return super._pointer();
+	}
 	_wake() {
-		while (this._waiting.length > 0 && (this._events.length > 0 || this._done)) {
+		while (this._waiting.length > 0 && (this._events.length > 0 || this._done || this._left)) {
 			const value = this._events.shift();
 			this._waiting.shift()(value === undefined ? { value, done: true } : { value, done: false });
 		}
@@ -114,10 +117,12 @@ class Request extends Handle {
 		return s.object();
 	}
 	close() {
-		if (this.closed) return;
-		this.cancel();
-		super.close();
-		this._pump();
+		if (this._left) return;
+		if (this._done) super.close();
+		else this.cancel();
+		this._left = true;
+		this._events = [];
+		this._wake();
 	}
 }
 

@@ -40,6 +40,18 @@ describe('declarations', () => {
 		assert.strictEqual(differences(ours(), planted).length, 2);
 	});
 
+	it('index.d.ts names what is there', () => {
+		const text = fs.readFileSync(path.join(__dirname, '..', 'index.d.ts'), 'utf8');
+		const declared = [...text.matchAll(/^export (?:class|function|const) (\w+)/gm)].map((m) => m[1]);
+		assert.deepStrictEqual(declared.sort(), Object.keys(cohort).sort());
+		for (const [, name, body] of text.matchAll(/^export class (\w+)[^{]*\{\n([^]*?)^\}/gm)) {
+			const own = Object.getOwnPropertyNames(cohort[name].prototype).filter((m) => !/^_|^(constructor|name|closed)$/.test(m));
+			for (const m of own) assert.match(body, new RegExp(`^\t(readonly )?${m}\\b`, 'm'), `${name}.${m} is not declared`);
+			for (const [, m] of body.matchAll(/^\t(\w+)\(/gm))
+				if (m !== 'constructor') assert.ok(m in cohort[name].prototype, `${name}.${m} is not there`);
+		}
+	});
+
 	// The package in a process of its own, changed: what it says when it is loaded.
 	const loaded = (env, old = '', now = '') => {
 		const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cohort-node-'));
@@ -252,8 +264,11 @@ describe('with a model', () => {
 			assert.strictEqual(cut.output().finish, 'stop');
 			const grammar = Grammar.fromSchema(model, { enum: ['red', 'green'] });
 			const r = engine.submit('A colour:', { grammar });
+			const given = engine.submit('A colour:', { grammar });
+			given.close(); // before it has ended: the engine still uses the grammar
 			grammar.close();
 			assert.ok(['red', 'green'].includes(JSON.parse(await r.text())));
+			assert.deepStrictEqual(await given.next(), { value: undefined, done: true });
 			assert.throws(() => engine.submit(PROMPT, { max_tokens: 5000 }), { rule: 'context' });
 			assert.throws(() => engine.submit(PROMPT, { max_token: 5 }), TypeError);
 			assert.throws(() => engine.submit([]), CohortError);

@@ -510,6 +510,13 @@ class Engines(WithModel):
         g.close()  # the request holds it until it is closed
         self.assertIn(r.text(), ('"red"', '"green"'))
         self.assertRaises(ValueError, engine.submit, "x", grammar=g)
+        # One that is closed as it runs: its grammar is freed behind it. Seen red without the wait in _free: it hangs.
+        for _ in range(20):
+            g = cohort.Grammar(self.model, "root ::= [a-z ]+")
+            r = engine.submit(PROMPT, grammar=g, max_tokens=500)
+            g.close()
+            r.next()
+            r.close()
 
     def test_cancel(self):
         engine = self.open()
