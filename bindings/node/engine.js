@@ -1,6 +1,6 @@
-// Continuous batching. The engine has no thread of its own: its ticks run one after the other on a thread of the pool, and
-// between two of them what happened is handed to the readers. So no reader takes a thread while it waits, and no call of
-// the library waits for the event loop.
+// Continuous batching. The engine has no thread of its own: its ticks run one after the other on a thread of the pool,
+// and between two of them what happened is handed to the readers. So no reader takes a thread while it waits, and no
+// call of the library waits for the event loop.
 'use strict';
 
 const {
@@ -102,8 +102,11 @@ class Request extends Handle {
 		call('cohort_request_output_get', this._pointer(), i, o.buffer);
 		const n = o.get('n_tokens'), logprobs = o.get('logprobs');
 		return {
-			text: bytes(o.get('text'), o.get('n_bytes')), tokens: ints(o.get('tokens'), n),
-			logprobs: logprobs ? floats(logprobs, n) : null, finish: finish(o.get('finish')), error: errorAt(o.get('error')),
+			text: bytes(o.get('text'), o.get('n_bytes')),
+			tokens: ints(o.get('tokens'), n),
+			logprobs: logprobs ? floats(logprobs, n) : null,
+			finish: finish(o.get('finish')),
+			error: errorAt(o.get('error')),
 		};
 	}
 	// Ends it, within one ubatch; what was said before stays.
@@ -134,10 +137,12 @@ class Engine extends Handle {
 		fill([p, p.sub('context')], { ...rest, manual: true });
 		if (strategy !== undefined) {
 			const s = lib.cohort_strategy_find(cstring(strategy));
-			if (!s) throw new RangeError(`no strategy is called ${strategy}; there are: ${strategies().join(', ')}`);
+			const all = strategies().join(', ');
+			if (!s) throw new RangeError(`no strategy is called ${strategy}; there are: ${all}`);
 			p.set('strategy', s);
 		}
-		super('engine', opened('cohort_engine_open', model._pointer(), p.buffer), (e) => lib.cohort_engine_free(e), [model]);
+		const pointer = opened('cohort_engine_open', model._pointer(), p.buffer);
+		super('engine', pointer, (e) => lib.cohort_engine_free(e), [model]);
 		this.model = model;
 		this._live = new Set(); // requests that have not ended
 		this._running = null;
@@ -175,7 +180,8 @@ class Engine extends Handle {
 	// Queues a request: a text (tokenised as the model wants it) or tokens.
 	submit(prompt, options = {}) {
 		const { stop = [], stop_tokens: ends = [], ...more } = options;
-		const tokens = typeof prompt === 'string' || Buffer.isBuffer(prompt) ? this.model.tokenize(prompt) : prompt;
+		const isText = typeof prompt === 'string' || Buffer.isBuffer(prompt);
+		const tokens = isText ? this.model.tokenize(prompt) : prompt;
 		const p = init('cohort_request_params'), s = p.sub('sampler');
 		const { rest, handles } = samplerParams(s, this.model, more);
 		fill([p, s], rest);
