@@ -106,7 +106,9 @@ class Struct {
 	// Sets a number or a flag by name; false if there is none of that name.
 	option(field, value) {
 		const t = this.type.fields[field];
+		// Not a pointer, nor the length of what one points to: these are set by who has the memory.
 		if (!writers[t] || t === 'void *' || field === 'struct_size') return false;
+		if (field.startsWith('n_') && field.slice(2) in this.type.fields) return false;
 		if (typeof value !== 'number' && typeof value !== 'bigint' && typeof value !== 'boolean')
 			throw new TypeError(`${field}: a number or a flag is wanted`);
 		this.set(field, typeof value === 'boolean' ? Number(value) : value);

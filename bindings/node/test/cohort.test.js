@@ -217,6 +217,8 @@ describe('with a model', () => {
 		assert.notStrictEqual(never.sample(ctx), best);
 		assert.throws(() => new Sampler(model, { order: 'none' }), CohortError);
 		assert.throws(() => a.sample([1, 2]), RangeError);
+		for (const name of ['n_bias', 'n_order', 'n_dry_breakers', 'lexicon', 'struct_size'])
+			assert.throws(() => new Sampler(model, { [name]: 3 }), TypeError);
 		new Sampler(model, { dry_multiplier: 1, dry_breakers: ['\n'] }).sample(ctx);
 		const g = new Grammar(model, 'root ::= "yes" | "no"');
 		assert.deepStrictEqual(g.match('ye'), { matched: 2, complete: false });

@@ -423,6 +423,9 @@ class Samplers(WithModel):
             cohort.Sampler(self.model, order="no_such_stage")
         with self.assertRaises(cohort.Error):
             cohort.Sampler(self.model, min_p=2)
+        for name in "n_bias", "n_order", "n_dry_breakers", "lexicon", "struct_size":  # pointers, and lengths of theirs
+            with self.assertRaises(TypeError):
+                cohort.Sampler(self.model, **{name: 3})
         s = cohort.Sampler(self.model, dry_multiplier=0.8, dry_breakers=["\n", ":"], penalty_last_n=-1)
         s.prompt([1, 2, 3])
         s.sample(self.ctx)
@@ -548,8 +551,9 @@ class Engines(WithModel):
         with self.assertRaises(cohort.Error) as r:
             engine.submit(PROMPT, max_tokens=5000)
         self.assertEqual((r.exception.status, r.exception.rule), (abi.COHORT_E_LIMIT, "context"))
-        with self.assertRaises(TypeError):
-            engine.submit(PROMPT, max_token=5)
+        for name in "max_token", "n_stops", "adapter", "on_event", "user":
+            with self.assertRaises(TypeError):
+                engine.submit(PROMPT, **{name: 5})
         with self.assertRaises(cohort.Error):
             engine.submit([])
         self.assertRaises(TimeoutError, engine.submit(PROMPT, max_tokens=1).next, 0)
