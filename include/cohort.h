@@ -1,7 +1,7 @@
 /* cohort: many language-model sequences through one model at once.
  *
  * The library's interface: models, tokens, batches, contexts, decoding,
- * sequences and sampling. Everything here is plain C11.
+ * sequences and sampling. Everything here is plain C99, and C++.
  *
  * Conventions
  *  - A call that can fail returns enum cohort_status; results come through
@@ -11,8 +11,8 @@
  *  - `_open/_free` make and end heap handles; `_init/_release` embedded structs;
  *    `_get` borrows. `_free` and `_release` accept NULL and half-built objects.
  *  - Options structs are filled by their `_init` with the defaults and then
- *    changed field by field. Zero means zero, not "default". Structs may grow
- *    until version 1.0: build programs with the header of the library they use.
+ *    changed field by field. Zero means zero, not "default". `struct_size` says
+ *    how much of one the caller knows: later fields have their defaults then.
  *  - A model and a lexicon are immutable and may be shared by threads, a grammar too
  *    (it has a lock). A context, a sampler and a batch belong to one thread at a time.
  *  - The library never prints, exits, reads the environment or touches signals.
@@ -107,6 +107,7 @@ struct cohort_model_params {
 	size_t n_adapters;
 };
 
+/* All 0. */
 COHORT_API void cohort_model_params_init(struct cohort_model_params *params);
 
 /* Opens a GGUF file. params may be NULL. The file must stay unchanged while open, unless no_mmap.
@@ -151,6 +152,7 @@ struct cohort_model_info {
 	enum cohort_pooling pooling; /* what an encoder was trained for */
 	int32_t n_window;         /* the narrowest sliding window of a layer; 0: all layers see all positions */
 };
+/* Fills all of it, struct_size too; with a NULL model texts are "" and numbers 0. */
 COHORT_API void cohort_model_info_get(const struct cohort_model *model, struct cohort_model_info *info);
 
 /* ---- Tokens -------------------------------------------------------------- */
@@ -188,6 +190,8 @@ COHORT_API enum cohort_status cohort_token_piece(const struct cohort_model *mode
 COHORT_API enum cohort_status cohort_detokenize(const struct cohort_model *model, const cohort_token *tokens,
 		size_t n_tokens, bool special, char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
 
+/* Of a token: whether it ends a generation, whether it is a control token (false outside the vocabulary). Of a model:
+ * the tokens that begin and end a text. */
 COHORT_API bool cohort_token_is_eog(const struct cohort_model *model, cohort_token token);
 COHORT_API bool cohort_token_is_control(const struct cohort_model *model, cohort_token token);
 COHORT_API cohort_token cohort_token_bos(const struct cohort_model *model); /* -1: none */
@@ -224,7 +228,7 @@ struct cohort_token_buf {
 	cohort_token inline_tokens[COHORT_BATCH_INLINE];
 };
 
-COHORT_API void cohort_token_buf_init(struct cohort_token_buf *buf);
+COHORT_API void cohort_token_buf_init(struct cohort_token_buf *buf); /* empty; cannot fail */
 /* E_MEMORY, E_ARG, E_LIMIT (2^31 - 1 tokens); the buffer is then as before. */
 COHORT_API enum cohort_status cohort_token_buf_append(struct cohort_token_buf *buf,
 		const cohort_token *tokens, int32_t n_tokens, struct cohort_err *err);
@@ -296,8 +300,8 @@ COHORT_API enum cohort_status cohort_batch_add_embd(struct cohort_batch *b, cons
 enum { COHORT_BATCH_POS = 1, COHORT_BATCH_SEQ = 2, COHORT_BATCH_OUTPUT = 4 };
 COHORT_API void cohort_batch_leave_out(struct cohort_batch *b, uint32_t what);
 
-COHORT_API int32_t cohort_batch_size(const struct cohort_batch *b);
-COHORT_API bool cohort_batch_is_empty(const struct cohort_batch *b);
+COHORT_API int32_t cohort_batch_size(const struct cohort_batch *b); /* rows; 0 of NULL */
+COHORT_API bool cohort_batch_is_empty(const struct cohort_batch *b); /* true of NULL */
 /* An independent batch with the same rows and the same room (a view's copy owns its arrays). */
 COHORT_API enum cohort_status cohort_batch_copy(struct cohort_batch *to, const struct cohort_batch *from,
 		struct cohort_err *err);
@@ -328,6 +332,8 @@ COHORT_API enum cohort_status cohort_batch_view_raw(struct cohort_batch *b, cons
 /* Writes the rows as text, one line each, to out (cut to n_max bytes with the NUL); returns the bytes needed without
  * the NUL, as snprintf does. */
 COHORT_API size_t cohort_batch_dump(const struct cohort_batch *b, char *out, size_t n_max);
+
+/* ---- Packing ------------------------------------------------------------------- */
 
 /* Packs spans of lengths[i] rows into chunks of at most n_batch rows: first-fit, in order, so that a span goes to the
  * first chunk that has room. Spans longer than n_batch get a chunk of their own, marked oversized; empty spans (0)
@@ -391,7 +397,10 @@ struct cohort_context_params {
 	int32_t n_checkpoints; /* models with states (mamba): checkpoints kept per sequence, each as large as a state */
 };
 
+/* n_ctx 2048, n_batch 512, n_ubatch 128, n_seq_max 64, n_checkpoints 1, outputs LOGITS; all else 0. */
 COHORT_API void cohort_context_params_init(struct cohort_context_params *params);
+/* A context of the model, which must outlive it. params may be NULL. E_ARG: params (the rule is the name of the one
+ * that is outside its range), a model without weights, logits of an encoder; E_MEMORY. */
 COHORT_API enum cohort_status cohort_context_open(const struct cohort_model *model,
 		const struct cohort_context_params *params,
 		struct cohort_context **out, struct cohort_err *err);
@@ -444,6 +453,8 @@ COHORT_API enum cohort_status cohort_decode(struct cohort_context *ctx,
  * one ubatch, E_LIMIT (rule n-ubatch) otherwise, and rows have one id each (rule seq-count). */
 COHORT_API enum cohort_status cohort_encode(struct cohort_context *ctx,
 		const struct cohort_batch *batch, struct cohort_err *err);
+
+/* ---- Decoding without a batch -------------------------------------------------- */
 
 /* The grid. All are all or nothing, also when they take several chunks, and none allocates once warm. Rules are those
  * of cohort_decode, with the same statuses.
@@ -517,6 +528,8 @@ COHORT_API enum cohort_status cohort_decode_scatter_to(struct cohort_context *ct
 COHORT_API enum cohort_status cohort_warm_up(struct cohort_context *ctx, int32_t n_seq_tokens, int32_t n_seqs,
 		struct cohort_err *err);
 
+/* ---- Outputs ------------------------------------------------------------------- */
+
 /* Outputs of the last decode (or encode). */
 COHORT_API int32_t cohort_n_outputs(const struct cohort_context *ctx);
 /* Logits of batch row i of the last decode: [n_vocab], borrowed until the next
@@ -574,6 +587,8 @@ COHORT_API cohort_pos cohort_seq_pos_max(const struct cohort_context *ctx, cohor
 COHORT_API bool cohort_seq_is_whole(const struct cohort_context *ctx, cohort_seq seq);
 COHORT_API void cohort_seq_clear(struct cohort_context *ctx); /* empties every sequence */
 
+/* ---- Room and work ------------------------------------------------------------- */
+
 /* Positions per block of the KV cache: room is given out in whole blocks. */
 COHORT_API int32_t cohort_kv_block_size(void);
 
@@ -587,6 +602,16 @@ struct cohort_usage {
 /* With a NULL context: block_size only. With sliding windows the numbers of blocks are sums over several pools. Models
  * with states (mamba) have a state in the place of a block, whatever its positions. */
 COHORT_API void cohort_usage_get(const struct cohort_context *ctx, struct cohort_usage *usage);
+
+/* Work done since the context was opened. */
+struct cohort_counters {
+	uint64_t n_decode;                 /* successful calls; encode's rows count as prefill */
+	uint64_t n_prefill_rows, n_decode_rows; /* rows in runs of several of a sequence, and single ones */
+	double prefill_s, decode_s;        /* wall time, shared out by rows when a batch holds both */
+};
+COHORT_API void cohort_counters_get(const struct cohort_context *ctx, struct cohort_counters *counters);
+
+/* ---- Saved state --------------------------------------------------------------- */
 
 /* Saved state: the cells of one sequence, or of all with their sharing (seq = COHORT_SEQ_ALL). The bytes carry a
  * version, what the model and the cache look like, and a checksum. Restoring refuses what does not match: E_FORMAT for
@@ -611,20 +636,13 @@ COHORT_API enum cohort_status cohort_state_save_file(struct cohort_context *ctx,
 COHORT_API enum cohort_status cohort_state_restore_file(struct cohort_context *ctx, cohort_seq seq, const char *path,
 		struct cohort_err *err);
 
-/* Work done since the context was opened. */
-struct cohort_counters {
-	uint64_t n_decode;                 /* successful calls; encode's rows count as prefill */
-	uint64_t n_prefill_rows, n_decode_rows; /* rows in runs of several of a sequence, and single ones */
-	double prefill_s, decode_s;        /* wall time, shared out by rows when a batch holds both */
-};
-COHORT_API void cohort_counters_get(const struct cohort_context *ctx, struct cohort_counters *counters);
-
 /* ---- Token texts ------------------------------------------------------------------ */
 
 /* What every token of a vocabulary says, and tries over it: grammars and sequence breakers are found in the text of
  * tokens. Immutable, may be shared by threads; must outlive grammars and samplers made with it. */
 struct cohort_lexicon; /* opaque */
 
+/* The texts of a model's vocabulary. E_UNSUPPORTED: it has no tokeniser; E_MEMORY. */
 COHORT_API enum cohort_status cohort_lexicon_open(const struct cohort_model *model, struct cohort_lexicon **out,
 		struct cohort_err *err);
 struct cohort_lexicon_token {
@@ -745,6 +763,8 @@ COHORT_API const char *cohort_stage_name(enum cohort_stage stage);
 COHORT_API enum cohort_status cohort_sampler_order_parse(struct cohort_sampler_params *params, const char *names,
 		struct cohort_err *err);
 
+/* For logits of n_vocab tokens. params NULL: the defaults. E_ARG: a value outside its range, a grammar or a lexicon of
+ * another vocabulary; E_MEMORY. */
 COHORT_API enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *params,
 		int32_t n_vocab, struct cohort_sampler **out, struct cohort_err *err);
 COHORT_API void cohort_sampler_free(struct cohort_sampler *s);
@@ -763,6 +783,8 @@ struct cohort_sampler_rng {
 COHORT_API void cohort_sampler_rng_get(const struct cohort_sampler *s, struct cohort_sampler_rng *rng);
 COHORT_API enum cohort_status cohort_sampler_rng_set(struct cohort_sampler *s, const struct cohort_sampler_rng *rng,
 		struct cohort_err *err);
+
+/* ---- Drawing tokens ------------------------------------------------------------ */
 
 /* Picks a token from logits [n_vocab] and accepts it, once; allocates nothing. E_NUMERIC if a logit is NaN or +Inf, or
  * no token is left; E_LIMIT if the grammar is too ambiguous. After a failure the sampler is as it was. */
@@ -836,7 +858,7 @@ struct cohort_forest_params {
 	cohort_seq first_seq; /* ids first_seq .. first_seq + n_seqs - 1 are the forest's; they must be empty */
 	int32_t n_seqs;       /* most branches at once; 0: all ids of the context from first_seq on */
 };
-COHORT_API void cohort_forest_params_init(struct cohort_forest_params *params);
+COHORT_API void cohort_forest_params_init(struct cohort_forest_params *params); /* all 0 */
 /* The context needs logits as output, and must outlive the forest. params NULL: the defaults. E_ARG: ids that are out
  * of range or hold cells (rules seq-id, seq-held). */
 COHORT_API enum cohort_status cohort_forest_open(struct cohort_context *ctx, const struct cohort_forest_params *params,
@@ -851,6 +873,7 @@ struct cohort_pressure {
 	int32_t block_size, n_blocks, n_blocks_used, n_blocks_shared, n_blocks_free; /* of the context's cache */
 	int32_t n_leaves; /* branches without children */
 };
+/* How much room there is, all 0 of NULL. */
 COHORT_API void cohort_forest_pressure_get(const struct cohort_forest *forest, struct cohort_pressure *pressure);
 
 /* A branch that holds nothing yet. sampler NULL: the defaults; its grammar must outlive the branch and its forks.
@@ -880,6 +903,8 @@ COHORT_API enum cohort_status cohort_branch_retain_only(struct cohort_forest *fo
  * use can be pruned before its children. */
 COHORT_API enum cohort_status cohort_branch_detach(struct cohort_forest *forest, struct cohort_branch branch,
 		struct cohort_err *err);
+
+/* ---- Branches: decoding -------------------------------------------------------- */
 
 /* Tokens of a prompt, any number of them and for any number of branches (each named once, rule branch-duplicate):
  * decoded together, packed into calls of n_batch rows. Penalties remember them; grammar and statistics do not see
@@ -914,6 +939,8 @@ struct cohort_branch_token {
 };
 COHORT_API enum cohort_status cohort_branch_decode_each(struct cohort_forest *forest,
 		const struct cohort_branch_token *items, int32_t n_items, struct cohort_err *err);
+
+/* ---- Branches: what they hold -------------------------------------------------- */
 
 /* Logits behind the last token: [n_vocab], borrowed until the branch decodes, is changed or pruned. NULL: none. */
 COHORT_API const float *cohort_branch_logits_get(const struct cohort_forest *forest, struct cohort_branch branch,
@@ -953,6 +980,7 @@ struct cohort_branch_info {
 	double logprob, drawn_logprob;             /* sums */
 	double perplexity, drawn_perplexity;       /* exp(-sum / n); 1 when n is 0 */
 };
+/* E_ARG: no such branch. */
 COHORT_API enum cohort_status cohort_branch_info_get(const struct cohort_forest *forest, struct cohort_branch branch,
 		struct cohort_branch_info *info, struct cohort_err *err);
 /* The leaves below a branch (itself, if it is one), or of the whole forest when it is all zero, depth first, children

@@ -80,8 +80,9 @@ static inline int32_t cohort_plan_add(struct cohort_plan *plan, struct cohort_sl
 	if (slot->state == COHORT_SLOT_GENERATING) {
 		if (slot->pending < 0)
 			return 0;
+		const struct cohort_entry row = {slot->pending, slot->pos, slot->id, true};
 		n = 1;
-		*e = (struct cohort_entry){slot->pending, slot->pos, slot->id, true};
+		*e = row;
 		slot->pending = -1;
 		slot->batch_index = first;
 	} else {
@@ -91,8 +92,10 @@ static inline int32_t cohort_plan_add(struct cohort_plan *plan, struct cohort_sl
 		n = n < n_chunk ? n : n_chunk;
 		if (slot->state != COHORT_SLOT_PREFILLING || n <= 0)
 			return 0;
-		for (int32_t i = 0; i < n; i++)
-			e[i] = (struct cohort_entry){tokens[i], slot->pos + i, slot->id, false};
+		for (int32_t i = 0; i < n; i++) {
+			const struct cohort_entry row = {tokens[i], slot->pos + i, slot->id, false};
+			e[i] = row;
+		}
 		slot->n_prefilled += n;
 		if (n == n_left) {
 			e[n - 1].logits = true;
@@ -428,6 +431,7 @@ COHORT_API enum cohort_status cohort_engine_cache_drop(struct cohort_engine *eng
 COHORT_API enum cohort_status cohort_engine_slot_tokens(struct cohort_engine *engine, cohort_seq slot,
 		cohort_token *tokens, size_t n_max, struct cohort_cache_key *key, struct cohort_err *err);
 
+/* As they are after the last tick. */
 COHORT_API void cohort_engine_stats_get(struct cohort_engine *engine, struct cohort_engine_stats *stats);
 /* A slot, for looking. */
 struct cohort_slot_info {

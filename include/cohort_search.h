@@ -76,6 +76,7 @@ struct cohort_beams {
 	int32_t n_items, n_steps;   /* steps: that were made */
 	cohort_token *storage;
 };
+/* The best texts of a beam search. params NULL: the defaults. */
 COHORT_API enum cohort_status cohort_beams_search(struct cohort_forest *forest, struct cohort_branch branch,
 		const struct cohort_beam_params *params, struct cohort_beams *out, struct cohort_err *err);
 COHORT_API void cohort_beams_release(struct cohort_beams *beams);
@@ -109,6 +110,7 @@ struct cohort_texts {
 	int32_t n_items, best;
 	cohort_token *storage;
 };
+/* n texts, and which is the likeliest. params NULL: the defaults. */
 COHORT_API enum cohort_status cohort_texts_draw(struct cohort_forest *forest, struct cohort_branch branch,
 		const struct cohort_draw_params *params, struct cohort_texts *out, struct cohort_err *err);
 COHORT_API void cohort_texts_release(struct cohort_texts *texts);
@@ -168,6 +170,7 @@ struct cohort_tree {
 	int32_t n_nodes, n_roots;       /* roots: the first n_roots nodes, those without a parent */
 	bool cut;                       /* n_max left some out */
 };
+/* The tree of what may follow. params NULL: the defaults. */
 COHORT_API enum cohort_status cohort_tree_grow(struct cohort_forest *forest, struct cohort_branch branch,
 		const struct cohort_tree_params *params, struct cohort_tree *out, struct cohort_err *err);
 COHORT_API void cohort_tree_release(struct cohort_tree *tree);

@@ -1,14 +1,26 @@
 #!/bin/sh
 # What the libraries show to the linker.
-# usage: check_symbols.sh BUILD_DIR    libcohort.so exports cohort_* only; in libcohort.a every external name is a
-#                                      room_verb or noun_verb, so that it does not take short names from its users
+# usage: check_symbols.sh BUILD_DIR [SOURCE]  libcohort.so exports what include/*.h marks with COHORT_API and nothing else,
+#                                      each name with a version, and src/cohort.map lists the same; libcohort.a, where the
+#                                      build makes it, shows the same names; in the archive of the parts every external name
+#                                      is a room_verb or noun_verb
 #        check_symbols.sh --self-test  builds libraries with a violation each and expects them to be found
 set -eu
 LC_ALL=C
 export LC_ALL
+here=$(cd "$(dirname "$0")/.." && pwd)
 
-exported() { nm -D --defined-only "$1" | awk 'NF == 3 && $3 !~ /^(_init|_fini|_edata|_end|__bss_start)$/ { print $3 }' | sort -u; }
+# NAME@@VERSION of what is exported; the versions themselves are no names.
+versioned() { nm -D --defined-only --with-symbol-versions "$1" | awk 'NF == 3 && $2 != "A" && $3 !~ /^(_init|_fini|_edata|_end|__bss_start)$/ { print $3 }' | sort -u; }
+exported() { versioned "$1" | sed 's/@.*//' | sort -u; }
 external() { nm -g --defined-only "$1" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u; }
+# Names that the headers mark: the word before the first ( of a declaration.
+marked() { cat "$1"/include/*.h | awk '/^COHORT_API / { sub(/\(.*/, ""); sub(/.*[ *]/, ""); print }' | sort -u; }
+# NAME@@VERSION, by the version script.
+listed() { awk '/^[A-Z][A-Z0-9_.]* *\{/ { v = $1 } $1 == "local:" { v = "" } v && /^\tcohort_[a-z0-9_]*;$/ { gsub(/[\t;]/, ""); print $0 "@@" v }' "$1/src/cohort.map" | sort -u; }
+
+# only WHAT A B: lines of A that B has not.
+only() { printf '%s\n' "$2" | while read -r l; do [ -z "$l" ] || printf '%s\n' "$3" | grep -qxF -e "$l" || echo "$1: $l"; done; }
 
 tap_case() { # NUMBER TITLE OFFENDERS
 	if [ -z "$3" ]; then
@@ -20,16 +32,26 @@ tap_case() { # NUMBER TITLE OFFENDERS
 	fi
 }
 
-check() { # BUILD_DIR
+check() { # BUILD_DIR SOURCE
 	status=0
-	if [ ! -f "$1/libcohort.so" ] || [ ! -f "$1/libcohort.a" ]; then
-		echo "Bail out! no libcohort.so and libcohort.a in $1"
+	if [ ! -f "$1/libcohort.so" ] || [ ! -f "$1/libcohort_parts.a" ]; then
+		echo "Bail out! no libcohort.so and libcohort_parts.a in $1"
 		exit 1
 	fi
-	echo 1..3
-	tap_case 1 'symbols: libcohort.so exports cohort_* only' "$(exported "$1/libcohort.so" | grep -v '^cohort_' || true)"
-	tap_case 2 'symbols: libcohort.so exports something' "$([ -n "$(exported "$1/libcohort.so")" ] || echo 'no export at all')"
-	tap_case 3 'symbols: external names in libcohort.a have two parts' "$(external "$1/libcohort.a" | grep -v '_' || true)"
+	want=$(marked "$2")
+	have=$(exported "$1/libcohort.so")
+	map=$(listed "$2")
+	names=$(printf '%s\n' "$map" | sed 's/@.*//')
+	echo 1..6
+	tap_case 1 'symbols: libcohort.so exports something' "$([ -n "$have" ] || echo 'no export at all')"
+	tap_case 2 'symbols: libcohort.so exports what the headers mark, and nothing else' \
+		"$(only 'not marked' "$have" "$want"; only 'not exported' "$want" "$have")"
+	tap_case 3 'symbols: src/cohort.map lists what the headers mark, and nothing else, once' \
+		"$(only 'not marked' "$names" "$want"; only 'not listed' "$want" "$names"; printf '%s\n' "$names" | sort | uniq -d)"
+	tap_case 4 'symbols: libcohort.so has the versions of src/cohort.map' "$(only 'other version' "$(versioned "$1/libcohort.so")" "$map")"
+	tap_case 5 'symbols: libcohort.a shows what libcohort.so shows' \
+		"$([ ! -f "$1/libcohort.a" ] || { only 'not exported' "$(external "$1/libcohort.a")" "$have"; only 'not there' "$have" "$(external "$1/libcohort.a")"; })"
+	tap_case 6 'symbols: external names in libcohort_parts.a have two parts' "$(external "$1/libcohort_parts.a" | grep -v '_' || true)"
 	return $status
 }
 
@@ -39,24 +61,41 @@ if [ "${1:-}" = --self-test ]; then
 	cc=${CC:-cc}
 	n=0
 	result=0
-	echo 1..4
-	build() { # C-TEXT
-		printf '%s\n' "$1" >"$tmp/x.c"
-		rm -f "$tmp/libcohort.a"
-		$cc -c -fPIC -o "$tmp/x.o" "$tmp/x.c"
-		$cc -shared -o "$tmp/libcohort.so" "$tmp/x.o"
-		ar rc "$tmp/libcohort.a" "$tmp/x.o"
-	}
-	expect() { # red|green C-TEXT TITLE
+	mkdir "$tmp/include" "$tmp/src"
+	echo 1..10
+	hidden='__attribute__((visibility("hidden")))'
+	clean='int cohort_x(void) { return 1; } static int y(void) { return cohort_x(); } int cohort_y(void) { return y(); }'
+	# expect red|green TITLE C-TEXT [NAMES-IN-HEADER [NAMES-IN-MAP [NAMES-IN-SCRIPT [plain]]]]
+	expect() {
 		n=$((n + 1))
-		build "$2"
-		if (check "$tmp") >/dev/null; then got=green; else got=red; fi
-		if [ $got = "$1" ]; then echo "ok $n - self-test: $3"; else echo "not ok $n - self-test: $3"; result=1; fi
+		title=$2
+		printf '%s\n' "$3" >"$tmp/x.c"
+		printf 'COHORT_API int %s(void);\n' ${4-cohort_x cohort_y} >"$tmp/include/x.h"
+		script() { printf 'COHORT_0.1 {\nglobal:\n'; printf '\t%s;\n' "$@"; printf 'local:\n\t*;\n};\n'; }
+		script ${5-cohort_x cohort_y} >"$tmp/src/cohort.map"
+		script ${6-cohort_x cohort_y} >"$tmp/linked.map"
+		rm -f "$tmp"/*.a
+		$cc -c -fPIC -o "$tmp/x.o" "$tmp/x.c"
+		$cc -shared -Wl,--version-script="$tmp/linked.map" -Wl,--undefined-version -o "$tmp/libcohort.so" "$tmp/x.o" 2>/dev/null ||
+			$cc -shared -Wl,--version-script="$tmp/linked.map" -o "$tmp/libcohort.so" "$tmp/x.o"
+		ar rc "$tmp/libcohort_parts.a" "$tmp/x.o"
+		if [ "${7:-}" = plain ]; then cp "$tmp/libcohort_parts.a" "$tmp/libcohort.a"; else sh "$here/tools/make_archive.sh" "$tmp/libcohort_parts.a" "$tmp/libcohort.a" ar objcopy $cc; fi
+		if (check "$tmp" "$tmp") >"$tmp/out"; then got=green; else got=red; fi
+		if [ $got = "$1" ]; then echo "ok $n - self-test: $title"; else echo "not ok $n - self-test: $title"; sed 's/^/# /' "$tmp/out"; result=1; fi
 	}
-	expect green 'int cohort_x(void) { return 1; } static int y(void) { return cohort_x(); } int (*cohort_y)(void) = y;' 'a clean library'
-	expect red 'int cohort_x(void) { return 1; } int tok_open(void) { return 2; }' 'an exported internal name'
-	expect red 'static int x(void) { return 1; } static int (*volatile y)(void) = x;' 'a library that exports nothing'
-	expect red 'int cohort_x(void) { return 1; } __attribute__((visibility("hidden"))) int run(void) { return 2; }' 'a short external name'
+	expect green 'a clean library' "$clean $hidden int tok_open(void) { return 2; }"
+	expect red 'an exported internal name' "$clean int tok_open(void) { return 2; }" 'cohort_x cohort_y' 'cohort_x cohort_y' 'cohort_x cohort_y tok_open'
+	expect red 'an exported name that no header has' "$clean int cohort_z(void) { return 2; }" 'cohort_x cohort_y' 'cohort_x cohort_y cohort_z' 'cohort_x cohort_y cohort_z'
+	expect red 'a name of a header that the list leaves out' "$clean int cohort_z(void) { return 2; }" 'cohort_x cohort_y cohort_z' 'cohort_x cohort_y' 'cohort_x cohort_y cohort_z'
+	expect red 'a name of the list that no header has' "$clean" 'cohort_x cohort_y' 'cohort_x cohort_y cohort_z'
+	expect red 'a name of a header that is not exported' "$clean" 'cohort_x cohort_y cohort_z' 'cohort_x cohort_y cohort_z'
+	expect red 'a library that exports nothing' 'static int cohort_x(void) { return 1; } static int (*volatile y)(void) = cohort_x;' cohort_x cohort_x cohort_x
+	expect red 'a short external name' "$clean $hidden int run(void) { return 2; }"
+	expect red 'an installed archive with an internal name' "$clean $hidden int tok_open(void) { return 2; }" 'cohort_x cohort_y' 'cohort_x cohort_y' 'cohort_x cohort_y' plain
+	# Without a version script there are no versions.
+	n=$((n + 1))
+	$cc -shared -o "$tmp/libcohort.so" "$tmp/x.o"
+	if (check "$tmp" "$tmp") | grep -q '^not ok 4'; then echo "ok $n - self-test: names without a version"; else echo "not ok $n - self-test: names without a version"; result=1; fi
 	exit $result
 fi
-check "${1:?usage: check_symbols.sh BUILD_DIR | --self-test}"
+check "${1:?usage: check_symbols.sh BUILD_DIR [SOURCE] | --self-test}" "${2:-$here}"

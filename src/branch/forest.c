@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/params.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -62,10 +63,9 @@ enum cohort_status cohort_forest_open(struct cohort_context *ctx, const struct c
 	cohort_forest_params_init(&p);
 	if (!ctx || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !ctx ? "context" : "out");
-	if (params && params->struct_size != sizeof p)
+	if (params && !params_take(&p, sizeof p, params))
 		return err_set(err, COHORT_E_ARG,
 				"forest parameters were not initialised by cohort_forest_params_init");
-	p = params ? *params : p;
 	cohort_context_info_get(ctx, &info);
 	if (!(info.outputs & COHORT_OUTPUT_LOGITS) || info.output_all)
 		return err_set(err, COHORT_E_ARG,

@@ -6,6 +6,7 @@
 #include "context/impl.h"
 
 #include "base/mem.h"
+#include "base/params.h"
 #include "base/pool.h"
 
 #include <string.h>
@@ -205,13 +206,9 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 		return err_set(err, COHORT_E_ARG, "%s is NULL", model ? "out" : "model");
 	if (model->vocab_only)
 		return err_set(err, COHORT_E_ARG, "the model was opened with vocab_only: it has no weights");
-	if (params) {
-		if (params->struct_size < offsetof(struct cohort_context_params, abort) ||
-				params->struct_size > sizeof p)
-			return err_set(err, COHORT_E_ARG,
-					"context parameters were not initialised by cohort_context_params_init");
-		memcpy(&p, params, params->struct_size);
-	}
+	if (params && !params_take(&p, sizeof p, params))
+		return err_set(err, COHORT_E_ARG,
+				"context parameters were not initialised by cohort_context_params_init");
 	st = check_params(&p, err);
 	if (!st && model->model.hp.encoder && p.outputs != COHORT_OUTPUT_EMBEDDINGS)
 		st = err_set(err, COHORT_E_ARG, "%s models are encoders: they have embeddings, no logits",

@@ -2,6 +2,7 @@
 #include "context/state.h"
 
 #include "base/mem.h"
+#include "base/params.h"
 #include "quant/quant.h"
 
 #include <stdarg.h>
@@ -161,13 +162,8 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 	cohort_model_params_init(&p);
 	if (!path || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", path ? "out" : "path");
-	if (params) {
-		if (params->struct_size < offsetof(struct cohort_model_params, progress) ||
-				params->struct_size > sizeof p)
-			return err_set(err, COHORT_E_ARG,
-					"model parameters were not initialised by cohort_model_params_init");
-		memcpy(&p, params, params->struct_size);
-	}
+	if (params && !params_take(&p, sizeof p, params))
+		return err_set(err, COHORT_E_ARG, "model parameters were not initialised by cohort_model_params_init");
 	if (p.n_threads < 0 || p.n_threads > 1024)
 		return err_set(err, COHORT_E_ARG, "n_threads is %d, expected 0 to 1024", p.n_threads);
 	st = find_level(p.isa, &level, err);

@@ -84,18 +84,13 @@ static bool open_parts(struct core *c)
 			(!lim->keep_tokens || (c->kept && c->kept_tokens)) && (c->prefix || !lim->n_ids);
 }
 
-static bool is_whole(const struct cohort_strategy *s)
-{
-	return s->struct_size >= sizeof *s && s->name && s->build_batch;
-}
-
 enum cohort_status core_init(struct core *c, const struct core_limits *lim, const struct machine *m,
 		const struct cohort_strategy *strategy, struct cohort_err *err)
 {
 	*c = (struct core){.lim = *lim, .m = *m, .next_expiry = INFINITY};
 	if (lim->block_size < 1 || (lim->block_size & (lim->block_size - 1)))
 		return err_set(err, COHORT_E_ARG, "blocks of %d: not a power of two", lim->block_size);
-	if (strategy && !is_whole(strategy))
+	if (strategy && !strategy_is_whole(strategy))
 		return err_set(err, COHORT_E_ARG, "a strategy without a name, a build_batch or its struct_size");
 	if (!cond_init(&c->looked))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for an engine");
@@ -141,7 +136,7 @@ enum cohort_status core_strategy_set(struct core *c, const struct cohort_strateg
 {
 	const struct cohort_strategy *next = strategy ? strategy : cohort_strategy_get(0);
 
-	if (!is_whole(next))
+	if (!strategy_is_whole(next))
 		return err_set(err, COHORT_E_ARG, "a strategy without a name, a build_batch or its struct_size");
 	void *state = mem_zalloc(1, next->state_bytes), *unused;
 	if (!state)

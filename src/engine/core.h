@@ -226,6 +226,14 @@ struct cohort_request {
 	int32_t i_reader;       /* whose turn it is */
 };
 
+/* Whether there is all that the first version of the struct had: fields are only appended, so a strategy of an older
+ * header is as long as that was. */
+static inline bool strategy_is_whole(const struct cohort_strategy *s)
+{
+	return s->struct_size >= offsetof(struct cohort_strategy, build_batch) + sizeof s->build_batch && s->name &&
+			s->build_batch;
+}
+
 /* Checks and copies. The handle has two references: the user's and the engine's. */
 enum cohort_status request_open(const struct core *c, const struct cohort_request_params *params,
 		struct cohort_request **out, struct cohort_err *err);

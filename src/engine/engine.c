@@ -8,6 +8,7 @@
 #include "engine/core.h"
 
 #include "base/mem.h"
+#include "base/params.h"
 #include "base/pool.h"
 #include "base/thread.h"
 #include "engine/machine.h"
@@ -249,12 +250,9 @@ enum cohort_status cohort_engine_open(const struct cohort_model *model, const st
 	if (!model || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", model ? "out" : "model");
 	cohort_engine_params_init(&p);
-	if (params) {
-		if (params->struct_size != sizeof p)
-			return err_set(err, COHORT_E_ARG,
-					"engine parameters were not initialised by cohort_engine_params_init");
-		p = *params;
-	}
+	if (params && !params_take(&p, sizeof p, params))
+		return err_set(err, COHORT_E_ARG,
+				"engine parameters were not initialised by cohort_engine_params_init");
 	enum cohort_status st = check_params(&p, err);
 	if (st)
 		return st;
@@ -351,16 +349,21 @@ enum cohort_status engine_run(struct cohort_engine *e, void (*fn)(struct core *c
 static enum cohort_status submit(struct cohort_engine *e, const struct cohort_request_params *params,
 		struct cohort_request **out, struct cohort_err *err)
 {
+	struct cohort_request_params p;
 	struct cohort_request *r;
 
 	if (!params || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", params ? "out" : "params");
+	cohort_request_params_init(&p);
+	if (!params_take(&p, sizeof p, params))
+		return err_set(err, COHORT_E_ARG,
+				"request parameters were not initialised by cohort_request_params_init");
 	/* A full queue refuses before anything is allocated. */
-	enum cohort_status st = request_check(&e->core, params, err);
+	enum cohort_status st = request_check(&e->core, &p, err);
 	if (!st)
-		st = core_may_submit(&e->core, params->n_prompt, err);
+		st = core_may_submit(&e->core, p.n_prompt, err);
 	if (!st)
-		st = request_open(&e->core, params, &r, err);
+		st = request_open(&e->core, &p, &r, err);
 	if (st)
 		return st;
 	*out = r; /* before it can be called back with */

@@ -152,9 +152,6 @@ static enum cohort_status check_length(
 static enum cohort_status check_cheaply(
 		const struct core *c, const struct cohort_request_params *p, int32_t *n_max, struct cohort_err *err)
 {
-	if (p->struct_size != sizeof *p)
-		return err_set(err, COHORT_E_ARG,
-				"request parameters were not initialised by cohort_request_params_init");
 	enum cohort_status st = check_numbers(p, err);
 	if (!st)
 		st = check_task(c, p, err);

@@ -13,6 +13,7 @@
 #include "engine/core.h"
 
 #include "base/mem.h"
+#include "base/params.h"
 #include "base/pool.h"
 
 #include <math.h>
@@ -401,16 +402,18 @@ enum cohort_status cohort_simulate(const struct cohort_sim_params *params, const
 		size_t n_requests, struct cohort_sim_outcome *outcomes, struct cohort_sim_totals *totals,
 		struct cohort_err *err)
 {
+	struct cohort_sim_params p;
 	struct sim *s = NULL;
 	int32_t n_prompt_max = 1;
 	enum cohort_status st;
 
-	if (!params || params->struct_size != sizeof *params || !totals || (n_requests > 0 && (!requests || !outcomes)))
+	cohort_sim_params_init(&p);
+	if (!params || !params_take(&p, sizeof p, params) || !totals || (n_requests > 0 && (!requests || !outcomes)))
 		return err_set(err, COHORT_E_ARG, "params (initialised), requests, outcomes and totals are needed");
 	memset(totals, 0, sizeof *totals);
 	for (size_t i = 0; i < n_requests; i++)
 		outcomes[i] = (struct cohort_sim_outcome){.queued_s = -1, .first_token_s = -1, .end_s = -1};
-	st = check_params(params, err);
+	st = check_params(&p, err);
 	if (!st)
 		st = check_requests(requests, n_requests, &n_prompt_max, err);
 	if (st)
@@ -418,7 +421,7 @@ enum cohort_status cohort_simulate(const struct cohort_sim_params *params, const
 	s = mem_zalloc(1, sizeof *s);
 	if (!s)
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a simulation");
-	s->p = params;
+	s->p = &p;
 	s->requests = requests;
 	s->outcomes = outcomes;
 	s->t = totals;

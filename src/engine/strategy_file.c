@@ -5,7 +5,7 @@
  *  2. An object that is refused is closed again.
  *
  * Trusts the object's code, as loading runs it; what it says is checked as far as a mistake can be told. */
-#include "cohort_engine.h"
+#include "engine/core.h"
 
 #include "base/dso.h"
 #include "base/err.h"
@@ -20,13 +20,6 @@ struct cohort_strategy_file {
 	struct dso *dso;
 };
 
-/* Fields are only appended, so a strategy of an older header is as long as that was. This is the first one. */
-static bool usable(const struct cohort_strategy *s)
-{
-	return s->struct_size >= offsetof(struct cohort_strategy, build_batch) + sizeof s->build_batch && s->name &&
-			s->build_batch;
-}
-
 static enum cohort_status pick(const char *path, cohort_strategy_export_fn *list, const char *name,
 		const struct cohort_strategy **out, struct cohort_err *err)
 {
@@ -37,7 +30,7 @@ static enum cohort_status pick(const char *path, cohort_strategy_export_fn *list
 		return err_set(err, COHORT_E_UNSUPPORTED, "%s: has no strategy for abi %d of cohort %s", path,
 				COHORT_STRATEGY_ABI, cohort_version());
 	for (size_t i = 0; i < STRATEGIES_MAX && (s = list(COHORT_STRATEGY_ABI, i)) != NULL; i++) {
-		if (!usable(s))
+		if (!strategy_is_whole(s))
 			return err_set(err, COHORT_E_FORMAT, "%s: strategy %zu has no size, name or build_batch", path,
 					i);
 		if (!name || strcmp(s->name, name) == 0) {

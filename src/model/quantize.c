@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/params.h"
 #include "base/pool.h"
 #include "gguf/gguf.h"
 #include "gguf/gguf_write.h"
@@ -114,9 +115,9 @@ static enum cohort_status check(struct job *j, const struct cohort_quantize_para
 
 	if (!j->in || !params)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", j->in ? "params" : "in");
-	if (params->struct_size != sizeof j->p)
+	cohort_quantize_params_init(&j->p);
+	if (!params_take(&j->p, sizeof j->p, params))
 		return err_set(err, COHORT_E_ARG, "parameters were not initialised by cohort_quantize_params_init");
-	j->p = *params;
 	if (!j->p.type || (!j->out && !j->p.dry_run))
 		return err_set(err, COHORT_E_ARG, "%s is NULL", j->p.type ? "out" : "type");
 	if (j->p.n_threads < 0 || j->p.n_threads > 1024)

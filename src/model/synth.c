@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/params.h"
 #include "base/pool.h"
 #include "base/rng.h"
 #include "model/mix.h"
@@ -587,9 +588,9 @@ enum cohort_status cohort_synth_write(const char *path, const struct cohort_synt
 
 	if (!path || !params)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", path ? "params" : "path");
-	if (params->struct_size != sizeof p)
+	cohort_synth_params_init(&p);
+	if (!params_take(&p, sizeof p, params))
 		return err_set(err, COHORT_E_ARG, "parameters were not initialised by cohort_synth_params_init");
-	p = *params;
 	if ((st = check(&p, err)))
 		return st;
 	a.mix = mix_find(p.type);

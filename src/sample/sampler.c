@@ -8,6 +8,7 @@
 
 #include "base/fmath.h"
 #include "base/mem.h"
+#include "base/params.h"
 #include "sample/lexicon.h"
 
 #include <math.h>
@@ -70,6 +71,9 @@ enum cohort_status cohort_sampler_order_parse(
 
 	if (!params || !names)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !params ? "params" : "names");
+	if (params->struct_size < offsetof(struct cohort_sampler_params, bias)) /* they have room for an order */
+		return err_set(err, COHORT_E_ARG,
+				"sampler parameters were not initialised by cohort_sampler_params_init");
 	for (const char *p = names;;) {
 		p += strspn(p, ";, ");
 		const size_t length = strcspn(p, ";, ");
@@ -172,12 +176,9 @@ enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *param
 	cohort_sampler_params_init(&p);
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
-	if (params) {
-		if (params->struct_size != sizeof p)
-			return err_set(err, COHORT_E_ARG,
-					"sampler parameters were not initialised by cohort_sampler_params_init");
-		p = *params;
-	}
+	if (params && !params_take(&p, sizeof p, params))
+		return err_set(err, COHORT_E_ARG,
+				"sampler parameters were not initialised by cohort_sampler_params_init");
 	enum cohort_status st = check(&p, n_vocab, err);
 	if (st)
 		return st;

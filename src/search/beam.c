@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/fmath.h"
 #include "base/mem.h"
+#include "base/params.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -84,8 +85,6 @@ static enum cohort_status bad(struct cohort_err *err, const char *what)
 
 static enum cohort_status check(const struct cohort_beam_params *p, struct cohort_err *err)
 {
-	if (p->struct_size != sizeof *p)
-		return bad(err, "beam parameters were not initialised by cohort_beam_params_init");
 	if (p->width < 1 || p->n_best < 1 || p->max_tokens < 1 || p->n_groups < 1)
 		return bad(err, "width, n_best, max_tokens and n_groups are at least 1");
 	if (p->width % p->n_groups != 0)
@@ -405,10 +404,10 @@ enum cohort_status cohort_beams_search(struct cohort_forest *forest, struct coho
 	struct beam_search b = {.length = 0};
 
 	cohort_beam_params_init(&b.p);
-	if (params)
-		b.p = *params;
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
+	if (params && !params_take(&b.p, sizeof b.p, params))
+		return bad(err, "beam parameters were not initialised by cohort_beam_params_init");
 	enum cohort_status st = check(&b.p, err);
 	if (!st)
 		st = search_open(&b.s, forest, branch, b.p.ends, b.p.n_ends, true, err);

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/params.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -157,11 +158,9 @@ enum cohort_status cohort_texts_draw(struct cohort_forest *forest, struct cohort
 	struct draw d = {.texts = NULL};
 
 	cohort_draw_params_init(&d.p);
-	if (params)
-		d.p = *params;
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
-	if (d.p.struct_size != sizeof d.p)
+	if (params && !params_take(&d.p, sizeof d.p, params))
 		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1,
 				"parameters were not initialised by cohort_draw_params_init");
 	if (d.p.n < 1 || d.p.max_tokens < 1)

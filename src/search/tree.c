@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/fmath.h"
 #include "base/mem.h"
+#include "base/params.h"
 
 struct grown {
 	struct cohort_tree_params p;
@@ -42,9 +43,7 @@ static enum cohort_status check(const struct cohort_tree_params *p, struct cohor
 {
 	const char *what = NULL;
 
-	if (p->struct_size != sizeof *p)
-		what = "tree parameters were not initialised by cohort_tree_params_init";
-	else if (p->depth < 1 || p->top_k < 1 || p->n_max < 1)
+	if (p->depth < 1 || p->top_k < 1 || p->n_max < 1)
 		what = "depth, top_k and n_max are at least 1";
 	else if (!(p->min_prob >= 0 && p->min_prob <= 1))
 		what = "min_prob is in 0 to 1";
@@ -128,10 +127,11 @@ enum cohort_status cohort_tree_grow(struct cohort_forest *forest, struct cohort_
 	struct grown g = {.n_steps = 0};
 
 	cohort_tree_params_init(&g.p);
-	if (params)
-		g.p = *params;
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
+	if (params && !params_take(&g.p, sizeof g.p, params))
+		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1,
+				"tree parameters were not initialised by cohort_tree_params_init");
 	enum cohort_status st = check(&g.p, err);
 	if (!st)
 		st = search_open(&g.s, forest, branch, g.p.ends, g.p.n_ends, true, err);

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/params.h"
 #include "base/utf8.h"
 #include "cohort_tools.h"
 
@@ -154,11 +155,8 @@ enum cohort_status cohort_template_render(const struct cohort_template *t, const
 	if (!t)
 		return err_set(err, COHORT_E_ARG, "template is NULL");
 	cohort_template_params_init(&p);
-	if (params) {
-		if (params->struct_size != sizeof p)
-			return err_set(err, COHORT_E_ARG, "params were not set by cohort_template_params_init");
-		p = *params;
-	}
+	if (params && !params_take(&p, sizeof p, params))
+		return err_set(err, COHORT_E_ARG, "params were not set by cohort_template_params_init");
 	struct run r = {.n_steps_max = p.n_steps_max,
 			.n_bytes_max = p.n_bytes_max,
 			.n_out_max = p.n_out_max,

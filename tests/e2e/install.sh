@@ -1,9 +1,13 @@
 #!/bin/sh
-# Installed, moved, linked to: the programs find the built-in model, and a program builds against the library.
+# Installed, moved, linked to: the programs find the built-in model, and programs build against the library by hand, by
+# pkg-config and by CMake, shared and static. ./dev install puts the same files there, and ./dev uninstall takes them away.
+# Seen red with: an archive of the parts in the place of libcohort.a; a version file that takes any version; paths that are
+# not seen from the file (CMake, pkg-config); another bindir in the unit; uninstall that leaves directories, its own list or
+# what only an older version had, and one that takes directories that were there before.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-if ! command -v meson >/dev/null || [ ! -e "$COHORT_BUILD/libcohort.so" ] || [ ! -e "$COHORT_BUILD/libcohort.a" ]; then
+if ! command -v meson >/dev/null || [ ! -e "$COHORT_BUILD/libcohort.so" ] || [ ! -e "$COHORT_BUILD/libcohort_parts.a" ]; then
 	skip 'install' 'meson or the libraries are not there'
 	exit 0
 fi
@@ -16,6 +20,68 @@ prefix=${prog%/bin/batched}
 [ -n "$prog" ] && [ -x "$prefix/bin/cohort" ] && [ -f "$prefix/share/cohort/cohort-tiny.gguf" ] && [ -f "$prefix/include/cohort.h" ]
 verdict 'install: programs, model and headers'
 [ -n "$prog" ] || exit 0
+configured=${prefix#"$tmp/dest"}
+(cd "$tmp/dest" && find . ! -type d | sort) >"$tmp/meson-set"
+for f in README.md LICENSE docs/abi.md docs/server.md examples/tree.c; do
+	[ -s "$prefix/share/doc/cohort/$f" ]
+	verdict "install: share/doc/cohort/$f"
+done
+unit=$(find "$tmp/dest" -name cohort.service)
+[ -n "$unit" ] && grep -q "^ExecStart=$configured/bin/cohort serve " "$unit" && ! grep -q '@bindir' "$unit"
+verdict 'install: the unit runs the program that is installed'
+
+# ---- ./dev install ----
+
+mkdir "$tmp/dev"
+run sh "$COHORT_SOURCE/tools/install.sh" install --build "$COHORT_BUILD" --destdir "$tmp/dev"
+(cd "$tmp/dev" && find . ! -type d | grep -v '/share/cohort/installed.txt$' | sort) >"$tmp/dev-set"
+[ "$rc" = 0 ] && has out "installed $(wc -l <"$tmp/meson-set") files to $tmp/dev$configured" && same dev-set meson-set &&
+	cmp -s "$tmp/dev$configured/bin/cohort" "$prefix/bin/cohort"
+verdict 'dev install: the files of meson install'
+run "$tmp/dev$configured/bin/cohort" info
+[ "$rc" = 0 ]
+verdict 'dev install: the program runs'
+# Over another version: what that had more of goes, what others put there stays.
+echo mine >"$tmp/dev$configured/share/cohort/mine"
+echo old >"$tmp/dev$configured/include/cohort_old.h"
+echo "file $configured/include/cohort_old.h" >>"$tmp/dev$configured/share/cohort/installed.txt"
+run sh "$COHORT_SOURCE/tools/install.sh" install --build "$COHORT_BUILD" --destdir "$tmp/dev"
+[ "$rc" = 0 ] && [ ! -e "$tmp/dev$configured/include/cohort_old.h" ] && [ -e "$tmp/dev$configured/include/cohort.h" ]
+verdict 'dev install: over an older version'
+run sh "$COHORT_SOURCE/tools/install.sh" uninstall --prefix "$configured" --destdir "$tmp/dev"
+[ "$rc" = 0 ] && [ "$(cd "$tmp/dev" && find . ! -type d)" = ".$configured/share/cohort/mine" ] &&
+	[ "$(cd "$tmp/dev" && find . -type d -empty)" = '' ]
+verdict 'dev uninstall: takes away what it put there, and leaves what is not its own'
+rm "$tmp/dev$configured/share/cohort/mine"
+mkdir -p "$tmp/dev2$configured/lib"
+run sh "$COHORT_SOURCE/tools/install.sh" install --build "$COHORT_BUILD" "--destdir=$tmp/dev2"
+run sh "$COHORT_SOURCE/tools/install.sh" uninstall --prefix "$configured" --destdir "$tmp/dev2"
+[ "$rc" = 0 ] && [ "$(cd "$tmp/dev2" && find . ! -path ".$configured/lib" -type d -empty; find . ! -type d)" = '' ] && [ -d "$tmp/dev2$configured/lib" ]
+verdict 'dev uninstall: leaves nothing but directories that were there before'
+run sh "$COHORT_SOURCE/tools/install.sh" uninstall --prefix "$configured" --destdir "$tmp/dev2"
+refused 1 "nothing was installed to $tmp/dev2$configured"
+verdict 'dev uninstall: nothing was installed'
+: >"$tmp/file"
+run sh "$COHORT_SOURCE/tools/install.sh" install --prefix "$tmp/file/usr"
+refused 1 "$tmp/file is in the way"
+verdict 'dev install: a file is in the way'
+run sh "$COHORT_SOURCE/tools/install.sh" install --perfix /usr
+refused 1 'unknown option --perfix'
+verdict 'dev install: an unknown option'
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && setpriv --reuid=65534 --regid=65534 --clear-groups test -r "$COHORT_SOURCE/tools/install.sh"; then
+	run setpriv --reuid=65534 --regid=65534 --clear-groups sh "$COHORT_SOURCE/tools/install.sh" install --prefix /usr/cohort-test
+	refused 1 'no permission to write to /usr (you are ' && has err 'run it as root, or choose another place with --prefix'
+	verdict 'dev install: no permission'
+elif [ "$(id -u)" != 0 ]; then
+	run sh "$COHORT_SOURCE/tools/install.sh" install --prefix /usr/cohort-test
+	refused 1 'no permission to write to /usr (you are '
+	verdict 'dev install: no permission'
+else
+	skip 'dev install: no permission' 'root may write anywhere, and setpriv cannot be used'
+fi
+
+# ---- Found, moved, linked to ----
+
 mkdir "$tmp/elsewhere"
 cd "$tmp/elsewhere" || exit 1
 
@@ -73,8 +139,8 @@ if [ -z "$cc" ]; then
 	skip 'a program against the library' 'no compiler'
 	exit 0
 fi
-if grep -qE '__(asan|tsan|ubsan)_' "$COHORT_BUILD/libcohort.a"; then
-	skip 'a program against the library' 'the library is built with sanitizers'
+if [ ! -e "$COHORT_BUILD/libcohort.a" ]; then
+	skip 'a program against the library' 'the library is built with sanitizers, or counts what runs'
 	exit 0
 fi
 cat >prog.c <<'C'
@@ -102,11 +168,43 @@ verdict 'a program against the shared library: builds'
 run env "LD_LIBRARY_PATH=$libdir" ./shared_prog "$model"
 [ "$rc" = 0 ] && is out "${version#cohort } 8192"
 verdict 'a program against the shared library: runs'
+if command -v cmake >/dev/null; then
+	mkdir cmake
+	cp prog.c cmake/
+	cat >cmake/CMakeLists.txt <<'CMAKE'
+cmake_minimum_required(VERSION 3.13)
+project(user C)
+find_package(cohort ${WANT} REQUIRED CONFIG)
+add_executable(user_shared prog.c)
+target_link_libraries(user_shared cohort::cohort)
+add_executable(user_static prog.c)
+target_link_libraries(user_static cohort::static)
+CMAKE
+	by_cmake() { cmake -S cmake -B "cmake/$1" -DWANT="$1" "-DCMAKE_PREFIX_PATH=$tmp/moved" "-DCMAKE_C_COMPILER=$cc"; }
+	run by_cmake "${version#cohort }"
+	[ "$rc" = 0 ]
+	verdict 'CMake finds the library'
+	run cmake --build "cmake/${version#cohort }"
+	[ "$rc" = 0 ]
+	verdict 'CMake: builds'
+	for p in shared static; do
+		run "cmake/${version#cohort }/user_$p" "$model"
+		[ "$rc" = 0 ] && is out "${version#cohort } 8192"
+		verdict "CMake: the program with the $p library runs"
+	done
+	run by_cmake 0.99
+	[ "$rc" != 0 ] && has err 'version: '
+	verdict 'CMake: another version is refused'
+else
+	skip 'CMake' 'it is not installed'
+fi
 if command -v pkg-config >/dev/null; then
 	PKG_CONFIG_PATH=$(dirname "$pc")
 	export PKG_CONFIG_PATH
-	# The file names the configured prefix; the installation stands elsewhere.
-	flags=$(pkg-config --define-variable=prefix="$tmp/moved" --cflags --libs cohort)
+	# The installation was moved, and its paths with it.
+	flags=$(pkg-config --cflags --libs cohort)
+	case $flags in *"$tmp/moved/"*) ;; *) false ;; esac
+	verdict 'cohort.pc is seen from where it is'
 	# shellcheck disable=SC2086
 	run "$cc" prog.c $flags -o pc_prog
 	[ "$rc" = 0 ] && [ "$(pkg-config --modversion cohort)" = "${version#cohort }" ]
@@ -115,7 +213,7 @@ if command -v pkg-config >/dev/null; then
 	[ "$rc" = 0 ] && is out "${version#cohort } 8192"
 	verdict 'a program by pkg-config: runs'
 	rm "$libdir"/libcohort.so*
-	flags=$(pkg-config --define-variable=prefix="$tmp/moved" --static --cflags --libs cohort)
+	flags=$(pkg-config --static --cflags --libs cohort)
 	# shellcheck disable=SC2086
 	run "$cc" prog.c $flags -o static_prog
 	[ "$rc" = 0 ]
@@ -123,6 +221,37 @@ if command -v pkg-config >/dev/null; then
 	run ./static_prog "$model"
 	[ "$rc" = 0 ] && is out "${version#cohort } 8192"
 	verdict 'a program with the static library: runs'
+	nm -g --defined-only "$COHORT_BUILD/libcohort_parts.a" 2>/dev/null | awk 'NF == 3 && $3 !~ /^cohort_/ { print $3 }' | sort -u >"$tmp/inner"
+	nm -g --defined-only static_prog | awk 'NF == 3 { print $3 }' | sort -u >"$tmp/shown"
+	[ "$(wc -l <"$tmp/inner")" -gt 100 ] && grep -qx main "$tmp/shown" && [ "$(comm -12 "$tmp/inner" "$tmp/shown")" = '' ]
+	verdict 'a program with the static library: shows none of its inner names'
+	# Functions of the program may have them.
+	sed "s/int main/void *mem_alloc(int n); void *mem_alloc(int n) { return n ? 0 : (void *)1; }\nint err_set(void); int err_set(void) { return 1; }\n&/" prog.c >own_names.c
+	grep -qx mem_alloc "$tmp/inner" && grep -qx err_set "$tmp/inner"
+	verdict 'names for a program to have are there'
+	# shellcheck disable=SC2086
+	run "$cc" own_names.c $flags -o own_names
+	[ "$rc" = 0 ] && run ./own_names "$model" && [ "$rc" = 0 ] && is out "${version#cohort } 8192"
+	verdict 'a program whose functions have names that the library has inside'
 else
 	skip 'a program by pkg-config' 'no pkg-config'
+fi
+
+# ---- Manual pages ----
+
+if [ ! -e "$COHORT_BUILD/tools/cohort.3" ]; then
+	skip 'manual pages of the functions' 'this build makes none (for another machine)'
+elif ! command -v man >/dev/null; then
+	skip 'manual pages of the functions' 'man is not installed'
+else
+	for f in cohort_decode cohort_decode_many cohort_engine_submit cohort_plan_add; do
+		run env MANWIDTH=120 man -M "$tmp/moved/share/man" 3 $f
+		[ "$rc" = 0 ] && has out "$f(" && has out 'RETURN VALUE'
+		verdict "man $f"
+	done
+	for f in cohort cohort_engine cohort_search cohort_tools; do
+		run env MANWIDTH=120 man -M "$tmp/moved/share/man" 3 $f
+		[ "$rc" = 0 ] && has out 'FUNCTIONS' && has out "#include <$f.h>"
+		verdict "man 3 $f"
+	done
 fi

@@ -33,13 +33,13 @@ check fields
 verdict 'docs/server.md: every field is honoured, ignored or refused as it says'
 
 if command -v systemd-analyze >/dev/null; then
-	sed "s|/usr/local/bin/cohort|$bin/cohort|" "$COHORT_SOURCE/contrib/cohort.service" >"$tmp/cohort.service"
+	sed "s|@bindir@|$bin|" "$COHORT_SOURCE/contrib/cohort.service.in" >"$tmp/cohort.service"
 	# Its complaints about an unknown directive are no failure of its own.
 	run systemd-analyze verify --man=no "$tmp/cohort.service"
 	[ "$rc" = 0 ] && ! grep -q 'cohort\.service' "$tmp/err"
-	verdict 'contrib/cohort.service is a unit'
+	verdict 'contrib/cohort.service.in is a unit'
 else
-	skip 'contrib/cohort.service is a unit' 'systemd-analyze is not there'
+	skip 'contrib/cohort.service.in is a unit' 'systemd-analyze is not there'
 fi
 stop_server "$pid"
 verdict 'it ends cleanly'

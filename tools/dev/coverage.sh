@@ -113,7 +113,7 @@ cmd_coverage() {
 		# shellcheck disable=SC2086
 		meson test -C $coverage_dir --no-rebuild --print-errorlogs --timeout-multiplier 5 $coverage_tests ||
 			die 'a test failed that coverage is measured with'
-		coverage_count libcohort.a.p || die "gcov failed: see $coverage_dir/gcov.err"
+		coverage_count libcohort_parts.a.p || die "gcov failed: see $coverage_dir/gcov.err"
 		;;
 	--all)
 		coverage_dir=build-coverage-all
@@ -123,7 +123,7 @@ cmd_coverage() {
 		# A test that fails has been through its lines all the same; other legs tell of it.
 		# shellcheck disable=SC2046
 		meson test -C $coverage_dir --no-rebuild --timeout-multiplier 5 $(coverage_all_tests) || say 'dev: not all tests passed'
-		coverage_count libcohort.a.p libfast.a.p libprog.a.p batched.p cohort.p || die "gcov failed: see $coverage_dir/gcov.err"
+		coverage_count libcohort_parts.a.p libfast.a.p libprog.a.p batched.p cohort.p || die "gcov failed: see $coverage_dir/gcov.err"
 		coverage_sums || { rc=1; say "fewer than $coverage_lines_min % of all lines"; }
 		;;
 	*) die "coverage: unknown option $1 (there is only --all)" ;;
