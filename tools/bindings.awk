@@ -281,13 +281,13 @@ function py(t, where,    s, i, n, part, list) {
 }
 function py_ret(t) { return t == "void" ? "None" : py(t, "param") }
 function python(    i, j, s, list, n, part) {
-	print "\"\"\"The declarations of cohort.h and cohort_engine.h for ctypes. Written by tools/bindings.sh from the headers."
+	print "\"\"\"The declarations of cohort.h and cohort_engine.h for ctypes, written by tools/bindings.sh."
 	print ""
 	print "STRUCTS and FUNCTIONS list all of them; cohort._lib binds the functions to the library.\"\"\""
 	print ""
 	print "# ruff: noqa"
-	print "from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32,"
-	print "                    c_int64, c_size_t, c_uint, c_uint8, c_uint32, c_uint64, c_void_p)"
+	print "from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int,"
+	print "                    c_int32, c_int64, c_size_t, c_uint, c_uint8, c_uint32, c_uint64, c_void_p)"
 	print ""
 	print "VERSION = (" value_of["COHORT_VERSION_MAJOR"] ", " value_of["COHORT_VERSION_MINOR"] ", " \
 		value_of["COHORT_VERSION_PATCH"] ")"
@@ -298,7 +298,8 @@ function python(    i, j, s, list, n, part) {
 	for (i = 1; i <= n_struct; i++) {
 		s = struct_name[i]
 		print s "._fields_ = ["
-		for (j = 1; j <= n_field[s]; j++) print "    (\"" field_name[s, j] "\", " py(field_type[s, j], "field") \
+		for (j = 1; j <= n_field[s]; j++)
+			print "    (\"" field_name[s, j] "\", " py(field_type[s, j], "field") \
 			(field_array[s, j] ? " * " field_array[s, j] : "") "),"
 		print "]"
 	}
@@ -328,7 +329,7 @@ function js(t) {
 	return js_scalar(scalar(t))
 }
 function node(    i, j, s, list, n, part) {
-	print "// The declarations of cohort.h and cohort_engine.h for koffi. Written by tools/bindings.sh from the headers."
+	print "// The declarations of cohort.h and cohort_engine.h for koffi, written by tools/bindings.sh."
 	print "// Pointers are all 'void *': what they point to is taken apart by index.js."
 	print "'use strict';\n"
 	print "exports.version = [" value_of["COHORT_VERSION_MAJOR"] ", " value_of["COHORT_VERSION_MINOR"] ", " \
@@ -418,7 +419,7 @@ function rust(    i, j, s, list, n, part) {
 			(func_ret[i] == "void" ? "" : " -> " rs(func_ret[i])) ";"
 	}
 	print "}\n"
-	print "/// Sizes, offsets and constants as this crate has them, one line each, as the layout program of the tests writes them."
+	print "/// Sizes, offsets and constants as this crate has them, as the layout program of the tests writes them."
 	print "pub fn layout() -> String {"
 	print "    use std::mem::{size_of, MaybeUninit};"
 	print "    fn size_of_field<S, T>(_: fn(*const S) -> *const T) -> usize {\n        size_of::<T>()\n    }"
@@ -433,7 +434,8 @@ function rust(    i, j, s, list, n, part) {
 	print "                // SAFETY: only the address of the field is taken, within the struct."
 	print "                let at = unsafe { std::ptr::addr_of!((*base).$field) } as usize - base as usize;"
 	print "                let size = size_of_field(|s: *const $name| unsafe { std::ptr::addr_of!((*s).$field) });"
-	print "                out.push_str(&format!(\"field {}.{} {} {}\\n\", stringify!($name), stringify!($field), at, size));"
+	print "                let (name, field) = (stringify!($name), stringify!($field));"
+	print "                out.push_str(&format!(\"field {}.{} {} {}\\n\", name, field, at, size));"
 	print "            )*\n        }};\n    }"
 	for (i = 1; i <= n_const; i++) print "    constant!(" const_name[i] ");"
 	for (i = 1; i <= n_struct; i++) {
@@ -457,8 +459,8 @@ function layout(    i, j, s, of) {
 		if (of == "")
 			print "\tprintf(\"struct " s " %zu\\n\", sizeof(struct " s "));"
 		else
-			print "\tprintf(\"struct " s " %zu\\n\", sizeof ((struct " substr(of, 1, index(of, ".") - 1) " *)0)->" \
-				substr(of, index(of, ".") + 1) ");"
+			print "\tprintf(\"struct " s " %zu\\n\", sizeof ((struct " substr(of, 1, index(of, ".") - 1) \
+				" *)0)->" substr(of, index(of, ".") + 1) ");"
 		for (j = 1; j <= n_field[s]; j++) c_field(s, field_name[s, j], of)
 	}
 	print "\treturn 0;\n}"

@@ -1,4 +1,4 @@
-// The declarations of cohort.h and cohort_engine.h for koffi. Written by tools/bindings.sh from the headers.
+// The declarations of cohort.h and cohort_engine.h for koffi, written by tools/bindings.sh.
 // Pointers are all 'void *': what they point to is taken apart by index.js.
 'use strict';
 

@@ -1,6 +1,6 @@
-// Continuous batching. The engine has no thread of its own: its ticks run one after the other on a thread of the pool, and
-// between two of them what happened is handed to the readers. So no reader takes a thread while it waits, and no call of
-// the library waits for the event loop.
+// Continuous batching. The engine has no thread of its own: its ticks run one after the other on a thread of the pool,
+// and between two of them what happened is handed to the readers. So no reader takes a thread while it waits, and no
+// call of the library waits for the event loop.
 'use strict';
 
 const {
@@ -43,30 +43,33 @@ class Request extends Handle {
 		this._events = [];
 		this._waiting = []; // readers
 		this._done = false;
+		this._left = false; // closed; freed when it has ended, as until then the engine uses its grammar
 		this._ended = new Promise((resolve) => { this._end = resolve; });
 	}
 	// Takes what there is; called between two ticks.
 	_pump() {
 		const e = new Struct('cohort_event');
 		while (!this._done) {
-			if (this.closed) {
-				this._done = true;
-				break;
-			}
-			call('cohort_request_next', this._pointer(), 0, e.buffer);
+			call('cohort_request_next', this._state.pointer, 0, e.buffer);
 			const kind = e.get('kind');
 			if (kind === C.COHORT_EVENT_NONE) break;
 			if (kind === C.COHORT_EVENT_DONE) this._done = true;
-			else this._events.push(eventOf(e));
+			else if (!this._left) this._events.push(eventOf(e));
 		}
 		if (this._done) {
 			this._engine._live.delete(this);
 			this._end();
+			if (this._left) super.close();
 		}
 		this._wake();
 	}
+	get closed() { return this._left; }
+	_pointer() {
+		if (this._left) throw new Error('the request is closed');
+		return super._pointer();
+	}
 	_wake() {
-		while (this._waiting.length > 0 && (this._events.length > 0 || this._done)) {
+		while (this._waiting.length > 0 && (this._events.length > 0 || this._done || this._left)) {
 			const value = this._events.shift();
 			this._waiting.shift()(value === undefined ? { value, done: true } : { value, done: false });
 		}
@@ -99,8 +102,11 @@ class Request extends Handle {
 		call('cohort_request_output_get', this._pointer(), i, o.buffer);
 		const n = o.get('n_tokens'), logprobs = o.get('logprobs');
 		return {
-			text: bytes(o.get('text'), o.get('n_bytes')), tokens: ints(o.get('tokens'), n),
-			logprobs: logprobs ? floats(logprobs, n) : null, finish: finish(o.get('finish')), error: errorAt(o.get('error')),
+			text: bytes(o.get('text'), o.get('n_bytes')),
+			tokens: ints(o.get('tokens'), n),
+			logprobs: logprobs ? floats(logprobs, n) : null,
+			finish: finish(o.get('finish')),
+			error: errorAt(o.get('error')),
 		};
 	}
 	// Ends it, within one ubatch; what was said before stays.
@@ -114,10 +120,12 @@ class Request extends Handle {
 		return s.object();
 	}
 	close() {
-		if (this.closed) return;
-		this.cancel();
-		super.close();
-		this._pump();
+		if (this._left) return;
+		if (this._done) super.close();
+		else this.cancel();
+		this._left = true;
+		this._events = [];
+		this._wake();
 	}
 }
 
@@ -129,10 +137,12 @@ class Engine extends Handle {
 		fill([p, p.sub('context')], { ...rest, manual: true });
 		if (strategy !== undefined) {
 			const s = lib.cohort_strategy_find(cstring(strategy));
-			if (!s) throw new RangeError(`no strategy is called ${strategy}; there are: ${strategies().join(', ')}`);
+			const all = strategies().join(', ');
+			if (!s) throw new RangeError(`no strategy is called ${strategy}; there are: ${all}`);
 			p.set('strategy', s);
 		}
-		super('engine', opened('cohort_engine_open', model._pointer(), p.buffer), (e) => lib.cohort_engine_free(e), [model]);
+		const pointer = opened('cohort_engine_open', model._pointer(), p.buffer);
+		super('engine', pointer, (e) => lib.cohort_engine_free(e), [model]);
 		this.model = model;
 		this._live = new Set(); // requests that have not ended
 		this._running = null;
@@ -170,7 +180,8 @@ class Engine extends Handle {
 	// Queues a request: a text (tokenised as the model wants it) or tokens.
 	submit(prompt, options = {}) {
 		const { stop = [], stop_tokens: ends = [], ...more } = options;
-		const tokens = typeof prompt === 'string' || Buffer.isBuffer(prompt) ? this.model.tokenize(prompt) : prompt;
+		const isText = typeof prompt === 'string' || Buffer.isBuffer(prompt);
+		const tokens = isText ? this.model.tokenize(prompt) : prompt;
 		const p = init('cohort_request_params'), s = p.sub('sampler');
 		const { rest, handles } = samplerParams(s, this.model, more);
 		fill([p, s], rest);

@@ -27,7 +27,8 @@ declare class Handle {
 export interface ModelInfo {
 	arch: string; name: string; isa: string; tokenizer: string; pretokenizer: string; note: string;
 	n_vocab: number; n_embd: number; n_layer: number; n_head: number; n_head_kv: number; n_ff: number;
-	head_k: number; head_v: number; n_ctx_train: number; n_params: number; weight_bytes: number; packed_bytes: number;
+	head_k: number; head_v: number; n_ctx_train: number; n_params: number;
+	weight_bytes: number; packed_bytes: number;
 	encoder: boolean; recurrent: boolean; pooling: number; n_window: number;
 }
 
@@ -128,7 +129,8 @@ export class Context extends Handle {
 }
 
 export interface SamplerOptions extends Options {
-	seed?: number | bigint; stream?: number | bigint; temperature?: number; top_k?: number; top_p?: number; min_p?: number;
+	seed?: number | bigint; stream?: number | bigint;
+	temperature?: number; top_k?: number; top_p?: number; min_p?: number;
 	repeat_penalty?: number; frequency_penalty?: number; presence_penalty?: number; penalty_last_n?: number;
 	/** Names of stages, in order: "top_k,temperature". */
 	order?: string;

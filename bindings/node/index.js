@@ -1,9 +1,10 @@
-// Models, batches, contexts, samplers and grammars; engine.js has the engine. index.d.ts says what each takes and gives.
+// Models, batches, contexts, samplers and grammars; engine.js has the engine. index.d.ts says what each takes and
+// gives.
 'use strict';
 
 const {
-	C, CohortError, Handle, LibraryError, Struct, call, callAsync, callPointer, cstring, fill, floats, init, koffi, lib,
-	opened, openedAsync, pointers, samplerParams, types, version,
+	C, CohortError, Handle, LibraryError, Struct, call, callAsync, callPointer, cstring, fill, floats, init, koffi,
+	lib, opened, openedAsync, pointers, samplerParams, types, version,
 } = require('./lib.js');
 
 const free = (name) => (p) => lib[name](p);
@@ -88,8 +89,10 @@ class Model extends Handle {
 
 	// What tokens say, for grammars: made once.
 	_lexicon() {
-		if (!this._words || this._words.closed)
-			this._words = new Handle('lexicon', opened('cohort_lexicon_open', this._pointer()), free('cohort_lexicon_free'));
+		if (!this._words || this._words.closed) {
+			const pointer = opened('cohort_lexicon_open', this._pointer());
+			this._words = new Handle('lexicon', pointer, free('cohort_lexicon_free'));
+		}
 		return this._words;
 	}
 	close() {
@@ -130,12 +133,14 @@ class Detok {
 class Grammar extends Handle {
 	constructor(model, gbnf, { root, schema = false } = {}) {
 		const lexicon = model._lexicon(), data = Buffer.from(gbnf);
+		const start = root === undefined ? null : cstring(root);
 		const p = schema ? opened('cohort_grammar_open_schema', lexicon._pointer(), data, data.length) :
-			opened('cohort_grammar_open', lexicon._pointer(), data, data.length, root === undefined ? null : cstring(root));
+			opened('cohort_grammar_open', lexicon._pointer(), data, data.length, start);
 		super('grammar', p, free('cohort_grammar_free'), [lexicon]);
 	}
 	static fromSchema(model, schema) {
-		return new Grammar(model, typeof schema === 'string' ? schema : JSON.stringify(schema), { schema: true });
+		const text = typeof schema === 'string' ? schema : JSON.stringify(schema);
+		return new Grammar(model, text, { schema: true });
 	}
 	// How many bytes of a text can be followed, and whether it is a whole one.
 	match(text) {
@@ -164,10 +169,11 @@ class Batch extends Handle {
 		call('cohort_batch_add', this._pointer(), token, pos, ids, ids.length, output);
 	}
 	addVector(vector, pos, seqs = 0, output = false) {
-		const ids = tokenArray([].concat(seqs));
-		if (vector.length !== this._nEmbd)
-			throw new RangeError(`a vector of ${vector.length} floats; the batch has rows of ${this._nEmbd}`);
-		call('cohort_batch_add_embd', this._pointer(), Float32Array.from(vector), tokenArray([pos]), ids, ids.length, output);
+		const ids = tokenArray([].concat(seqs)), n = vector.length;
+		if (n !== this._nEmbd)
+			throw new RangeError(`a vector of ${n} floats; the batch has rows of ${this._nEmbd}`);
+		const floats32 = Float32Array.from(vector);
+		call('cohort_batch_add_embd', this._pointer(), floats32, tokenArray([pos]), ids, ids.length, output);
 	}
 	get length() { return lib.cohort_batch_size(this._pointer()); }
 	reset() { lib.cohort_batch_reset(this._pointer()); }
@@ -179,7 +185,8 @@ class Context extends Handle {
 	constructor(model, options = {}) {
 		const p = init('cohort_context_params');
 		fill([p], options);
-		super('context', opened('cohort_context_open', model._pointer(), p.buffer), free('cohort_context_free'), [model]);
+		const pointer = opened('cohort_context_open', model._pointer(), p.buffer);
+		super('context', pointer, free('cohort_context_free'), [model]);
 		this.model = model;
 		const i = new Struct('cohort_context_info');
 		lib.cohort_context_info_get(this._pointer(), i.buffer);
@@ -226,8 +233,12 @@ class Context extends Handle {
 
 	// Outputs of the last decode, copied.
 	get nOutputs() { return lib.cohort_n_outputs(this._pointer()); }
-	logits(i = -1) { return floats(callPointer('cohort_logits_get', this._pointer(), i), this.model.info.n_vocab); }
-	embeddings(i = -1) { return floats(callPointer('cohort_embeddings_get', this._pointer(), i), this.model.info.n_embd); }
+	logits(i = -1) {
+		return floats(callPointer('cohort_logits_get', this._pointer(), i), this.model.info.n_vocab);
+	}
+	embeddings(i = -1) {
+		return floats(callPointer('cohort_embeddings_get', this._pointer(), i), this.model.info.n_embd);
+	}
 	embeddingsSeq(seq) {
 		return floats(callPointer('cohort_embeddings_seq_get', this._pointer(), seq), this.model.info.n_embd);
 	}
@@ -252,8 +263,12 @@ class Context extends Handle {
 		const data = Buffer.concat([state, Buffer.alloc(1)]);
 		call('cohort_state_restore', this._pointer(), seq, data, state.length);
 	}
-	saveFile(path, seq = C.COHORT_SEQ_ALL) { call('cohort_state_save_file', this._pointer(), seq, cstring(path)); }
-	restoreFile(path, seq = C.COHORT_SEQ_ALL) { call('cohort_state_restore_file', this._pointer(), seq, cstring(path)); }
+	saveFile(path, seq = C.COHORT_SEQ_ALL) {
+		call('cohort_state_save_file', this._pointer(), seq, cstring(path));
+	}
+	restoreFile(path, seq = C.COHORT_SEQ_ALL) {
+		call('cohort_state_restore_file', this._pointer(), seq, cstring(path));
+	}
 }
 
 // ---- Sampler ----
@@ -261,7 +276,8 @@ class Context extends Handle {
 class Sampler extends Handle {
 	constructor(model, options = {}, of) {
 		if (of) {
-			super('sampler', opened('cohort_sampler_clone', of._pointer()), free('cohort_sampler_free'), of._handles);
+			const pointer = opened('cohort_sampler_clone', of._pointer());
+			super('sampler', pointer, free('cohort_sampler_free'), of._handles);
 			this._handles = of._handles;
 			this._model = of._model;
 			return;
@@ -269,7 +285,8 @@ class Sampler extends Handle {
 		const p = init('cohort_sampler_params');
 		const { rest, handles } = samplerParams(p, model, options);
 		fill([p], rest);
-		super('sampler', opened('cohort_sampler_open', p.buffer, model.info.n_vocab), free('cohort_sampler_free'), handles);
+		const pointer = opened('cohort_sampler_open', p.buffer, model.info.n_vocab);
+		super('sampler', pointer, free('cohort_sampler_free'), handles);
 		this._handles = handles;
 		this._model = model;
 	}

@@ -1,4 +1,5 @@
-// The library itself: where it is, whether it fits, structs, errors, and handles that are freed once and never too early.
+// The library itself: where it is, whether it fits, structs, errors, and handles that are freed once and never too
+// early.
 //
 // What holds:
 //  1. A handle is freed when it was closed (or collected) and nothing uses it: neither a call that is under way nor
@@ -105,7 +106,9 @@ class Struct {
 	// Sets a number or a flag by name; false if there is none of that name.
 	option(field, value) {
 		const t = this.type.fields[field];
+		// Not a pointer, nor the length of what one points to: these are set by who has the memory.
 		if (!writers[t] || t === 'void *' || field === 'struct_size') return false;
+		if (field.startsWith('n_') && field.slice(2) in this.type.fields) return false;
 		if (typeof value !== 'number' && typeof value !== 'bigint' && typeof value !== 'boolean')
 			throw new TypeError(`${field}: a number or a flag is wanted`);
 		this.set(field, typeof value === 'boolean' ? Number(value) : value);
@@ -143,7 +146,8 @@ function pointers(list) { // of Buffers
 function load() {
 	const name = `libcohort.so.${abi.version[0]}`;
 	const own = path.join(__dirname, name);
-	const places = process.env.COHORT_LIBRARY ? [process.env.COHORT_LIBRARY] : fs.existsSync(own) ? [own, name] : [name];
+	const named = process.env.COHORT_LIBRARY;
+	const places = named ? [named] : fs.existsSync(own) ? [own, name] : [name];
 	const tried = [];
 	for (const place of places) {
 		try {
@@ -181,8 +185,8 @@ for (const t of Object.values(types)) {
 	init(room);
 	const size = number(room.readBigUInt64LE(0));
 	if (size !== t.size)
-		throw new LibraryError(`struct ${t.name} has ${size} bytes in ${place} and ${t.size} in these bindings: ` +
-			'they are for another version');
+		throw new LibraryError(`struct ${t.name} has ${size} bytes in ${place} and ${t.size} in these ` +
+			'bindings: they are for another version');
 }
 
 function init(name) {
@@ -304,7 +308,8 @@ function samplerParams(p, model, { order, bias, grammar, dry_breakers: breakers,
 	if (pairs.length > 0) {
 		const t = types.cohort_logit_bias, list = Buffer.alloc(t.size * pairs.length);
 		pairs.forEach(([token, b], i) => {
-			new Struct(t.name, list.subarray(i * t.size, (i + 1) * t.size)).set('token', Number(token)).set('bias', b);
+			const s = new Struct(t.name, list.subarray(i * t.size, (i + 1) * t.size));
+			s.set('token', Number(token)).set('bias', b);
 		});
 		p.point('bias', list).set('n_bias', pairs.length);
 	}
@@ -321,6 +326,6 @@ function samplerParams(p, model, { order, bias, grammar, dry_breakers: breakers,
 }
 
 module.exports = {
-	C, CohortError, Handle, LibraryError, Struct, bytes, call, callAsync, callPointer, cstring, errorAt, fill, floats, init,
-	ints, koffi, lib, opened, openedAsync, pointers, samplerParams, string, types, version,
+	C, CohortError, Handle, LibraryError, Struct, bytes, call, callAsync, callPointer, cstring, errorAt, fill,
+	floats, init, ints, koffi, lib, opened, openedAsync, pointers, samplerParams, string, types, version,
 };

@@ -308,10 +308,22 @@ static void call_back(struct core *c, struct stream *s)
 	request_unref(r);
 }
 
+/* Samplers of streams that have ended go before anybody is told: who is may free their grammars. Not under the lock, as
+ * they wait for the grammar's. */
+static void let_samplers_go(struct core *c)
+{
+	for (struct stream *s = c->changed; s; s = s->next_changed)
+		if (s->phase == STREAM_ENDED) {
+			cohort_sampler_free(s->sampler);
+			s->sampler = NULL;
+		}
+}
+
 void core_deliver(struct core *c)
 {
 	struct stream *calls = NULL, **last = &calls;
 
+	let_samplers_go(c);
 	lock_take(&c->hub->lock);
 	for (struct stream *s = c->changed, *next; s; s = next) {
 		next = s->next_changed;

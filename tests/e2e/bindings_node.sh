@@ -14,7 +14,8 @@ fi
 # shellcheck source=tests/e2e/bindings_lib.sh
 . "$(dirname "$0")/bindings_lib.sh"
 
-# The package beside koffi, in the build directory: the tree stays clean. What was installed for this very file is there.
+# The package beside koffi, in the build directory: the tree stays clean. What was installed for this very file is
+# there.
 from=$COHORT_SOURCE/bindings/node
 work=$COHORT_BUILD/bindings-node
 mkdir -p "$work"
@@ -39,13 +40,20 @@ example stream node "$work/examples/stream.js"
 example json node "$work/examples/json_schema.js"
 example embeddings node "$work/examples/embeddings.js"
 
+# Without COHORT_LIBRARY the loader finds it.
+unset COHORT_LIBRARY
+example four env LD_LIBRARY_PATH="$COHORT_BUILD" node "$work/examples/four.js"
+COHORT_LIBRARY=$library
+export COHORT_LIBRARY
+
 # The block of the README, as it stands there.
-awk '/^```js/ { on = 1; next } /^```/ { on = 0 } on' "$from/README.md" | sed 's/require(.cohort.)/require("..")/' >"$work/examples/readme.js"
+awk '/^```js/ { on = 1; next } /^```/ { on = 0 } on' "$from/README.md" |
+	sed 's/require(.cohort.)/require("..")/' >"$work/examples/readme.js"
 run node "$work/examples/readme.js" "$model"
 [ "$rc" = 0 ] && empty err && has out ', there was a'
 verdict 'the example of the README runs'
 
-(cd "$work" && node --test --test-reporter=tap test/) >"$tmp/tap" 2>"$tmp/err"
+(cd "$work" && node --test --test-reporter=tap test/cohort.test.js) >"$tmp/tap" 2>"$tmp/err"
 rc=$?
 sed -n 's/^ *ok [0-9]* - \(.*\)/ok \1/p; s/^ *not ok [0-9]* - \(.*\)/bad \1/p' "$tmp/tap" >"$tmp/out"
 echo "plan $(sed -n 's/^ *1\.\.\([0-9]*\).*/\1/p' "$tmp/tap" | awk '{ n += $1 } END { print n }')" >>"$tmp/out"

@@ -3,10 +3,10 @@
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-command -v python3 >/dev/null && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || {
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
 	skip 'bindings of Python' 'Python 3.9 is not there'
 	exit 0
-}
+fi
 # shellcheck source=tests/e2e/bindings_lib.sh
 . "$(dirname "$0")/bindings_lib.sh"
 
@@ -33,6 +33,12 @@ verdict 'the example of the README runs'
 run python3 "$here/tests/test_cohort.py"
 verdicts
 
+# Without COHORT_LIBRARY the loader finds it.
+unset COHORT_LIBRARY
+example four env LD_LIBRARY_PATH="$COHORT_BUILD" python3 "$here/examples/four.py"
+COHORT_LIBRARY=$library
+export COHORT_LIBRARY
+
 # By pip, without a compiler and without the network, where setuptools and pip are there.
 unset PYTHONPATH
 python=
@@ -41,7 +47,8 @@ for p in python3 /usr/bin/python3; do
 done
 if [ -n "$python" ]; then
 	cp -R "$here" "$tmp/python"
-	run "$python" -m pip install --quiet --no-index --no-build-isolation --no-deps --target "$tmp/site" "$tmp/python"
+	run "$python" -m pip install --quiet --no-index --no-build-isolation --no-deps \
+		--target "$tmp/site" "$tmp/python"
 	[ "$rc" = 0 ] && [ -f "$tmp/site/cohort/py.typed" ]
 	verdict 'pip install: installs'
 	PYTHONPATH=$tmp/site

@@ -45,8 +45,24 @@ verdicts
 [ "$(grep -c 'compile fail' "$tmp/cargo")" -ge 5 ]
 verdict 'misuse that must not compile was tried'
 
-# What build.rs says where there is no library.
-unset RUSTFLAGS
-run env CARGO_TARGET_DIR="$tmp/target" COHORT_LIB_DIR=/nowhere cargo build --offline --quiet --manifest-path "$manifest"
+# What build.rs says where there is no library, and what it finds by pkg-config.
+CARGO_TARGET_DIR=$tmp/target
+unset COHORT_LIB_DIR PKG_CONFIG_PATH
+mkdir "$tmp/pc"
+run env COHORT_LIB_DIR=/nowhere cargo build --offline --quiet --manifest-path "$manifest" -p cohort-sys
 [ "$rc" != 0 ] && has err 'there is no libcohort.so in COHORT_LIB_DIR (/nowhere)'
 verdict 'no library in COHORT_LIB_DIR: said so'
+if command -v pkg-config >/dev/null; then
+	PKG_CONFIG_LIBDIR=$tmp/pc
+	export PKG_CONFIG_LIBDIR
+	run cargo build --offline --quiet --manifest-path "$manifest" -p cohort-sys
+	[ "$rc" != 0 ] && has err 'libcohort was not found. Install it, or set COHORT_LIB_DIR'
+	verdict 'no library by pkg-config: said so'
+	printf 'Name: cohort\nDescription: x\nVersion: 0.1.0\nLibs: -L%s -lcohort\n' "$COHORT_BUILD" >"$tmp/pc/cohort.pc"
+	run cargo build --offline --quiet --manifest-path "$manifest" -p cohort-sys
+	[ "$rc" = 0 ] && cat "$tmp"/target/debug/build/cohort-sys-*/output >"$tmp/out" &&
+		has out 'cargo:rustc-link-lib=dylib=cohort' && has out "cargo:rustc-link-search=native=$COHORT_BUILD"
+	verdict 'the library by pkg-config: found'
+else
+	skip 'the library by pkg-config' 'no pkg-config'
+fi

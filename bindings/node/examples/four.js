@@ -32,8 +32,10 @@ async function main(path, prompt = 'Once upon a time') {
 		});
 		if (i < N_PREDICT - 1) await ctx.decodeEach(step);
 	}
-	for (const s of seqs)
-		process.stdout.write(Buffer.concat([Buffer.from(`Sequence ${s.seq}:\n\n`), ...s.text, s.detok.flush(), Buffer.from('\n\n')]));
+	for (const s of seqs) {
+		const text = Buffer.concat([...s.text, s.detok.flush()]);
+		process.stdout.write(Buffer.concat([Buffer.from(`Sequence ${s.seq}:\n\n`), text, Buffer.from('\n\n')]));
+	}
 	ctx.close();
 	model.close();
 }

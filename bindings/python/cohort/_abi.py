@@ -1,10 +1,10 @@
-"""The declarations of cohort.h and cohort_engine.h for ctypes. Written by tools/bindings.sh from the headers.
+"""The declarations of cohort.h and cohort_engine.h for ctypes, written by tools/bindings.sh.
 
 STRUCTS and FUNCTIONS list all of them; cohort._lib binds the functions to the library."""
 
 # ruff: noqa
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32,
-                    c_int64, c_size_t, c_uint, c_uint8, c_uint32, c_uint64, c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int,
+                    c_int32, c_int64, c_size_t, c_uint, c_uint8, c_uint32, c_uint64, c_void_p)
 
 VERSION = (0, 1, 0)
 

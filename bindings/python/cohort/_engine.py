@@ -75,6 +75,13 @@ def _event(e: abi.cohort_event) -> Event:
         error_of(e.error.contents) if kind == "end" and e.error else None)
 
 
+def _free(request: Any) -> None:
+    """Gives the handle back once the request has ended: until then the engine uses its grammar."""
+    lib.cohort_request_cancel(request)
+    call(lib.cohort_request_wait, request, -1, None)
+    lib.cohort_request_free(request)
+
+
 class Request(_Locked):
     """A request that was submitted. Iterating gives its events as they come; one thread reads, any may cancel."""
 
@@ -197,7 +204,7 @@ class Engine(Handle):
                                            dry_breakers=dry_breakers, model=self.model)
             e = stack.enter_context(self._use())
             pointer = opened(lib.cohort_engine_submit, e, byref(p))
-            return Request(pointer, lib.cohort_request_free, tuple(handles))
+            return Request(pointer, _free if handles else lib.cohort_request_free, tuple(handles))
 
     def embed(self, prompt: Union[Text, Sequence[int]], *, pooling: Optional[int] = None,
               **options: Any) -> "array[float]":

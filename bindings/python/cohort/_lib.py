@@ -165,12 +165,18 @@ def strings_array(texts: Sequence[Text]) -> Any:
     return (ctypes.c_char_p * len(texts))(*[text_bytes(t) for t in texts])
 
 
+def _is_option(kinds: dict, name: str) -> bool:
+    """A number or a flag; not a pointer, nor the length of what one points to: these are set by who has the memory."""
+    kind = kinds.get(name)
+    return (kind is not None and issubclass(kind, ctypes._SimpleCData) and kind is not ctypes.c_void_p
+            and name != "struct_size" and not (name.startswith("n_") and name[2:] in kinds))
+
+
 def fill(structs: Sequence[Any], options: dict) -> None:
     """Sets fields by name: each in the first struct that has it."""
     for name, value in options.items():
         for s in structs:
-            kinds = dict(s._fields_)
-            if name in kinds and name != "struct_size" and issubclass(kinds[name], ctypes._SimpleCData):
+            if _is_option(dict(s._fields_), name):
                 setattr(s, name, value)
                 break
         else:

@@ -423,6 +423,9 @@ class Samplers(WithModel):
             cohort.Sampler(self.model, order="no_such_stage")
         with self.assertRaises(cohort.Error):
             cohort.Sampler(self.model, min_p=2)
+        for name in "n_bias", "n_order", "n_dry_breakers", "lexicon", "struct_size":  # pointers, and lengths of theirs
+            with self.assertRaises(TypeError):
+                cohort.Sampler(self.model, **{name: 3})
         s = cohort.Sampler(self.model, dry_multiplier=0.8, dry_breakers=["\n", ":"], penalty_last_n=-1)
         s.prompt([1, 2, 3])
         s.sample(self.ctx)
@@ -510,6 +513,13 @@ class Engines(WithModel):
         g.close()  # the request holds it until it is closed
         self.assertIn(r.text(), ('"red"', '"green"'))
         self.assertRaises(ValueError, engine.submit, "x", grammar=g)
+        # One that is closed as it runs: its grammar is freed behind it. Seen red without the wait in _free: it hangs.
+        for _ in range(20):
+            g = cohort.Grammar(self.model, "root ::= [a-z ]+")
+            r = engine.submit(PROMPT, grammar=g, max_tokens=500)
+            g.close()
+            r.next()
+            r.close()
 
     def test_cancel(self):
         engine = self.open()
@@ -541,8 +551,9 @@ class Engines(WithModel):
         with self.assertRaises(cohort.Error) as r:
             engine.submit(PROMPT, max_tokens=5000)
         self.assertEqual((r.exception.status, r.exception.rule), (abi.COHORT_E_LIMIT, "context"))
-        with self.assertRaises(TypeError):
-            engine.submit(PROMPT, max_token=5)
+        for name in "max_token", "n_stops", "adapter", "on_event", "user":
+            with self.assertRaises(TypeError):
+                engine.submit(PROMPT, **{name: 5})
         with self.assertRaises(cohort.Error):
             engine.submit([])
         self.assertRaises(TimeoutError, engine.submit(PROMPT, max_tokens=1).next, 0)

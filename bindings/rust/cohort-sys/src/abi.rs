@@ -988,7 +988,7 @@ extern "C" {
     pub fn cohort_simulate(params: *const cohort_sim_params, requests: *const cohort_sim_request, n_requests: usize, outcomes: *mut cohort_sim_outcome, totals: *mut cohort_sim_totals, err: *mut cohort_err) -> c_int;
 }
 
-/// Sizes, offsets and constants as this crate has them, one line each, as the layout program of the tests writes them.
+/// Sizes, offsets and constants as this crate has them, as the layout program of the tests writes them.
 pub fn layout() -> String {
     use std::mem::{size_of, MaybeUninit};
     fn size_of_field<S, T>(_: fn(*const S) -> *const T) -> usize {
@@ -1009,7 +1009,8 @@ pub fn layout() -> String {
                 // SAFETY: only the address of the field is taken, within the struct.
                 let at = unsafe { std::ptr::addr_of!((*base).$field) } as usize - base as usize;
                 let size = size_of_field(|s: *const $name| unsafe { std::ptr::addr_of!((*s).$field) });
-                out.push_str(&format!("field {}.{} {} {}\n", stringify!($name), stringify!($field), at, size));
+                let (name, field) = (stringify!($name), stringify!($field));
+                out.push_str(&format!("field {}.{} {} {}\n", name, field, at, size));
             )*
         }};
     }

@@ -274,7 +274,7 @@ impl Engine {
         let mut raw = ptr::null_mut();
         // SAFETY: what params point to is copied by the call; what has to live longer is kept.
         call(|e| unsafe { sys::cohort_engine_submit(self.raw, &p, &mut raw, e) })?;
-        Ok(Request { handle: Arc::new(Handle { raw, _kept: params.sampler.kept() }), told: false })
+        Ok(Request { handle: Arc::new(Handle { raw, kept: params.sampler.kept() }), told: false })
     }
 
     /// Takes no more requests and waits until all have ended; whether they did within timeout_s seconds (below 0: as
@@ -309,7 +309,7 @@ pub fn strategies() -> Vec<String> {
 /// The library's handle: freed when neither the request nor a canceller needs it, and before its grammar.
 struct Handle {
     raw: *mut sys::cohort_request,
-    _kept: Kept,
+    kept: Kept,
 }
 // SAFETY: only cancelling is done through a shared one, which any thread may.
 unsafe impl Send for Handle {}
@@ -317,8 +317,14 @@ unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: freed once; good after the engine's end, too.
-        unsafe { sys::cohort_request_free(self.raw) }
+        // SAFETY: freed once; good after the engine's end, too. Until it has ended the engine uses its grammar.
+        unsafe {
+            sys::cohort_request_cancel(self.raw);
+            if self.kept.0.is_some() || self.kept.1.is_some() {
+                sys::cohort_request_wait(self.raw, -1.0, ptr::null_mut(), ptr::null_mut());
+            }
+            sys::cohort_request_free(self.raw)
+        }
     }
 }
 

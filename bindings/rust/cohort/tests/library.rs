@@ -249,6 +249,16 @@ fn engines() {
     let e2 = e.submit(&prompt, &RequestParams { max_tokens: 5000, ..Default::default() }).err().unwrap();
     assert_eq!((e2.status, e2.rule.as_deref()), (Status::Limit, Some("context")));
 
+    // A request that is dropped as it runs, and the last to hold its grammar.
+    for _ in 0..10 {
+        let grammar = Grammar::gbnf(&Lexicon::new(&m).unwrap(), "root ::= [a-z ]+").unwrap();
+        let sampler = SamplerParams { grammar: Some(grammar), ..Default::default() };
+        let params = RequestParams { sampler, max_tokens: 500, ..Default::default() };
+        let mut r = e.submit(&prompt, &params).unwrap();
+        drop(params);
+        assert!(r.next().is_some());
+    }
+
     // The engine goes first: its requests end, and can be read to the end.
     let mut left = e.submit(&prompt, &long).unwrap();
     assert!(e.drain(0.0).is_ok());
