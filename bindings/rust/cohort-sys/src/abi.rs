@@ -894,12 +894,12 @@ extern "C" {
     pub fn cohort_seq_clear(ctx: *mut cohort_context);
     pub fn cohort_kv_block_size() -> i32;
     pub fn cohort_usage_get(ctx: *const cohort_context, usage: *mut cohort_usage);
+    pub fn cohort_counters_get(ctx: *const cohort_context, counters: *mut cohort_counters);
     pub fn cohort_state_size(ctx: *mut cohort_context, seq: i32) -> usize;
     pub fn cohort_state_save(ctx: *mut cohort_context, seq: i32, out: *mut c_void, n_max: usize, n_out: *mut usize, err: *mut cohort_err) -> c_int;
     pub fn cohort_state_restore(ctx: *mut cohort_context, seq: i32, bytes: *const c_void, n_bytes: usize, err: *mut cohort_err) -> c_int;
     pub fn cohort_state_save_file(ctx: *mut cohort_context, seq: i32, path: *const c_char, err: *mut cohort_err) -> c_int;
     pub fn cohort_state_restore_file(ctx: *mut cohort_context, seq: i32, path: *const c_char, err: *mut cohort_err) -> c_int;
-    pub fn cohort_counters_get(ctx: *const cohort_context, counters: *mut cohort_counters);
     pub fn cohort_lexicon_open(model: *const cohort_model, out: *mut *mut cohort_lexicon, err: *mut cohort_err) -> c_int;
     pub fn cohort_lexicon_open_list(tokens: *const cohort_lexicon_token, n_tokens: i32, out: *mut *mut cohort_lexicon, err: *mut cohort_err) -> c_int;
     pub fn cohort_lexicon_free(lexicon: *mut cohort_lexicon);
