@@ -1,12 +1,11 @@
 /* What may follow a prompt, as a tree: the three likeliest tokens, each followed by its three likeliest.
  *
- * Every level is decoded in one call, and the prompt's cells are shared by all of it. A node's number is how likely the
- * text up to it is.
+ * Every level is decoded in one call, and the prompt's cells are shared by all of it. A node's number is the
+ * log-probability of the text up to it.
  *
  * usage: tree MODEL.gguf */
 #include <cohort_search.h>
 
-#include <math.h>
 #include <stdio.h>
 
 enum { DEPTH = 3, TOP_K = 3, PROMPT_MAX = 64 };
@@ -23,7 +22,7 @@ static void print(const struct cohort_model *model, const struct cohort_tree *tr
 		const struct cohort_tree_node *node = &tree->nodes[i];
 		size_t n_bytes;
 		const char *bytes = cohort_token_bytes(model, node->token, true, &n_bytes);
-		printf("%*s%.*s  %.4f\n", 4 * node->depth, "", (int)n_bytes, bytes, exp(node->sum));
+		printf("%*s%.*s  %.3f\n", 4 * node->depth, "", (int)n_bytes, bytes, node->sum);
 		print(model, tree, node->first_child, node->n_children);
 	}
 }

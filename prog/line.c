@@ -21,6 +21,7 @@
 #include <locale.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ struct line {
 	wchar_t prompt[64];
 };
 
-static volatile sig_atomic_t resized, continued;
+static _Atomic int resized, continued; /* a signal comes to any thread */
 
 /* ---- Input ---- */
 
@@ -74,14 +75,16 @@ static bool wait_bytes(struct line *l)
 		l->sig = interrupt_take();
 		if (l->sig || l->at_end)
 			return false;
-		if (l->el && (resized || continued)) {
-			if (continued) { /* the shell has had the terminal meanwhile */
+		/* Taken before the work: what comes meanwhile is seen next time. */
+		const bool was_continued = l->el && atomic_exchange(&continued, 0);
+		const bool was_resized = l->el && atomic_exchange(&resized, 0);
+		if (was_continued || was_resized) {
+			if (was_continued) { /* the shell has had the terminal meanwhile */
 				el_wset(l->el, EL_PREP_TERM, 0);
 				el_wset(l->el, EL_PREP_TERM, 1);
 			}
 			el_resize(l->el);
 			el_wset(l->el, EL_REFRESH);
-			resized = continued = 0;
 		}
 		if (poll(fds, 2, -1) < 0 && errno != EINTR) {
 			l->failed = l->at_end = true;

@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -26,8 +27,8 @@
 static const char hold[] = "\033[?25l\033[?7l";
 static const char give_back[] = "\033[0m\033[?7h\033[?25h";
 
-static int held_fd = -1;
-static volatile sig_atomic_t held, resized, continued, echo_off;
+/* A signal comes to any thread: not sig_atomic_t, which is for one. */
+static _Atomic int held_fd = -1, held, resized, continued, echo_off;
 static struct termios modes; /* before */
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGTSTP, SIGCONT, SIGWINCH};
@@ -257,11 +258,9 @@ void term_release(void)
 	held_fd = -1;
 }
 
-static bool take(volatile sig_atomic_t *flag)
+static bool take(_Atomic int *flag)
 {
-	const bool was = *flag != 0;
-	*flag = 0;
-	return was;
+	return atomic_exchange(flag, 0);
 }
 
 bool term_resized(void)

@@ -3,16 +3,16 @@
 #define TESTS_ARCH_CASE_H
 
 #include "model_case.h"
+#include "temp.h"
 
-static char arch_dir[64];
+static char arch_dir[TEMP_MAX];
 
 /* A cmocka group set-up. */
 static inline int arch_make_models(void **state)
 {
 	char command[800];
 	(void)state;
-	snprintf(arch_dir, sizeof arch_dir, "/tmp/cohort-archs-XXXXXX");
-	if (!mkdtemp(arch_dir))
+	if (!mkdtemp(temp_name(arch_dir, "archs")))
 		return -1;
 	snprintf(command, sizeof command, "python3 '%s/tests/golden/make_models.py' '%s' >/dev/null",
 			env_or("COHORT_SOURCE", "."), arch_dir);

@@ -4,6 +4,7 @@
 
 #include "cohort_tools.h"
 #include "engine_case.h"
+#include "temp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 /* The group's model, and a context in which requests are computed alone. */
 static struct cohort_model *rig_model;
 static struct cohort_context *rig_alone;
-static char rig_path[64];
+static char rig_path[TEMP_MAX];
 
 static inline int rig_open_alone(void)
 {
@@ -52,8 +53,7 @@ static inline int rig_set_up_random(void **state)
 	sp.type = "f16";
 	sp.seed = 11;
 	sp.n_threads = 1;
-	snprintf(rig_path, sizeof rig_path, "/tmp/cohort-engine-XXXXXX");
-	fd = mkstemp(rig_path);
+	fd = mkstemp(temp_name(rig_path, "engine"));
 	if (fd < 0)
 		return -1;
 	close(fd);

@@ -3,6 +3,7 @@
 #define TESTS_MODEL_CASE_H
 
 #include "cohort.h"
+#include "temp.h"
 
 #include "base/rng.h"
 #include "gguf_writer.h"
@@ -73,7 +74,7 @@ struct synth_part {
 	uint32_t type;
 };
 
-/* Writes a llama model with random weights to a new file under /tmp; the caller unlinks and frees the name. */
+/* Writes a llama model with random weights to a new file; the caller unlinks and frees the name. */
 static inline char *synth_write(const struct shape *s, uint64_t seed)
 {
 	struct synth_part *parts = calloc(9 * (size_t)s->n_layer + 4, sizeof *parts);
@@ -146,8 +147,8 @@ static inline char *synth_write(const struct shape *s, uint64_t seed)
 		for (size_t j = 0; !parts[i].n_rows && j < parts[i].k; j++)
 			put_f32(&f, 0.75f + 0.5f * (float)rng_f64(&r));
 	}
-	char *path = strdup("/tmp/cohort-synth-XXXXXX");
-	int fd = path ? mkstemp(path) : -1;
+	char *path = malloc(TEMP_MAX);
+	int fd = path ? mkstemp(temp_name(path, "synth")) : -1;
 	for (size_t done = 0; done < f.n;) {
 		ssize_t w = fd < 0 ? -1 : write(fd, f.d + done, f.n - done);
 		if (w <= 0)

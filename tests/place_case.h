@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "temp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 struct place {
-	char dir[64];
+	char dir[TEMP_MAX];
 	char path[96]; /* a file in it that the case may leave */
 };
 
@@ -51,8 +52,7 @@ static inline int setup(void **state)
 	struct place *p = calloc(1, sizeof *p);
 	if (!p)
 		return -1;
-	snprintf(p->dir, sizeof p->dir, "/tmp/cohort-place-XXXXXX");
-	if (!mkdtemp(p->dir))
+	if (!mkdtemp(temp_name(p->dir, "place")))
 		return -1;
 	snprintf(p->path, sizeof p->path, "%s/a.file", p->dir);
 	*state = p;

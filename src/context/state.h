@@ -12,7 +12,7 @@
 
 enum {
 	AT_VERSION = 8,
-	AT_FLAGS = 12,
+	AT_STATE_FLAGS = 12,
 	AT_BYTES = 16,
 	AT_MODEL = 24,
 	AT_TYPE = 32,

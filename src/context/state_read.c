@@ -69,7 +69,7 @@ enum cohort_status state_check_start(const uint8_t *bytes, size_t n, struct coho
 {
 	if (memcmp(bytes, STATE_MAGIC, n < AT_VERSION ? n : AT_VERSION) != 0)
 		return err_at(err, COHORT_E_FORMAT, 0, "not a saved state");
-	const uint32_t version = n < AT_FLAGS ? STATE_VERSION : load_u32(bytes + AT_VERSION);
+	const uint32_t version = n < AT_STATE_FLAGS ? STATE_VERSION : load_u32(bytes + AT_VERSION);
 	if (version != STATE_VERSION)
 		return err_set(err, COHORT_E_UNSUPPORTED,
 				"the state has format version %u, this library reads version %u", version,
@@ -375,13 +375,14 @@ static enum cohort_status read_states(struct reader *r, const struct cohort_cont
 
 static enum cohort_status read_all(struct reader *r, const struct cohort_context *c, struct saved *s, cohort_seq seq)
 {
-	const uint32_t flags = load_u32(r->bytes + AT_FLAGS);
+	const uint32_t flags = load_u32(r->bytes + AT_STATE_FLAGS);
 	enum cohort_status st;
 
 	s->all = flags & STATE_ALL;
 	s->n_seqs = load_u32(r->bytes + AT_SEQS);
 	if (flags & ~(STATE_ALL | STATE_RECUR) || !(flags & STATE_RECUR) != !c->memory.recur)
-		return err_at(r->err, COHORT_E_FORMAT, AT_FLAGS, "the state has flags %#x, which mean nothing", flags);
+		return err_at(r->err, COHORT_E_FORMAT, AT_STATE_FLAGS, "the state has flags %#x, which mean nothing",
+				flags);
 	if (!s->all && s->n_seqs != 1)
 		return err_at(r->err, COHORT_E_FORMAT, AT_SEQS, "the state is of one sequence and lists %zu",
 				s->n_seqs);

@@ -5,6 +5,8 @@
 # Shown red by an example with an option that does not exist.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/e2e/docs_lib.sh
+. "$(dirname "$0")/docs_lib.sh"
 
 command -v bash >/dev/null || {
 	n_case=1
@@ -12,31 +14,9 @@ command -v bash >/dev/null || {
 	exit 0
 }
 
-# ---- What examples may name ----
-
-mkdir "$tmp/here" "$tmp/home" "$tmp/here/notes"
+mkdir "$tmp/here" "$tmp/home"
 cd "$tmp/here" || exit 1
-ln -s "$model" model.gguf
-"$bin/cohort" synth -s n_layer=2,n_embd=64,n_ff=128,n_head=4,n_head_kv=2,n_vocab=512 -t F16 -o model-f16.gguf >/dev/null 2>&1
-ln -s model-f16.gguf f16.gguf
-for f in draft large small; do ln -s "$model" $f.gguf; done
-for i in 1 2 3 4 5 6; do echo 'Once upon a time there was a little cat. The cat liked to play in the garden, and the dog liked the cat.'; done >story.txt
-cp story.txt text.txt
-cp story.txt notes/story.txt
-echo 'The dog sleeps in the sun.' >notes/dog.md
-printf 'The cat\nThe dog\n' >prompts.txt
-cp prompts.txt lines.txt
-cp prompts.txt questions.txt
-printf '{"messages":[{"role":"user","content":"Hello"}]}' >chat.json
-printf '{"messages":[{"role":"user","content":"What is the weather?"}],"tools":[]}' >request.json
-printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }}\n{%% endfor %%}' >chat.jinja
-printf 'arrival_s,prompt_tokens,output_tokens\n0,10,5\n0.5,20,5\n1,30,6\n' >day.csv
-printf '{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"The cat","max_tokens":8}}\n' >jobs.jsonl
-cp jobs.jsonl batch.jsonl
-cp jobs.jsonl in.jsonl
-[ -e "$COHORT_BUILD/strategy_shortest_first.so" ] && ln -s "$COHORT_BUILD/strategy_shortest_first.so" mine.so
-printf 'root ::= "yes" | "no"\n' >answer.gbnf
-printf 'a-key-for-tests Ann admin\n' >keys.txt
+example_files
 
 # ---- The examples ----
 
@@ -101,7 +81,7 @@ for c in $("$bin/cohort" help | sed -n '/^Commands:$/,/^$/s/^  \([a-z]*\) .*/\1/
 done
 
 # The README's begin with build/, where the programs are in a clone.
-sed -n '/^```sh$/,/^```$/p' "$COHORT_SOURCE/README.md" | grep '^build/' | sed 's|^build/||' >"$tmp/readme"
+sed -n '/^```sh$/,/^```$/p' "$COHORT_SOURCE/README.md" | grep -E '^(build/|curl )' | sed 's|^build/||' >"$tmp/readme"
 n_lines=$(wc -l <"$tmp/readme")
 [ "$n_lines" -gt 15 ]
 verdict "the README has $n_lines commands"

@@ -21,7 +21,7 @@ if command -v openssl >/dev/null; then
 	openssl req -x509 -newkey rsa:2048 -nodes -keyout "$tmp/key.pem" -out "$tmp/cert.pem" -days 2 -subj /CN=localhost \
 		-addext 'subjectAltName=IP:127.0.0.1' 2>"$tmp/openssl.log"
 	# The keys are those that the page shows.
-	sed -n '/^    # keys.txt/,/^$/s/^    //p' "$COHORT_SOURCE/docs/server.md" >"$tmp/keys.txt"
+	sed -n '/^# keys.txt/,/^```$/p' "$COHORT_SOURCE/docs/server.md" | grep -v '^```' >"$tmp/keys.txt"
 	start_server tls -np 1 -ctx 1024 -tls-cert "$tmp/cert.pem" -tls-key "$tmp/key.pem" -api-key-file "$tmp/keys.txt" && tls=$url
 	[ -n "$tls" ]
 	verdict 'a server with TLS and keys'
@@ -29,14 +29,25 @@ fi
 
 # examples: one command on a line; those that go on over several lines end with the quote that closes the body.
 examples() {
-	sed -n 's/^    //p' "$COHORT_SOURCE/docs/server.md" | awk '
+	sed -n '/^```sh$/,/^```$/p' "$COHORT_SOURCE/docs/server.md" | awk '
 	/^curl / { on = 1; line = "" }
 	on { line = line (line == "" ? "" : " ") $0; n = gsub(/\047/, "\047", line); if (n % 2 == 0) { print line; on = 0 } }'
 }
 examples | sed -e "s|http://127.0.0.1:8080|$plain|" -e "s|https://127.0.0.1:8443|$tls|" -e "s|--cacert cert.pem|--cacert $tmp/cert.pem|" \
 	-e "s|/run/cohort/cohort.sock|$tmp/cohort.sock|" -e "s|@requests.jsonl|@$tmp/requests.jsonl|" -e 's/^curl /curl -sS --fail-with-body --max-time 60 /' >"$tmp/commands"
-[ "$(wc -l <"$tmp/commands")" -ge 20 ]
+[ "$(wc -l <"$tmp/commands")" -ge 30 ]
 verdict 'the page has examples'
+
+# Servers are started with options that there are.
+sed -n '/^```sh$/,/^```$/p' "$COHORT_SOURCE/docs/server.md" | sed -n 's/^cohort serve *\([^#]*\).*/\1/p' >"$tmp/servers"
+while read -r options <&3; do
+	# shellcheck disable=SC2086
+	run cohort serve $options -show-config
+	[ "$rc" = 0 ]
+	verdict "cohort serve $options"
+done 3<"$tmp/servers"
+[ "$(wc -l <"$tmp/servers")" -ge 4 ]
+verdict 'the page starts servers'
 
 echo '{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "Once", "max_tokens": 3}}' >"$tmp/requests.jsonl"
 file_id=

@@ -9,7 +9,8 @@ What must hold:
 
  1. Every good answer is the one that the same request gets alone, on a server that reuses nothing; in batches
     as well.
- 2. Every bad request gets its status.
+ 2. Every bad request gets its status. (Where a process that only sleeps was not woken for seconds, the machine stood
+    still: a connection that was closed or a 408 within some seconds of that is told, and does not count.)
  3. 99 of 100 /health are answered within 50 ms.
  4. Drift: the first sixth (20 s to 5 minutes) is warm-up and does not count. Of what follows, the median of the last
     third is less than 1 % above that of the second one: all that is resident, and what is the server's own, at rest;
@@ -53,6 +54,7 @@ DRIFT_MIN_S = 240  # there are too few rests in less
 PERIOD_S = min(60, max(20, SECONDS / 12))  # from one ebb to the next
 REST_S = 90  # within which an ebb comes to rest
 N_ALONE = 100
+AFTER_STALL_S = 8  # the server's patience, and some for the end to be seen
 END_S = 700  # for what is under way when the load ends
 ARGS = ["-np", str(N_SLOTS), "-queue", "512", "-seed", "1", "-alias", "tiny"]
 # Patience is short, so that who keeps the server waiting does not wait all the time; few batches are remembered, so
@@ -87,6 +89,7 @@ class Crowd:
         self.pipes, self.processes = [], []
         self.n_ended = 0
         self.counts, self.wrong, self.bad_health = collections.Counter(), [], []
+        self.stalls = []  # (from, to)
         self.health = []  # all of them
         self.news = self.none()
 
@@ -116,6 +119,8 @@ class Crowd:
             self.health += one
             self.news["health"] += one
             self.bad_health += two
+        elif what == "stall":
+            self.stalls.append((one, two))
         elif what == "news":
             self.news["kinds"] += one
             self.news["first"] += two
@@ -283,7 +288,8 @@ def drive(server, twin, asked, want, before):
         try:
             samples.add(tide.step(crowds))
         except (Wrong, OSError, KeyError) as e:
-            crowds.wrong.append("a sample: %s %s, the server said %s" % (type(e).__name__, e, server.lines[-20:]))
+            crowds.wrong.append((time.monotonic(), False, "a sample: %s %s, the server said %s" % (
+                type(e).__name__, e, server.lines[-20:])))
             break
     load.ebb.value = 0
     stop.set()
@@ -296,11 +302,16 @@ def drive(server, twin, asked, want, before):
 
 def tell(cases, crowds):
     """What the crowd saw."""
+    wrong = [text for at, impatient, text in crowds.wrong
+             if not (impatient and any(a <= at <= b + AFTER_STALL_S for a, b in crowds.stalls))]
     print("# %d clients, %.0f s, seed %d: %s; %d wrong" % (
-        CLIENTS, SECONDS, SEED, ", ".join("%d %s" % (crowds.counts[k], k) for k in KINDS), len(crowds.wrong)))
+        CLIENTS, SECONDS, SEED, ", ".join("%d %s" % (crowds.counts[k], k) for k in KINDS), len(wrong)))
+    if crowds.stalls:
+        print("# the machine stood still %d times, for %.1f s at most; %d requests that ended then do not count" % (
+            len(crowds.stalls), max(b - a for a, b in crowds.stalls), len(crowds.wrong) - len(wrong)))
     cases.check("all clients came to their end", crowds.n_ended == PROCESSES + 1, crowds.n_ended)
     cases.check("every answer is the one that its request gets alone, every bad request has its status",
-                not crowds.wrong, "%d: %s" % (len(crowds.wrong), "\n".join(crowds.wrong[:20])))
+                not wrong, "%d: %s" % (len(wrong), "\n".join(wrong[:20])))
     cases.check("each kind of request was there", all(crowds.counts[k] for k in KINDS), crowds.counts)
     quick = p99(crowds.health)
     print("# /health: p50 %s ms, p99 %.1f ms, longest %.1f ms, %d asked" % (

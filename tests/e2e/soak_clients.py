@@ -34,6 +34,7 @@ PAUSE_S = 0.2  # between two requests of a client, at most
 SLOW_S = 0.05  # that a slow reader takes for an event
 WATCH_S = 5.0
 PATIENCE_S = 120
+STALL_S = 2.5  # a sleep of half a second that takes so long was none of the server's doing
 BATCH_S = 600
 LONG_TOKENS = 900
 N_SLOTS = 16
@@ -193,7 +194,8 @@ class Client:
                 self.counts[kind] += 1
                 self.news.count(kind)
             except (Wrong, Late, Closed, OSError, AssertionError, ValueError, KeyError, TypeError) as e:
-                self.wrong.append("client %d, %s: %s %s" % (self.number, kind, type(e).__name__, str(e)[:500]))
+                text = "client %d, %s: %s %s" % (self.number, kind, type(e).__name__, str(e)[:500])
+                self.wrong.append((time.monotonic(), isinstance(e, (Late, Closed, OSError)) or "408" in text, text))
             finally:
                 self.load.leave()
             time.sleep(self.rng.random() * PAUSE_S)
@@ -382,7 +384,10 @@ def crowd(load, first, n, seed, pipe):
     for t in threads:
         t.start()
     while any(t.is_alive() for t in threads):
+        at = time.monotonic()
         time.sleep(0.5)
+        if time.monotonic() - at > STALL_S:
+            pipe.send(("stall", at, time.monotonic()))
         pipe.send(("news", *news.take()))
     pipe.send(("news", *news.take()))
     pipe.send(("end", sum((c.counts for c in clients), collections.Counter()), [w for c in clients for w in c.wrong]))

@@ -5,6 +5,7 @@
  * the row's scale taken from its neighbour (mixed), a copy without its adapter (sequences), alpha not divided by the
  * rank (numbers). */
 #include "arch_case.h"
+#include "temp.h"
 
 #include "base/mem.h"
 
@@ -263,7 +264,7 @@ struct bad {
 static void refused_content(const struct bad *x)
 {
 	struct file f = {0};
-	char path[] = "/tmp/cohort-lora-XXXXXX";
+	char path[TEMP_MAX];
 	const size_t n_a = (size_t)(x->ne_a[0] * x->ne_a[1]), n_b = (size_t)(x->ne_b[0] * x->ne_b[1]);
 	const size_t size = x->format == QUANT_F32 ? 4 : 2;
 
@@ -279,7 +280,7 @@ static void refused_content(const struct bad *x)
 	put_pad(&f, 32);
 	for (size_t i = 0; i < ((n_a * size + 31) / 32 * 32 + n_b * size + 64); i++)
 		put_u8(&f, 0);
-	int fd = mkstemp(path);
+	int fd = mkstemp(temp_name(path, "lora"));
 	assert_true(fd >= 0 && write(fd, f.d, f.n) == (ssize_t)f.n);
 	close(fd);
 	file_release(&f);

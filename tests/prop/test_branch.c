@@ -9,6 +9,7 @@
  * counted before they are decoded; other logits under a token that was drawn; a branch detached whose children keep
  * their depth. */
 #include "branch_case.h"
+#include "effort.h"
 #include "model_case.h"
 
 #include "base/mem.h"
@@ -687,13 +688,13 @@ static void story(uint32_t window, int n_ops)
 static void random_operations(void **state)
 {
 	(void)state;
-	story(0, N_OPS);
+	story(0, effort(N_OPS));
 }
 
 static void random_operations_windows(void **state)
 {
 	(void)state;
-	story(13, N_OPS / 5);
+	story(13, effort(N_OPS / 5));
 }
 
 /* A family over every kind of memory: states, windows, several heads to a key; each branch as its text alone. */

@@ -4,8 +4,9 @@
  * Shown red by planted faults: an adapter that is not part of what a prompt is cached under (nothing_shared), a slot
  * that keeps the adapter of the request before (beside_each_other). */
 #include "engine_rig.h"
+#include "temp.h"
 
-static char dir[64];
+static char dir[TEMP_MAX];
 static struct cohort_adapter *adapter, *other;
 
 static int set_up(void **state)
@@ -13,8 +14,7 @@ static int set_up(void **state)
 	char command[800], path[128];
 
 	(void)state;
-	snprintf(dir, sizeof dir, "/tmp/cohort-adapters-XXXXXX");
-	if (!mkdtemp(dir))
+	if (!mkdtemp(temp_name(dir, "adapters")))
 		return -1;
 	snprintf(command, sizeof command,
 			"python3 '%s/tests/golden/make_models.py' '%s' llama-base llama-lora >/dev/null",

@@ -11,6 +11,7 @@
  * blocks (few_ids). */
 #include "arch_case.h"
 #include "engine_rig.h"
+#include "temp.h"
 
 #include "base/pool.h"
 #include "engine/core.h"
@@ -472,8 +473,8 @@ static void few_ids(void **state)
 		struct cohort_model *model = NULL;
 		struct cohort_engine *e = NULL;
 		struct cohort_err err;
-		char path[64] = "/tmp/cohort-edges-XXXXXX";
-		const int fd = mkstemp(path);
+		char path[TEMP_MAX];
+		const int fd = mkstemp(temp_name(path, "edges"));
 		assert_true(fd >= 0);
 		close(fd);
 		cohort_synth_params_init(&sp);

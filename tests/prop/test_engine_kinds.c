@@ -6,8 +6,9 @@
  * embeddings of all rows that reuse some, a restored stream that skips a token (generating); the second row taken for
  * the first (encoding). */
 #include "engine_rig.h"
+#include "temp.h"
 
-static char dir[64];
+static char dir[TEMP_MAX];
 static struct rng rng;
 
 enum { N_ROUNDS = 12 };
@@ -17,8 +18,7 @@ static int set_up(void **state)
 	char command[800];
 
 	(void)state;
-	snprintf(dir, sizeof dir, "/tmp/cohort-engine-archs-XXXXXX");
-	if (!mkdtemp(dir))
+	if (!mkdtemp(temp_name(dir, "kinds")))
 		return -1;
 	snprintf(command, sizeof command,
 			"python3 '%s/tests/golden/make_models.py' '%s' llama-base mamba gemma3 phi3-window bert "

@@ -9,6 +9,7 @@
  * the one it was read from (mamba), all rows sent to the first row's experts (mixtral), a side-by-side block's input
  * that is not narrowed with its rows (phi2). */
 #include "arch_case.h"
+#include "effort.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -188,6 +189,8 @@ static void settings(const struct subject *s)
 		for (int32_t split = COHORT_SPLIT_SIMPLE; cohort_isa_usable(l) && split <= COHORT_SPLIT_SEQ; split++)
 			for (size_t u = 0; u < 2; u++) {
 				struct rig r;
+				if (effort_is("short") && (l + (size_t)split + u) % 2)
+					continue;
 				rig_open(&r, s,
 						(struct setting){cohort_isa_name(l), 1 + (int32_t)u, ubatch[u],
 								(enum cohort_split)split, split == COHORT_SPLIT_EQUAL});

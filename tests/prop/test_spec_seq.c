@@ -33,6 +33,7 @@
  *   cp drops what dst has in a block                            spec4_cp_joins_blocks
  *   run_feed commits where it should roll back                  spec4_window_of_some_layers */
 #include "spec_case.h"
+#include "temp.h"
 
 static struct cohort_model *flat;     /* one layer, random weights, positions below 512 */
 static struct cohort_model *windowed; /* the same with a window */
@@ -621,12 +622,12 @@ static void spec4_state_of_all(void **state)
 static void spec4_state_in_a_file(void **state)
 {
 	float *want = probe_untouched(), *got;
-	char path[] = "/tmp/cohort-spec-XXXXXX";
+	char path[TEMP_MAX];
 	struct cohort_context *c = context(), *d = context();
 	struct cohort_err err;
 	(void)state;
 
-	close(mkstemp(path));
+	close(mkstemp(temp_name(path, "spec")));
 	prepare(c);
 	OK(cohort_state_save_file(c, COHORT_SEQ_ALL, path, NULL));
 	OK(cohort_state_restore_file(d, COHORT_SEQ_ALL, path, NULL));

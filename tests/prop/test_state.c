@@ -8,6 +8,7 @@
  *  - writing whole blocks instead of held slots: nothing_of_others and most others
  *  - writing cells back into the image's block numbers: one_goes_on, all_go_on, files */
 #include "state_rig.h"
+#include "temp.h"
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -300,14 +301,13 @@ static void arguments(void **state)
 /* ---- Files ---- */
 
 struct place {
-	char dir[64], path[96];
+	char dir[TEMP_MAX], path[96];
 };
 
 static struct place place_make(void)
 {
 	struct place p;
-	snprintf(p.dir, sizeof p.dir, "/tmp/cohort-state-XXXXXX");
-	assert_non_null(mkdtemp(p.dir));
+	assert_non_null(mkdtemp(temp_name(p.dir, "state")));
 	snprintf(p.path, sizeof p.path, "%s/a", p.dir);
 	return p;
 }

@@ -5,6 +5,7 @@
  *
  * Seen red with a file that is written in place, and with leftovers that the next save does not remove. */
 #include "state_rig.h"
+#include "temp.h"
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -50,13 +51,13 @@ static void killed(void **state)
 	static const cohort_seq seqs[] = {0, 4};
 	struct rig r;
 	struct cohort_err err;
-	char dir[] = "/tmp/cohort-kill-XXXXXX", path[64];
+	char dir[TEMP_MAX], path[TEMP_MAX + 8];
 	struct bytes want[2];
 	size_t now = 0, n_before = 0, n_during = 0, n_after = 0;
 	uint64_t rng = 7;
 
 	(void)state;
-	assert_non_null(mkdtemp(dir));
+	assert_non_null(mkdtemp(temp_name(dir, "kill")));
 	snprintf(path, sizeof path, "%s/state", dir);
 	rig_open(&r, COHORT_KV_F32, 0);
 	prepare(r.c);

@@ -29,6 +29,7 @@
  * memory for it (grammar),
  * a temporary file that stays when it cannot be looked at (state). */
 #include "torture.h"
+#include "temp.h"
 
 #include "cohort_tools.h"
 
@@ -539,8 +540,7 @@ static void set_up(void)
 	struct cohort_err err;
 
 	source = source ? source : ".";
-	snprintf(stage.folder, sizeof stage.folder, "/tmp/cohort-torture-XXXXXX");
-	if (!mkdtemp(stage.folder))
+	if (!mkdtemp(temp_name(stage.folder, "torture")))
 		exit(2);
 	snprintf(command, sizeof command,
 			"python3 '%s/tests/golden/make_models.py' '%s' llama-base llama-lora bert mamba >/dev/null",

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "sanitized.h"
+#include "temp.h"
 
 /* ---- Errors ---- */
 
@@ -297,10 +298,9 @@ static void mem_trimming(void **state)
 
 /* ---- Files ---- */
 
-static void temp_file(char path[32], const void *data, size_t n)
+static void temp_file(char path[TEMP_MAX], const void *data, size_t n)
 {
-	strcpy(path, "/tmp/test_base.XXXXXX");
-	int fd = mkstemp(path);
+	int fd = mkstemp(temp_name(path, "base"));
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, data, n), (ssize_t)n);
 	close(fd);
@@ -320,7 +320,7 @@ static void maps(void **state)
 	enum { N = 100001 };
 	struct cohort_err err;
 	struct map m = {0};
-	char path[32], *data = sample(N);
+	char path[TEMP_MAX], *data = sample(N);
 	(void)state;
 
 	assert_int_equal(map_open(&m, "/nonexistent/file", &err), COHORT_E_IO);
@@ -366,7 +366,7 @@ static void copies(void **state)
 	static const char short_file[] = "/sys/kernel/mm/transparent_hugepage/enabled"; /* "4096 bytes" of one line */
 	struct cohort_err err;
 	struct map m = {0};
-	char path[32], *data = sample(N);
+	char path[TEMP_MAX], *data = sample(N);
 	(void)state;
 
 	assert_int_equal(map_read(&m, "/nonexistent/file", NULL, NULL, &err), COHORT_E_IO);
@@ -440,7 +440,7 @@ static void file_reads(void **state)
 {
 	enum { N = 100001 };
 	struct cohort_err err;
-	char path[32], *data = sample(N), *out = NULL;
+	char path[TEMP_MAX], *data = sample(N), *out = NULL;
 	size_t n = 77;
 	enum cohort_status st;
 	(void)state;

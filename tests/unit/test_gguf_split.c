@@ -7,6 +7,7 @@
  * after a refusal (refuses, refuses_types, failing), and by progress that begins anew with every part, or ends with the
  * first (copies_with_progress). */
 #include "gguf_case.h"
+#include "temp.h"
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -82,7 +83,7 @@ static void put_part(struct file *f, const struct part *p)
 
 /* ---- A directory with the parts ---- */
 
-static char dir[32];
+static char dir[TEMP_MAX];
 
 static const char *path_of(size_t i, size_t count)
 {
@@ -113,8 +114,7 @@ static void write_model(const struct model *m)
 static int make_dir(void **state)
 {
 	(void)state;
-	strcpy(dir, "/tmp/test_split.XXXXXX");
-	return mkdtemp(dir) ? 0 : -1;
+	return mkdtemp(temp_name(dir, "split")) ? 0 : -1;
 }
 
 static int remove_dir(void **state)

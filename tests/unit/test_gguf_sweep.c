@@ -1,5 +1,6 @@
 /* The GGUF reader: every truncation, single-byte changes, allocations that fail, and files on disk. */
 #include "gguf_case.h"
+#include "temp.h"
 
 #include "base/mem.h"
 
@@ -91,12 +92,11 @@ static void test_allocation_failures(void **state)
 	assert_true(torture(&f) >= 20); /* the same, each grown several times */
 }
 
-static void write_temp(char path[32], const void *data, size_t n)
+static void write_temp(char path[TEMP_MAX], const void *data, size_t n)
 {
 	int fd;
 
-	strcpy(path, "/tmp/test_gguf.XXXXXX");
-	fd = mkstemp(path);
+	fd = mkstemp(temp_name(path, "gguf"));
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, data, n), (ssize_t)n);
 	close(fd);
@@ -107,7 +107,7 @@ static void test_open(void **state)
 	struct file f = {0};
 	struct cohort_err err;
 	struct gguf g;
-	char path[32];
+	char path[TEMP_MAX];
 	enum cohort_status st;
 
 	(void)state;

@@ -1,5 +1,6 @@
 /* cohort_tools.h's view of GGUF files: values, cursors, text, tensors, and what it refuses. */
 #include "common.h" /* before cmocka.h, which has a fail of its own */
+#include "temp.h"
 
 #include "gguf_case.h"
 
@@ -10,12 +11,11 @@
 #include <math.h>
 #include <unistd.h>
 
-static void write_temp(char path[40], const struct file *f)
+static void write_temp(char path[TEMP_MAX], const struct file *f)
 {
 	int fd;
 
-	strcpy(path, "/tmp/test_gguf_tools.XXXXXX");
-	fd = mkstemp(path);
+	fd = mkstemp(temp_name(path, "gguf-tools"));
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, f->d, f->n), (ssize_t)f->n);
 	close(fd);
@@ -25,7 +25,7 @@ static struct cohort_gguf *open_file(const struct file *f)
 {
 	struct cohort_gguf *g = NULL;
 	struct cohort_err err = {0};
-	char path[40];
+	char path[TEMP_MAX];
 
 	write_temp(path, f);
 	if (cohort_gguf_open(path, &g, &err))
@@ -413,7 +413,7 @@ static void test_refused(void **state)
 	struct cohort_gguf *const old = (struct cohort_gguf *)&old, *g = old;
 	struct file f = {0};
 	struct cohort_err err = {0};
-	char path[40];
+	char path[TEMP_MAX];
 	(void)state;
 
 	assert_int_equal(cohort_gguf_open(NULL, &g, &err), COHORT_E_ARG);
@@ -444,7 +444,7 @@ static void test_allocation_failures(void **state)
 	struct cohort_gguf *g = NULL;
 	struct cohort_err err = {0};
 	struct file f = {0};
-	char path[40];
+	char path[TEMP_MAX];
 	int64_t n = 0;
 	(void)state;
 

@@ -4,6 +4,7 @@
  * Seen red with: a journal that cannot be read taken for none, and a line for which there is no memory taken for one
  * that is no result. */
 #include "../../prog/jobs.h"
+#include "temp.h"
 
 #include "common.h"
 
@@ -21,7 +22,7 @@
 
 #include <cmocka.h>
 
-static char dir[64], in_path[128], out_path[128], journal_path[128];
+static char dir[TEMP_MAX], in_path[128], out_path[128], journal_path[128];
 
 static enum jobs_stop go(void *user)
 {
@@ -50,8 +51,7 @@ static int begin(void **state)
 	struct jobs_output o;
 
 	(void)state;
-	snprintf(dir, sizeof dir, "/tmp/cohort-jobs-XXXXXX");
-	if (!mkdtemp(dir))
+	if (!mkdtemp(temp_name(dir, "jobs")))
 		return -1;
 	snprintf(in_path, sizeof in_path, "%s/in", dir);
 	snprintf(out_path, sizeof out_path, "%s/out", dir);

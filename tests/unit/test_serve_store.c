@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "temp.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +23,7 @@
 #include <cmocka.h>
 
 static const struct store_limits limits = {.file_bytes = 1000, .n_files = 4};
-static char dir[256];
+static char dir[TEMP_MAX];
 
 static void *unlimited(size_t n)
 {
@@ -31,13 +32,10 @@ static void *unlimited(size_t n)
 
 static int setup(void **state)
 {
-	const char *tmp = getenv("TMPDIR");
-
 	(void)state;
 	/* What JSON takes fails with the rest when a test asks for it. */
 	json_set_alloc_funcs(unlimited, free);
-	snprintf(dir, sizeof dir, "%.200s/cohort-store.XXXXXX", tmp ? tmp : "/tmp");
-	return mkdtemp(dir) ? 0 : -1;
+	return mkdtemp(temp_name(dir, "store")) ? 0 : -1;
 }
 
 static size_t count(const char *folder, bool remove)

@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "line_history.h"
 #include "talk.h"
+#include "temp.h"
 
 static struct talk_line parse(const char *text)
 {
@@ -153,9 +154,8 @@ static void see(void *user, const char *text, size_t n)
 
 static char *temporary(void)
 {
-	static char dir[64];
-	snprintf(dir, sizeof dir, "/tmp/cohort-talk.XXXXXX");
-	assert_non_null(mkdtemp(dir));
+	static char dir[TEMP_MAX];
+	assert_non_null(mkdtemp(temp_name(dir, "talk")));
 	return dir;
 }
 

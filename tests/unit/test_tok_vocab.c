@@ -1,5 +1,6 @@
 /* The vocabulary: special tokens and their roles, and every refusal of malformed metadata. */
 #include "tok_case.h"
+#include "temp.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -321,7 +322,7 @@ static void no_tokeniser(void **state)
 	(void)state;
 
 	for (size_t i = 0; i < N_OF(models); i++) {
-		char path[] = "/tmp/test_tok_vocab-XXXXXX";
+		char path[TEMP_MAX];
 		struct file w = {0};
 		struct cohort_model_params mp;
 		struct cohort_model_info info;
@@ -329,7 +330,7 @@ static void no_tokeniser(void **state)
 		struct cohort_err err;
 		cohort_token ids[8];
 		size_t n;
-		int fd = mkstemp(path);
+		int fd = mkstemp(temp_name(path, "vocab"));
 		put_header(&w, 3, 0, 0);
 		put_kv_str(&w, "general.architecture", "llama");
 		if (models[i].name)

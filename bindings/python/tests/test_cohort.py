@@ -1,0 +1,592 @@
+"""Tests of the Python bindings. tests/e2e/bindings_python.sh runs them; each prints a line for the script to count.
+
+COHORT_LIBRARY, COHORT_MODEL, COHORT_LAYOUT (what build/abi_layout prints) and COHORT_NPY (vectors of `cohort embed`) come
+from there. The texts of EMBEDDED are those that the script had embedded."""
+
+import array
+import ctypes
+import gc
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import cohort
+from cohort import _lib, abi
+
+MODEL = os.environ["COHORT_MODEL"]
+EMBEDDED = ["a cat sat down", "stock prices fell"]
+PROMPT = "Once upon a time"
+
+
+def layout_lines():
+    """The declarations of abi as the layout program writes them."""
+    for name, value in vars(abi).items():
+        if name.startswith("COHORT_"):
+            yield "const %s %d" % (name, value)
+    for s in abi.STRUCTS:
+        yield "struct %s %d" % (s.__name__, ctypes.sizeof(s))
+        for name, kind in s._fields_:
+            f = getattr(s, name)
+            yield "field %s.%s %d %d" % (s.__name__, name, f.offset, f.size)
+
+
+def differences(ours, theirs):
+    return sorted(set(ours) ^ set(theirs))
+
+
+class Abi(unittest.TestCase):
+    def test_layout(self):
+        # Seen red with a field of _abi.py left out, with two swapped, with a c_int32 for a c_int64 and with a constant
+        # changed; the last two of these are planted below in what the compiler says.
+        with open(os.environ["COHORT_LAYOUT"]) as f:
+            theirs = f.read().splitlines()
+        self.assertGreater(len(theirs), 500)
+        self.assertEqual(differences(layout_lines(), theirs), [])
+        for old, new in ("field cohort_err.row 784 8", "field cohort_err.row 784 4"), ("COHORT_E_IO -4", "COHORT_E_IO -5"):
+            planted = [t.replace(old, new) for t in theirs]
+            self.assertNotEqual(planted, theirs)
+            self.assertEqual(len(differences(layout_lines(), planted)), 2)
+
+    def test_every_function(self):
+        for name in abi.FUNCTIONS:
+            self.assertTrue(getattr(_lib.lib, name))
+        self.assertGreater(len(abi.FUNCTIONS), 150)
+
+
+def run_python(code, tree=None, **env):
+    """Imports in a process of its own; its last line of standard error."""
+    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **env)
+    if tree:
+        env["PYTHONPATH"] = tree
+    r = subprocess.run([sys.executable, "-c", code], env=env, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return r.returncode, r.stderr.strip().splitlines()[-1] if r.stderr.strip() else r.stdout.strip()
+
+
+class Loading(unittest.TestCase):
+    def altered(self, old, new):
+        """A copy of the package with another _abi.py."""
+        tree = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, tree)
+        shutil.copytree(os.path.dirname(cohort.__file__), os.path.join(tree, "cohort"))
+        path = os.path.join(tree, "cohort", "_abi.py")
+        with open(path) as f:
+            text = f.read()
+        self.assertIn(old, text)
+        with open(path, "w") as f:
+            f.write(text.replace(old, new, 1))
+        return tree
+
+    def test_not_there(self):
+        rc, said = run_python("import cohort", COHORT_LIBRARY="/nowhere/libcohort.so")
+        self.assertEqual(rc, 1)
+        self.assertIn("LibraryError: libcohort was not found: /nowhere/libcohort.so", said)
+        self.assertIn("COHORT_LIBRARY", said)
+
+    def test_another_library(self):
+        rc, said = run_python("import cohort", COHORT_LIBRARY="libm.so.6")
+        self.assertEqual(rc, 1)
+        self.assertIn("LibraryError: libm.so.6 is not libcohort", said)
+
+    def test_own_place(self):
+        tree = self.altered("VERSION", "VERSION")
+        shutil.copy(os.environ["COHORT_LIBRARY"], os.path.join(tree, "cohort", "libcohort.so.0"))
+        rc, said = run_python("import cohort; print(cohort._lib.lib._name)", tree, COHORT_LIBRARY="")
+        self.assertEqual((rc, said), (0, os.path.join(tree, "cohort", "libcohort.so.0")))
+
+    def test_other_version(self):
+        rc, said = run_python("import cohort", self.altered("VERSION = (0, ", "VERSION = (0, 9"))
+        self.assertEqual(rc, 1)
+        self.assertRegex(said, r"is version 0\.\d+\.\d+; these bindings are for 0\.9")
+
+    def test_other_size(self):
+        # A struct that differs from the library's is noticed when the package is imported.
+        rc, said = run_python("import cohort", self.altered('    ("n_checkpoints", c_int32),\n', ""))
+        self.assertEqual(rc, 1)
+        self.assertRegex(said, r"struct cohort_context_params has \d+ bytes in .* and \d+ in these bindings")
+
+
+class WithModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = cohort.Model(MODEL)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.model.close()
+
+
+class Models(WithModel):
+    def test_info(self):
+        i = self.model.info
+        self.assertEqual((i.arch, i.tokenizer, i.n_vocab), ("llama", i.tokenizer, 8192))
+        self.assertEqual(cohort.version().split(".")[0], "0")
+
+    def test_tokens(self):
+        for text in PROMPT, "", "Ä€ \U0001f600 z", b"\xff\x00\xfe", "a" * 5000:
+            data = text if isinstance(text, bytes) else text.encode()
+            self.assertEqual(self.model.detokenize(self.model.tokenize(text, bos=False)), data)
+        t = self.model.tokenize(PROMPT, bos=True)
+        self.assertEqual(t[0], self.model.bos)
+        self.assertFalse(self.model.is_eog(t[1]))
+        self.assertTrue(self.model.is_eog(self.model.eos))
+        self.assertEqual(b"".join(self.model.piece(k) for k in t[2:]).strip(), b"upon a time")
+
+    def test_detok(self):
+        d = self.model.detok(at_start=True)
+        text = "A \U0001f600 b".encode()
+        pieces = [d.push(t) for t in self.model.tokenize(text, bos=False)]
+        self.assertEqual(b"".join(pieces) + d.flush(), text)
+        for p in pieces:
+            p.decode()  # whole characters
+
+    def test_errors(self):
+        with self.assertRaises(cohort.Error) as r:
+            cohort.Model("/nowhere.gguf")
+        self.assertEqual(r.exception.status, abi.COHORT_E_IO)
+        with self.assertRaises(cohort.Error) as r:
+            cohort.Model(__file__)
+        self.assertEqual((r.exception.status, r.exception.offset), (abi.COHORT_E_FORMAT, 0))
+        self.assertIn("GGUF", str(r.exception))
+        with self.assertRaises(TypeError):
+            cohort.Model(MODEL, n_theads=1)
+        with self.assertRaises(cohort.Error):
+            self.model.detokenize([10**6])
+
+    def test_progress(self):
+        seen = []
+        cohort.Model(MODEL, progress=lambda done: seen.append(done)).close()
+        self.assertTrue(seen and all(0 <= d <= 1 for d in seen))
+        with self.assertRaises(cohort.Aborted):
+            cohort.Model(MODEL, progress=lambda done: False)
+        with self.assertRaises(KeyError):
+            cohort.Model(MODEL, progress=lambda done: {}["x"])
+
+    def test_freed(self):
+        m = cohort.Model(MODEL)
+        m.close()
+        m.close()
+        for use in (lambda: m.tokenize("x"), lambda: cohort.Context(m), lambda: cohort.Grammar(m, 'root ::= "a"'),
+                    lambda: cohort.Engine(m), lambda: m.detok(), lambda: m.bos):
+            self.assertRaises(ValueError, use)
+
+    def test_lifetimes(self):
+        # Seen red with a Handle whose _end does not look at _n_users: the process then dies in the decode.
+        m = cohort.Model(MODEL)
+        ctx = cohort.Context(m, n_ctx=64)
+        d = m.detok()
+        freed = []
+        free = m._free
+        m._free = lambda p: (freed.append(p), free(p))
+        m.close()
+        self.assertRaises(ValueError, m.tokenize, "x")
+        self.assertRaises(ValueError, d.push, 5)
+        ctx.decode_many([1, 2, 3])
+        self.assertEqual((len(ctx.logits()), freed), (8192, []))
+        del m, ctx
+        gc.collect()
+        self.assertEqual(len(freed), 1)
+
+
+class Contexts(WithModel):
+    def open(self, **options):
+        ctx = cohort.Context(self.model, **dict({"n_ctx": 256, "n_seq_max": 4}, **options))
+        self.addCleanup(ctx.close)
+        return ctx
+
+    def test_batched_is_alone(self):
+        texts = [self.model.tokenize(t) for t in (PROMPT, "The cat", "One day, a bird sang")]
+        alone = []
+        for t in texts:
+            ctx = self.open()
+            ctx.decode_many(t)
+            alone.append(ctx.logits())
+        ctx = self.open()
+        indexes = ctx.decode_scatter([(t, 0, i, True) for i, t in enumerate(texts)])
+        for i, a in zip(indexes, alone):
+            self.assertEqual(ctx.logits(i).tobytes(), a.tobytes())
+        ctx = self.open()
+        with cohort.Batch(64) as b:
+            for seq, t in enumerate(texts):
+                for pos, token in enumerate(t):
+                    b.add(token, pos, seq, pos == len(t) - 1)
+            self.assertEqual(len(b), sum(map(len, texts)))
+            self.assertEqual(len(b.dump().strip().splitlines()) >= len(b), True)
+            ctx.check(b)
+            ctx.decode(b)
+        self.assertEqual([ctx.logits(i).tobytes() for i in (-3, -2, -1)], [a.tobytes() for a in alone])
+        self.assertEqual(ctx.n_outputs, 3)
+
+    def test_logits_are_copies(self):
+        ctx = self.open()
+        ctx.decode_many([1, 2, 3])
+        a = ctx.logits()
+        before = a.tobytes()
+        ctx.decode_one(5, 3)
+        self.assertEqual(a.tobytes(), before)
+        self.assertNotEqual(ctx.logits().tobytes(), before)
+        self.assertIsInstance(a, array.array)
+        with self.assertRaises(cohort.Error):
+            ctx.logits(7)
+
+    def test_rules(self):
+        ctx = self.open()
+        ctx.decode_many([1, 2, 3])
+        with self.assertRaises(cohort.Error) as r:
+            ctx.decode_one(5, 7, 0)
+        e = r.exception
+        self.assertEqual((e.status, e.rule, e.row, e.seq, e.expected, e.got), (abi.COHORT_E_BATCH, "pos-start", 0, 0, 3, 7))
+        with self.assertRaises(cohort.NoRoom) as r:
+            ctx.decode_many([5] * 300, 3)
+        self.assertEqual(r.exception.rule, "kv-room")
+        self.assertEqual(ctx.seq_len(0), 3)
+        b = cohort.Batch(1)
+        b.add(1, 0)
+        with self.assertRaises(cohort.Error) as r:
+            b.add(1, 1)
+        self.assertEqual(r.exception.rule, "batch-full")
+        b.reset()
+        self.assertEqual(len(b), 0)
+        b.close()
+        self.assertRaises(ValueError, len, b)
+        self.assertRaises(ValueError, ctx.decode, b)
+
+    def test_vectors(self):
+        ctx = self.open()
+        n = self.model.info.n_embd
+        with cohort.Batch(4, n) as b:
+            b.add_vector([0.25] * n, 0, 0, True)
+            self.assertRaises(ValueError, b.add_vector, [1.0], 1)
+            ctx.decode(b)
+        self.assertTrue(all(math.isfinite(x) for x in ctx.logits()))
+
+    def test_sequences(self):
+        ctx = self.open()
+        ctx.decode_many([1, 2, 3, 4])
+        ctx.seq_cp(0, 1)
+        self.assertEqual(ctx.usage().n_shared, 1)
+        ctx.decode_each([cohort.Row(7, 4, 0), cohort.Row(7, 4, 1)])
+        self.assertEqual(ctx.logits(0).tobytes(), ctx.logits(1).tobytes())
+        ctx.seq_rm(1, 2)
+        self.assertEqual((ctx.seq_len(0), ctx.seq_len(1)), (5, 2))
+        ctx.seq_keep(1)
+        self.assertEqual((ctx.seq_len(0), ctx.seq_len(1)), (0, 2))
+        ctx.seq_clear()
+        self.assertEqual(ctx.usage().n_used, 0)
+        self.assertEqual(ctx.counters().n_decode, 2)
+        perplexity, logprobs = ctx.score(self.model.tokenize(PROMPT))
+        self.assertTrue(1 < perplexity < 100 and logprobs[0] == 0 and all(p <= 0 for p in logprobs))
+
+    def test_state(self):
+        ctx = self.open()
+        ctx.decode_many(self.model.tokenize(PROMPT))
+        n = ctx.seq_len(0)
+        state = ctx.save()
+        one = ctx.save(0)
+        ctx.decode_one(9, n)
+        want = ctx.logits().tobytes()
+        for s, seq in (state, cohort.SEQ_ALL), (one, 2):
+            other = self.open()
+            other.restore(s, seq)
+            at = max(seq, 0)
+            other.decode_one(9, n, at)
+            self.assertEqual(other.logits().tobytes(), want)
+        with self.assertRaises(cohort.Error) as r:
+            other.restore(b"x" + state[1:])
+        self.assertEqual(r.exception.status, abi.COHORT_E_FORMAT)
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "state")
+            ctx.seq_rm(0, n)
+            ctx.save_file(path)
+            third = self.open()
+            third.restore_file(path)
+            self.assertEqual(third.seq_len(0), n)
+
+    def test_callbacks(self):
+        answers = {"abort": False}
+        lines = []
+
+        def abort():
+            a = answers["abort"]
+            return a() if callable(a) else a
+
+        ctx = self.open(abort=abort, trace=lines.append)
+        gc.collect()  # the library holds addresses of the callbacks
+        ctx.decode_many([1, 2])
+        self.assertTrue(lines and all(isinstance(t, str) for t in lines))
+        answers["abort"] = True
+        self.assertRaises(cohort.Aborted, ctx.decode_one, 5, 2)
+        answers["abort"] = lambda: {}["raised"]
+        self.assertRaises(KeyError, ctx.decode_one, 5, 2)
+        answers["abort"] = lambda: ctx.seq_len(0) == 0  # may not use its context: an error, not a hang
+        self.assertRaises(RuntimeError, ctx.decode_one, 5, 2)
+        answers["abort"] = False
+        ctx.decode_one(5, 2)
+        self.assertEqual(ctx.seq_len(0), 3)
+
+    def test_threads(self):
+        """Contexts of one model in several threads give the same."""
+        tokens = self.model.tokenize(PROMPT) * 20
+        outs = []
+
+        def work():
+            with cohort.Context(self.model, n_ctx=256, n_threads=1) as ctx:
+                ctx.decode_many(tokens)
+                outs.append(ctx.logits().tobytes())
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual((len(outs), len(set(outs))), (4, 1))
+
+    def test_others_run(self):
+        """While the library computes, other threads of Python's run."""
+        # Seen red with ctypes.PyDLL, which keeps the interpreter's lock. A busy machine has a few tries.
+        ctx = self.open(n_ctx=1024, n_batch=1024, n_threads=1)
+        tokens = self.model.tokenize(PROMPT) * 150
+        for _ in range(10):
+            ticks, on = [], [True]
+
+            def tick():
+                while on[0]:
+                    ticks.append(time.monotonic())
+                    time.sleep(0.001)
+
+            t = threading.Thread(target=tick)
+            t.start()
+            began = time.monotonic()
+            ctx.decode_many(tokens)
+            ended = time.monotonic()
+            on[0] = False
+            t.join()
+            ctx.seq_clear()
+            within = [began] + [x for x in ticks if began < x < ended] + [ended]
+            if max(b - a for a, b in zip(within, within[1:])) < (ended - began) / 2:
+                return
+        self.fail("no other thread ran")
+
+    def test_one_context_two_threads(self):
+        """Two threads on one context wait for each other, also when one of them closes it."""
+        ctx = self.open(n_ctx=4096, n_seq_max=2)
+        errors = []
+
+        def work(seq):
+            try:
+                for i in range(20):
+                    ctx.decode_one(5 + i, i, seq)
+            except ValueError:
+                pass
+            except Exception as e:
+                errors.append(e)
+
+        threads = [threading.Thread(target=work, args=(seq,)) for seq in (0, 1)]
+        for t in threads:
+            t.start()
+        time.sleep(0.02)
+        ctx.close()
+        for t in threads:
+            t.join()
+        self.assertEqual(errors, [])
+
+
+class Samplers(WithModel):
+    def setUp(self):
+        self.ctx = cohort.Context(self.model, n_ctx=256)
+        self.ctx.decode_many(self.model.tokenize(PROMPT))
+
+    def test_same_seed(self):
+        a, b = (cohort.Sampler(self.model, seed=5, stream=1) for _ in range(2))
+        first = [a.sample(self.ctx) for _ in range(5)]
+        self.assertEqual([b.sample(self.ctx.logits()) for _ in range(5)], first)
+        c = a.clone()
+        self.assertEqual([a.sample(self.ctx) for _ in range(5)], [c.sample(self.ctx) for _ in range(5)])
+        a.reset()
+        self.assertEqual([a.sample(self.ctx) for _ in range(5)], first)
+        c.reseed(5, 1)
+        self.assertEqual(c.sample(self.ctx), first[0])
+        self.assertRaises(ValueError, a.sample, [0.0] * 5)
+
+    def test_greedy_and_bias(self):
+        logits = self.ctx.logits()
+        best = max(range(len(logits)), key=logits.__getitem__)
+        self.assertEqual(cohort.Sampler(self.model, temperature=0).sample(self.ctx), best)
+        self.assertNotEqual(cohort.Sampler(self.model, temperature=0, bias={best: -math.inf}).sample(self.ctx), best)
+        self.assertEqual(cohort.Sampler(self.model, order="top_k", top_k=1).sample(self.ctx), best)
+        with self.assertRaises(cohort.Error):
+            cohort.Sampler(self.model, order="no_such_stage")
+        with self.assertRaises(cohort.Error):
+            cohort.Sampler(self.model, min_p=2)
+        s = cohort.Sampler(self.model, dry_multiplier=0.8, dry_breakers=["\n", ":"], penalty_last_n=-1)
+        s.prompt([1, 2, 3])
+        s.sample(self.ctx)
+
+    def test_grammar(self):
+        g = cohort.Grammar(self.model, 'root ::= "yes" | "no"')
+        self.assertEqual((g.match("ye"), g.match("no"), g.match("nay")), ((2, False), (2, True), (1, False)))
+        s = cohort.Sampler(self.model, grammar=g, seed=1)
+        del g  # the sampler keeps it
+        gc.collect()
+        text, d = b"", self.model.detok()
+        while True:
+            token = s.draw(self.ctx)
+            if self.model.is_eog(token):
+                break
+            s.accept(token)
+            text += d.push(token)
+            self.assertLess(len(text), 9)
+        self.assertIn(text, (b"yes", b"no"))
+        self.assertTrue(s.is_complete)
+        with self.assertRaises(cohort.Error) as r:
+            cohort.Grammar(self.model, 'root ::= "yes" |\nx ::= (')
+        self.assertEqual(r.exception.status, abi.COHORT_E_FORMAT)
+        with self.assertRaises(cohort.Error) as r:
+            cohort.Grammar.from_schema(self.model, {"type": "nothing"})
+        gbnf = cohort.schema_to_gbnf({"type": "boolean"})
+        self.assertTrue(cohort.Grammar(self.model, gbnf).match("true")[1])
+
+
+class Engines(WithModel):
+    def open(self, **options):
+        e = cohort.Engine(self.model, **dict({"n_slots": 4, "n_ctx": 1024}, **options))
+        self.addCleanup(e.close)
+        return e
+
+    def test_many_threads(self):
+        """Twelve threads on four slots: each reads what it reads alone."""
+        engine = self.open()
+        said = {}
+
+        def ask(i, into):
+            with engine.submit(PROMPT, max_tokens=12, seed=i) as r:
+                into[i] = b"".join(e.text for e in r)
+
+        threads = [threading.Thread(target=ask, args=(i, said)) for i in range(12)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        alone = {}
+        for i in range(0, 12, 3):
+            ask(i, alone)
+            self.assertEqual(said[i], alone[i])
+        self.assertGreater(len(set(said.values())), 3)
+        self.assertEqual(engine.stats()["n_submitted"], 16)
+
+    def test_events(self):
+        engine = self.open(strategy="balanced")
+        r = engine.submit(PROMPT, max_tokens=6, n_outputs=2, seed=3, n_logprobs=2, prompt_logprobs=True)
+        events = list(r)
+        self.assertIsNone(r.next())
+        tokens = [e for e in events if e.kind == "token"]
+        self.assertEqual(len(tokens), 12)
+        self.assertEqual({e.output for e in tokens}, {0, 1})
+        self.assertTrue(all(len(e.top) == 2 and e.logprob <= 0 for e in tokens))
+        self.assertEqual([e.finish for e in events if e.kind == "end"], ["length", "length"])
+        self.assertEqual(len([e for e in events if e.kind == "prompt"][0].prompt_logprobs), len(self.model.tokenize(PROMPT)))
+        for i in 0, 1:
+            o = r.output(i)
+            self.assertEqual(o.text, b"".join(e.text for e in events if e.output == i))
+            self.assertEqual(o.tokens, [e.token for e in tokens if e.output == i])
+        self.assertEqual(r.stats().n_generated, 12)
+        self.assertEqual(engine.stats()["strategy"], "balanced")
+        self.assertIn("balanced", cohort.strategies())
+        self.assertRaises(ValueError, self.open, strategy="none")
+
+    def test_stop_and_grammar(self):
+        engine = self.open()
+        full = engine.submit(PROMPT, max_tokens=20, temperature=0).text()
+        cut = engine.submit(PROMPT, max_tokens=20, temperature=0, stop=["time", " a "])
+        self.assertEqual(cut.text(), full[:full.index(" a ")])
+        self.assertEqual(cut.output().finish, "stop")
+        g = cohort.Grammar.from_schema(self.model, {"enum": ["red", "green"]})
+        r = engine.submit("A colour:", grammar=g, seed=2)
+        g.close()  # the request holds it until it is closed
+        self.assertIn(r.text(), ('"red"', '"green"'))
+        self.assertRaises(ValueError, engine.submit, "x", grammar=g)
+
+    def test_cancel(self):
+        engine = self.open()
+        r = engine.submit(PROMPT, max_tokens=900, ignore_eos=True)
+        self.assertEqual(r.next().kind, "token")
+        threading.Timer(0.05, r.cancel).start()
+        end = [e for e in r if e.kind == "end"]
+        self.assertEqual(end[0].finish, "cancelled")
+        # Closed while another thread waits for it: the reader ends, nothing is used after it is freed.
+        r = engine.submit(PROMPT, max_tokens=900, ignore_eos=True)
+        seen = []
+
+        def read():
+            try:
+                seen.extend(r)
+            except ValueError:
+                pass
+
+        t = threading.Thread(target=read)
+        t.start()
+        time.sleep(0.05)
+        r.close()
+        t.join(10)
+        self.assertFalse(t.is_alive())
+        self.assertRaises(ValueError, r.next)
+
+    def test_refused(self):
+        engine = self.open(queue_requests_max=1)
+        with self.assertRaises(cohort.Error) as r:
+            engine.submit(PROMPT, max_tokens=5000)
+        self.assertEqual((r.exception.status, r.exception.rule), (abi.COHORT_E_LIMIT, "context"))
+        with self.assertRaises(TypeError):
+            engine.submit(PROMPT, max_token=5)
+        with self.assertRaises(cohort.Error):
+            engine.submit([])
+        self.assertRaises(TimeoutError, engine.submit(PROMPT, max_tokens=1).next, 0)
+
+    def test_shutdown(self):
+        engine = self.open()
+        r = engine.submit(PROMPT, max_tokens=900, ignore_eos=True)
+        r.next()
+        engine.close()
+        self.assertEqual([e.finish for e in r if e.kind == "end"], ["shutdown"])
+        self.assertRaises(ValueError, engine.submit, PROMPT)
+        engine = self.open()
+        r = engine.submit(PROMPT, max_tokens=4)
+        self.assertTrue(engine.drain())
+        self.assertEqual(r.output().finish, "length")
+        self.assertRaises(cohort.Error, engine.submit, PROMPT)
+
+    def test_embeddings(self):
+        engine = self.open(outputs=cohort.OUTPUT_LOGITS | cohort.OUTPUT_EMBEDDINGS)
+        with open(os.environ["COHORT_NPY"], "rb") as f:
+            want = f.read()
+        got = b"".join(engine.embed(t).tobytes() for t in EMBEDDED)
+        self.assertEqual(want[-len(got):], got)
+        with cohort.Context(self.model, n_ctx=256, outputs=cohort.OUTPUT_EMBEDDINGS, pooling=cohort.POOL_MEAN) as ctx:
+            ctx.decode_many(self.model.tokenize(EMBEDDED[0]))
+            self.assertEqual(ctx.embeddings_seq(0).tobytes(), got[:len(got) // 2])
+        with self.assertRaises(cohort.Error):
+            self.open().embed("x")
+
+
+class Result(unittest.TestResult):
+    """A line for each test: the script counts them."""
+
+    def addSuccess(self, test):
+        print("ok", test.id().split(".", 1)[1], flush=True)
+
+    def _bad(self, test, err):
+        print("bad", test.id().split(".", 1)[1], flush=True)
+        print(self._exc_info_to_string(err, test), file=sys.stderr)
+
+    addFailure = addError = _bad
+
+
+if __name__ == "__main__":
+    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
+    print("plan", suite.countTestCases(), flush=True)
+    suite.run(Result())

@@ -1,0 +1,52 @@
+#!/bin/sh
+# The Rust crates: their tests and documentation tests by cargo, without the network, and the examples against the C
+# programs. Debian's own cargo is preferred: it is the oldest that has to do.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+if [ -x /usr/bin/cargo ]; then PATH=/usr/bin:$PATH; fi
+if ! command -v cargo >/dev/null || ! command -v rustc >/dev/null; then
+	skip 'bindings of Rust' 'cargo and rustc are not there'
+	exit 0
+fi
+# shellcheck source=tests/e2e/bindings_lib.sh
+. "$(dirname "$0")/bindings_lib.sh"
+
+CARGO_TARGET_DIR=$COHORT_BUILD/bindings-rust COHORT_LIB_DIR=$COHORT_BUILD CARGO_TERM_COLOR=never RUSTFLAGS='-D warnings'
+COHORT_TEST_MODEL=$model COHORT_TEST_LAYOUT=$tmp/layout COHORT_TEST_NPY=$tmp/vectors.npy
+export CARGO_TARGET_DIR COHORT_LIB_DIR CARGO_TERM_COLOR RUSTFLAGS COHORT_TEST_MODEL COHORT_TEST_LAYOUT COHORT_TEST_NPY
+manifest=$COHORT_SOURCE/bindings/rust/Cargo.toml
+
+run cargo build --offline --locked --quiet --examples --manifest-path "$manifest"
+[ "$rc" = 0 ]
+verdict 'the crates build, without warnings'
+
+LD_LIBRARY_PATH=$COHORT_BUILD
+export LD_LIBRARY_PATH
+bins=$CARGO_TARGET_DIR/debug/examples
+example four "$bins/four"
+example stream "$bins/stream"
+example json "$bins/json_schema"
+example embeddings "$bins/embeddings"
+
+# The block of the README is an example, too.
+awk '/^```rust/ { on = 1; next } /^```/ { on = 0 } on' "$COHORT_SOURCE/bindings/rust/README.md" >"$tmp/readme"
+sed 1,2d "$COHORT_SOURCE/bindings/rust/cohort/examples/readme.rs" | cmp -s - "$tmp/readme" && [ -s "$tmp/readme" ] &&
+	run "$bins/readme" "$model" && [ "$rc" = 0 ] && has out ', there was a'
+verdict 'the example of the README runs'
+
+# The lines of cargo's tests as those of the other languages; documentation tests show that misuse does not compile.
+(cargo test --offline --locked --quiet --manifest-path "$manifest" -- --format=pretty) >"$tmp/cargo" 2>"$tmp/err"
+rc=$?
+sed -n 's/^test \(.*\) \.\.\. ok$/ok \1/p; s/^test \(.*\) \.\.\. FAILED$/bad \1/p' "$tmp/cargo" >"$tmp/out"
+echo "plan $(sed -n 's/^running \([0-9]*\) tests*$/\1/p' "$tmp/cargo" | awk '{ n += $1 } END { print n }')" >>"$tmp/out"
+[ $rc = 0 ] || grep -v '^ok' "$tmp/cargo" | sed 's/^/# /' | head -n 60
+verdicts
+[ "$(grep -c 'compile fail' "$tmp/cargo")" -ge 5 ]
+verdict 'misuse that must not compile was tried'
+
+# What build.rs says where there is no library.
+unset RUSTFLAGS
+run env CARGO_TARGET_DIR="$tmp/target" COHORT_LIB_DIR=/nowhere cargo build --offline --quiet --manifest-path "$manifest"
+[ "$rc" != 0 ] && has err 'there is no libcohort.so in COHORT_LIB_DIR (/nowhere)'
+verdict 'no library in COHORT_LIB_DIR: said so'

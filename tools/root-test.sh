@@ -1,0 +1,97 @@
+#!/bin/sh
+# A fresh Debian 12 under a directory, made by debootstrap with this machine's mirror and settings of apt; then
+#   packages  the packages of build/deb are installed there: programs run, and a program in C (and in what there are
+#             bindings for) is built against them and generates text
+#   source    the source tree goes there, and the two commands of README.md are run
+# usage: root-test.sh DIR [packages|source]    as root; DIR/root is kept, and used again when it is there
+set -eu
+usage='usage: root-test.sh DIR [packages|source]'
+dir=${1:?$usage}
+mode=${2:-packages}
+case $mode in packages | source) ;; *) echo "$usage" >&2; exit 2 ;; esac
+[ "$(id -u)" = 0 ] || { echo 'root-test.sh: needs root, for chroot' >&2; exit 1; }
+case $dir in /*) ;; *) dir=${DEV_FROM:-$PWD}/$dir ;; esac
+mkdir -p "$dir"
+dir=$(cd "$dir" && pwd)
+cd "$(dirname "$0")/.."
+root=$dir/root
+mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)*\([^ ]*\).*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.sources \
+	/etc/apt/sources.list.d/*.list 2>/dev/null | grep '/debian/*$' | head -n 1)
+mirror=${mirror:-http://deb.debian.org/debian}
+
+say() { printf '== %s\n' "$*"; }
+leave() {
+	status=$?
+	trap - EXIT
+	umount "$root/proc" 2>/dev/null || true
+	exit $status
+}
+trap leave EXIT
+trap 'exit 130' INT TERM HUP
+
+if [ ! -f "$root/made" ]; then
+	say "Debian 12 in $root, from $mirror"
+	rm -rf "$root"
+	debootstrap --variant=minbase bookworm "$root" "$mirror" >"$dir/debootstrap.log" 2>&1 || { tail "$dir/debootstrap.log"; exit 1; }
+	touch "$root/made"
+fi
+apt-config dump | grep '^Acquire::' >"$root/etc/apt/apt.conf.d/99host" || true
+for f in resolv.conf hosts; do [ ! -f /etc/$f ] || cp -L /etc/$f "$root/etc/$f"; done
+mount -t proc proc "$root/proc"
+
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+	${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} "$@"; }
+get() { inside apt-get install -y -q --no-install-recommends "$@" >>"$dir/apt.log" 2>&1 || { tail "$dir/apt.log"; exit 1; }; }
+inside apt-get update -q >"$dir/apt.log" 2>&1 || { cat "$dir/apt.log"; exit 1; }
+
+if [ "$mode" = source ]; then
+	rm -rf "$root/src"
+	mkdir "$root/src"
+	git ls-files -z | tar -c --null --files-from=- | tar -x -C "$root/src"
+	for c in demo test; do
+		say "./dev $c"
+		inside sh -c "cd /src && ./dev $c </dev/null"
+	done
+	say 'all done'
+	exit 0
+fi
+
+ls build/deb/*.deb >/dev/null 2>&1 || { echo 'root-test.sh: no packages in build/deb: ./dev deb makes them' >&2; exit 1; }
+rm -rf "$root/debs" "$root/try"
+mkdir "$root/debs" "$root/try"
+cp build/deb/*.deb "$root/debs/"
+cp -r debian/tests "$root/try/tests"
+say 'packages'
+get gcc libc6-dev pkg-config
+inside sh -c 'apt-get install -y -q --no-install-recommends --reinstall /debs/cohort_*.deb /debs/cohort-d*.deb /debs/libcohort*.deb' >>"$dir/apt.log" 2>&1 ||
+	{ tail "$dir/apt.log"; exit 1; }
+# shellcheck disable=SC2016
+inside dpkg-query -W -f '${Package} ${Version} ${Installed-Size} KiB\n' 'cohort*' 'libcohort*'
+say 'programs'
+inside batched -n-predict 8
+inside sh /try/tests/programs
+say 'C'
+inside sh /try/tests/program
+# Bindings that are in the tree: their example of four continuations, against the installed library.
+model=/usr/share/cohort/cohort-tiny.gguf
+for b in python node rust; do
+	ls "bindings/$b/examples/four".* "bindings/$b/cohort/examples/four".* >/dev/null 2>&1 || continue
+	say "$b"
+	rm -rf "$root/try/$b"
+	git ls-files -z "bindings/$b" | tar -c --null --files-from=- | tar -x -C "$root/try"
+	case $b in
+	python)
+		get python3
+		inside env PYTHONPATH=/try/bindings/python python3 /try/bindings/python/examples/four.py $model
+		;;
+	node)
+		get nodejs npm ca-certificates
+		inside sh -c "cd /try/bindings/node && npm install --no-audit --no-fund && node examples/four.js $model"
+		;;
+	rust)
+		get cargo ca-certificates
+		inside sh -c "cd /try/bindings/rust && cargo run --quiet --example four -- $model"
+		;;
+	esac
+done
+say 'all done'
