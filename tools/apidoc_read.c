@@ -354,8 +354,10 @@ static struct doc_item *read_declaration(struct reader *r)
 			if (r->h->items[i].kind == DOC_FUNC && !strcmp(r->h->items[i].name, name))
 				fail(r, line, "%s is declared twice", name);
 		if (is_inline) {
-			char *closed = doc_alloc(strlen(decl) + 2);
-			decl = strcat(strcpy(closed, decl), ";");
+			const size_t n = strlen(decl) + 2;
+			char *closed = doc_alloc(n);
+			snprintf(closed, n, "%s;", decl);
+			decl = closed;
 		}
 		const bool shared = r->about_used;
 		struct doc_item *item = add(r, DOC_FUNC, name, decl, line);
@@ -443,14 +445,13 @@ bool doc_read(struct doc_header *h, const char *path, const char *text, char *er
 	return true;
 }
 
-static char *joined(char *a, const char *b)
+/* Both texts, one under the other; a may be NULL. */
+static char *joined(const char *a, const char *b)
 {
-	char *both;
-
-	if (!a)
-		return doc_copy(b, strlen(b));
-	both = doc_alloc(strlen(a) + strlen(b) + 2);
-	return strcat(strcat(strcpy(both, a), "\n"), b);
+	const size_t n = (a ? strlen(a) + 1 : 0) + strlen(b) + 1;
+	char *both = doc_alloc(n);
+	snprintf(both, n, "%s%s%s", a ? a : "", a ? "\n" : "", b);
+	return both;
 }
 
 size_t doc_members(const struct doc_item *item, struct doc_member **out)
