@@ -24,15 +24,17 @@ static size_t n_order;
 
 /* ---- Which names meet ------------------------------------------------------------------------------------------ */
 
+struct owner {
+	const struct piece *piece;
+	struct name *name;
+};
+
 /* A word, who declares it, and who has it in its text. */
 struct word {
 	const char *s;
 	size_t len;
 	bool in[PIECES_MAX]; /* by order */
-	struct {
-		const struct piece *piece;
-		struct name *name;
-	} *owners;
+	struct owner *owners;
 	size_t n_owners;
 	struct word *next;
 };

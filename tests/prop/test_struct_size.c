@@ -3,8 +3,8 @@
  *
  * Every struct that says its size is cut at every word, and put before a page that cannot be touched.
  * Seen red with: `p = *params` before the size is looked at (a fault in the page behind, with all kinds); a copy of
- * sizeof bytes in params_take; struct_size compared for equality; order_parse and synth_shape without their checks; an _init that writes a
- * word more. */
+ * sizeof bytes in params_take; struct_size compared for equality; order_parse and synth_shape without their checks;
+ * an _init that writes a word more. */
 #include "cohort_engine.h"
 #include "cohort_search.h"
 #include "cohort_tools.h"
