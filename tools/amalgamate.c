@@ -24,15 +24,17 @@ static size_t n_order;
 
 /* ---- Which names meet ------------------------------------------------------------------------------------------ */
 
+struct owner {
+	const struct piece *piece;
+	struct name *name;
+};
+
 /* A word, who declares it, and who has it in its text. */
 struct word {
 	const char *s;
 	size_t len;
 	bool in[PIECES_MAX]; /* by order */
-	struct {
-		const struct piece *piece;
-		struct name *name;
-	} *owners;
+	struct owner *owners;
 	size_t n_owners;
 	struct word *next;
 };
@@ -68,8 +70,7 @@ static void words_read(void)
 		for (size_t k = 0; k < p->n_names; k++) {
 			struct word *w = word_of(p->names[k].s, strlen(p->names[k].s), true);
 			w->owners = grow(w->owners, w->n_owners, sizeof *w->owners);
-			w->owners[w->n_owners].piece = p;
-			w->owners[w->n_owners++].name = &p->names[k];
+			w->owners[w->n_owners++] = (struct owner){p, &p->names[k]};
 		}
 	}
 }
