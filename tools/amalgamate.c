@@ -70,8 +70,7 @@ static void words_read(void)
 		for (size_t k = 0; k < p->n_names; k++) {
 			struct word *w = word_of(p->names[k].s, strlen(p->names[k].s), true);
 			w->owners = grow(w->owners, w->n_owners, sizeof *w->owners);
-			w->owners[w->n_owners].piece = p;
-			w->owners[w->n_owners++].name = &p->names[k];
+			w->owners[w->n_owners++] = (struct owner){p, &p->names[k]};
 		}
 	}
 }
