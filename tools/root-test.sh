@@ -2,7 +2,8 @@
 # A fresh Debian 12 under a directory, made by debootstrap with this machine's mirror and settings of apt; then
 #   packages  the packages of build/deb are installed there: programs run, and a program in C (and in what there are
 #             bindings for) is built against them and generates text
-#   source    the source tree goes there, and the two commands of README.md are run
+#   source    the source tree goes there; the two commands of README.md are run, and all of docs/tutorial.md, whose
+#             programs are written where it says and whose outputs must be those it shows
 # usage: root-test.sh DIR [packages|source]    as root; DIR/root is kept, and used again when it is there
 set -eu
 usage='usage: root-test.sh DIR [packages|source]'
@@ -48,10 +49,23 @@ if [ "$mode" = source ]; then
 	rm -rf "$root/src"
 	mkdir "$root/src"
 	git ls-files -z | tar -c --null --files-from=- | tar -x -C "$root/src"
-	for c in demo test; do
-		say "./dev $c"
-		inside sh -c "cd /src && ./dev $c </dev/null"
-	done
+	say './dev demo'
+	inside sh -c 'cd /src && ./dev demo </dev/null'
+	say 'docs/tutorial.md'
+	get curl # the page says that it is a package of its own
+	rm -rf "$root/tutorial"
+	mkdir "$root/tutorial"
+	awk -v what=blocks -v dir="$root/tutorial" -f tools/md.awk docs/tutorial.md | awk -F '\t' -v root="$root" '
+	BEGIN { print "set -eu; cd /src" }
+	{ inside = substr($5, length(root) + 1) }
+	$4 ~ /^file: / { print "cp " inside " " substr($4, 7) }
+	$3 == "sh" { print "echo \"-- line " $2 "\" >&2; exec >/tutorial/said"; while ((getline l < $5) > 0) print l (l ~ /^\.\/dev/ ? " >&2" : "") }
+	$4 == "output" { print "diff " inside " /tutorial/said >&2" }
+	END { print "echo done >/tutorial/end" }' >"$root/tutorial.sh"
+	inside sh -c 'sh /tutorial.sh </dev/null'
+	[ -f "$root/tutorial/end" ] || { echo 'root-test.sh: the tutorial did not come to its end' >&2; exit 1; }
+	say './dev test'
+	inside sh -c 'cd /src && ./dev test </dev/null'
 	say 'all done'
 	exit 0
 fi
