@@ -69,7 +69,7 @@ run sh "$COHORT_SOURCE/tools/install.sh" install --perfix /usr
 refused 1 'unknown option --perfix'
 verdict 'dev install: an unknown option'
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && setpriv --reuid=65534 --regid=65534 --clear-groups test -r "$COHORT_SOURCE/tools/install.sh"; then
-	run setpriv --reuid=65534 --regid=65534 --clear-groups sh "$COHORT_SOURCE/tools/install.sh" install --prefix /usr/cohort-test
+	run env TMPDIR=/tmp setpriv --reuid=65534 --regid=65534 --clear-groups sh "$COHORT_SOURCE/tools/install.sh" install --prefix /usr/cohort-test
 	refused 1 'no permission to write to /usr (you are ' && has err 'run it as root, or choose another place with --prefix'
 	verdict 'dev install: no permission'
 elif [ "$(id -u)" != 0 ]; then
