@@ -696,8 +696,8 @@ static void fair(void **state)
 
 /* ---- Grammars ---- */
 
-/* A request that has ended needs its grammar no more, which may go before the handle: one that ended by itself, one that
- * was cancelled as it generated, one in the queue. */
+/* A request that has ended needs its grammar no more, which may go before the handle: one that ended by itself, one
+ * that was cancelled as it generated, one in the queue. */
 static void grammar_goes_first(void **state)
 {
 	static const char text[] = "root ::= [a-z ]+";
