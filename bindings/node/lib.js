@@ -144,7 +144,7 @@ function pointers(list) { // of Buffers
 // ---- The library ----
 
 function load() {
-	const name = `libcohort.so.${abi.version[0]}`;
+	const name = 'libcohort.so.0'; // its number is not the version's: docs/abi.md
 	const own = path.join(__dirname, name);
 	const named = process.env.COHORT_LIBRARY;
 	const places = named ? [named] : fs.existsSync(own) ? [own, name] : [name];

@@ -13,6 +13,21 @@ fi
 run sh "$COHORT_SOURCE/tools/bindings.sh" --check
 [ "$rc" = 0 ] && [ "$(grep -c '^ok' "$tmp/out")" = 3 ]
 verdict 'the declarations of all bindings are those of the headers'
+# Headers that grow: the check sees it, and what the tool does not understand is not left out.
+mkdir "$tmp/grown"
+(cd "$COHORT_SOURCE" && tar cf - include tools/bindings.awk tools/bindings.sh bindings/*/abi.js \
+	bindings/python/cohort/_abi.py bindings/rust/cohort-sys/src/abi.rs) | tar xf - -C "$tmp/grown"
+sed -i 's/^	int32_t n_checkpoints;/&\n	int32_t n_more;/' "$tmp/grown/include/cohort.h"
+run sh "$tmp/grown/tools/bindings.sh" --check
+[ "$rc" = 1 ] && [ "$(grep -c '^not ok' "$tmp/out")" = 3 ]
+verdict 'a new field: all of them are out of date'
+run sh "$tmp/grown/tools/bindings.sh"
+[ "$rc" = 0 ] && grep -q '("n_more", c_int32)' "$tmp/grown/bindings/python/cohort/_abi.py"
+verdict 'a new field: the tool writes it'
+echo 'union cohort_odd { int32_t a; float b; };' >>"$tmp/grown/include/cohort.h"
+run sh "$tmp/grown/tools/bindings.sh" --check
+[ "$rc" != 0 ] && has err 'not understood: union cohort_odd'
+verdict 'what is not understood is refused'
 
 here=$COHORT_SOURCE/bindings/python
 PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 COHORT_LIBRARY=$library COHORT_MODEL=$model COHORT_LAYOUT=$tmp/layout

@@ -19,6 +19,8 @@ from . import _abi as abi
 
 Text = Union[str, bytes]
 
+SONAME = "libcohort.so.0"  # its number is not the version's: docs/abi.md
+
 
 class LibraryError(ImportError):
     """libcohort was not found, or is not the version that these bindings were made for."""
@@ -54,11 +56,10 @@ def _candidates() -> Iterator[str]:
         yield named
         return
     here = os.path.dirname(os.path.abspath(__file__))
-    name = "libcohort.so.%d" % abi.VERSION[0]
-    own = os.path.join(here, name)
+    own = os.path.join(here, SONAME)
     if os.path.exists(own):
         yield own
-    yield name
+    yield SONAME
 
 
 def _load() -> ctypes.CDLL:
