@@ -369,7 +369,7 @@ verdict 'refused: a template that is not there'
 
 # ---- An encoder, a terminal, help ----
 
-python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$tmp/models" >/dev/null || exit 1
+python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$tmp/models" bert llama-base llama-lora >/dev/null || exit 1
 { req e $emb '{"input":["abc de","abc"]}' && req g $comp '{"prompt":"x"}'; } >"$tmp/enc.jsonl"
 jobs "$tmp/enc.jsonl" -output "$tmp/o.jsonl" -restart -m "$tmp/models/bert.gguf"
 [ "$rc" = 0 ] && tool expect "$tmp/o.jsonl" e 'len(b["data"]) == 2 and b["usage"]["prompt_tokens"] > 2' &&

@@ -15,7 +15,10 @@ for v in $(env | sed -n 's/^\(COHORT_[A-Za-z0-9_]*\)=.*/\1/p'); do
 	case $v in COHORT_BUILD | COHORT_SOURCE | COHORT_SHARED) ;; *) unset "$v" ;; esac
 done
 COHORT_CONFIG=/dev/null
-export COHORT_CONFIG
+# As many tests run at once as there are processors: with two threads each they would wait for each other most of the
+# time. What depends on threads says -threads; a run that looks for races sets E2E_THREADS.
+COHORT_THREADS=${E2E_THREADS:-1}
+export COHORT_CONFIG COHORT_THREADS
 shared=${COHORT_SHARED:-$COHORT_SOURCE/../shared}
 model=$COHORT_SOURCE/models/cohort-tiny.gguf
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/cohort-e2e.XXXXXX") || exit 1

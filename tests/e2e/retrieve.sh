@@ -158,7 +158,7 @@ verdict 'an index of another model: refused'
 retrieve -pooling last -load "$tmp/index" x
 refused 2 'was made with -pooling mean, not last'
 verdict 'another pooling: refused'
-python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$tmp/models" || exit 1
+python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$tmp/models" bert || exit 1
 retrieve -m "$tmp/models/bert.gguf" -load "$tmp/index" x
 refused 4 'was made with another model'
 verdict 'an index of another architecture: refused'

@@ -42,8 +42,8 @@ def differences(ours, theirs):
 
 class Abi(unittest.TestCase):
     def test_layout(self):
-        # Seen red with a field of _abi.py left out, with two swapped, with a c_int32 for a c_int64 and with a constant
-        # changed; the last two of these are planted below in what the compiler says.
+        # Seen red with two fields of _abi.py swapped, with a c_int32 for a c_int64 and with a constant changed; the last
+        # two of these are planted below in what the compiler says. With a field left out the import refuses it before.
         with open(os.environ["COHORT_LAYOUT"]) as f:
             theirs = f.read().splitlines()
         self.assertGreater(len(theirs), 500)
@@ -176,7 +176,7 @@ class Models(WithModel):
             self.assertRaises(ValueError, use)
 
     def test_lifetimes(self):
-        # Seen red with a Handle whose _end does not look at _n_users: the process then dies in the decode.
+        # A Handle whose _end does not look at _n_users was seen red: the process dies, in a test before this one.
         m = cohort.Model(MODEL)
         ctx = cohort.Context(m, n_ctx=64)
         d = m.detok()
