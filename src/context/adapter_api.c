@@ -80,7 +80,8 @@ static bool same(const struct be_lora *a, const struct be_lora *b)
 
 static void give(struct cohort_context *c, cohort_seq seq, struct be_lora to)
 {
-	c->n_lora += (size_t)(to.adapter != NULL) - (size_t)(c->lora[seq].adapter != NULL);
+	c->n_lora += to.adapter != NULL;
+	c->n_lora -= c->lora[seq].adapter != NULL;
 	c->lora[seq] = to;
 }
 
