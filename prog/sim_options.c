@@ -22,7 +22,7 @@ static int check(struct sim_options *c)
 {
 	if (c->trace && (c->recipe_given || c->kind))
 		return bad_usage(sim_prog, "-trace has its requests: options of generated ones go without it");
-	if (c->cost && (c->measure || c->model || c->measure_given || c->threads_given || c->save_cost))
+	if (c->cost && (c->measure || c->model || c->measure_given || c->save_cost))
 		return bad_usage(sim_prog, "-cost has its costs: options of measuring go without it");
 	if (!c->trace && c->recipe.share >= c->recipe.prompt)
 		return bad_usage(sim_prog, "-share %lld must be less than the mean prompt of %lld tokens",

@@ -8,6 +8,7 @@
 # a spread over the medians instead of the rounds, a time's ratio upside down, a line taken for the cell of another number
 # of rows, a failed run's finished cells dropped, results written at the end only (with a signal that kills), a replaced
 # cell appended, the embedding counted as a product, an order that is not the round's, a child left behind by a signal.
+E2E_THREADS=
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -16,9 +16,11 @@ for v in $(env | sed -n 's/^\(COHORT_[A-Za-z0-9_]*\)=.*/\1/p'); do
 done
 COHORT_CONFIG=/dev/null
 # As many tests run at once as there are processors: with two threads each they would wait for each other most of the
-# time. What depends on threads says -threads; a run that looks for races sets E2E_THREADS.
-COHORT_THREADS=${E2E_THREADS:-1}
+# time. What depends on threads says -threads; a run that looks for races sets E2E_THREADS to more, and a test of the
+# defaults to nothing.
+COHORT_THREADS=${E2E_THREADS-1}
 export COHORT_CONFIG COHORT_THREADS
+[ -n "$COHORT_THREADS" ] || unset COHORT_THREADS
 shared=${COHORT_SHARED:-$COHORT_SOURCE/../shared}
 model=$COHORT_SOURCE/models/cohort-tiny.gguf
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/cohort-e2e.XXXXXX") || exit 1

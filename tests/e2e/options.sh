@@ -2,6 +2,7 @@
 # Options from the command line, the environment and the configuration file: which one counts, and every mistake.
 # Shown red by reading the environment before the file (precedence), by letting a list of the file and one of the command
 # line add up (lists), by skipping unknown names in a program's own section, and by not setting `given` (threads).
+E2E_THREADS=
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
