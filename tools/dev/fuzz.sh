@@ -13,7 +13,7 @@ fuzz_build() {
 fuzz_run() {
 	t=$1
 	mkdir -p "build-clang/corpus/$t"
-	set -- -max_total_time="$2" -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 -artifact_prefix="build-clang/$t-" \
+	set -- -max_total_time="$2" -rss_limit_mb=2048 -timeout=60 -print_final_stats=1 -artifact_prefix="build-clang/$t-" \
 		"build-clang/corpus/$t"
 	[ ! -d "tests/fuzz/corpus/$t" ] || set -- "$@" "tests/fuzz/corpus/$t"
 	[ ! -f "tests/fuzz/$t.dict" ] || set -- -dict="tests/fuzz/$t.dict" "$@"
