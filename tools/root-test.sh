@@ -24,7 +24,7 @@ say() { printf '== %s\n' "$*"; }
 leave() {
 	status=$?
 	trap - EXIT
-	umount "$root/proc" 2>/dev/null || true
+	for m in dev/shm dev/pts proc; do umount "$root/$m" 2>/dev/null || true; done
 	exit $status
 }
 trap leave EXIT
@@ -38,7 +38,11 @@ if [ ! -f "$root/made" ]; then
 fi
 apt-config dump | grep '^Acquire::' >"$root/etc/apt/apt.conf.d/99host" || true
 for f in resolv.conf hosts; do [ ! -f /etc/$f ] || cp -L /etc/$f "$root/etc/$f"; done
+# What a machine that was started has.
+mkdir -p "$root/dev/pts" "$root/dev/shm"
 mount -t proc proc "$root/proc"
+mount -t devpts -o ptmxmode=666 devpts "$root/dev/pts"
+mount -t tmpfs tmpfs "$root/dev/shm"
 
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
 	${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} "$@"; }
