@@ -18,7 +18,6 @@ cd "$(dirname "$0")/.."
 root=$dir/root
 mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)*\([^ ]*\).*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.sources \
 	/etc/apt/sources.list.d/*.list 2>/dev/null | grep '/debian/*$' | head -n 1)
-mirror=${mirror:-http://deb.debian.org/debian}
 
 say() { printf '== %s\n' "$*"; }
 leave() {
@@ -31,9 +30,9 @@ trap leave EXIT
 trap 'exit 130' INT TERM HUP
 
 if [ ! -f "$root/made" ]; then
-	say "Debian 12 in $root, from $mirror"
+	say "Debian 12 in $root${mirror:+, from $mirror}"
 	rm -rf "$root"
-	debootstrap --variant=minbase bookworm "$root" "$mirror" >"$dir/debootstrap.log" 2>&1 || { tail "$dir/debootstrap.log"; exit 1; }
+	debootstrap --variant=minbase bookworm "$root" ${mirror:+"$mirror"} >"$dir/debootstrap.log" 2>&1 || { tail "$dir/debootstrap.log"; exit 1; }
 	touch "$root/made"
 fi
 apt-config dump | grep '^Acquire::' >"$root/etc/apt/apt.conf.d/99host" || true

@@ -133,43 +133,21 @@ impl Model {
         }
         // SAFETY: a function of its argument alone.
         let mut out: Vec<Token> = Vec::with_capacity(unsafe { sys::cohort_tokenize_bound(text.len()) });
-        loop {
-            let mut n = 0;
-            // SAFETY: at most the capacity is written, and *n of it when all went well.
-            let said = call(|e| unsafe {
-                sys::cohort_tokenize(
-                    self.raw, text.as_ptr() as _, text.len(), flags, out.as_mut_ptr(), out.capacity(), &mut n, e)
-            });
-            match said {
-                Err(e) if e.status == Status::Limit && n > out.capacity() => out.reserve(n),
-                Err(e) => return Err(e),
-                Ok(()) => {
-                    unsafe { out.set_len(n) };
-                    return Ok(out);
-                }
-            }
-        }
+        // SAFETY: `filled` hands over room and its size.
+        filled(&mut out, |to, max, n, e| unsafe {
+            sys::cohort_tokenize(self.raw, text.as_ptr() as _, text.len(), flags, to, max, n, e)
+        })?;
+        Ok(out)
     }
 
     /// The text of tokens that begin one: the inverse of `tokenize`, byte for byte.
     pub fn detokenize(&self, tokens: &[Token], special: bool) -> Result<Vec<u8>> {
         let mut out: Vec<u8> = Vec::new();
-        loop {
-            let mut n = 0;
-            // SAFETY: as in tokenize.
-            let said = call(|e| unsafe {
-                sys::cohort_detokenize(self.raw, tokens.as_ptr(), tokens.len(), special, out.as_mut_ptr() as _,
-                    out.capacity(), &mut n, e)
-            });
-            match said {
-                Err(e) if e.status == Status::Limit && n > out.capacity() => out.reserve(n),
-                Err(e) => return Err(e),
-                Ok(()) => {
-                    unsafe { out.set_len(n) };
-                    return Ok(out);
-                }
-            }
-        }
+        // SAFETY: as in tokenize.
+        filled(&mut out, |to, max, n, e| unsafe {
+            sys::cohort_detokenize(self.raw, tokens.as_ptr(), tokens.len(), special, to as _, max, n, e)
+        })?;
+        Ok(out)
     }
 
     /// The bytes of one token, which need not be whole characters; `Detok` makes these of several.
@@ -202,6 +180,25 @@ impl Model {
         let mut raw: sys::cohort_detok = unsafe { std::mem::zeroed() };
         unsafe { sys::cohort_detok_init(&mut raw, self.raw, special, at_start) };
         Detok { raw, _model: PhantomData }
+    }
+}
+
+/// Calls a function that writes at most so many elements and tells how many there are, with more room if that was too
+/// little. `out` is empty, with what room it has.
+fn filled<T>(
+    out: &mut Vec<T>, mut f: impl FnMut(*mut T, usize, *mut usize, *mut sys::cohort_err) -> i32,
+) -> Result<()> {
+    loop {
+        let mut n = 0;
+        match call(|e| f(out.as_mut_ptr(), out.capacity(), &mut n, e)) {
+            Err(e) if e.status == Status::Limit && n > out.capacity() => out.reserve(n),
+            Err(e) => return Err(e),
+            Ok(()) => {
+                // SAFETY: n elements were written, as all went well.
+                unsafe { out.set_len(n) };
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -261,21 +258,9 @@ unsafe impl Send for Detok<'_> {}
 impl Detok<'_> {
     pub fn push(&mut self, token: Token) -> Result<Vec<u8>> {
         let mut out: Vec<u8> = Vec::with_capacity(64);
-        loop {
-            let mut n = 0;
-            // SAFETY: as in tokenize.
-            let said = call(|e| unsafe {
-                sys::cohort_detok_push(&mut self.raw, token, out.as_mut_ptr() as _, out.capacity(), &mut n, e)
-            });
-            match said {
-                Err(e) if e.status == Status::Limit && n > out.capacity() => out.reserve(n),
-                Err(e) => return Err(e),
-                Ok(()) => {
-                    unsafe { out.set_len(n) };
-                    return Ok(out);
-                }
-            }
-        }
+        // SAFETY: as in tokenize.
+        filled(&mut out, |to, max, n, e| unsafe { sys::cohort_detok_push(&mut self.raw, token, to as _, max, n, e) })?;
+        Ok(out)
     }
 
     /// What was held back: an unfinished character.
