@@ -5,7 +5,6 @@
 #
 # Seen red with a constant of kern_math.h changed (all logits), with the prototypes of headers left as they are by
 # amalgamate_names.c (other names than cohort_), with the pragmas taken out of amalgamate_head.h (fused at -O2).
-effort=${COHORT_EFFORT:-}
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -48,8 +48,9 @@ for t in 1 2 3 7; do
 	[ "$rc" = 0 ] && same out default
 	verdict "-threads $t: the same bytes"
 done
+n_isa=$(few 3 12)
 for isa in ref avx2 avx512 neon; do
-	run batched --isa $isa -n-predict 12 -verbose
+	run batched --isa $isa -n-predict "$n_isa" -verbose
 	if [ "$rc" = 2 ] && has err "'$isa'"; then
 		skip "--isa $isa: the same bytes" 'this machine has it not'
 		continue
@@ -58,7 +59,7 @@ for isa in ref avx2 avx512 neon; do
 	[ "$rc" = 0 ] && sequences 4 && same out isa && has err "Instruction set: $isa"
 	verdict "--isa $isa: the same bytes"
 done
-run batched -n-predict 12
+run batched -n-predict "$n_isa"
 [ "$rc" = 0 ] && same out isa
 verdict 'the best level: the same bytes'
 
@@ -173,10 +174,10 @@ verdict 'unknown instruction set: the known ones are named'
 
 # ---- Limits ----
 
-run batched -n-parallel 64 -n-predict 16
+run batched -n-parallel 64 -n-predict "$(few 4 16)"
 [ "$rc" = 0 ] && sequences 64 'Hello my name is'
 verdict '64 sequences'
-run batched -n-parallel 64 -n-predict 40 -ctx 4096
+run batched -n-parallel 64 -n-predict "$(few 6 40)" -ctx 4096
 [ "$rc" = 0 ] && sequences 64 'Hello my name is'
 verdict '64 sequences in a larger context'
 

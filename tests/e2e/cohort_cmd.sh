@@ -97,8 +97,32 @@ od -An -v -tf4 -N $((5 * n_vocab * 4)) "$tmp/want" | awk -v n=$n_vocab '
 	END { print at }' >"$tmp/argmax"
 is argmax 8142
 verdict 'logits: after "Once upon a time" a comma is likeliest'
-for o in '--ubatch 1' '--ubatch 3' '--ubatch 7' '--ubatch 64' '--batch 1' '--batch 5' '--batch 64' '-b 7 -ub 3' '-b 5 -ub 64' \
-	'--threads 1' '--threads 2' '--threads 3' '--isa ref --ubatch 16' '--isa avx2' '--isa avx512' '--isa neon' '--file-layout' '--file-layout --isa avx2' '--file-layout --isa ref' '--kv-type f16'; do
+few '--ubatch 3
+--batch 5
+-b 7 -ub 3
+--threads 3
+--file-layout
+--kv-type f16' '--ubatch 1
+--ubatch 3
+--ubatch 7
+--ubatch 64
+--batch 1
+--batch 5
+--batch 64
+-b 7 -ub 3
+-b 5 -ub 64
+--threads 1
+--threads 2
+--threads 3
+--isa ref --ubatch 16
+--isa avx2
+--isa avx512
+--isa neon
+--file-layout
+--file-layout --isa avx2
+--file-layout --isa ref
+--kv-type f16' >"$tmp/ways"
+while read -r o; do
 	rm -f "$tmp/logits"
 	# shellcheck disable=SC2086
 	logits $o
@@ -110,7 +134,7 @@ for o in '--ubatch 1' '--ubatch 3' '--ubatch 7' '--ubatch 64' '--batch 1' '--bat
 	esac
 	[ "$rc" = 0 ] && empty err && same logits want
 	verdict "logits: $o: the same bytes"
-done
+done <"$tmp/ways"
 logits --kv-type f32
 keep logits want32
 [ "$rc" = 0 ] && [ "$(wc -c <"$tmp/logits")" = "$(wc -c <"$tmp/want")" ] && ! same logits want

@@ -78,8 +78,8 @@ if [ -x "$splitter" ]; then
 	run cohort tokenize 'Once upon a time'
 	[ "$rc" = 0 ] && same out got.txt
 	verdict 'tokenize: by the last part'
-	run cohort quantize --allow-requantize "$model" "$tmp/one.gguf" Q4_0
-	run cohort quantize --allow-requantize "$tmp/m-00001-of-00003.gguf" "$tmp/all.gguf" Q4_0
+	run cohort quantize --allow-requantize "$model" "$tmp/one.gguf" F16
+	run cohort quantize --allow-requantize "$tmp/m-00001-of-00003.gguf" "$tmp/all.gguf" F16
 	[ "$rc" = 0 ] && same one.gguf all.gguf
 	verdict 'quantize: parts become the same single file'
 	run cohort quantize --allow-requantize "$tmp/m-00001-of-00003.gguf" "$tmp/m-00002-of-00003.gguf" Q4_0

@@ -10,6 +10,9 @@ set -u
 LC_ALL=C
 export LC_ALL
 : "${COHORT_BUILD:?}" "${COHORT_SOURCE:?}"
+# Where programs run slowly, as under sanitizers, effort is short: `few A B` is A there, else B.
+effort=${COHORT_EFFORT:-}
+few() { if [ "$effort" = short ]; then printf '%s\n' "$1"; else printf '%s\n' "$2"; fi; }
 # Options come from the tests alone, not from who runs them.
 for v in $(env | sed -n 's/^\(COHORT_[A-Za-z0-9_]*\)=.*/\1/p'); do
 	case $v in COHORT_BUILD | COHORT_SOURCE | COHORT_SHARED) ;; *) unset "$v" ;; esac

@@ -19,10 +19,12 @@ from_stdin() { "$bin/cohort" run -f - -n 24 -temp 0 <"$tmp/story"; }
 run from_stdin
 [ "$rc" = 0 ] && same out one
 verdict 'run: a prompt from standard input'
+slowest=$(few '' '-isa ref')
 for t in 1 3; do
-	run cohort run 'Once upon a time' -n 24 -temp 0 -t $t -isa ref
+	# shellcheck disable=SC2086
+	run cohort run 'Once upon a time' -n 24 -temp 0 -t $t $slowest
 	[ "$rc" = 0 ] && same out one
-	verdict "run: the same text with $t threads at the reference level"
+	verdict "run: the same text with $t threads $slowest"
 done
 
 run cohort run -n 20 -np 3 'The cat' 'Once upon a time' -seed 5
@@ -156,7 +158,8 @@ verdict 'run: one beam is the greedy text'
 run cohort run 'Once upon a time' -n 24 -beams 5 -v -temp 1.7 -seed 4
 keep out beams
 beam_score=$(sed -n 's/.*text 0: score \(-[0-9.]*\), .*/\1/p' "$tmp/err")
-run cohort run 'Once upon a time' -n 24 -beams 5 -t 3 -isa ref
+# shellcheck disable=SC2086
+run cohort run 'Once upon a time' -n 24 -beams 5 -t 3 $slowest
 [ "$rc" = 0 ] && same out beams
 verdict 'run: beams do not depend on temperature, seed, threads or level'
 run cohort run 'Once upon a time' -n 24 -beams 1 -v

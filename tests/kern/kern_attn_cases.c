@@ -8,6 +8,7 @@
  * (attn); distances from a float of the row's position (attn: bent), signed ones and a cap that is not multiplied back
  * (self-test); the position of a tile's first row for all (attn: rows); a sink's weight from the wrong maximum (attn:
  * meaning). */
+#include "effort.h"
 #include "kern_common.h"
 
 #include "base/fmath.h"
@@ -247,7 +248,7 @@ void test_attn_edges(void **state)
 	struct rng r;
 
 	rng_init(&r, 14, 0);
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < effort(1000); i++) {
 		struct attn_case c;
 		bool finite = i % 2;
 		size_t n_q = 1 + rand_below(&r, 4), n_out = n_q * 5;
@@ -279,7 +280,7 @@ void test_attn_extreme(void **state)
 	struct rng r;
 
 	rng_init(&r, 18, 0);
-	for (int i = 0; i < 600; i++) {
+	for (int i = 0; i < effort(600); i++) {
 		struct attn_case c;
 		bool finite = i / KERN_KV_N % 2;
 		case_random(&c, &r, i, i / 8 % 2 ? HELD_GAPS : HELD_NULL, level);
@@ -306,7 +307,7 @@ void test_attn_bent(void **state)
 	struct rng r;
 
 	rng_init(&r, 21, 0);
-	for (int i = 0; i < 1200; i++) {
+	for (int i = 0; i < effort(1200); i++) {
 		struct attn_case c;
 		const bool extreme = i % 5 == 4;
 		case_random(&c, &r, i, i / 4 % 2 ? HELD_GAPS : HELD_NULL, level);
@@ -374,7 +375,7 @@ void test_attn_held(void **state)
 	struct rng r;
 
 	rng_init(&r, 19, 0);
-	for (int i = 0; i < 600; i++) {
+	for (int i = 0; i < effort(600); i++) {
 		struct attn_case c;
 		bool full = i / 4 % 4 == 0;
 		case_random(&c, &r, i, full ? HELD_NULL : HELD_GAPS, level);
@@ -394,7 +395,7 @@ void test_attn_types(void **state)
 	uint8_t cell[4 * HEAD_MAX];
 
 	rng_init(&r, 20, 0);
-	for (int i = 0; i < 600; i++) {
+	for (int i = 0; i < effort(600); i++) {
 		struct attn_case c, plain;
 		case_random(&c, &r, i, i / 4 % 2 ? HELD_GAPS : HELD_NULL, level);
 		const struct kern_attn *a = &c.a;
@@ -475,7 +476,7 @@ void test_attn_meaning(void **state)
 	double out[HEAD_MAX];
 
 	rng_init(&r, 12, 0);
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < effort(300); i++) {
 		struct attn_case c;
 		case_random(&c, &r, i, i / 4 % 2 ? HELD_GAPS : HELD_NULL, level);
 		if (i % 2) {
@@ -550,7 +551,7 @@ void test_attn_rows(void **state)
 	struct rng r;
 
 	rng_init(&r, 14, 0);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < effort(200); i++) {
 		struct attn_case c;
 		struct kern_attn rows[KERN_ATTN_ROWS];
 		int32_t tables[KERN_ATTN_ROWS][TABLE_MAX];

@@ -1,16 +1,21 @@
 /* The scalar definitions of kern_math.h against long double: tanh, log and softplus over floats of every size, and at
- * their ends. docs/numerics.md has the bounds, which runs over all floats gave; this takes every 4,099th. Levels have
- * the same bits (the other cases see to that).
+ * their ends. docs/numerics.md has the bounds, which runs over all floats gave; this takes every 4,099th, or
+ * 32,771st where programs run slowly. Levels have the same bits (the other cases see to that).
  *
  * Seen red: tanh's border at 0.4 (tanh); the last term of log's series (log) or the correction of softplus
  * (softplus) left out. */
+#include "effort.h"
 #include "kern_common.h"
 
 #include "kern/kern_math.h"
 
 #include <math.h>
 
-enum { STEP = 4099 };
+/* How far apart the floats are that are tried. */
+static uint32_t step(void)
+{
+	return effort_is("short") ? 32771 : 4099;
+}
 
 static double error_of(float got, long double want)
 {
@@ -20,9 +25,10 @@ static double error_of(float got, long double want)
 /* The largest relative error over the floats whose bits are in [from, to). */
 static double worst_of(float (*f)(float), long double (*want)(long double), uint32_t from, uint32_t to)
 {
+	const uint32_t apart = step();
 	double worst = 0.0;
 
-	for (uint32_t b = from; b < to; b += STEP) {
+	for (uint32_t b = from; b < to; b += apart) {
 		const float x = kern_from_bits(b);
 		const double e = error_of(f(x), want((long double)x));
 		if (!(e <= worst))
@@ -39,7 +45,7 @@ void test_tanh(void **state)
 	const double far = worst_of(kern_tanh, tanhl, kern_bits(KERN_TANH_NEAR), kern_bits(12.0f));
 	print_message("kern_tanh: worst relative error %.3g below %g, %.3g above\n", near, (double)KERN_TANH_NEAR, far);
 	assert_true(near < 2.01e-7 && far < 1.47e-7);
-	for (uint32_t b = 0; b < 0x7f800000u; b += STEP) {
+	for (uint32_t b = 0; b < 0x7f800000u; b += step()) {
 		const float x = kern_from_bits(b), t = kern_tanh(x);
 		assert_true(t >= 0.0f && t <= 1.0f && kern_bits(kern_tanh(-x)) == (kern_bits(t) | 0x80000000u));
 		assert_true(b >= 0x00800000u || t == x);

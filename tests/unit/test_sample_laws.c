@@ -3,6 +3,8 @@
  * Shown red by: a sample that accepts twice; a clone that leaves the history behind; a reseed that a reset undoes; a
  * failure after XTC's draw that leaves the generator moved; an allocation while candidates are ordered; a draw that
  * uses 0.99 of the mass. */
+#include "effort.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -259,7 +261,7 @@ static void idempotent_and_monotonic(void **state)
 /* 100,000 draws of a whole chain against the probabilities that the chain left. */
 static void distribution(void **state)
 {
-	enum { DRAWS = 100000 };
+	const int n_draws = effort(100000);
 	struct cohort_sampler_params p;
 	static struct cohort_logprob top[N];
 	static int seen[N];
@@ -267,18 +269,18 @@ static void distribution(void **state)
 
 	for (int c = 0; chain(c, &p); c++) {
 		double chi = 0;
-		int free = 0, rest = DRAWS;
+		int free = 0, rest = n_draws;
 		if (p.temperature <= 0 || p.mirostat || p.xtc_probability > 0 || p.repeat_penalty != 1.0f ||
 				p.dry_multiplier > 0 || p.presence_penalty != 0.0f)
 			continue; /* these change from token to token */
 		struct cohort_sampler *s = open_ok(&p);
 		memset(seen, 0, sizeof seen);
-		for (int i = 0; i < DRAWS; i++)
+		for (int i = 0; i < n_draws; i++)
 			seen[sample(s, logits[c])]++;
 		const size_t n = candidates(s, top);
 		double tail = 1;
 		for (size_t i = 0; i < n; i++) {
-			const double want = DRAWS * exp((double)top[i].logprob);
+			const double want = n_draws * exp((double)top[i].logprob);
 			if (want < 10)
 				break;
 			chi += pow(seen[top[i].token] - want, 2) / want;
@@ -286,8 +288,8 @@ static void distribution(void **state)
 			rest -= seen[top[i].token];
 			tail -= exp((double)top[i].logprob);
 		}
-		if (DRAWS * tail > 10) {
-			chi += pow(rest - DRAWS * tail, 2) / (DRAWS * tail);
+		if (n_draws * tail > 10) {
+			chi += pow(rest - n_draws * tail, 2) / (n_draws * tail);
 			free++;
 		}
 		if (chi > free + 5 * sqrt(2.0 * free) + 5)

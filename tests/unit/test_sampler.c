@@ -1,5 +1,7 @@
 /* The sampler: which tokens each stage leaves, against a full sort and plain doubles; how often they are drawn; what it
  * refuses. All seeds are fixed, so a passing statistic passes for ever. */
+#include "effort.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,6 +113,7 @@ static void compare(const struct cohort_sampler_params *p, const float *logits, 
 	size_t left = reference(p, logits, n, ids, probs), free = 0;
 	struct cohort_sampler *s = open_ok(p, (int32_t)n);
 
+	n_draws = effort(n_draws);
 	for (int i = 0; i < n_draws; i++)
 		seen[sample(s, logits)]++;
 	int n_seen = 0;

@@ -15,7 +15,7 @@ coverage_lines_min=90
 
 coverage_build() { # TARGET...: none is all
 	# shellcheck disable=SC2086
-	(configure $coverage_dir gcc -Dbuildtype=debug -Db_coverage=true -Db_ndebug=true -Dtests=enabled $coverage_options &&
+	(configure $coverage_dir gcc -Dbuildtype=debug -Ddebug=false -Db_coverage=true -Db_ndebug=true -Dtests=enabled $coverage_options &&
 		compile $coverage_dir "$@") || return 1
 	find $coverage_dir \( -name '*.gcda' -o -name '*.gcov' \) -delete
 }
