@@ -86,6 +86,7 @@ class Request(_Locked):
     """A request that was submitted. Iterating gives its events as they come; one thread reads, any may cancel."""
 
     _name = "request"
+    engine: "Engine"  # one that nobody has any more would stop, and end it
     _told = False  # the end was read
 
     def __iter__(self) -> Iterator[Event]:
@@ -204,7 +205,9 @@ class Engine(Handle):
                                            dry_breakers=dry_breakers, model=self.model)
             e = stack.enter_context(self._use())
             pointer = opened(lib.cohort_engine_submit, e, byref(p))
-            return Request(pointer, _free if handles else lib.cohort_request_free, tuple(handles))
+            r = Request(pointer, _free if handles else lib.cohort_request_free, tuple(handles))
+            r.engine = self
+            return r
 
     def embed(self, prompt: Union[Text, Sequence[int]], *, pooling: Optional[int] = None,
               **options: Any) -> "array[float]":

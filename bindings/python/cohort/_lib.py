@@ -198,8 +198,9 @@ class Handle:
         self._parents = parents
         self._n_users = 0
         self._closed = False
-        for p in parents:
-            p._hold()
+        with _lock:
+            for p in parents:  # in use by who makes this, or by what it is a copy of: there, even if closed by now
+                p._n_users += 1
 
     def _hold(self) -> None:
         with _lock:

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import cohort
 from cohort import _lib, abi
@@ -191,6 +192,22 @@ class Models(WithModel):
         del m, ctx
         gc.collect()
         self.assertEqual(len(freed), 1)
+
+    def test_closed_meanwhile(self):
+        """A model that another thread closes while a context is opened."""
+        m = cohort.Model(MODEL)
+        open_ = _lib.lib.cohort_context_open
+
+        def closes(*args):
+            m.close()
+            return open_(*args)
+
+        with unittest.mock.patch.object(_lib.lib, "cohort_context_open", closes):
+            ctx = cohort.Context(m, n_ctx=64)
+        ctx.decode_many([1, 2])
+        self.assertIsNotNone(m._pointer)
+        ctx.close()
+        self.assertIsNone(m._pointer)
 
 
 class Contexts(WithModel):
@@ -455,6 +472,23 @@ class Samplers(WithModel):
         self.assertTrue(cohort.Grammar(self.model, gbnf).match("true")[1])
 
 
+    def test_clone_of_closed(self):
+        """A grammar that was closed lives as long as its sampler, and that one's copies."""
+        # Seen red with parents that have to be open: the copy was refused, and the grammar freed under the sampler.
+        g = cohort.Grammar(self.model, "root ::= [a-z ]+")
+        freed, free = [], g._free
+        g._free = lambda p: (freed.append(p), free(p))
+        a = cohort.Sampler(self.model, grammar=g, seed=1)
+        g.close()
+        b = a.clone()
+        a.close()
+        gc.collect()
+        self.assertEqual(freed, [])
+        self.assertTrue(self.model.piece(b.sample(self.ctx)))
+        b.close()
+        self.assertEqual(len(freed), 1)
+
+
 class Engines(WithModel):
     def open(self, **options):
         e = cohort.Engine(self.model, **dict({"n_slots": 4, "n_ctx": 1024}, **options))
@@ -557,6 +591,15 @@ class Engines(WithModel):
         with self.assertRaises(cohort.Error):
             engine.submit([])
         self.assertRaises(TimeoutError, engine.submit(PROMPT, max_tokens=1).next, 0)
+
+    def test_keeps_its_engine(self):
+        def submitted():
+            return cohort.Engine(self.model, n_slots=1, n_ctx=256).submit(PROMPT, max_tokens=20, ignore_eos=True)
+
+        r = submitted()
+        gc.collect()
+        r.wait()
+        self.assertEqual(r.output().finish, "length")  # seen red without: "shutdown", and half a text
 
     def test_shutdown(self):
         engine = self.open()
