@@ -10,7 +10,7 @@ from ctypes import byref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _abi as abi
-from ._lib import (Handle, Text, call, checked, fill, lib, opened, path_bytes, strings_array, text_bytes, tokens_array)
+from ._lib import (Handle, Text, call, checked, cstring, fill, lib, opened, path_bytes, strings_array, tokens_array)
 from ._model import Grammar, Model
 
 SEQ_ALL = abi.COHORT_SEQ_ALL
@@ -308,15 +308,15 @@ class Context(_Locked):
 
 
 def sampler_params(p: abi.cohort_sampler_params, options: Dict[str, Any], stack: ExitStack, *, order: Optional[str],
-                   bias: Optional[Dict[int, float]], grammar: Optional[Grammar], dry_breakers: Sequence[Text],
-                   model: Model) -> Tuple[List[Any], List[Handle]]:
+                   bias: Optional[Dict[int, float]], grammar: Optional[Grammar],
+                   dry_breakers: Union[Text, Sequence[Text]], model: Model) -> Tuple[List[Any], List[Handle]]:
     """Fills p; returns what has to live while p is used, and the handles that have to outlive the sampler. These are in
     use until the stack ends: by then the sampler holds them."""
     keep: List[Any] = []
     handles: List[Handle] = []
     fill((p,), options)
     if order is not None:
-        call(lib.cohort_sampler_order_parse, byref(p), text_bytes(order))
+        call(lib.cohort_sampler_order_parse, byref(p), cstring(order))
     if bias:
         keep.append((abi.cohort_logit_bias * len(bias))(*bias.items()))
         p.bias, p.n_bias = keep[-1], len(bias)
@@ -329,7 +329,7 @@ def sampler_params(p: abi.cohort_sampler_params, options: Dict[str, Any], stack:
         p.lexicon = stack.enter_context(lexicon._use())
         keep.append(strings_array(dry_breakers))
         p.dry_breakers = ctypes.cast(keep[-1], ctypes.POINTER(ctypes.c_char_p))
-        p.n_dry_breakers = len(dry_breakers)
+        p.n_dry_breakers = len(keep[-1])
     return keep, handles
 
 
@@ -340,7 +340,8 @@ class Sampler(_Locked):
     _name = "sampler"
 
     def __init__(self, model: Model, *, order: Optional[str] = None, bias: Optional[Dict[int, float]] = None,
-                 grammar: Optional[Grammar] = None, dry_breakers: Sequence[Text] = (), **options: Any) -> None:
+                 grammar: Optional[Grammar] = None, dry_breakers: Union[Text, Sequence[Text]] = (),
+                 **options: Any) -> None:
         p = abi.cohort_sampler_params()
         lib.cohort_sampler_params_init(byref(p))
         with ExitStack() as stack:

@@ -10,7 +10,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Un
 
 from . import _abi as abi
 from ._context import _Locked, sampler_params
-from ._lib import Error, Handle, Text, borrow, call, error_of, fill, lib, opened, strings_array, text_bytes, tokens_array
+from ._lib import (Aborted, Error, Handle, Text, borrow, call, cstring, error_of, fill, lib, opened, strings_array,
+                   tokens_array)
 from ._model import Grammar, Model
 
 _WAIT_S = 0.1  # how long a call waits before Python looks for signals
@@ -176,16 +177,17 @@ class Engine(Handle):
             raise TypeError("an engine of Python's has its own thread")
         fill((p, p.context), options)
         if strategy is not None:
-            p.strategy = lib.cohort_strategy_find(text_bytes(strategy))
+            p.strategy = lib.cohort_strategy_find(cstring(strategy))
             if not p.strategy:
                 raise ValueError("no strategy is called %s; there are: %s" % (strategy, ", ".join(strategies())))
         with model._use() as m:
             super().__init__(opened(lib.cohort_engine_open, m, byref(p)), lib.cohort_engine_free, (model,))
         self.model = model
 
-    def submit(self, prompt: Union[Text, Sequence[int]], *, stop: Sequence[Text] = (),
+    def submit(self, prompt: Union[Text, Sequence[int]], *, stop: Union[Text, Sequence[Text]] = (),
                stop_tokens: Sequence[int] = (), order: Optional[str] = None, bias: Optional[Dict[int, float]] = None,
-               grammar: Optional[Grammar] = None, dry_breakers: Sequence[Text] = (), **options: Any) -> Request:
+               grammar: Optional[Grammar] = None, dry_breakers: Union[Text, Sequence[Text]] = (),
+               **options: Any) -> Request:
         """Queues a request: a text (tokenised as the model wants it) or tokens. Options are the fields of struct
         cohort_request_params by name, and those of its sampler: max_tokens, n_outputs, seed, temperature, ..."""
         if isinstance(prompt, (str, bytes)):
@@ -221,7 +223,7 @@ class Engine(Handle):
                     return e.embedding
                 if e.error is not None:
                     raise e.error
-        raise Error(abi.COHORT_ABORTED, "the request ended without an embedding")
+        raise Aborted(abi.COHORT_ABORTED, "the request ended without an embedding")
 
     def drain(self, timeout: float = -1) -> bool:
         """Takes no more requests and waits until all have ended; whether they did within timeout seconds."""

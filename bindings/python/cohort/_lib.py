@@ -41,6 +41,10 @@ class Error(Exception):
         self.got = got
         self.offset = offset
 
+    def __reduce__(self) -> Any:
+        """So that it comes out of another process (multiprocessing, concurrent.futures) with its fields."""
+        return type(self), (self.status, self.text, self.rule, self.row, self.seq, self.expected, self.got, self.offset)
+
 
 class NoRoom(Error):
     """The KV cache has no room: try again with less, or after freeing."""
@@ -119,8 +123,16 @@ def text_bytes(text: Text) -> bytes:
     return text.encode() if isinstance(text, str) else bytes(text)
 
 
+def cstring(text: Text) -> bytes:
+    """A text that ends with a NUL in C: one that has a NUL in it would be cut there."""
+    data = text_bytes(text)
+    if b"\0" in data:
+        raise ValueError("a text with a NUL in it")
+    return data
+
+
 def path_bytes(path: Union[str, bytes, "os.PathLike[Any]"]) -> bytes:
-    return os.fsencode(path)
+    return cstring(os.fsencode(path))
 
 
 def borrow(pointer: Any) -> str:
@@ -162,8 +174,10 @@ def tokens_array(tokens: Sequence[int]) -> Any:
     return (ctypes.c_int32 * len(tokens))(*tokens)
 
 
-def strings_array(texts: Sequence[Text]) -> Any:
-    return (ctypes.c_char_p * len(texts))(*[text_bytes(t) for t in texts])
+def strings_array(texts: Union[Text, Sequence[Text]]) -> Any:
+    """One text is a list of one, not of its letters."""
+    texts = [texts] if isinstance(texts, (str, bytes)) else texts
+    return (ctypes.c_char_p * len(texts))(*[cstring(t) for t in texts])
 
 
 def _is_option(kinds: dict, name: str) -> bool:

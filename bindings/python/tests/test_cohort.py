@@ -8,7 +8,9 @@ import ctypes
 import gc
 import math
 import os
+import pickle
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -112,6 +114,27 @@ class Loading(unittest.TestCase):
         self.assertRegex(said, r"struct cohort_context_params has \d+ bytes in .* and \d+ in these bindings")
 
 
+def vocabulary(folder, texts):
+    """A GGUF file of a vocabulary alone: unknown, begin, end, and these."""
+    def string(s):
+        return struct.pack("<Q", len(s)) + s.encode()
+
+    def pairs():
+        tokens = ["<unk>", "<s>", "</s>"] + texts
+        n = len(tokens)
+        yield "general.architecture", 8, string("llama")
+        yield "tokenizer.ggml.model", 8, string("llama")
+        yield "tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, n) + b"".join(map(string, tokens))
+        yield "tokenizer.ggml.scores", 9, struct.pack("<IQ%df" % n, 6, n, *[0.0] * n)
+        yield "tokenizer.ggml.token_type", 9, struct.pack("<IQ%di" % n, 5, n, *[2, 3, 3] + [1] * len(texts))
+
+    data = [string(k) + struct.pack("<I", kind) + value for k, kind, value in pairs()]
+    path = os.path.join(folder, "vocabulary.gguf")
+    with open(path, "wb") as f:
+        f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(data)) + b"".join(data))
+    return path
+
+
 class WithModel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -158,6 +181,33 @@ class Models(WithModel):
             cohort.Model(MODEL, n_theads=1)
         with self.assertRaises(cohort.Error):
             self.model.detokenize([10**6])
+
+    def test_errors_travel(self):
+        """From a process of a pool, say: seen red, they could be pickled and not read again."""
+        with self.assertRaises(cohort.NoRoom) as r, cohort.Context(self.model, n_ctx=32) as ctx:
+            ctx.decode_many([5] * 40)
+        e = pickle.loads(pickle.dumps(r.exception))
+        self.assertEqual((type(e), str(e), vars(e)), (cohort.NoRoom, str(r.exception), vars(r.exception)))
+        self.assertEqual(e.rule, "kv-room")
+
+    def test_nul(self):
+        """C's strings end at a NUL: a text that has one is refused, not cut."""
+        for use in (lambda: cohort.Model(MODEL + "\0.gguf"), lambda: cohort.Model(MODEL, isa="ref\0"),
+                    lambda: cohort.Model(MODEL, adapters=["a\0"]),
+                    lambda: cohort.Engine(self.model, strategy="balanced\0"),
+                    lambda: cohort.Sampler(self.model, order="top_k\0"),
+                    lambda: cohort.Sampler(self.model, dry_breakers=["a\0b"]),
+                    lambda: cohort.Grammar(self.model, 'root ::= "a"', root="root\0")):
+            self.assertRaisesRegex(ValueError, "NUL", use)
+
+    def test_long_token(self):
+        """A token's text has no bound."""
+        with tempfile.TemporaryDirectory() as d, cohort.Model(vocabulary(d, ["a" * 5000]), vocab_only=True) as m:
+            self.assertEqual(m.piece(3), b"a" * 5000)
+            self.assertEqual(m.detok().push(3), b"a" * 5000)
+        with self.assertRaises(cohort.Error) as r:
+            self.model.piece(10**6)
+        self.assertIn("not in the vocabulary", str(r.exception))
 
     def test_progress(self):
         seen = []
@@ -471,7 +521,6 @@ class Samplers(WithModel):
         gbnf = cohort.schema_to_gbnf({"type": "boolean"})
         self.assertTrue(cohort.Grammar(self.model, gbnf).match("true")[1])
 
-
     def test_clone_of_closed(self):
         """A grammar that was closed lives as long as its sampler, and that one's copies."""
         # Seen red with parents that have to be open: the copy was refused, and the grammar freed under the sampler.
@@ -542,6 +591,9 @@ class Engines(WithModel):
         cut = engine.submit(PROMPT, max_tokens=20, temperature=0, stop=["time", " a "])
         self.assertEqual(cut.text(), full[:full.index(" a ")])
         self.assertEqual(cut.output().finish, "stop")
+        one = engine.submit(PROMPT, max_tokens=20, temperature=0, stop=" a ")  # not " " or "a"
+        self.assertEqual(one.text(), full[:full.index(" a ")])
+        self.assertRaises(ValueError, engine.submit, PROMPT, stop=["time\0x"])
         g = cohort.Grammar.from_schema(self.model, {"enum": ["red", "green"]})
         r = engine.submit("A colour:", grammar=g, seed=2)
         g.close()  # the request holds it until it is closed
