@@ -201,7 +201,11 @@ class Context(_Locked):
     def decode_each(self, rows: Iterable[Tuple[int, int, int, bool]]) -> None:
         """A token of each of several sequences: Row, or tuples like it. Row i has output i."""
         items = [Row(*r) for r in rows]
-        self._call(lib.cohort_decode_each, (abi.cohort_each_item * len(items))(*items), len(items), None)
+        raw = (abi.cohort_each_item * len(items))()
+        for r, s in zip(raw, items):
+            r.token, r.pos, r.seq = tokens_array((s.token, s.pos, s.seq))
+            r.want = s.want
+        self._call(lib.cohort_decode_each, raw, len(items), None)
 
     def decode_scatter(self, spans: Iterable[Tuple[Sequence[int], int, int, bool]]) -> List[int]:
         """Tokens of several sequences: Span, or tuples like it. Returns the output index of each span's last token."""
@@ -211,7 +215,8 @@ class Context(_Locked):
         index, indexes = 0, []
         for r, s, a in zip(raw, items, arrays):
             r.tokens = ctypes.cast(a, ctypes.POINTER(ctypes.c_int32))
-            r.n_tokens, r.pos, r.seq, r.want = len(a), s.pos, s.seq, s.want
+            r.pos, r.seq = tokens_array((s.pos, s.seq))
+            r.n_tokens, r.want = len(a), s.want
             index += len(a)
             indexes.append(index - 1)
         self._call(lib.cohort_decode_scatter, raw, len(items), None)
@@ -318,7 +323,7 @@ def sampler_params(p: abi.cohort_sampler_params, options: Dict[str, Any], stack:
     if order is not None:
         call(lib.cohort_sampler_order_parse, byref(p), cstring(order))
     if bias:
-        keep.append((abi.cohort_logit_bias * len(bias))(*bias.items()))
+        keep.append((abi.cohort_logit_bias * len(bias))(*zip(tokens_array(list(bias)), bias.values())))
         p.bias, p.n_bias = keep[-1], len(bias)
     if grammar is not None:
         handles.append(grammar)

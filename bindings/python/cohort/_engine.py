@@ -100,18 +100,20 @@ class Request(_Locked):
     def next(self, timeout: float = -1) -> Optional[Event]:
         """The next event; None when there is none left, TimeoutError when none came within timeout seconds."""
         e = abi.cohort_event()
-        while not self._told:
+        while True:
             wait = _WAIT_S if timeout < 0 else min(timeout, _WAIT_S)
             with self._use() as r:
-                call(lib.cohort_request_next, r, wait, byref(e))
+                if not self._told:
+                    call(lib.cohort_request_next, r, wait, byref(e))
+                    self._told = e.kind == abi.COHORT_EVENT_DONE
+                if self._told:
+                    return None
                 if e.kind in _KINDS:
                     return _event(e)
-                self._told = e.kind == abi.COHORT_EVENT_DONE
-            if timeout >= 0 and not self._told:
+            if timeout >= 0:
                 timeout -= wait
                 if timeout <= 0:
                     raise TimeoutError("no event came")
-        return None
 
     def text(self, output: int = 0) -> str:
         """Waits for the end and gives the text of an output; raises what it failed with."""

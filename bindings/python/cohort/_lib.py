@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from array import array
 from contextlib import contextmanager
 from ctypes import byref
 from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
@@ -77,6 +78,16 @@ def _load() -> ctypes.CDLL:
                        % "; ".join(tried))
 
 
+class _Int32(ctypes.c_int32):
+    """A parameter that takes what fits. ctypes would take the lowest bits of a number: token 0 for one of 2**32."""
+
+    @classmethod
+    def from_param(cls, value: Any) -> Any:
+        if isinstance(value, ctypes.c_int32):
+            return value
+        return ctypes.c_int32(array("i", (value,))[0])
+
+
 def _bind(lib: ctypes.CDLL) -> None:
     for name, (ret, params) in abi.FUNCTIONS.items():
         try:
@@ -85,7 +96,7 @@ def _bind(lib: ctypes.CDLL) -> None:
             raise LibraryError("%s has no %s: it is not libcohort %d.%d"
                                % (lib._name, name, abi.VERSION[0], abi.VERSION[1])) from None
         f.restype = ret
-        f.argtypes = params
+        f.argtypes = [_Int32 if p is ctypes.c_int32 else p for p in params]
 
 
 def _check_version(lib: ctypes.CDLL) -> None:
@@ -171,7 +182,9 @@ def opened(f: Callable[..., int], *args: Any) -> ctypes.c_void_p:
 
 
 def tokens_array(tokens: Sequence[int]) -> Any:
-    return (ctypes.c_int32 * len(tokens))(*tokens)
+    """Raises for a number that does not fit, as _Int32 does."""
+    a = array("i", list(tokens))
+    return (ctypes.c_int32 * len(a)).from_buffer(a)
 
 
 def strings_array(texts: Union[Text, Sequence[Text]]) -> Any:
@@ -191,8 +204,11 @@ def fill(structs: Sequence[Any], options: dict) -> None:
     """Sets fields by name: each in the first struct that has it."""
     for name, value in options.items():
         for s in structs:
-            if _is_option(dict(s._fields_), name):
+            kinds = dict(s._fields_)
+            if _is_option(kinds, name):
                 setattr(s, name, value)
+                if kinds[name] is ctypes.c_int32 and getattr(s, name) != value:
+                    raise OverflowError("%s: %d is no number of 32 bits" % (name, value))
                 break
         else:
             raise TypeError("no such option: %s" % name)

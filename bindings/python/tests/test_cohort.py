@@ -323,6 +323,19 @@ class Contexts(WithModel):
         self.assertRaises(ValueError, len, b)
         self.assertRaises(ValueError, ctx.decode, b)
 
+    def test_numbers_that_do_not_fit(self):
+        """Refused; ctypes would take their lowest bits, and 2**32 + 5 is no token."""
+        ctx, big = self.open(), 2**32 + 5
+        for use in (lambda: ctx.decode_many([1, big]), lambda: ctx.decode_each([(big, 0, 0)]),
+                    lambda: ctx.decode_scatter([([1], 2**32, 0)]), lambda: cohort.Batch.from_tokens([big]),
+                    lambda: cohort.Context(self.model, n_ctx=2**32 + 64), lambda: self.model.detokenize([big]),
+                    lambda: cohort.Sampler(self.model, bias={big: 1.0})):
+            self.assertRaises(OverflowError, use)
+        self.assertRaises(ctypes.ArgumentError, ctx.decode_one, big, 0)
+        self.assertRaises(ctypes.ArgumentError, self.model.is_eog, big)
+        self.assertEqual(ctx.seq_len(0), 0)
+        ctx.decode_one(ctypes.c_int32(5), True - 1)
+
     def test_vectors(self):
         ctx = self.open()
         n = self.model.info.n_embd
@@ -581,6 +594,8 @@ class Engines(WithModel):
             self.assertEqual(o.text, b"".join(e.text for e in events if e.output == i))
             self.assertEqual(o.tokens, [e.token for e in tokens if e.output == i])
         self.assertEqual(r.stats().n_generated, 12)
+        r.close()
+        self.assertRaises(ValueError, r.next)  # as all that is closed; it had said None, as if it could be asked
         self.assertEqual(engine.stats()["strategy"], "balanced")
         self.assertIn("balanced", cohort.strategies())
         self.assertRaises(ValueError, self.open, strategy="none")
