@@ -35,10 +35,13 @@ function eventOf(e) {
 	return out;
 }
 
+const freeRequest = (p) => lib.cohort_request_free(p);
+const freeEngine = (p) => lib.cohort_engine_free(p);
+
 // A request that was submitted: `for await` gives its events as they come.
 class Request extends Handle {
 	constructor(pointer, handles, engine) {
-		super('request', pointer, (p) => lib.cohort_request_free(p), handles);
+		super('request', pointer, freeRequest, handles);
 		this._engine = engine;
 		this._events = [];
 		this._waiting = []; // readers
@@ -142,7 +145,7 @@ class Engine extends Handle {
 			p.set('strategy', s);
 		}
 		const pointer = opened('cohort_engine_open', model._pointer(), p.buffer);
-		super('engine', pointer, (e) => lib.cohort_engine_free(e), [model]);
+		super('engine', pointer, freeEngine, [model]);
 		this.model = model;
 		this._live = new Set(); // requests that have not ended
 		this._running = null;

@@ -77,7 +77,8 @@ class Struct {
 	constructor(name, buffer) {
 		this.type = types[name];
 		this.buffer = buffer || Buffer.alloc(this.type.size);
-		this.kept = []; // what its pointers point to
+		// What its pointers point to. Of the buffer's, too: calls are given that, and outlive the struct.
+		this.kept = this.buffer.kept = [];
 	}
 	get(field) { return readers[this.type.fields[field]](this.buffer, this.type.offsets[field]); }
 	set(field, value) {
@@ -243,9 +244,8 @@ async function openedAsync(name, ...args) {
 // ---- Handles ----
 
 // Apart from the handle, so that it can be freed when the handle was collected.
-function hold(state) {
+function mustBeOpen(state) {
 	if (state.closed) throw new Error(`the ${state.what} is closed`);
-	state.users++;
 }
 function letGo(state) {
 	state.users--;
@@ -264,9 +264,11 @@ function close(state) {
 const collected = new FinalizationRegistry(close);
 
 class Handle {
+	// `free` may not come from where `this` is known: it would keep the handle from being collected. Parents are in
+	// use by who makes it, or by what it is a copy of: there, even if they were closed.
 	constructor(what, pointer, free, parents = []) {
 		const states = parents.map((p) => p._state);
-		states.forEach(hold);
+		states.forEach((s) => s.users++);
 		this._state = { what, pointer, free, parents: states, users: 0, closed: false, freed: false };
 		this._queue = Promise.resolve();
 		this._busy = 0;
@@ -280,15 +282,18 @@ class Handle {
 	}
 	// The library's pointer, for a call at once. One thread at a time: not while a call is under way.
 	_pointer() {
-		if (this._state.closed) throw new Error(`the ${this._state.what} is closed`);
+		mustBeOpen(this._state);
 		if (this._busy) throw new Error(`the ${this._state.what} is busy: wait for the call before`);
 		return this._state.pointer;
 	}
 	// A call on another thread: one at a time, in the order they were made. `beside` are other handles it uses.
 	_later(work, beside = []) {
 		const all = [this, ...beside];
-		all.forEach((h) => hold(h._state));
-		all.forEach((h) => h._busy++);
+		all.forEach((h) => mustBeOpen(h._state)); // none is held unless all are
+		all.forEach((h) => {
+			h._state.users++;
+			h._busy++;
+		});
 		const done = this._queue.then(() => work(...all.map((h) => h._state.pointer))).finally(() => {
 			all.forEach((h) => h._busy--);
 			all.forEach((h) => letGo(h._state));

@@ -142,6 +142,66 @@ describe('with a model', () => {
 		assert.throws(() => ctx.logits(), /closed/);
 	});
 
+	it('what cannot be done holds nothing', () => {
+		// Seen red with each held in turn: the context was never freed.
+		const ctx = context(), b = new Batch(4);
+		b.close();
+		assert.throws(() => ctx.decode(b), /the batch is closed/);
+		ctx.close();
+		assert.ok(ctx._state.freed);
+	});
+
+	it('a grammar lives as long as its samplers, and their copies', () => {
+		const g = new Grammar(model, 'root ::= "yes"'), a = new Sampler(model, { grammar: g });
+		g.close();
+		const b = a.clone();
+		a.close();
+		assert.ok(!g._state.freed && !b.isComplete);
+		b.close();
+		assert.ok(g._state.freed);
+	});
+
+	// In a process of its own, as it needs a flag.
+	const withCollector = (code) => {
+		const all = `const { Context, Engine, Model } = require(${JSON.stringify(path.join(__dirname, '..'))});
+			const { Struct } = require(${JSON.stringify(path.join(__dirname, '..', 'lib.js'))});
+			const collect = async () => {
+				for (let i = 0; i < 5; i++) {
+					gc();
+					await new Promise((done) => setTimeout(done, 5));
+				}
+			};
+			(async () => { ${code} })();`;
+		const r = spawnSync(process.execPath, ['--expose-gc', '-e', all], { encoding: 'utf8' });
+		return r.stdout.trim() + r.stderr;
+	};
+	it('what is not closed is freed when it was collected', () => {
+		// Seen red with requests whose free function shared its scope with `this`.
+		assert.strictEqual(withCollector(`
+			const model = await Model.open(process.env.COHORT_TEST_MODEL);
+			const engine = new Engine(model, { n_slots: 1, n_ctx: 64 });
+			const states = [];
+			for (let i = 0; i < 4; i++) {
+				const r = engine.submit([5, 6], { max_tokens: 1 });
+				const ctx = new Context(model, { n_ctx: 64 });
+				states.push(r._state, ctx._state);
+				for await (const e of r);
+			}
+			await collect();
+			console.log(states.filter((s) => s.freed).length >= 6);`), 'true');
+	});
+	it('what a struct points to lives as long as its bytes', () => {
+		assert.strictEqual(withCollector(`
+			let there;
+			const bytes = (() => {
+				const s = new Struct('cohort_model_params'), isa = Buffer.from('ref');
+				there = new WeakRef(isa);
+				return s.point('isa', isa).buffer;
+			})();
+			await collect();
+			console.log(there.deref() !== undefined, bytes.length > 0);`), 'true true');
+	});
+
 	it('batched is alone', async () => {
 		const texts = [PROMPT, 'The cat', 'One day, a bird sang'].map((t) => model.tokenize(t)), alone = [];
 		for (const t of texts) {
