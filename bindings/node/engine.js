@@ -4,8 +4,8 @@
 'use strict';
 
 const {
-	C, Handle, Struct, bytes, call, callAsync, cstring, errorAt, fill, floats, init, ints, lib, opened, pointers,
-	samplerParams, string, types,
+	C, Handle, Struct, bytes, call, callAsync, cstring, errorAt, fill, floats, init, int32, ints, lib, opened,
+	pointers, samplerParams, string, types,
 } = require('./lib.js');
 
 const kinds = {
@@ -153,6 +153,8 @@ class Engine extends Handle {
 	}
 	// Its functions may be called while it ticks.
 	_pointer() {
+		const why = this._failure; // of a tick, which ended it
+		if (why) throw new Error(`the engine is closed: ${why.message}`, { cause: why });
 		if (this.closed) throw new Error('the engine is closed');
 		return this._state.pointer;
 	}
@@ -188,9 +190,10 @@ class Engine extends Handle {
 		const p = init('cohort_request_params'), s = p.sub('sampler');
 		const { rest, handles } = samplerParams(s, this.model, more);
 		fill([p, s], rest);
-		if (tokens.length > 0) p.point('prompt', Int32Array.from(tokens)).set('n_prompt', tokens.length);
+		if (tokens.length > 0) p.point('prompt', Int32Array.from(tokens, int32)).set('n_prompt', tokens.length);
 		if (stop.length > 0) p.point('stops', pointers(stop.map(cstring))).set('n_stops', stop.length);
-		if (ends.length > 0) p.point('stop_tokens', Int32Array.from(ends)).set('n_stop_tokens', ends.length);
+		if (ends.length > 0)
+			p.point('stop_tokens', Int32Array.from(ends, int32)).set('n_stop_tokens', ends.length);
 		const r = new Request(opened('cohort_engine_submit', this._pointer(), p.buffer), handles, this);
 		this._live.add(r);
 		this._nSubmitted++;

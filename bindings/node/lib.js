@@ -31,15 +31,22 @@ class CohortError extends Error {
 
 // ---- Structs ----
 
+// Without names at koffi's, where each may be given once in a process: a second copy of this package could not load.
 const types = {};
+const typeOf = (t) => (Array.isArray(t) ? koffi.array(typeOf(t[0]), t[1]) : types[t] ? types[t].type : t);
 for (const [name, fields] of abi.structs) {
 	const members = {};
-	for (const [f, t] of Object.entries(fields)) members[f] = Array.isArray(t) ? koffi.array(t[0], t[1]) : t;
-	koffi.struct(name, members);
-	types[name] = { name, fields, size: koffi.sizeof(name), offsets: {} };
-	for (const f of Object.keys(fields)) types[name].offsets[f] = koffi.offsetof(name, f);
+	for (const [f, t] of Object.entries(fields)) members[f] = typeOf(t);
+	const type = koffi.struct(members);
+	types[name] = { name, type, fields, size: koffi.sizeof(type), offsets: {} };
+	for (const f of Object.keys(fields)) types[name].offsets[f] = koffi.offsetof(type, f);
 }
 
+// JavaScript makes a number of anything, and token 0 of what is none.
+function int32(v) {
+	if (v !== (v | 0)) throw new TypeError(`${v}: a whole number of 32 bits is wanted`);
+	return v;
+}
 function number(big) {
 	const n = Number(big);
 	return Number.isSafeInteger(n) ? n : big;
@@ -59,8 +66,8 @@ const readers = {
 	'void *': (b, at) => b.readBigUInt64LE(at),
 };
 const writers = {
-	'int': (b, at, v) => b.writeInt32LE(v, at),
-	'int32_t': (b, at, v) => b.writeInt32LE(v, at),
+	'int': (b, at, v) => b.writeInt32LE(int32(v), at),
+	'int32_t': (b, at, v) => b.writeInt32LE(int32(v), at),
 	'unsigned int': (b, at, v) => b.writeUInt32LE(v, at),
 	'uint32_t': (b, at, v) => b.writeUInt32LE(v, at),
 	'uint8_t': (b, at, v) => b.writeUInt8(v, at),
@@ -167,11 +174,18 @@ const wanted = `${abi.version[0]}.${abi.version[1]}`;
 
 function bind(name) {
 	const [result, params] = abi.functions[name];
+	let f;
 	try {
-		lib[name] = library.func(name, result, params);
+		f = library.func(name, typeOf(result), params.map(typeOf));
 	} catch (e) {
 		throw new LibraryError(`${place} has no ${name}: it is not libcohort ${wanted}`);
 	}
+	const checked = (args) => {
+		params.forEach((t, i) => t === 'int32_t' && int32(args[i]));
+		return args;
+	};
+	lib[name] = (...args) => f(...checked(args));
+	lib[name].async = (...args) => f.async(...checked(args));
 }
 bind('cohort_version');
 const version = string(lib.cohort_version());
@@ -239,6 +253,20 @@ async function openedAsync(name, ...args) {
 	const out = Buffer.alloc(8);
 	await callAsync(name, ...args, out);
 	return out.readBigUInt64LE(0);
+}
+
+// Fills memory that may turn out too small: `make` gives so many elements of it, `work` fills up to `room` of them and
+// says in n how many it takes.
+function sized(room, make, work) {
+	for (const n = Buffer.alloc(8); ; room = Number(n.readBigUInt64LE(0))) {
+		const out = make(room + 1);
+		try {
+			work(out, room, n);
+			return out.subarray(0, Number(n.readBigUInt64LE(0)));
+		} catch (e) {
+			if (e.status !== C.COHORT_E_LIMIT || n.readBigUInt64LE(0) <= room) throw e;
+		}
+	}
 }
 
 // ---- Handles ----
@@ -332,5 +360,6 @@ function samplerParams(p, model, { order, bias, grammar, dry_breakers: breakers,
 
 module.exports = {
 	C, CohortError, Handle, LibraryError, Struct, bytes, call, callAsync, callPointer, cstring, errorAt, fill,
-	floats, init, ints, koffi, lib, opened, openedAsync, pointers, samplerParams, string, types, version,
+	floats, init, int32, ints, koffi, lib, opened, openedAsync, pointers, samplerParams, sized, string, types,
+	version,
 };

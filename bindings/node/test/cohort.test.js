@@ -10,6 +10,7 @@ const { spawnSync } = require('node:child_process');
 const { after, before, describe, it } = require('node:test');
 const koffi = require('koffi');
 const cohort = require('..');
+const { lib, types } = require('../lib.js');
 
 const { Batch, CohortError, Context, Engine, Grammar, Model, Sampler, abi, constants: C } = cohort;
 const MODEL = process.env.COHORT_TEST_MODEL, PROMPT = 'Once upon a time';
@@ -20,10 +21,11 @@ describe('declarations', () => {
 		const out = new Set();
 		for (const [name, value] of Object.entries(abi.constants)) out.add(`const ${name} ${value}`);
 		for (const [name, fields] of abi.structs) {
-			out.add(`struct ${name} ${koffi.sizeof(name)}`);
+			const { type } = types[name];
+			out.add(`struct ${name} ${koffi.sizeof(type)}`);
 			for (const f of Object.keys(fields)) {
-				const m = koffi.type(name).members[f];
-				out.add(`field ${name}.${f} ${koffi.offsetof(name, f)} ${m.type.size}`);
+				const m = koffi.type(type).members[f];
+				out.add(`field ${name}.${f} ${koffi.offsetof(type, f)} ${m.type.size}`);
 			}
 		}
 		return out;
@@ -65,7 +67,7 @@ describe('declarations', () => {
 			assert.ok(text.includes(old));
 			fs.writeFileSync(file, text.replace(old, now));
 			if (env.own) fs.copyFileSync(process.env.COHORT_LIBRARY, path.join(dir, 'libcohort.so.0'));
-			const code = 'console.log(require(process.argv[1]).version())';
+			const code = env.code || 'console.log(require(process.argv[1]).version())';
 			const r = spawnSync(process.execPath, ['-e', code, dir],
 				{ env: { ...process.env, ...env }, encoding: 'utf8' });
 			return r.status === 0 ? r.stdout.trim() : r.stderr;
@@ -73,6 +75,12 @@ describe('declarations', () => {
 			fs.rmSync(dir, { recursive: true });
 		}
 	};
+	it('a process can load two copies', () => { // a test runner that loads modules anew does
+		const code = 'require(process.argv[1]); ' +
+			'for (const f in require.cache) if (!f.includes("koffi")) delete require.cache[f]; ' +
+			'console.log(require(process.argv[1]).version())';
+		assert.match(loaded({ code }), /^0\.\d+\.\d+$/); // seen red: Duplicate type name
+	});
 	it('the library is looked for, and one that does not fit is named', () => {
 		assert.match(loaded({ COHORT_LIBRARY: '/nowhere/x.so' }),
 			/LibraryError: libcohort was not found: \/nowhere\/x\.so.*COHORT_LIBRARY/);
@@ -105,6 +113,29 @@ describe('with a model', () => {
 		assert.strictEqual(model.piece(model.tokenize(PROMPT)[2]).toString(), ' upon');
 	});
 
+	it('a token of any length', () => {
+		const u32 = (x) => Buffer.from(Uint32Array.of(x).buffer);
+		const u64 = (x) => Buffer.from(BigUint64Array.of(BigInt(x)).buffer);
+		const text = (s) => Buffer.concat([u64(s.length), Buffer.from(s)]);
+		const list = (kind, items) => Buffer.concat([u32(kind), u64(items.length), ...items]);
+		const tokens = ['<unk>', '<s>', '</s>', 'a'.repeat(5000)];
+		const pairs = [['general.architecture', 8, text('llama')], ['tokenizer.ggml.model', 8, text('llama')],
+			['tokenizer.ggml.tokens', 9, list(8, tokens.map(text))],
+			['tokenizer.ggml.scores', 9, list(6, tokens.map(() => u32(0)))],
+			['tokenizer.ggml.token_type', 9, list(5, [2, 3, 3, 1].map(u32))]];
+		const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cohort-node-')), file = path.join(dir, 'v.gguf');
+		try {
+			fs.writeFileSync(file, Buffer.concat([Buffer.from('GGUF'), u32(3), u64(0), u64(pairs.length),
+				...pairs.flatMap(([key, kind, value]) => [text(key), u32(kind), value])]));
+			const m = Model.openSync(file, { vocab_only: true });
+			assert.strictEqual(m.piece(3).toString(), tokens[3]); // seen red: 4096 bytes were the most
+			assert.strictEqual(m.detok().push(3).toString(), tokens[3]);
+			m.close();
+		} finally {
+			fs.rmSync(dir, { recursive: true });
+		}
+	});
+
 	it('errors carry their fields', async () => {
 		await assert.rejects(Model.open('/nowhere.gguf'), { name: 'CohortError', status: C.COHORT_E_IO });
 		assert.throws(() => Model.openSync(__filename),
@@ -124,6 +155,20 @@ describe('with a model', () => {
 		assert.strictEqual(ctx.seqLength(0), 3);
 		assert.throws(() => ctx.logits(7), CohortError);
 		ctx.close();
+	});
+
+	it('what is no whole number is not taken for one', async () => {
+		const ctx = context(), row = { token: 5, pos: 0, seq: 0 };
+		for (const bad of [undefined, NaN, null, 5.5, '5', 2 ** 32 + 5]) { // all but one were token 0 or 5
+			for (const use of [() => ctx.decodeMany([bad]), () => ctx.decodeOne(bad, 0),
+				async () => ctx.decodeEach([{ ...row, token: bad }]),
+				async () => ctx.decodeScatter([{ tokens: [5], seq: bad }]),
+				async () => new Batch(4).add(bad, 0), async () => Batch.fromTokens([bad]),
+				async () => model.detokenize([bad]), async () => model.piece(bad)])
+				await assert.rejects(async () => use(), /whole number/, `${bad}`);
+		}
+		assert.throws(() => new Context(model, { n_ctx: 64.5 }), /whole number/);
+		assert.strictEqual(ctx.seqLength(0), 0);
 	});
 
 	it('what is closed throws, what is in use lives on', async () => {
@@ -375,6 +420,18 @@ describe('with a model', () => {
 			for await (const x of r) end = x;
 			assert.strictEqual(end.finish, 'shutdown');
 			assert.throws(() => e.submit(PROMPT), /closed/);
+		});
+
+		it('a tick that fails: its requests end, and the cause is named', async () => {
+			const e = new Engine(model, { n_slots: 2, n_ctx: 1024 });
+			const { async: tick } = lib.cohort_engine_tick;
+			lib.cohort_engine_tick.async = (...args) => setImmediate(args.at(-1), new Error('no more'));
+			const r = e.submit(PROMPT, { max_tokens: 5 });
+			await r.wait();
+			lib.cohort_engine_tick.async = tick;
+			assert.strictEqual(r.output().finish, 'shutdown');
+			assert.throws(() => e.submit(PROMPT), /the engine is closed: no more/);
+			await e.close();
 		});
 
 		it('embeddings', async () => {
