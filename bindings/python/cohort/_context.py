@@ -173,7 +173,8 @@ class Context(_Locked):
                 call(f, c, *args)
             finally:
                 if self._raised:
-                    raise self._raised[0]
+                    del self._raised[1:]
+                    raise self._raised.pop()  # kept, it would keep the context: its traceback knows this frame
 
     # Decoding. All or nothing: after an error every sequence is as before.
 

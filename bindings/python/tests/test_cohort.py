@@ -18,6 +18,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import weakref
 
 import cohort
 from cohort import _lib, abi
@@ -408,6 +409,25 @@ class Contexts(WithModel):
         answers["abort"] = False
         ctx.decode_one(5, 2)
         self.assertEqual(ctx.seq_len(0), 3)
+
+    def test_raised_is_not_kept(self):
+        """A context whose callback raised goes with its last reference: the collector may not come for long."""
+        def raises(*_):
+            raise KeyError("raised")
+
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for name in "abort", "trace":
+            ctx = cohort.Context(self.model, n_ctx=64, **{name: raises})
+            gone = weakref.ref(ctx)
+            try:
+                ctx.decode_many([1, 2, 3])
+                self.fail("it did not raise")
+            except KeyError:  # assertRaises clears the frames, which a program does not
+                pass
+            del ctx
+            self.assertIsNone(gone())
 
     def test_threads(self):
         """Contexts of one model in several threads give the same."""
