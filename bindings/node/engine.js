@@ -14,6 +14,15 @@ const kinds = {
 };
 const finish = (f) => (f ? string(lib.cohort_finish_name(f)) : '');
 
+// Of each of n places the tokens that are likeliest there.
+function topOf(p, n, nTop) {
+	const t = types.cohort_logprob, all = bytes(p, n * nTop * t.size);
+	return Array.from({ length: n }, (_, i) => Array.from({ length: nTop }, (__, k) => {
+		const at = (i * nTop + k) * t.size, s = new Struct(t.name, all.subarray(at, at + t.size));
+		return { token: s.get('token'), logprob: s.get('logprob') };
+	}));
+}
+
 // A copy: what an event points to is good until the next is asked for.
 function eventOf(e) {
 	const kind = kinds[e.get('kind')], out = { kind };
@@ -22,14 +31,13 @@ function eventOf(e) {
 		out.text = bytes(e.get('text'), e.get('n_bytes'));
 	}
 	if (kind === 'token') {
-		Object.assign(out, { index: e.get('index'), token: e.get('token'), logprob: e.get('logprob') });
-		const t = types.cohort_logprob, n = e.get('n_top'), all = bytes(e.get('top'), n * t.size);
-		out.top = Array.from({ length: n }, (_, i) => {
-			const s = new Struct(t.name, all.subarray(i * t.size, (i + 1) * t.size));
-			return { token: s.get('token'), logprob: s.get('logprob') };
-		});
+		for (const f of ['index', 'token', 'logprob', 'chain_logprob']) out[f] = e.get(f);
+		[out.top] = topOf(e.get('top'), 1, e.get('n_top'));
 	}
-	if (kind === 'prompt') out.logprobs = floats(e.get('prompt_logprobs'), e.get('n_prompt'));
+	if (kind === 'prompt') {
+		out.logprobs = floats(e.get('prompt_logprobs'), e.get('n_prompt'));
+		out.top = topOf(e.get('prompt_top'), e.get('n_prompt'), e.get('n_top'));
+	}
 	if (kind === 'embedding') out.embedding = floats(e.get('embedding'), e.get('n_embd'));
 	if (kind === 'end') Object.assign(out, { finish: finish(e.get('finish')), error: errorAt(e.get('error')) });
 	return out;
@@ -213,7 +221,10 @@ class Engine extends Handle {
 	stats() {
 		const s = new Struct('cohort_engine_stats');
 		lib.cohort_engine_stats_get(this._pointer(), s.buffer);
-		return { ...s.object(), strategy: s.text('strategy'), last: s.sub('last').object() };
+		const at = s.type.offsets.n_ended, ended = {}; // by the name of the finish
+		for (let i = C.COHORT_FINISH_NONE + 1; i <= C.COHORT_FINISH_SHUTDOWN; i++)
+			ended[finish(i)] = Number(s.buffer.readBigUInt64LE(at + 8 * i));
+		return { ...s.object(), strategy: s.text('strategy'), n_ended: ended, last: s.sub('last').object() };
 	}
 	cacheClear() { lib.cohort_engine_cache_clear(this._pointer()); }
 

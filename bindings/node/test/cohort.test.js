@@ -359,7 +359,8 @@ describe('with a model', () => {
 
 		it('events', async () => {
 			const r = engine.submit(PROMPT,
-				{ max_tokens: 6, n_outputs: 2, seed: 3, n_logprobs: 2, prompt_logprobs: true });
+				{ max_tokens: 6, n_outputs: 2, seed: 3, n_logprobs: 2, prompt_logprobs: true,
+					chain_logprobs: true });
 			const events = [];
 			for await (const e of r) events.push(e);
 			const tokens = events.filter((e) => e.kind === 'token');
@@ -368,7 +369,14 @@ describe('with a model', () => {
 			const ends = events.filter((e) => e.kind === 'end');
 			const prompt = events.find((e) => e.kind === 'prompt');
 			assert.deepStrictEqual(ends.map((e) => e.finish), ['length', 'length']);
-			assert.strictEqual(prompt.logprobs.length, model.tokenize(PROMPT).length);
+			assert.ok(tokens.some((e) => e.chain_logprob > e.logprob) && // among fewer: likelier
+				tokens.every((e) => e.chain_logprob <= 0));
+			const n = model.tokenize(PROMPT).length;
+			assert.deepStrictEqual([prompt.logprobs.length, prompt.top.length], [n, n]);
+			assert.deepStrictEqual(prompt.top[0], Array(2).fill({ token: -1, logprob: -Infinity }));
+			assert.ok(prompt.top.every(([a, b], i) => i === 0 ||
+				(a.logprob >= b.logprob && a.logprob >= prompt.logprobs[i])));
+			assert.ok(engine.stats().n_ended.length > 0);
 			for (const i of [0, 1]) {
 				const o = r.output(i), own = events.filter((e) => e.output === i);
 				assert.deepStrictEqual(o.text, Buffer.concat(own.map((e) => e.text)));

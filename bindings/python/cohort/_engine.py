@@ -18,7 +18,8 @@ _WAIT_S = 0.1  # how long a call waits before Python looks for signals
 
 
 class Event(NamedTuple):
-    """What happened to a request. kind is "prompt", "token", "embedding" or "end"; text is what can be shown now."""
+    """What happened to a request. kind is "prompt", "token", "embedding" or "end"; text is what can be shown now. Pairs
+    of top (of a token) and prompt_top (of each token of the prompt) are a token and its logprob, likeliest first."""
     kind: str
     output: int = 0
     index: int = 0
@@ -30,6 +31,8 @@ class Event(NamedTuple):
     embedding: Optional["array[float]"] = None
     finish: str = ""
     error: Optional[Error] = None
+    chain_logprob: float = 0.0
+    prompt_top: tuple = ()
 
 
 class Output(NamedTuple):
@@ -61,19 +64,26 @@ def _finish(finish: int) -> str:
     return lib.cohort_finish_name(finish).decode() if finish else ""
 
 
+def _top(list_: Any, n: int) -> tuple:
+    return tuple((t.token, t.logprob) for t in list_[:n]) if n else ()
+
+
 def _event(e: abi.cohort_event) -> Event:
     """A copy: what the event points to is good until the next is asked for."""
     kind = _KINDS[e.kind]
     prompt = kind == "prompt"
+    all_top = _top(e.prompt_top, e.n_prompt * e.n_top) if prompt else ()
     return Event(
         kind, e.output, e.index, e.token if kind == "token" else -1,
         ctypes.string_at(e.text, e.n_bytes) if kind in ("token", "end") else b"",
         e.logprob if kind == "token" else 0.0,
-        tuple((t.token, t.logprob) for t in e.top[:e.n_top]) if kind == "token" and e.n_top else (),
+        _top(e.top, e.n_top) if kind == "token" else (),
         tuple(e.prompt_logprobs[:e.n_prompt]) if prompt else (),
         array("f", ctypes.string_at(e.embedding, 4 * e.n_embd)) if kind == "embedding" else None,
         _finish(e.finish) if kind == "end" else "",
-        error_of(e.error.contents) if kind == "end" and e.error else None)
+        error_of(e.error.contents) if kind == "end" and e.error else None,
+        e.chain_logprob if kind == "token" else 0.0,
+        tuple(all_top[i:i + e.n_top] for i in range(0, len(all_top), e.n_top)) if all_top else ())
 
 
 def _free(request: Any) -> None:
@@ -235,12 +245,13 @@ class Engine(Handle):
         return clean.value
 
     def stats(self) -> Dict[str, Any]:
-        """Everything since it was opened, as struct cohort_engine_stats has it."""
+        """Everything since it was opened, as struct cohort_engine_stats has it; n_ended by the name of the finish."""
         s = abi.cohort_engine_stats()
         with self._use() as e:
             lib.cohort_engine_stats_get(e, byref(s))
         out = {n: getattr(s, n) for n, kind in s._fields_ if issubclass(kind, ctypes._SimpleCData)}
         out["strategy"] = borrow(s.strategy)
+        out["n_ended"] = {_finish(i): n for i, n in enumerate(s.n_ended) if i != abi.COHORT_FINISH_NONE}
         out["last"] = {n: getattr(s.last, n) for n, kind in s.last._fields_ if issubclass(kind, ctypes._SimpleCData)}
         return out
 

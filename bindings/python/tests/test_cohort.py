@@ -600,7 +600,8 @@ class Engines(WithModel):
 
     def test_events(self):
         engine = self.open(strategy="balanced")
-        r = engine.submit(PROMPT, max_tokens=6, n_outputs=2, seed=3, n_logprobs=2, prompt_logprobs=True)
+        r = engine.submit(PROMPT, max_tokens=6, n_outputs=2, seed=3, n_logprobs=2, prompt_logprobs=True,
+                          chain_logprobs=True)
         events = list(r)
         self.assertIsNone(r.next())
         tokens = [e for e in events if e.kind == "token"]
@@ -608,7 +609,14 @@ class Engines(WithModel):
         self.assertEqual({e.output for e in tokens}, {0, 1})
         self.assertTrue(all(len(e.top) == 2 and e.logprob <= 0 for e in tokens))
         self.assertEqual([e.finish for e in events if e.kind == "end"], ["length", "length"])
-        self.assertEqual(len([e for e in events if e.kind == "prompt"][0].prompt_logprobs), len(self.model.tokenize(PROMPT)))
+        self.assertTrue(all(e.chain_logprob <= 0 for e in tokens))
+        self.assertTrue(any(e.chain_logprob > e.logprob for e in tokens))  # among fewer: likelier
+        prompt = [e for e in events if e.kind == "prompt"][0]
+        n = len(self.model.tokenize(PROMPT))
+        self.assertEqual((len(prompt.prompt_logprobs), [len(t) for t in prompt.prompt_top]), (n, [2] * n))
+        self.assertEqual(prompt.prompt_top[0], ((-1, -math.inf),) * 2)
+        self.assertTrue(all(a[1] >= b[1] and a[1] >= p
+                            for (a, b), p in zip(prompt.prompt_top[1:], prompt.prompt_logprobs[1:])))
         for i in 0, 1:
             o = r.output(i)
             self.assertEqual(o.text, b"".join(e.text for e in events if e.output == i))
@@ -617,6 +625,8 @@ class Engines(WithModel):
         r.close()
         self.assertRaises(ValueError, r.next)  # as all that is closed; it had said None, as if it could be asked
         self.assertEqual(engine.stats()["strategy"], "balanced")
+        ended = engine.stats()["n_ended"]
+        self.assertEqual((ended["length"], sum(ended.values())), (1, 1))
         self.assertIn("balanced", cohort.strategies())
         self.assertRaises(ValueError, self.open, strategy="none")
 
