@@ -119,7 +119,12 @@ class Struct {
 		if (field.startsWith('n_') && field.slice(2) in this.type.fields) return false;
 		if (typeof value !== 'number' && typeof value !== 'bigint' && typeof value !== 'boolean')
 			throw new TypeError(`${field}: a number or a flag is wanted`);
-		this.set(field, typeof value === 'boolean' ? Number(value) : value);
+		try {
+			this.set(field, typeof value === 'boolean' ? Number(value) : value);
+		} catch (e) {
+			e.message = `${field}: ${e.message}`;
+			throw e;
+		}
 		return true;
 	}
 }

@@ -167,7 +167,8 @@ describe('with a model', () => {
 				async () => model.detokenize([bad]), async () => model.piece(bad)])
 				await assert.rejects(async () => use(), /whole number/, `${bad}`);
 		}
-		assert.throws(() => new Context(model, { n_ctx: 64.5 }), /whole number/);
+		assert.throws(() => new Context(model, { n_ctx: 64.5 }), /^TypeError: n_ctx: 64.5: a whole number/);
+		assert.throws(() => new Sampler(model, { seed: -1 }), /^RangeError.*: seed: /); // seen red: "value"
 		assert.strictEqual(ctx.seqLength(0), 0);
 	});
 
