@@ -4,8 +4,8 @@
 'use strict';
 
 const {
-	C, Handle, Struct, bytes, call, callAsync, cstring, errorAt, fill, floats, init, ints, lib, opened, pointers,
-	samplerParams, string, types,
+	C, Handle, Struct, bytes, call, callAsync, cstring, errorAt, fill, floats, init, int32, ints, lib, opened,
+	pointers, samplerParams, string, types,
 } = require('./lib.js');
 
 const kinds = {
@@ -13,6 +13,15 @@ const kinds = {
 	[C.COHORT_EVENT_END]: 'end',
 };
 const finish = (f) => (f ? string(lib.cohort_finish_name(f)) : '');
+
+// Of each of n places the tokens that are likeliest there.
+function topOf(p, n, nTop) {
+	const t = types.cohort_logprob, all = bytes(p, n * nTop * t.size);
+	return Array.from({ length: n }, (_, i) => Array.from({ length: nTop }, (__, k) => {
+		const at = (i * nTop + k) * t.size, s = new Struct(t.name, all.subarray(at, at + t.size));
+		return { token: s.get('token'), logprob: s.get('logprob') };
+	}));
+}
 
 // A copy: what an event points to is good until the next is asked for.
 function eventOf(e) {
@@ -22,23 +31,25 @@ function eventOf(e) {
 		out.text = bytes(e.get('text'), e.get('n_bytes'));
 	}
 	if (kind === 'token') {
-		Object.assign(out, { index: e.get('index'), token: e.get('token'), logprob: e.get('logprob') });
-		const t = types.cohort_logprob, n = e.get('n_top'), all = bytes(e.get('top'), n * t.size);
-		out.top = Array.from({ length: n }, (_, i) => {
-			const s = new Struct(t.name, all.subarray(i * t.size, (i + 1) * t.size));
-			return { token: s.get('token'), logprob: s.get('logprob') };
-		});
+		for (const f of ['index', 'token', 'logprob', 'chain_logprob']) out[f] = e.get(f);
+		[out.top] = topOf(e.get('top'), 1, e.get('n_top'));
 	}
-	if (kind === 'prompt') out.logprobs = floats(e.get('prompt_logprobs'), e.get('n_prompt'));
+	if (kind === 'prompt') {
+		out.logprobs = floats(e.get('prompt_logprobs'), e.get('n_prompt'));
+		out.top = topOf(e.get('prompt_top'), e.get('n_prompt'), e.get('n_top'));
+	}
 	if (kind === 'embedding') out.embedding = floats(e.get('embedding'), e.get('n_embd'));
 	if (kind === 'end') Object.assign(out, { finish: finish(e.get('finish')), error: errorAt(e.get('error')) });
 	return out;
 }
 
+const freeRequest = (p) => lib.cohort_request_free(p);
+const freeEngine = (p) => lib.cohort_engine_free(p);
+
 // A request that was submitted: `for await` gives its events as they come.
 class Request extends Handle {
 	constructor(pointer, handles, engine) {
-		super('request', pointer, (p) => lib.cohort_request_free(p), handles);
+		super('request', pointer, freeRequest, handles);
 		this._engine = engine;
 		this._events = [];
 		this._waiting = []; // readers
@@ -142,7 +153,7 @@ class Engine extends Handle {
 			p.set('strategy', s);
 		}
 		const pointer = opened('cohort_engine_open', model._pointer(), p.buffer);
-		super('engine', pointer, (e) => lib.cohort_engine_free(e), [model]);
+		super('engine', pointer, freeEngine, [model]);
 		this.model = model;
 		this._live = new Set(); // requests that have not ended
 		this._running = null;
@@ -150,6 +161,8 @@ class Engine extends Handle {
 	}
 	// Its functions may be called while it ticks.
 	_pointer() {
+		const why = this._failure; // of a tick, which ended it
+		if (why) throw new Error(`the engine is closed: ${why.message}`, { cause: why });
 		if (this.closed) throw new Error('the engine is closed');
 		return this._state.pointer;
 	}
@@ -185,9 +198,10 @@ class Engine extends Handle {
 		const p = init('cohort_request_params'), s = p.sub('sampler');
 		const { rest, handles } = samplerParams(s, this.model, more);
 		fill([p, s], rest);
-		if (tokens.length > 0) p.point('prompt', Int32Array.from(tokens)).set('n_prompt', tokens.length);
+		if (tokens.length > 0) p.point('prompt', Int32Array.from(tokens, int32)).set('n_prompt', tokens.length);
 		if (stop.length > 0) p.point('stops', pointers(stop.map(cstring))).set('n_stops', stop.length);
-		if (ends.length > 0) p.point('stop_tokens', Int32Array.from(ends)).set('n_stop_tokens', ends.length);
+		if (ends.length > 0)
+			p.point('stop_tokens', Int32Array.from(ends, int32)).set('n_stop_tokens', ends.length);
 		const r = new Request(opened('cohort_engine_submit', this._pointer(), p.buffer), handles, this);
 		this._live.add(r);
 		this._nSubmitted++;
@@ -207,7 +221,10 @@ class Engine extends Handle {
 	stats() {
 		const s = new Struct('cohort_engine_stats');
 		lib.cohort_engine_stats_get(this._pointer(), s.buffer);
-		return { ...s.object(), strategy: s.text('strategy'), last: s.sub('last').object() };
+		const at = s.type.offsets.n_ended, ended = {}; // by the name of the finish
+		for (let i = C.COHORT_FINISH_NONE + 1; i <= C.COHORT_FINISH_SHUTDOWN; i++)
+			ended[finish(i)] = Number(s.buffer.readBigUInt64LE(at + 8 * i));
+		return { ...s.object(), strategy: s.text('strategy'), n_ended: ended, last: s.sub('last').object() };
 	}
 	cacheClear() { lib.cohort_engine_cache_clear(this._pointer()); }
 

@@ -160,15 +160,18 @@ export interface EngineOptions extends ContextOptions {
 	strategy?: string;
 }
 export interface RequestOptions extends SamplerOptions {
-	max_tokens?: number; n_outputs?: number; ignore_eos?: boolean; n_logprobs?: number; prompt_logprobs?: boolean;
+	max_tokens?: number; n_outputs?: number; ignore_eos?: boolean;
+	n_logprobs?: number; chain_logprobs?: boolean; prompt_logprobs?: boolean;
 	priority?: number; client?: number; session?: number;
 	stop?: string[];
 	stop_tokens?: number[];
 }
+/** The likeliest first, n_logprobs of them for each place. */
+export interface Likely { token: number; logprob: number }
 export type Event =
-	| { kind: 'prompt'; logprobs: Float32Array; text?: undefined }
+	| { kind: 'prompt'; logprobs: Float32Array; top: Likely[][]; text?: undefined }
 	| { kind: 'token'; output: number; index: number; token: number; text: Buffer; logprob: number;
-		top: Array<{ token: number; logprob: number }> }
+		chain_logprob: number; top: Likely[] }
 	| { kind: 'embedding'; embedding: Float32Array; text?: undefined }
 	| { kind: 'end'; output: number; text: Buffer; finish: string; error: CohortError | null };
 export interface Output {

@@ -3,12 +3,13 @@
 'use strict';
 
 const {
-	C, CohortError, Handle, LibraryError, Struct, call, callAsync, callPointer, cstring, fill, floats, init, koffi,
-	lib, opened, openedAsync, pointers, samplerParams, types, version,
+	C, CohortError, Handle, LibraryError, Struct, call, callAsync, callPointer, cstring, fill, floats, init, int32,
+	koffi, lib, opened, openedAsync, pointers, samplerParams, sized, types, version,
 } = require('./lib.js');
 
 const free = (name) => (p) => lib[name](p);
-const tokenArray = (tokens) => Int32Array.from(tokens);
+const tokenArray = (tokens) => Int32Array.from(tokens, int32);
+const ofBytes = (n) => Buffer.alloc(n);
 const big = () => Buffer.alloc(8);
 const size = (b) => Number(b.readBigUInt64LE(0));
 
@@ -55,35 +56,20 @@ class Model extends Handle {
 	isEog(token) { return lib.cohort_token_is_eog(this._pointer(), token); }
 
 	tokenize(text, { bos, special = false } = {}) {
-		const data = Buffer.from(text), n = big();
+		const data = Buffer.from(text), bound = Number(lib.cohort_tokenize_bound(data.length));
 		const flags = (special ? C.COHORT_TOKENIZE_SPECIAL : 0) |
 			(bos === undefined ? 0 : bos ? C.COHORT_TOKENIZE_BOS : C.COHORT_TOKENIZE_NO_BOS);
-		for (let room = Number(lib.cohort_tokenize_bound(data.length)); ; room = size(n)) {
-			const out = new Int32Array(room + 1);
-			try {
-				call('cohort_tokenize', this._pointer(), data, data.length, flags, out, room, n);
-				return Array.from(out.subarray(0, size(n)));
-			} catch (e) {
-				if (e.status !== C.COHORT_E_LIMIT || size(n) <= room) throw e;
-			}
-		}
+		return Array.from(sized(bound, (n) => new Int32Array(n), (out, room, n) =>
+			call('cohort_tokenize', this._pointer(), data, data.length, flags, out, room, n)));
 	}
 	detokenize(tokens, { special = false } = {}) {
-		const list = tokenArray(tokens), n = big();
-		for (let room = 8 * list.length; ; room = size(n)) {
-			const out = Buffer.alloc(room + 1);
-			try {
-				call('cohort_detokenize', this._pointer(), list, list.length, special, out, room, n);
-				return out.subarray(0, size(n));
-			} catch (e) {
-				if (e.status !== C.COHORT_E_LIMIT || size(n) <= room) throw e;
-			}
-		}
+		const list = tokenArray(tokens);
+		return sized(8 * list.length, ofBytes, (out, room, n) =>
+			call('cohort_detokenize', this._pointer(), list, list.length, special, out, room, n));
 	}
 	piece(token, { leadingSpace = true, special = false } = {}) {
-		const out = Buffer.alloc(4096), n = big();
-		call('cohort_token_piece', this._pointer(), token, leadingSpace, special, out, out.length, n);
-		return out.subarray(0, size(n));
+		return sized(64, ofBytes, (out, room, n) =>
+			call('cohort_token_piece', this._pointer(), token, leadingSpace, special, out, room, n));
 	}
 	detok(options) { return new Detok(this, options); }
 
@@ -109,17 +95,9 @@ class Detok {
 		lib.cohort_detok_init(this._d.buffer, model._pointer(), special, atStart);
 	}
 	push(token) {
-		const n = big();
-		for (let room = 256; ; room = size(n)) {
-			const out = Buffer.alloc(room);
-			this._model._pointer(); // throws when it is closed
-			try {
-				call('cohort_detok_push', this._d.buffer, token, out, room, n);
-				return out.subarray(0, size(n));
-			} catch (e) {
-				if (e.status !== C.COHORT_E_LIMIT || size(n) <= room) throw e;
-			}
-		}
+		this._model._pointer(); // throws when it is closed
+		return sized(64, ofBytes, (out, room, n) =>
+			call('cohort_detok_push', this._d.buffer, token, out, room, n));
 	}
 	flush() {
 		const out = Buffer.alloc(4);

@@ -31,15 +31,22 @@ class CohortError extends Error {
 
 // ---- Structs ----
 
+// Without names at koffi's, where each may be given once in a process: a second copy of this package could not load.
 const types = {};
+const typeOf = (t) => (Array.isArray(t) ? koffi.array(typeOf(t[0]), t[1]) : types[t] ? types[t].type : t);
 for (const [name, fields] of abi.structs) {
 	const members = {};
-	for (const [f, t] of Object.entries(fields)) members[f] = Array.isArray(t) ? koffi.array(t[0], t[1]) : t;
-	koffi.struct(name, members);
-	types[name] = { name, fields, size: koffi.sizeof(name), offsets: {} };
-	for (const f of Object.keys(fields)) types[name].offsets[f] = koffi.offsetof(name, f);
+	for (const [f, t] of Object.entries(fields)) members[f] = typeOf(t);
+	const type = koffi.struct(members);
+	types[name] = { name, type, fields, size: koffi.sizeof(type), offsets: {} };
+	for (const f of Object.keys(fields)) types[name].offsets[f] = koffi.offsetof(type, f);
 }
 
+// JavaScript makes a number of anything, and token 0 of what is none.
+function int32(v) {
+	if (v !== (v | 0)) throw new TypeError(`${v}: a whole number of 32 bits is wanted`);
+	return v;
+}
 function number(big) {
 	const n = Number(big);
 	return Number.isSafeInteger(n) ? n : big;
@@ -59,8 +66,8 @@ const readers = {
 	'void *': (b, at) => b.readBigUInt64LE(at),
 };
 const writers = {
-	'int': (b, at, v) => b.writeInt32LE(v, at),
-	'int32_t': (b, at, v) => b.writeInt32LE(v, at),
+	'int': (b, at, v) => b.writeInt32LE(int32(v), at),
+	'int32_t': (b, at, v) => b.writeInt32LE(int32(v), at),
 	'unsigned int': (b, at, v) => b.writeUInt32LE(v, at),
 	'uint32_t': (b, at, v) => b.writeUInt32LE(v, at),
 	'uint8_t': (b, at, v) => b.writeUInt8(v, at),
@@ -77,7 +84,8 @@ class Struct {
 	constructor(name, buffer) {
 		this.type = types[name];
 		this.buffer = buffer || Buffer.alloc(this.type.size);
-		this.kept = []; // what its pointers point to
+		// What its pointers point to. Of the buffer's, too: calls are given that, and outlive the struct.
+		this.kept = this.buffer.kept = [];
 	}
 	get(field) { return readers[this.type.fields[field]](this.buffer, this.type.offsets[field]); }
 	set(field, value) {
@@ -111,7 +119,12 @@ class Struct {
 		if (field.startsWith('n_') && field.slice(2) in this.type.fields) return false;
 		if (typeof value !== 'number' && typeof value !== 'bigint' && typeof value !== 'boolean')
 			throw new TypeError(`${field}: a number or a flag is wanted`);
-		this.set(field, typeof value === 'boolean' ? Number(value) : value);
+		try {
+			this.set(field, typeof value === 'boolean' ? Number(value) : value);
+		} catch (e) {
+			e.message = `${field}: ${e.message}`;
+			throw e;
+		}
 		return true;
 	}
 }
@@ -166,11 +179,18 @@ const wanted = `${abi.version[0]}.${abi.version[1]}`;
 
 function bind(name) {
 	const [result, params] = abi.functions[name];
+	let f;
 	try {
-		lib[name] = library.func(name, result, params);
+		f = library.func(name, typeOf(result), params.map(typeOf));
 	} catch (e) {
 		throw new LibraryError(`${place} has no ${name}: it is not libcohort ${wanted}`);
 	}
+	const checked = (args) => {
+		params.forEach((t, i) => t === 'int32_t' && int32(args[i]));
+		return args;
+	};
+	lib[name] = (...args) => f(...checked(args));
+	lib[name].async = (...args) => f.async(...checked(args));
 }
 bind('cohort_version');
 const version = string(lib.cohort_version());
@@ -240,12 +260,25 @@ async function openedAsync(name, ...args) {
 	return out.readBigUInt64LE(0);
 }
 
+// Fills memory that may turn out too small: `make` gives so many elements of it, `work` fills up to `room` of them and
+// says in n how many it takes.
+function sized(room, make, work) {
+	for (const n = Buffer.alloc(8); ; room = Number(n.readBigUInt64LE(0))) {
+		const out = make(room + 1);
+		try {
+			work(out, room, n);
+			return out.subarray(0, Number(n.readBigUInt64LE(0)));
+		} catch (e) {
+			if (e.status !== C.COHORT_E_LIMIT || n.readBigUInt64LE(0) <= room) throw e;
+		}
+	}
+}
+
 // ---- Handles ----
 
 // Apart from the handle, so that it can be freed when the handle was collected.
-function hold(state) {
+function mustBeOpen(state) {
 	if (state.closed) throw new Error(`the ${state.what} is closed`);
-	state.users++;
 }
 function letGo(state) {
 	state.users--;
@@ -264,9 +297,11 @@ function close(state) {
 const collected = new FinalizationRegistry(close);
 
 class Handle {
+	// `free` may not come from where `this` is known: it would keep the handle from being collected. Parents are in
+	// use by who makes it, or by what it is a copy of: there, even if they were closed.
 	constructor(what, pointer, free, parents = []) {
 		const states = parents.map((p) => p._state);
-		states.forEach(hold);
+		states.forEach((s) => s.users++);
 		this._state = { what, pointer, free, parents: states, users: 0, closed: false, freed: false };
 		this._queue = Promise.resolve();
 		this._busy = 0;
@@ -280,15 +315,18 @@ class Handle {
 	}
 	// The library's pointer, for a call at once. One thread at a time: not while a call is under way.
 	_pointer() {
-		if (this._state.closed) throw new Error(`the ${this._state.what} is closed`);
+		mustBeOpen(this._state);
 		if (this._busy) throw new Error(`the ${this._state.what} is busy: wait for the call before`);
 		return this._state.pointer;
 	}
 	// A call on another thread: one at a time, in the order they were made. `beside` are other handles it uses.
 	_later(work, beside = []) {
 		const all = [this, ...beside];
-		all.forEach((h) => hold(h._state));
-		all.forEach((h) => h._busy++);
+		all.forEach((h) => mustBeOpen(h._state)); // none is held unless all are
+		all.forEach((h) => {
+			h._state.users++;
+			h._busy++;
+		});
 		const done = this._queue.then(() => work(...all.map((h) => h._state.pointer))).finally(() => {
 			all.forEach((h) => h._busy--);
 			all.forEach((h) => letGo(h._state));
@@ -327,5 +365,6 @@ function samplerParams(p, model, { order, bias, grammar, dry_breakers: breakers,
 
 module.exports = {
 	C, CohortError, Handle, LibraryError, Struct, bytes, call, callAsync, callPointer, cstring, errorAt, fill,
-	floats, init, ints, koffi, lib, opened, openedAsync, pointers, samplerParams, string, types, version,
+	floats, init, int32, ints, koffi, lib, opened, openedAsync, pointers, samplerParams, sized, string, types,
+	version,
 };

@@ -10,6 +10,7 @@ const { spawnSync } = require('node:child_process');
 const { after, before, describe, it } = require('node:test');
 const koffi = require('koffi');
 const cohort = require('..');
+const { lib, types } = require('../lib.js');
 
 const { Batch, CohortError, Context, Engine, Grammar, Model, Sampler, abi, constants: C } = cohort;
 const MODEL = process.env.COHORT_TEST_MODEL, PROMPT = 'Once upon a time';
@@ -20,10 +21,11 @@ describe('declarations', () => {
 		const out = new Set();
 		for (const [name, value] of Object.entries(abi.constants)) out.add(`const ${name} ${value}`);
 		for (const [name, fields] of abi.structs) {
-			out.add(`struct ${name} ${koffi.sizeof(name)}`);
+			const { type } = types[name];
+			out.add(`struct ${name} ${koffi.sizeof(type)}`);
 			for (const f of Object.keys(fields)) {
-				const m = koffi.type(name).members[f];
-				out.add(`field ${name}.${f} ${koffi.offsetof(name, f)} ${m.type.size}`);
+				const m = koffi.type(type).members[f];
+				out.add(`field ${name}.${f} ${koffi.offsetof(type, f)} ${m.type.size}`);
 			}
 		}
 		return out;
@@ -65,7 +67,7 @@ describe('declarations', () => {
 			assert.ok(text.includes(old));
 			fs.writeFileSync(file, text.replace(old, now));
 			if (env.own) fs.copyFileSync(process.env.COHORT_LIBRARY, path.join(dir, 'libcohort.so.0'));
-			const code = 'console.log(require(process.argv[1]).version())';
+			const code = env.code || 'console.log(require(process.argv[1]).version())';
 			const r = spawnSync(process.execPath, ['-e', code, dir],
 				{ env: { ...process.env, ...env }, encoding: 'utf8' });
 			return r.status === 0 ? r.stdout.trim() : r.stderr;
@@ -73,6 +75,12 @@ describe('declarations', () => {
 			fs.rmSync(dir, { recursive: true });
 		}
 	};
+	it('a process can load two copies', () => { // a test runner that loads modules anew does
+		const code = 'require(process.argv[1]); ' +
+			'for (const f in require.cache) if (!f.includes("koffi")) delete require.cache[f]; ' +
+			'console.log(require(process.argv[1]).version())';
+		assert.match(loaded({ code }), /^0\.\d+\.\d+$/); // seen red: Duplicate type name
+	});
 	it('the library is looked for, and one that does not fit is named', () => {
 		assert.match(loaded({ COHORT_LIBRARY: '/nowhere/x.so' }),
 			/LibraryError: libcohort was not found: \/nowhere\/x\.so.*COHORT_LIBRARY/);
@@ -105,6 +113,29 @@ describe('with a model', () => {
 		assert.strictEqual(model.piece(model.tokenize(PROMPT)[2]).toString(), ' upon');
 	});
 
+	it('a token of any length', () => {
+		const u32 = (x) => Buffer.from(Uint32Array.of(x).buffer);
+		const u64 = (x) => Buffer.from(BigUint64Array.of(BigInt(x)).buffer);
+		const text = (s) => Buffer.concat([u64(s.length), Buffer.from(s)]);
+		const list = (kind, items) => Buffer.concat([u32(kind), u64(items.length), ...items]);
+		const tokens = ['<unk>', '<s>', '</s>', 'a'.repeat(5000)];
+		const pairs = [['general.architecture', 8, text('llama')], ['tokenizer.ggml.model', 8, text('llama')],
+			['tokenizer.ggml.tokens', 9, list(8, tokens.map(text))],
+			['tokenizer.ggml.scores', 9, list(6, tokens.map(() => u32(0)))],
+			['tokenizer.ggml.token_type', 9, list(5, [2, 3, 3, 1].map(u32))]];
+		const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cohort-node-')), file = path.join(dir, 'v.gguf');
+		try {
+			fs.writeFileSync(file, Buffer.concat([Buffer.from('GGUF'), u32(3), u64(0), u64(pairs.length),
+				...pairs.flatMap(([key, kind, value]) => [text(key), u32(kind), value])]));
+			const m = Model.openSync(file, { vocab_only: true });
+			assert.strictEqual(m.piece(3).toString(), tokens[3]); // seen red: 4096 bytes were the most
+			assert.strictEqual(m.detok().push(3).toString(), tokens[3]);
+			m.close();
+		} finally {
+			fs.rmSync(dir, { recursive: true });
+		}
+	});
+
 	it('errors carry their fields', async () => {
 		await assert.rejects(Model.open('/nowhere.gguf'), { name: 'CohortError', status: C.COHORT_E_IO });
 		assert.throws(() => Model.openSync(__filename),
@@ -126,6 +157,21 @@ describe('with a model', () => {
 		ctx.close();
 	});
 
+	it('what is no whole number is not taken for one', async () => {
+		const ctx = context(), row = { token: 5, pos: 0, seq: 0 };
+		for (const bad of [undefined, NaN, null, 5.5, '5', 2 ** 32 + 5]) { // all but one were token 0 or 5
+			for (const use of [() => ctx.decodeMany([bad]), () => ctx.decodeOne(bad, 0),
+				async () => ctx.decodeEach([{ ...row, token: bad }]),
+				async () => ctx.decodeScatter([{ tokens: [5], seq: bad }]),
+				async () => new Batch(4).add(bad, 0), async () => Batch.fromTokens([bad]),
+				async () => model.detokenize([bad]), async () => model.piece(bad)])
+				await assert.rejects(async () => use(), /whole number/, `${bad}`);
+		}
+		assert.throws(() => new Context(model, { n_ctx: 64.5 }), /^TypeError: n_ctx: 64.5: a whole number/);
+		assert.throws(() => new Sampler(model, { seed: -1 }), /^RangeError.*: seed: /); // seen red: "value"
+		assert.strictEqual(ctx.seqLength(0), 0);
+	});
+
 	it('what is closed throws, what is in use lives on', async () => {
 		// Seen red with an `end` that does not look at users: the process then dies.
 		const m = await Model.open(MODEL), ctx = new Context(m, { n_ctx: 64 }), d = m.detok();
@@ -140,6 +186,66 @@ describe('with a model', () => {
 		assert.throws(() => ctx.decodeOne(5, 4), /closed/);
 		await Promise.all([first, second]);
 		assert.throws(() => ctx.logits(), /closed/);
+	});
+
+	it('what cannot be done holds nothing', () => {
+		// Seen red with each held in turn: the context was never freed.
+		const ctx = context(), b = new Batch(4);
+		b.close();
+		assert.throws(() => ctx.decode(b), /the batch is closed/);
+		ctx.close();
+		assert.ok(ctx._state.freed);
+	});
+
+	it('a grammar lives as long as its samplers, and their copies', () => {
+		const g = new Grammar(model, 'root ::= "yes"'), a = new Sampler(model, { grammar: g });
+		g.close();
+		const b = a.clone();
+		a.close();
+		assert.ok(!g._state.freed && !b.isComplete);
+		b.close();
+		assert.ok(g._state.freed);
+	});
+
+	// In a process of its own, as it needs a flag.
+	const withCollector = (code) => {
+		const all = `const { Context, Engine, Model } = require(${JSON.stringify(path.join(__dirname, '..'))});
+			const { Struct } = require(${JSON.stringify(path.join(__dirname, '..', 'lib.js'))});
+			const collect = async () => {
+				for (let i = 0; i < 5; i++) {
+					gc();
+					await new Promise((done) => setTimeout(done, 5));
+				}
+			};
+			(async () => { ${code} })();`;
+		const r = spawnSync(process.execPath, ['--expose-gc', '-e', all], { encoding: 'utf8' });
+		return r.stdout.trim() + r.stderr;
+	};
+	it('what is not closed is freed when it was collected', () => {
+		// Seen red with requests whose free function shared its scope with `this`.
+		assert.strictEqual(withCollector(`
+			const model = await Model.open(process.env.COHORT_TEST_MODEL);
+			const engine = new Engine(model, { n_slots: 1, n_ctx: 64 });
+			const states = [];
+			for (let i = 0; i < 4; i++) {
+				const r = engine.submit([5, 6], { max_tokens: 1 });
+				const ctx = new Context(model, { n_ctx: 64 });
+				states.push(r._state, ctx._state);
+				for await (const e of r);
+			}
+			await collect();
+			console.log(states.filter((s) => s.freed).length >= 6);`), 'true');
+	});
+	it('what a struct points to lives as long as its bytes', () => {
+		assert.strictEqual(withCollector(`
+			let there;
+			const bytes = (() => {
+				const s = new Struct('cohort_model_params'), isa = Buffer.from('ref');
+				there = new WeakRef(isa);
+				return s.point('isa', isa).buffer;
+			})();
+			await collect();
+			console.log(there.deref() !== undefined, bytes.length > 0);`), 'true true');
 	});
 
 	it('batched is alone', async () => {
@@ -254,7 +360,8 @@ describe('with a model', () => {
 
 		it('events', async () => {
 			const r = engine.submit(PROMPT,
-				{ max_tokens: 6, n_outputs: 2, seed: 3, n_logprobs: 2, prompt_logprobs: true });
+				{ max_tokens: 6, n_outputs: 2, seed: 3, n_logprobs: 2, prompt_logprobs: true,
+					chain_logprobs: true });
 			const events = [];
 			for await (const e of r) events.push(e);
 			const tokens = events.filter((e) => e.kind === 'token');
@@ -263,7 +370,14 @@ describe('with a model', () => {
 			const ends = events.filter((e) => e.kind === 'end');
 			const prompt = events.find((e) => e.kind === 'prompt');
 			assert.deepStrictEqual(ends.map((e) => e.finish), ['length', 'length']);
-			assert.strictEqual(prompt.logprobs.length, model.tokenize(PROMPT).length);
+			assert.ok(tokens.some((e) => e.chain_logprob > e.logprob) && // among fewer: likelier
+				tokens.every((e) => e.chain_logprob <= 0));
+			const n = model.tokenize(PROMPT).length;
+			assert.deepStrictEqual([prompt.logprobs.length, prompt.top.length], [n, n]);
+			assert.deepStrictEqual(prompt.top[0], Array(2).fill({ token: -1, logprob: -Infinity }));
+			assert.ok(prompt.top.every(([a, b], i) => i === 0 ||
+				(a.logprob >= b.logprob && a.logprob >= prompt.logprobs[i])));
+			assert.ok(engine.stats().n_ended.length > 0);
 			for (const i of [0, 1]) {
 				const o = r.output(i), own = events.filter((e) => e.output === i);
 				assert.deepStrictEqual(o.text, Buffer.concat(own.map((e) => e.text)));
@@ -315,6 +429,18 @@ describe('with a model', () => {
 			for await (const x of r) end = x;
 			assert.strictEqual(end.finish, 'shutdown');
 			assert.throws(() => e.submit(PROMPT), /closed/);
+		});
+
+		it('a tick that fails: its requests end, and the cause is named', async () => {
+			const e = new Engine(model, { n_slots: 2, n_ctx: 1024 });
+			const { async: tick } = lib.cohort_engine_tick;
+			lib.cohort_engine_tick.async = (...args) => setImmediate(args.at(-1), new Error('no more'));
+			const r = e.submit(PROMPT, { max_tokens: 5 });
+			await r.wait();
+			lib.cohort_engine_tick.async = tick;
+			assert.strictEqual(r.output().finish, 'shutdown');
+			assert.throws(() => e.submit(PROMPT), /the engine is closed: no more/);
+			await e.close();
 		});
 
 		it('embeddings', async () => {

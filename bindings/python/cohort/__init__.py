@@ -29,5 +29,5 @@ __all__ = [
     "Aborted", "Batch", "Context", "Counters", "Detok", "Engine", "Error", "Event", "Grammar", "KV_F16", "KV_F32",
     "KV_Q8_0", "LibraryError", "Model", "ModelInfo", "NoRoom", "OUTPUT_EMBEDDINGS", "OUTPUT_LOGITS", "Output",
     "POOL_CLS", "POOL_LAST", "POOL_MEAN", "POOL_NONE", "ROOM_OVERCOMMIT", "Request", "RequestStats", "Row", "SEQ_ALL",
-    "Sampler", "Span", "Usage", "abi", "schema_to_gbnf", "strategies", "version",
+    "Sampler", "Span", "Usage", "abi", "lib", "schema_to_gbnf", "strategies", "version",
 ]

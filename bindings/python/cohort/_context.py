@@ -10,7 +10,7 @@ from ctypes import byref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _abi as abi
-from ._lib import (Handle, Text, call, checked, fill, lib, opened, path_bytes, strings_array, text_bytes, tokens_array)
+from ._lib import (Handle, Text, call, checked, cstring, fill, lib, opened, path_bytes, strings_array, tokens_array)
 from ._model import Grammar, Model
 
 SEQ_ALL = abi.COHORT_SEQ_ALL
@@ -173,7 +173,8 @@ class Context(_Locked):
                 call(f, c, *args)
             finally:
                 if self._raised:
-                    raise self._raised[0]
+                    del self._raised[1:]
+                    raise self._raised.pop()  # kept, it would keep the context: its traceback knows this frame
 
     # Decoding. All or nothing: after an error every sequence is as before.
 
@@ -201,7 +202,11 @@ class Context(_Locked):
     def decode_each(self, rows: Iterable[Tuple[int, int, int, bool]]) -> None:
         """A token of each of several sequences: Row, or tuples like it. Row i has output i."""
         items = [Row(*r) for r in rows]
-        self._call(lib.cohort_decode_each, (abi.cohort_each_item * len(items))(*items), len(items), None)
+        raw = (abi.cohort_each_item * len(items))()
+        for r, s in zip(raw, items):
+            r.token, r.pos, r.seq = tokens_array((s.token, s.pos, s.seq))
+            r.want = s.want
+        self._call(lib.cohort_decode_each, raw, len(items), None)
 
     def decode_scatter(self, spans: Iterable[Tuple[Sequence[int], int, int, bool]]) -> List[int]:
         """Tokens of several sequences: Span, or tuples like it. Returns the output index of each span's last token."""
@@ -211,7 +216,8 @@ class Context(_Locked):
         index, indexes = 0, []
         for r, s, a in zip(raw, items, arrays):
             r.tokens = ctypes.cast(a, ctypes.POINTER(ctypes.c_int32))
-            r.n_tokens, r.pos, r.seq, r.want = len(a), s.pos, s.seq, s.want
+            r.pos, r.seq = tokens_array((s.pos, s.seq))
+            r.n_tokens, r.want = len(a), s.want
             index += len(a)
             indexes.append(index - 1)
         self._call(lib.cohort_decode_scatter, raw, len(items), None)
@@ -308,17 +314,17 @@ class Context(_Locked):
 
 
 def sampler_params(p: abi.cohort_sampler_params, options: Dict[str, Any], stack: ExitStack, *, order: Optional[str],
-                   bias: Optional[Dict[int, float]], grammar: Optional[Grammar], dry_breakers: Sequence[Text],
-                   model: Model) -> Tuple[List[Any], List[Handle]]:
+                   bias: Optional[Dict[int, float]], grammar: Optional[Grammar],
+                   dry_breakers: Union[Text, Sequence[Text]], model: Model) -> Tuple[List[Any], List[Handle]]:
     """Fills p; returns what has to live while p is used, and the handles that have to outlive the sampler. These are in
     use until the stack ends: by then the sampler holds them."""
     keep: List[Any] = []
     handles: List[Handle] = []
     fill((p,), options)
     if order is not None:
-        call(lib.cohort_sampler_order_parse, byref(p), text_bytes(order))
+        call(lib.cohort_sampler_order_parse, byref(p), cstring(order))
     if bias:
-        keep.append((abi.cohort_logit_bias * len(bias))(*bias.items()))
+        keep.append((abi.cohort_logit_bias * len(bias))(*zip(tokens_array(list(bias)), bias.values())))
         p.bias, p.n_bias = keep[-1], len(bias)
     if grammar is not None:
         handles.append(grammar)
@@ -329,7 +335,7 @@ def sampler_params(p: abi.cohort_sampler_params, options: Dict[str, Any], stack:
         p.lexicon = stack.enter_context(lexicon._use())
         keep.append(strings_array(dry_breakers))
         p.dry_breakers = ctypes.cast(keep[-1], ctypes.POINTER(ctypes.c_char_p))
-        p.n_dry_breakers = len(dry_breakers)
+        p.n_dry_breakers = len(keep[-1])
     return keep, handles
 
 
@@ -340,7 +346,8 @@ class Sampler(_Locked):
     _name = "sampler"
 
     def __init__(self, model: Model, *, order: Optional[str] = None, bias: Optional[Dict[int, float]] = None,
-                 grammar: Optional[Grammar] = None, dry_breakers: Sequence[Text] = (), **options: Any) -> None:
+                 grammar: Optional[Grammar] = None, dry_breakers: Union[Text, Sequence[Text]] = (),
+                 **options: Any) -> None:
         p = abi.cohort_sampler_params()
         lib.cohort_sampler_params_init(byref(p))
         with ExitStack() as stack:

@@ -10,14 +10,16 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Un
 
 from . import _abi as abi
 from ._context import _Locked, sampler_params
-from ._lib import Error, Handle, Text, borrow, call, error_of, fill, lib, opened, strings_array, text_bytes, tokens_array
+from ._lib import (Aborted, Error, Handle, Text, borrow, call, cstring, error_of, fill, lib, opened, strings_array,
+                   tokens_array)
 from ._model import Grammar, Model
 
 _WAIT_S = 0.1  # how long a call waits before Python looks for signals
 
 
 class Event(NamedTuple):
-    """What happened to a request. kind is "prompt", "token", "embedding" or "end"; text is what can be shown now."""
+    """What happened to a request. kind is "prompt", "token", "embedding" or "end"; text is what can be shown now. Pairs
+    of top (of a token) and prompt_top (of each token of the prompt) are a token and its logprob, likeliest first."""
     kind: str
     output: int = 0
     index: int = 0
@@ -29,6 +31,8 @@ class Event(NamedTuple):
     embedding: Optional["array[float]"] = None
     finish: str = ""
     error: Optional[Error] = None
+    chain_logprob: float = 0.0
+    prompt_top: tuple = ()
 
 
 class Output(NamedTuple):
@@ -60,19 +64,26 @@ def _finish(finish: int) -> str:
     return lib.cohort_finish_name(finish).decode() if finish else ""
 
 
+def _top(list_: Any, n: int) -> tuple:
+    return tuple((t.token, t.logprob) for t in list_[:n]) if n else ()
+
+
 def _event(e: abi.cohort_event) -> Event:
     """A copy: what the event points to is good until the next is asked for."""
     kind = _KINDS[e.kind]
     prompt = kind == "prompt"
+    all_top = _top(e.prompt_top, e.n_prompt * e.n_top) if prompt else ()
     return Event(
         kind, e.output, e.index, e.token if kind == "token" else -1,
         ctypes.string_at(e.text, e.n_bytes) if kind in ("token", "end") else b"",
         e.logprob if kind == "token" else 0.0,
-        tuple((t.token, t.logprob) for t in e.top[:e.n_top]) if kind == "token" and e.n_top else (),
+        _top(e.top, e.n_top) if kind == "token" else (),
         tuple(e.prompt_logprobs[:e.n_prompt]) if prompt else (),
         array("f", ctypes.string_at(e.embedding, 4 * e.n_embd)) if kind == "embedding" else None,
         _finish(e.finish) if kind == "end" else "",
-        error_of(e.error.contents) if kind == "end" and e.error else None)
+        error_of(e.error.contents) if kind == "end" and e.error else None,
+        e.chain_logprob if kind == "token" else 0.0,
+        tuple(all_top[i:i + e.n_top] for i in range(0, len(all_top), e.n_top)) if all_top else ())
 
 
 def _free(request: Any) -> None:
@@ -86,6 +97,7 @@ class Request(_Locked):
     """A request that was submitted. Iterating gives its events as they come; one thread reads, any may cancel."""
 
     _name = "request"
+    engine: "Engine"  # one that nobody has any more would stop, and end it
     _told = False  # the end was read
 
     def __iter__(self) -> Iterator[Event]:
@@ -98,18 +110,20 @@ class Request(_Locked):
     def next(self, timeout: float = -1) -> Optional[Event]:
         """The next event; None when there is none left, TimeoutError when none came within timeout seconds."""
         e = abi.cohort_event()
-        while not self._told:
+        while True:
             wait = _WAIT_S if timeout < 0 else min(timeout, _WAIT_S)
             with self._use() as r:
-                call(lib.cohort_request_next, r, wait, byref(e))
+                if not self._told:
+                    call(lib.cohort_request_next, r, wait, byref(e))
+                    self._told = e.kind == abi.COHORT_EVENT_DONE
+                if self._told:
+                    return None
                 if e.kind in _KINDS:
                     return _event(e)
-                self._told = e.kind == abi.COHORT_EVENT_DONE
-            if timeout >= 0 and not self._told:
+            if timeout >= 0:
                 timeout -= wait
                 if timeout <= 0:
                     raise TimeoutError("no event came")
-        return None
 
     def text(self, output: int = 0) -> str:
         """Waits for the end and gives the text of an output; raises what it failed with."""
@@ -175,16 +189,17 @@ class Engine(Handle):
             raise TypeError("an engine of Python's has its own thread")
         fill((p, p.context), options)
         if strategy is not None:
-            p.strategy = lib.cohort_strategy_find(text_bytes(strategy))
+            p.strategy = lib.cohort_strategy_find(cstring(strategy))
             if not p.strategy:
                 raise ValueError("no strategy is called %s; there are: %s" % (strategy, ", ".join(strategies())))
         with model._use() as m:
             super().__init__(opened(lib.cohort_engine_open, m, byref(p)), lib.cohort_engine_free, (model,))
         self.model = model
 
-    def submit(self, prompt: Union[Text, Sequence[int]], *, stop: Sequence[Text] = (),
+    def submit(self, prompt: Union[Text, Sequence[int]], *, stop: Union[Text, Sequence[Text]] = (),
                stop_tokens: Sequence[int] = (), order: Optional[str] = None, bias: Optional[Dict[int, float]] = None,
-               grammar: Optional[Grammar] = None, dry_breakers: Sequence[Text] = (), **options: Any) -> Request:
+               grammar: Optional[Grammar] = None, dry_breakers: Union[Text, Sequence[Text]] = (),
+               **options: Any) -> Request:
         """Queues a request: a text (tokenised as the model wants it) or tokens. Options are the fields of struct
         cohort_request_params by name, and those of its sampler: max_tokens, n_outputs, seed, temperature, ..."""
         if isinstance(prompt, (str, bytes)):
@@ -204,7 +219,9 @@ class Engine(Handle):
                                            dry_breakers=dry_breakers, model=self.model)
             e = stack.enter_context(self._use())
             pointer = opened(lib.cohort_engine_submit, e, byref(p))
-            return Request(pointer, _free if handles else lib.cohort_request_free, tuple(handles))
+            r = Request(pointer, _free if handles else lib.cohort_request_free, tuple(handles))
+            r.engine = self
+            return r
 
     def embed(self, prompt: Union[Text, Sequence[int]], *, pooling: Optional[int] = None,
               **options: Any) -> "array[float]":
@@ -218,7 +235,7 @@ class Engine(Handle):
                     return e.embedding
                 if e.error is not None:
                     raise e.error
-        raise Error(abi.COHORT_ABORTED, "the request ended without an embedding")
+        raise Aborted(abi.COHORT_ABORTED, "the request ended without an embedding")
 
     def drain(self, timeout: float = -1) -> bool:
         """Takes no more requests and waits until all have ended; whether they did within timeout seconds."""
@@ -228,12 +245,13 @@ class Engine(Handle):
         return clean.value
 
     def stats(self) -> Dict[str, Any]:
-        """Everything since it was opened, as struct cohort_engine_stats has it."""
+        """Everything since it was opened, as struct cohort_engine_stats has it; n_ended by the name of the finish."""
         s = abi.cohort_engine_stats()
         with self._use() as e:
             lib.cohort_engine_stats_get(e, byref(s))
         out = {n: getattr(s, n) for n, kind in s._fields_ if issubclass(kind, ctypes._SimpleCData)}
         out["strategy"] = borrow(s.strategy)
+        out["n_ended"] = {_finish(i): n for i, n in enumerate(s.n_ended) if i != abi.COHORT_FINISH_NONE}
         out["last"] = {n: getattr(s.last, n) for n, kind in s.last._fields_ if issubclass(kind, ctypes._SimpleCData)}
         return out
 

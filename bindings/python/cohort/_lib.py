@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from array import array
 from contextlib import contextmanager
 from ctypes import byref
 from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
@@ -40,6 +41,10 @@ class Error(Exception):
         self.expected = expected
         self.got = got
         self.offset = offset
+
+    def __reduce__(self) -> Any:
+        """So that it comes out of another process (multiprocessing, concurrent.futures) with its fields."""
+        return type(self), (self.status, self.text, self.rule, self.row, self.seq, self.expected, self.got, self.offset)
 
 
 class NoRoom(Error):
@@ -73,6 +78,16 @@ def _load() -> ctypes.CDLL:
                        % "; ".join(tried))
 
 
+class _Int32(ctypes.c_int32):
+    """A parameter that takes what fits. ctypes would take the lowest bits of a number: token 0 for one of 2**32."""
+
+    @classmethod
+    def from_param(cls, value: Any) -> Any:
+        if isinstance(value, ctypes.c_int32):
+            return value
+        return ctypes.c_int32(array("i", (value,))[0])
+
+
 def _bind(lib: ctypes.CDLL) -> None:
     for name, (ret, params) in abi.FUNCTIONS.items():
         try:
@@ -81,7 +96,7 @@ def _bind(lib: ctypes.CDLL) -> None:
             raise LibraryError("%s has no %s: it is not libcohort %d.%d"
                                % (lib._name, name, abi.VERSION[0], abi.VERSION[1])) from None
         f.restype = ret
-        f.argtypes = params
+        f.argtypes = [_Int32 if p is ctypes.c_int32 else p for p in params]
 
 
 def _check_version(lib: ctypes.CDLL) -> None:
@@ -119,8 +134,16 @@ def text_bytes(text: Text) -> bytes:
     return text.encode() if isinstance(text, str) else bytes(text)
 
 
+def cstring(text: Text) -> bytes:
+    """A text that ends with a NUL in C: one that has a NUL in it would be cut there."""
+    data = text_bytes(text)
+    if b"\0" in data:
+        raise ValueError("a text with a NUL in it")
+    return data
+
+
 def path_bytes(path: Union[str, bytes, "os.PathLike[Any]"]) -> bytes:
-    return os.fsencode(path)
+    return cstring(os.fsencode(path))
 
 
 def borrow(pointer: Any) -> str:
@@ -159,11 +182,15 @@ def opened(f: Callable[..., int], *args: Any) -> ctypes.c_void_p:
 
 
 def tokens_array(tokens: Sequence[int]) -> Any:
-    return (ctypes.c_int32 * len(tokens))(*tokens)
+    """Raises for a number that does not fit, as _Int32 does."""
+    a = array("i", list(tokens))
+    return (ctypes.c_int32 * len(a)).from_buffer(a)
 
 
-def strings_array(texts: Sequence[Text]) -> Any:
-    return (ctypes.c_char_p * len(texts))(*[text_bytes(t) for t in texts])
+def strings_array(texts: Union[Text, Sequence[Text]]) -> Any:
+    """One text is a list of one, not of its letters."""
+    texts = [texts] if isinstance(texts, (str, bytes)) else texts
+    return (ctypes.c_char_p * len(texts))(*[cstring(t) for t in texts])
 
 
 def _is_option(kinds: dict, name: str) -> bool:
@@ -177,8 +204,11 @@ def fill(structs: Sequence[Any], options: dict) -> None:
     """Sets fields by name: each in the first struct that has it."""
     for name, value in options.items():
         for s in structs:
-            if _is_option(dict(s._fields_), name):
+            kinds = dict(s._fields_)
+            if _is_option(kinds, name):
                 setattr(s, name, value)
+                if kinds[name] is ctypes.c_int32 and getattr(s, name) != value:
+                    raise OverflowError("%s: %d is no number of 32 bits" % (name, value))
                 break
         else:
             raise TypeError("no such option: %s" % name)
@@ -198,8 +228,9 @@ class Handle:
         self._parents = parents
         self._n_users = 0
         self._closed = False
-        for p in parents:
-            p._hold()
+        with _lock:
+            for p in parents:  # in use by who makes this, or by what it is a copy of: there, even if closed by now
+                p._n_users += 1
 
     def _hold(self) -> None:
         with _lock:

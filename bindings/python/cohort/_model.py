@@ -10,7 +10,8 @@ from ctypes import byref
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _abi as abi
-from ._lib import (Handle, Text, borrow, call, fill, lib, opened, path_bytes, strings_array, text_bytes, tokens_array)
+from ._lib import (Handle, Text, borrow, call, cstring, fill, lib, opened, path_bytes, strings_array, text_bytes,
+                   tokens_array)
 
 
 class ModelInfo(NamedTuple):
@@ -53,7 +54,7 @@ class Model(Handle):
         fill((p,), options)
         keep: List[Any] = []
         if isa is not None:
-            keep.append(ctypes.create_string_buffer(text_bytes(isa)))
+            keep.append(ctypes.create_string_buffer(cstring(isa)))
             p.isa = ctypes.cast(keep[-1], ctypes.POINTER(ctypes.c_char))
         if adapters:
             pairs = [a if isinstance(a, tuple) else (a, 1.0) for a in adapters]
@@ -138,10 +139,12 @@ class Model(Handle):
 
     def piece(self, token: int, *, leading_space: bool = True, special: bool = False) -> bytes:
         """The text of one token."""
-        out = ctypes.create_string_buffer(4096)
         n = ctypes.c_size_t()
         with self._use() as m:
-            call(lib.cohort_token_piece, m, token, leading_space, special, out, len(out), byref(n))
+            e = abi.cohort_err()
+            lib.cohort_token_piece(m, token, leading_space, special, None, 0, byref(n), byref(e))
+            out = ctypes.create_string_buffer(n.value + 1)
+            call(lib.cohort_token_piece, m, token, leading_space, special, out, n.value, byref(n))
         return out.raw[:n.value]
 
     def detok(self, *, special: bool = False, at_start: bool = False) -> "Detok":
@@ -197,7 +200,7 @@ class Grammar(Handle):
 
     def __init__(self, model: Model, gbnf: Text, *, root: Optional[str] = None) -> None:
         data = text_bytes(gbnf)
-        self._open(model, lib.cohort_grammar_open, data, len(data), text_bytes(root) if root is not None else None)
+        self._open(model, lib.cohort_grammar_open, data, len(data), cstring(root) if root is not None else None)
 
     def _open(self, model: Model, f: Any, *args: Any) -> None:
         lexicon = model._lexicon_get()

@@ -8,13 +8,17 @@ import ctypes
 import gc
 import math
 import os
+import pickle
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
+import weakref
 
 import cohort
 from cohort import _lib, abi
@@ -111,6 +115,27 @@ class Loading(unittest.TestCase):
         self.assertRegex(said, r"struct cohort_context_params has \d+ bytes in .* and \d+ in these bindings")
 
 
+def vocabulary(folder, texts):
+    """A GGUF file of a vocabulary alone: unknown, begin, end, and these."""
+    def string(s):
+        return struct.pack("<Q", len(s)) + s.encode()
+
+    def pairs():
+        tokens = ["<unk>", "<s>", "</s>"] + texts
+        n = len(tokens)
+        yield "general.architecture", 8, string("llama")
+        yield "tokenizer.ggml.model", 8, string("llama")
+        yield "tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, n) + b"".join(map(string, tokens))
+        yield "tokenizer.ggml.scores", 9, struct.pack("<IQ%df" % n, 6, n, *[0.0] * n)
+        yield "tokenizer.ggml.token_type", 9, struct.pack("<IQ%di" % n, 5, n, *[2, 3, 3] + [1] * len(texts))
+
+    data = [string(k) + struct.pack("<I", kind) + value for k, kind, value in pairs()]
+    path = os.path.join(folder, "vocabulary.gguf")
+    with open(path, "wb") as f:
+        f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(data)) + b"".join(data))
+    return path
+
+
 class WithModel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -158,6 +183,33 @@ class Models(WithModel):
         with self.assertRaises(cohort.Error):
             self.model.detokenize([10**6])
 
+    def test_errors_travel(self):
+        """From a process of a pool, say: seen red, they could be pickled and not read again."""
+        with self.assertRaises(cohort.NoRoom) as r, cohort.Context(self.model, n_ctx=32) as ctx:
+            ctx.decode_many([5] * 40)
+        e = pickle.loads(pickle.dumps(r.exception))
+        self.assertEqual((type(e), str(e), vars(e)), (cohort.NoRoom, str(r.exception), vars(r.exception)))
+        self.assertEqual(e.rule, "kv-room")
+
+    def test_nul(self):
+        """C's strings end at a NUL: a text that has one is refused, not cut."""
+        for use in (lambda: cohort.Model(MODEL + "\0.gguf"), lambda: cohort.Model(MODEL, isa="ref\0"),
+                    lambda: cohort.Model(MODEL, adapters=["a\0"]),
+                    lambda: cohort.Engine(self.model, strategy="balanced\0"),
+                    lambda: cohort.Sampler(self.model, order="top_k\0"),
+                    lambda: cohort.Sampler(self.model, dry_breakers=["a\0b"]),
+                    lambda: cohort.Grammar(self.model, 'root ::= "a"', root="root\0")):
+            self.assertRaisesRegex(ValueError, "NUL", use)
+
+    def test_long_token(self):
+        """A token's text has no bound."""
+        with tempfile.TemporaryDirectory() as d, cohort.Model(vocabulary(d, ["a" * 5000]), vocab_only=True) as m:
+            self.assertEqual(m.piece(3), b"a" * 5000)
+            self.assertEqual(m.detok().push(3), b"a" * 5000)
+        with self.assertRaises(cohort.Error) as r:
+            self.model.piece(10**6)
+        self.assertIn("not in the vocabulary", str(r.exception))
+
     def test_progress(self):
         seen = []
         cohort.Model(MODEL, progress=lambda done: seen.append(done)).close()
@@ -191,6 +243,22 @@ class Models(WithModel):
         del m, ctx
         gc.collect()
         self.assertEqual(len(freed), 1)
+
+    def test_closed_meanwhile(self):
+        """A model that another thread closes while a context is opened."""
+        m = cohort.Model(MODEL)
+        open_ = _lib.lib.cohort_context_open
+
+        def closes(*args):
+            m.close()
+            return open_(*args)
+
+        with unittest.mock.patch.object(_lib.lib, "cohort_context_open", closes):
+            ctx = cohort.Context(m, n_ctx=64)
+        ctx.decode_many([1, 2])
+        self.assertIsNotNone(m._pointer)
+        ctx.close()
+        self.assertIsNone(m._pointer)
 
 
 class Contexts(WithModel):
@@ -255,6 +323,19 @@ class Contexts(WithModel):
         b.close()
         self.assertRaises(ValueError, len, b)
         self.assertRaises(ValueError, ctx.decode, b)
+
+    def test_numbers_that_do_not_fit(self):
+        """Refused; ctypes would take their lowest bits, and 2**32 + 5 is no token."""
+        ctx, big = self.open(), 2**32 + 5
+        for use in (lambda: ctx.decode_many([1, big]), lambda: ctx.decode_each([(big, 0, 0)]),
+                    lambda: ctx.decode_scatter([([1], 2**32, 0)]), lambda: cohort.Batch.from_tokens([big]),
+                    lambda: cohort.Context(self.model, n_ctx=2**32 + 64), lambda: self.model.detokenize([big]),
+                    lambda: cohort.Sampler(self.model, bias={big: 1.0})):
+            self.assertRaises(OverflowError, use)
+        self.assertRaises(ctypes.ArgumentError, ctx.decode_one, big, 0)
+        self.assertRaises(ctypes.ArgumentError, self.model.is_eog, big)
+        self.assertEqual(ctx.seq_len(0), 0)
+        ctx.decode_one(ctypes.c_int32(5), True - 1)
 
     def test_vectors(self):
         ctx = self.open()
@@ -328,6 +409,25 @@ class Contexts(WithModel):
         answers["abort"] = False
         ctx.decode_one(5, 2)
         self.assertEqual(ctx.seq_len(0), 3)
+
+    def test_raised_is_not_kept(self):
+        """A context whose callback raised goes with its last reference: the collector may not come for long."""
+        def raises(*_):
+            raise KeyError("raised")
+
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for name in "abort", "trace":
+            ctx = cohort.Context(self.model, n_ctx=64, **{name: raises})
+            gone = weakref.ref(ctx)
+            try:
+                ctx.decode_many([1, 2, 3])
+                self.fail("it did not raise")
+            except KeyError:  # assertRaises clears the frames, which a program does not
+                pass
+            del ctx
+            self.assertIsNone(gone())
 
     def test_threads(self):
         """Contexts of one model in several threads give the same."""
@@ -454,6 +554,22 @@ class Samplers(WithModel):
         gbnf = cohort.schema_to_gbnf({"type": "boolean"})
         self.assertTrue(cohort.Grammar(self.model, gbnf).match("true")[1])
 
+    def test_clone_of_closed(self):
+        """A grammar that was closed lives as long as its sampler, and that one's copies."""
+        # Seen red with parents that have to be open: the copy was refused, and the grammar freed under the sampler.
+        g = cohort.Grammar(self.model, "root ::= [a-z ]+")
+        freed, free = [], g._free
+        g._free = lambda p: (freed.append(p), free(p))
+        a = cohort.Sampler(self.model, grammar=g, seed=1)
+        g.close()
+        b = a.clone()
+        a.close()
+        gc.collect()
+        self.assertEqual(freed, [])
+        self.assertTrue(self.model.piece(b.sample(self.ctx)))
+        b.close()
+        self.assertEqual(len(freed), 1)
+
 
 class Engines(WithModel):
     def open(self, **options):
@@ -484,7 +600,8 @@ class Engines(WithModel):
 
     def test_events(self):
         engine = self.open(strategy="balanced")
-        r = engine.submit(PROMPT, max_tokens=6, n_outputs=2, seed=3, n_logprobs=2, prompt_logprobs=True)
+        r = engine.submit(PROMPT, max_tokens=6, n_outputs=2, seed=3, n_logprobs=2, prompt_logprobs=True,
+                          chain_logprobs=True)
         events = list(r)
         self.assertIsNone(r.next())
         tokens = [e for e in events if e.kind == "token"]
@@ -492,13 +609,24 @@ class Engines(WithModel):
         self.assertEqual({e.output for e in tokens}, {0, 1})
         self.assertTrue(all(len(e.top) == 2 and e.logprob <= 0 for e in tokens))
         self.assertEqual([e.finish for e in events if e.kind == "end"], ["length", "length"])
-        self.assertEqual(len([e for e in events if e.kind == "prompt"][0].prompt_logprobs), len(self.model.tokenize(PROMPT)))
+        self.assertTrue(all(e.chain_logprob <= 0 for e in tokens))
+        self.assertTrue(any(e.chain_logprob > e.logprob for e in tokens))  # among fewer: likelier
+        prompt = [e for e in events if e.kind == "prompt"][0]
+        n = len(self.model.tokenize(PROMPT))
+        self.assertEqual((len(prompt.prompt_logprobs), [len(t) for t in prompt.prompt_top]), (n, [2] * n))
+        self.assertEqual(prompt.prompt_top[0], ((-1, -math.inf),) * 2)
+        self.assertTrue(all(a[1] >= b[1] and a[1] >= p
+                            for (a, b), p in zip(prompt.prompt_top[1:], prompt.prompt_logprobs[1:])))
         for i in 0, 1:
             o = r.output(i)
             self.assertEqual(o.text, b"".join(e.text for e in events if e.output == i))
             self.assertEqual(o.tokens, [e.token for e in tokens if e.output == i])
         self.assertEqual(r.stats().n_generated, 12)
+        r.close()
+        self.assertRaises(ValueError, r.next)  # as all that is closed; it had said None, as if it could be asked
         self.assertEqual(engine.stats()["strategy"], "balanced")
+        ended = engine.stats()["n_ended"]
+        self.assertEqual((ended["length"], sum(ended.values())), (1, 1))
         self.assertIn("balanced", cohort.strategies())
         self.assertRaises(ValueError, self.open, strategy="none")
 
@@ -508,6 +636,9 @@ class Engines(WithModel):
         cut = engine.submit(PROMPT, max_tokens=20, temperature=0, stop=["time", " a "])
         self.assertEqual(cut.text(), full[:full.index(" a ")])
         self.assertEqual(cut.output().finish, "stop")
+        one = engine.submit(PROMPT, max_tokens=20, temperature=0, stop=" a ")  # not " " or "a"
+        self.assertEqual(one.text(), full[:full.index(" a ")])
+        self.assertRaises(ValueError, engine.submit, PROMPT, stop=["time\0x"])
         g = cohort.Grammar.from_schema(self.model, {"enum": ["red", "green"]})
         r = engine.submit("A colour:", grammar=g, seed=2)
         g.close()  # the request holds it until it is closed
@@ -557,6 +688,15 @@ class Engines(WithModel):
         with self.assertRaises(cohort.Error):
             engine.submit([])
         self.assertRaises(TimeoutError, engine.submit(PROMPT, max_tokens=1).next, 0)
+
+    def test_keeps_its_engine(self):
+        def submitted():
+            return cohort.Engine(self.model, n_slots=1, n_ctx=256).submit(PROMPT, max_tokens=20, ignore_eos=True)
+
+        r = submitted()
+        gc.collect()
+        r.wait()
+        self.assertEqual(r.output().finish, "length")  # seen red without: "shutdown", and half a text
 
     def test_shutdown(self):
         engine = self.open()
