@@ -274,7 +274,7 @@ impl Engine {
         let mut raw = ptr::null_mut();
         // SAFETY: what params point to is copied by the call; what has to live longer is kept.
         call(|e| unsafe { sys::cohort_engine_submit(self.raw, &p, &mut raw, e) })?;
-        Ok(Request { handle: Arc::new(Handle { raw, kept: params.sampler.kept() }), told: false })
+        Ok(Request { handle: Arc::new(Handle { raw, kept: params.sampler.kept(), _model: self.model.clone() }), told: false })
     }
 
     /// Takes no more requests and waits until all have ended; whether they did within timeout_s seconds (below 0: as
@@ -306,10 +306,12 @@ pub fn strategies() -> Vec<String> {
     }
 }
 
-/// The library's handle: freed when neither the request nor a canceller needs it, and before its grammar.
+/// The library's handle: freed when neither the request nor a canceller needs it, and before its grammar and its model,
+/// from whose vocabulary text is made as it is read.
 struct Handle {
     raw: *mut sys::cohort_request,
     kept: Kept,
+    _model: Arc<Model>,
 }
 // SAFETY: only cancelling is done through a shared one, which any thread may.
 unsafe impl Send for Handle {}

@@ -269,6 +269,25 @@ fn engines() {
     assert!(strategies().contains(&"balanced".to_string()));
 }
 
+/// Texts are made from the vocabulary as they are read: what a request needs of the model it keeps.
+#[test]
+fn requests_left() {
+    let m = model();
+    let e = engine(&m);
+    let prompt = m.tokenize(PROMPT, true, false).unwrap();
+    let params = RequestParams { max_tokens: 8, ..Default::default() };
+    let (want, _) = e.submit(&prompt, &params).unwrap().finish(0).unwrap();
+    let mut left = e.submit(&prompt, &params).unwrap();
+    assert!(e.drain(-1.0).unwrap());
+    let there = Arc::downgrade(&m);
+    drop(e);
+    drop(m);
+    assert!(there.upgrade().is_some());
+    assert_eq!(left.by_ref().flat_map(|e| e.unwrap().text().to_vec()).collect::<Vec<_>>(), want);
+    drop(left);
+    assert!(there.upgrade().is_none());
+}
+
 #[test]
 fn embeddings() {
     let m = model();
