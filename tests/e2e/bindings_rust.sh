@@ -45,6 +45,29 @@ verdicts
 [ "$(grep -c 'compile fail' "$tmp/cargo")" -ge 5 ]
 verdict 'misuse that must not compile was tried'
 
+# A library that does not fit is refused, and has written past nobody's options before. Seen red (a crash) when the first
+# to ask for options was not also the first to look.
+if command -v "${CC:-cc}" >/dev/null; then
+	cat >"$tmp/misfit.c" <<'C'
+#include <cohort.h>
+#include <string.h>
+void cohort_sampler_params_init(struct cohort_sampler_params *p)
+{
+	memset((void *)p, 90, sizeof *p + 2048);
+	p->struct_size = sizeof *p + 2048;
+}
+C
+	"${CC:-cc}" -shared -fPIC "-I$COHORT_SOURCE/include" -o "$tmp/misfit.so" "$tmp/misfit.c"
+	size=$(sed -n 's/^struct cohort_sampler_params //p' "$tmp/layout")
+	why="struct cohort_sampler_params has $((size + 2048)) bytes in libcohort and $size in these bindings"
+	run env LD_PRELOAD="$tmp/misfit.so" COHORT_TEST_MISFIT="$why" \
+		cargo test --offline --locked --quiet --manifest-path "$manifest" --test library misfit
+	[ "$rc" = 0 ] && has out ' 1 passed;'
+	verdict 'a library whose options are larger: refused, and nothing is written over'
+else
+	skip 'a library whose options are larger' 'no C compiler'
+fi
+
 # What build.rs says where there is no library, and what it finds by pkg-config.
 CARGO_TARGET_DIR=$tmp/target
 unset COHORT_LIB_DIR PKG_CONFIG_PATH

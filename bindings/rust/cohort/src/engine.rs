@@ -1,7 +1,7 @@
 //! Continuous batching: an engine with a thread of its own, requests from any number of threads.
 
 use crate::context::ContextParams;
-use crate::error::{call, count, Error, Result, Status};
+use crate::error::{call, count, defaults, Error, Result, Status};
 use crate::model::{c_string, n_tokens, Model, Pooling};
 use crate::sampler::{Kept, SamplerParams};
 use crate::Token;
@@ -29,16 +29,10 @@ pub struct EngineParams {
     pub no_reuse: bool,
 }
 
-fn defaults() -> sys::cohort_engine_params {
-    // SAFETY: numbers and pointers, which init sets.
-    let mut p: sys::cohort_engine_params = unsafe { std::mem::zeroed() };
-    unsafe { sys::cohort_engine_params_init(&mut p) };
-    p
-}
-
 impl Default for EngineParams {
     fn default() -> Self {
-        let p = defaults();
+        // SAFETY: its own `_init`, here and below.
+        let p = unsafe { defaults(sys::cohort_engine_params_init) };
         EngineParams {
             n_slots: p.n_slots,
             context: ContextParams::default(),
@@ -194,7 +188,7 @@ impl Drop for Engine {
 
 impl Engine {
     pub fn new(model: Arc<Model>, params: EngineParams) -> Result<Engine> {
-        let mut p = defaults();
+        let mut p = unsafe { defaults(sys::cohort_engine_params_init) };
         params.context.fill(&mut p.context);
         p.n_slots = params.n_slots;
         p.budget = params.budget;
@@ -246,9 +240,7 @@ impl Engine {
         let filled = params.sampler.fill()?;
         let stops = params.stops.iter().map(|s| c_string(s)).collect::<Result<Vec<_>>>()?;
         let stop_pointers: Vec<*const c_char> = stops.iter().map(|s| s.as_ptr()).collect();
-        // SAFETY: numbers and pointers, which init sets.
-        let mut p: sys::cohort_request_params = unsafe { std::mem::zeroed() };
-        unsafe { sys::cohort_request_params_init(&mut p) };
+        let mut p = unsafe { defaults(sys::cohort_request_params_init) };
         p.sampler = filled.p;
         p.prompt = prompt.as_ptr();
         p.n_prompt = n_tokens(prompt)?;

@@ -1,6 +1,6 @@
 //! Models, tokens and grammars.
 
-use crate::error::{call, count, fits, Error, Result, Status};
+use crate::error::{call, count, defaults, fits, Error, Result, Status};
 use crate::Token;
 use cohort_sys as sys;
 use std::ffi::{CStr, CString};
@@ -92,9 +92,8 @@ impl Model {
         let files = params.adapters.iter().map(|a| c_string(&a.0)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_char> = files.iter().map(|f| f.as_ptr()).collect();
         let scales: Vec<f32> = params.adapters.iter().map(|a| a.1).collect();
-        // SAFETY: plain numbers and pointers, which init sets.
-        let mut p: sys::cohort_model_params = unsafe { std::mem::zeroed() };
-        unsafe { sys::cohort_model_params_init(&mut p) };
+        // SAFETY: its own `_init`.
+        let mut p = unsafe { defaults(sys::cohort_model_params_init) };
         p.isa = isa.as_ref().map_or(ptr::null(), |s| s.as_ptr());
         p.n_threads = params.n_threads;
         p.vocab_only = params.vocab_only;

@@ -35,6 +35,21 @@ fn layout() {
     assert_eq!(cohort::sys::mismatch(), None);
 }
 
+/// Options may be asked for before anything is loaded. COHORT_TEST_MISFIT: the library's `_init` of a sampler's writes more
+/// than they have, and this is why it is refused.
+#[test]
+fn misfit() {
+    let (params, loaded) = (SamplerParams::default(), Model::load(file("COHORT_TEST_MODEL")));
+    match std::env::var("COHORT_TEST_MISFIT") {
+        Ok(why) => {
+            let e = loaded.err().unwrap();
+            assert_eq!((e.status, e.text, params.top_k), (Status::Library, why, 0));
+            assert_eq!(Batch::new(1, 0, 1).err().unwrap().status, Status::Library);
+        }
+        Err(_) => assert_eq!((loaded.is_ok(), params.top_k), (true, 40)),
+    }
+}
+
 #[test]
 fn tokens() {
     let m = model();
