@@ -61,7 +61,7 @@ unsafe impl Sync for Model {}
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // SAFETY: contexts and engines hold an Arc of the model, so that none is left.
+        // SAFETY: contexts, engines and requests hold an Arc of the model, so that none is left.
         unsafe { sys::cohort_model_free(self.raw) }
     }
 }
@@ -151,14 +151,11 @@ impl Model {
 
     /// The bytes of one token, which need not be whole characters; `Detok` makes these of several.
     pub fn token_to_bytes(&self, token: Token, leading_space: bool, special: bool) -> Result<Vec<u8>> {
-        let mut out = vec![0u8; 4096];
-        let mut n = 0;
+        let mut out: Vec<u8> = Vec::with_capacity(32);
         // SAFETY: as in tokenize.
-        call(|e| unsafe {
-            sys::cohort_token_piece(
-                self.raw, token, leading_space, special, out.as_mut_ptr() as _, out.len(), &mut n, e)
+        filled(&mut out, |to, max, n, e| unsafe {
+            sys::cohort_token_piece(self.raw, token, leading_space, special, to as _, max, n, e)
         })?;
-        out.truncate(n);
         Ok(out)
     }
 

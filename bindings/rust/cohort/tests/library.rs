@@ -59,6 +59,10 @@ fn tokens() {
     assert_eq!(m.tokenize(PROMPT, true, false).unwrap()[0], m.token_bos().unwrap());
     assert!(m.token_is_eog(m.token_eos().unwrap()) && !m.token_is_eog(300));
     assert_eq!(m.info().arch, "llama");
+    let pieces = m.tokenize(PROMPT, false, false).unwrap();
+    let pieces: Vec<_> = pieces.iter().map(|t| m.token_to_bytes(*t, true, false).unwrap()).collect();
+    assert_eq!(pieces.concat(), b" Once upon a time");
+    assert_eq!(m.token_to_bytes(-1, true, false).unwrap_err().status, Status::Arg);
     let mut d = m.detok(false, true);
     let text = "A \u{1f600} b";
     let mut out = Vec::new();
