@@ -75,6 +75,9 @@ mkdir "$tmp/pc"
 run env COHORT_LIB_DIR=/nowhere cargo build --offline --quiet --manifest-path "$manifest" -p cohort-sys
 [ "$rc" != 0 ] && has err 'there is no libcohort.so in COHORT_LIB_DIR (/nowhere)'
 verdict 'no library in COHORT_LIB_DIR: said so'
+run env COHORT_LIB_DIR=lib cargo build --offline --quiet --manifest-path "$manifest" -p cohort-sys
+[ "$rc" != 0 ] && has err "there is no libcohort.so in COHORT_LIB_DIR ($COHORT_SOURCE/bindings/rust/cohort-sys/lib)"
+verdict 'a relative COHORT_LIB_DIR: where that is'
 if command -v pkg-config >/dev/null; then
 	PKG_CONFIG_LIBDIR=$tmp/pc
 	export PKG_CONFIG_LIBDIR
@@ -86,6 +89,13 @@ if command -v pkg-config >/dev/null; then
 	[ "$rc" = 0 ] && cat "$tmp"/target/debug/build/cohort-sys-*/output >"$tmp/out" &&
 		has out 'cargo:rustc-link-lib=dylib=cohort' && has out "cargo:rustc-link-search=native=$COHORT_BUILD"
 	verdict 'the library by pkg-config: found'
+	mkdir "$tmp/other"
+	printf 'Name: cohort\nDescription: x\nVersion: 0.1.0\nLibs: -L/elsewhere -lcohort\n' >"$tmp/other/cohort.pc"
+	PKG_CONFIG_LIBDIR=$tmp/other
+	run cargo build --offline --quiet --manifest-path "$manifest" -p cohort-sys
+	[ "$rc" = 0 ] && cat "$tmp"/target/debug/build/cohort-sys-*/output >"$tmp/out" &&
+		has out 'cargo:rustc-link-search=native=/elsewhere'
+	verdict 'pkg-config looks elsewhere: so does the next build'
 else
 	skip 'the library by pkg-config' 'no pkg-config'
 fi
