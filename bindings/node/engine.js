@@ -38,7 +38,8 @@ function eventOf(e) {
 // A request that was submitted: `for await` gives its events as they come.
 class Request extends Handle {
 	constructor(pointer, handles, engine) {
-		super('request', pointer, (p) => lib.cohort_request_free(p), handles);
+		// Text is made from the model's vocabulary as it is read.
+		super('request', pointer, (p) => lib.cohort_request_free(p), [engine.model, ...handles]);
 		this._engine = engine;
 		this._events = [];
 		this._waiting = []; // readers

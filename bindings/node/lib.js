@@ -266,7 +266,7 @@ const collected = new FinalizationRegistry(close);
 class Handle {
 	constructor(what, pointer, free, parents = []) {
 		const states = parents.map((p) => p._state);
-		states.forEach(hold);
+		states.forEach((s) => { s.users++; }); // closed or not: they are in use by who makes this one
 		this._state = { what, pointer, free, parents: states, users: 0, closed: false, freed: false };
 		this._queue = Promise.resolve();
 		this._busy = 0;

@@ -204,7 +204,8 @@ class Engine(Handle):
                                            dry_breakers=dry_breakers, model=self.model)
             e = stack.enter_context(self._use())
             pointer = opened(lib.cohort_engine_submit, e, byref(p))
-            return Request(pointer, _free if handles else lib.cohort_request_free, tuple(handles))
+            # Text is made from the model's vocabulary as it is read.
+            return Request(pointer, _free if handles else lib.cohort_request_free, (self.model, *handles))
 
     def embed(self, prompt: Union[Text, Sequence[int]], *, pooling: Optional[int] = None,
               **options: Any) -> "array[float]":

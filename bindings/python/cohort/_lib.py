@@ -198,8 +198,9 @@ class Handle:
         self._parents = parents
         self._n_users = 0
         self._closed = False
-        for p in parents:
-            p._hold()
+        with _lock:  # closed or not: they are in use by who makes this one, so they are there
+            for p in parents:
+                p._n_users += 1
 
     def _hold(self) -> None:
         with _lock:
