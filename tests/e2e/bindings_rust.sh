@@ -45,8 +45,8 @@ verdicts
 [ "$(grep -c 'compile fail' "$tmp/cargo")" -ge 5 ]
 verdict 'misuse that must not compile was tried'
 
-# A library that does not fit is refused, and has written past nobody's options before. Seen red (a crash) when the first
-# to ask for options was not also the first to look.
+# A library that does not fit is refused, and has written past nobody's options before. Seen red (a crash) when only
+# loading a model looked.
 if command -v "${CC:-cc}" >/dev/null; then
 	cat >"$tmp/misfit.c" <<'C'
 #include <cohort.h>

@@ -573,7 +573,8 @@ class Engines(WithModel):
         self.assertRaises(cohort.Error, engine.submit, PROMPT)
 
     def test_left(self):
-        # Text is made from the vocabulary as it is read. Seen red (the process dies) when a request did not hold the model.
+        # Text is made from the vocabulary as it is read. Seen red (the process dies) when requests did not hold the
+        # model.
         def leave():
             model = cohort.Model(MODEL)
             engine = cohort.Engine(model, n_slots=2, n_ctx=512)

@@ -266,7 +266,8 @@ impl Engine {
         let mut raw = ptr::null_mut();
         // SAFETY: what params point to is copied by the call; what has to live longer is kept.
         call(|e| unsafe { sys::cohort_engine_submit(self.raw, &p, &mut raw, e) })?;
-        Ok(Request { handle: Arc::new(Handle { raw, kept: params.sampler.kept(), _model: self.model.clone() }), told: false })
+        let handle = Handle { raw, kept: params.sampler.kept(), _model: self.model.clone() };
+        Ok(Request { handle: Arc::new(handle), told: false })
     }
 
     /// Takes no more requests and waits until all have ended; whether they did within timeout_s seconds (below 0: as

@@ -118,8 +118,8 @@ pub(crate) fn fits() -> Result<()> {
     }
 }
 
-/// Options as their `_init` leaves them. All zero where the library does not fit, as it might write more than T has room
-/// for: no model can be loaded then, so that nobody uses them.
+/// Options as their `_init` leaves them. All zero where the library does not fit, as it might write more than there is
+/// room for: no model can be loaded then, so that nobody uses them.
 ///
 /// SAFETY: T is a struct of options, which may be all zero, and `init` its own.
 pub(crate) unsafe fn defaults<T>(init: unsafe extern "C" fn(*mut T)) -> T {

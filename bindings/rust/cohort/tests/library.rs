@@ -35,8 +35,8 @@ fn layout() {
     assert_eq!(cohort::sys::mismatch(), None);
 }
 
-/// Options may be asked for before anything is loaded. COHORT_TEST_MISFIT: the library's `_init` of a sampler's writes more
-/// than they have, and this is why it is refused.
+/// Options may be asked for before anything is loaded. COHORT_TEST_MISFIT: the library's `_init` of a sampler's options
+/// writes more than they have, and this is why it is refused.
 #[test]
 fn misfit() {
     let (params, loaded) = (SamplerParams::default(), Model::load(file("COHORT_TEST_MODEL")));
