@@ -328,8 +328,9 @@ impl Drop for Handle {
 /// One thread reads; it cannot be read by two:
 ///
 /// ```compile_fail
-/// # fn f(request: cohort::Request) {
+/// # fn f(mut request: cohort::Request) {
 /// std::thread::scope(|s| {
+///     s.spawn(|| request.next());
 ///     s.spawn(|| request.next());
 /// });
 /// # }
