@@ -229,7 +229,8 @@ impl Context {
         call(|e| unsafe { sys::cohort_decode_each(self.raw, items.as_ptr(), n, ptr::null_mut(), e) })
     }
 
-    /// Tokens of several sequences. Returns the output index of each span's last token.
+    /// Tokens of several sequences. Returns the output index of each span's last token; a span without tokens is skipped,
+    /// and its index says nothing.
     pub fn decode_scatter(&mut self, spans: &[Span<'_>]) -> Result<Vec<i32>> {
         let (mut items, mut indexes, mut index) = (Vec::new(), Vec::new(), -1);
         for s in spans {
