@@ -117,7 +117,7 @@ COHORT_API void cohort_model_params_init(struct cohort_model_params *params);
 COHORT_API enum cohort_status cohort_model_open(const char *path,
 		const struct cohort_model_params *params,
 		struct cohort_model **out, struct cohort_err *err);
-/* All contexts of the model must have been freed before. */
+/* All contexts, engines and requests of the model must have been freed before. */
 COHORT_API void cohort_model_free(struct cohort_model *model);
 
 /* A LoRA adapter (GGUF): a small change of a model's matrices. Opaque, immutable, shareable between threads. */

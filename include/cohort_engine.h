@@ -380,8 +380,8 @@ COHORT_API enum cohort_status cohort_engine_open(const struct cohort_model *mode
  * Not on a manual engine: tick until it is idle. */
 COHORT_API enum cohort_status cohort_engine_drain(struct cohort_engine *engine, double timeout_s, bool *clean,
 		struct cohort_err *err);
-/* Stops at once: what has not ended ends with SHUTDOWN. Handles of requests stay good and are to be freed; no other
- * call may be under way on the engine. */
+/* Stops at once: what has not ended ends with SHUTDOWN. Handles of requests stay good and are to be freed, before the
+ * model, from whose vocabulary their text is made as it is read; no other call may be under way on the engine. */
 COHORT_API void cohort_engine_free(struct cohort_engine *engine);
 /* One tick of a manual engine, by one thread at a time. *idle tells that there is nothing left to do. */
 COHORT_API enum cohort_status cohort_engine_tick(struct cohort_engine *engine, bool *idle, struct cohort_err *err);

@@ -42,10 +42,13 @@ skipping { if ($0 ~ /^#endif/) skipping = 0; next }
 		in_comment = 1
 	}
 	line = clean line
-	if (line ~ /^#define COHORT_[A-Z_]+ +[(]?-?[0-9]+[)]?[ \t]*$/) {
+	# What has a value is a number, but for COHORT_API and texts.
+	if (line ~ /^#define COHORT_[A-Z0-9_]+[ \t]+[^ \t"]/ && line !~ /^#define COHORT_API /) {
 		split(line, word, " ")
-		gsub(/[()]/, "", word[3])
-		constant(word[2], word[3])
+		sub(/^#define [A-Z0-9_]+[ \t]+/, "", line)
+		gsub(/[()]/, "", line)
+		constant(word[2], number(line))
+		next
 	}
 	if (line !~ /^[ \t]*#/) src = src line "\n"
 }

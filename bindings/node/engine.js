@@ -49,7 +49,8 @@ const freeEngine = (p) => lib.cohort_engine_free(p);
 // A request that was submitted: `for await` gives its events as they come.
 class Request extends Handle {
 	constructor(pointer, handles, engine) {
-		super('request', pointer, freeRequest, handles);
+		// Text is made from the model's vocabulary as it is read.
+		super('request', pointer, freeRequest, [engine.model, ...handles]);
 		this._engine = engine;
 		this._events = [];
 		this._waiting = []; // readers

@@ -191,7 +191,8 @@ class Context extends Handle {
 		});
 		return this._later((c) => callAsync('cohort_decode_each', c, items, rows.length, null));
 	}
-	// Tokens of several sequences; gives the output index of each span's last token.
+	// Tokens of several sequences; gives the output index of each span's last token. One without tokens is skipped, and
+	// its index says nothing.
 	decodeScatter(spans) {
 		const t = types.cohort_scatter_item, items = Buffer.alloc(t.size * spans.length + 1);
 		const lists = spans.map((s) => tokenArray(s.tokens)), indexes = [];

@@ -24,6 +24,14 @@ verdict 'a new field: all of them are out of date'
 run sh "$tmp/grown/tools/bindings.sh"
 [ "$rc" = 0 ] && grep -q '("n_more", c_int32)' "$tmp/grown/bindings/python/cohort/_abi.py"
 verdict 'a new field: the tool writes it'
+cp "$tmp/grown/include/cohort.h" "$tmp/grown.h"
+for odd in '#define COHORT_ODD (1 << 20)' '#define COHORT_ODD_2 0x10' '#define COHORT_ODD 1.5'; do
+	{ cat "$tmp/grown.h" && echo "$odd"; } >"$tmp/grown/include/cohort.h"
+	run sh "$tmp/grown/tools/bindings.sh" --check
+	[ "$rc" != 0 ] && has err 'no number: '
+	verdict "a value that is not understood is refused: $odd"
+done
+cp "$tmp/grown.h" "$tmp/grown/include/cohort.h"
 echo 'union cohort_odd { int32_t a; float b; };' >>"$tmp/grown/include/cohort.h"
 run sh "$tmp/grown/tools/bindings.sh" --check
 [ "$rc" != 0 ] && has err 'not understood: union cohort_odd'

@@ -45,6 +45,29 @@ verdicts
 [ "$(grep -c 'compile fail' "$tmp/cargo")" -ge 5 ]
 verdict 'misuse that must not compile was tried'
 
+# A library that does not fit is refused, and has written past nobody's options before. Seen red (a crash) when only
+# loading a model looked.
+if command -v "${CC:-cc}" >/dev/null; then
+	cat >"$tmp/misfit.c" <<'C'
+#include <cohort.h>
+#include <string.h>
+void cohort_sampler_params_init(struct cohort_sampler_params *p)
+{
+	memset((void *)p, 90, sizeof *p + 2048);
+	p->struct_size = sizeof *p + 2048;
+}
+C
+	"${CC:-cc}" -shared -fPIC "-I$COHORT_SOURCE/include" -o "$tmp/misfit.so" "$tmp/misfit.c"
+	size=$(sed -n 's/^struct cohort_sampler_params //p' "$tmp/layout")
+	why="struct cohort_sampler_params has $((size + 2048)) bytes in libcohort and $size in these bindings"
+	run env LD_PRELOAD="$tmp/misfit.so" COHORT_TEST_MISFIT="$why" \
+		cargo test --offline --locked --quiet --manifest-path "$manifest" --test library misfit
+	[ "$rc" = 0 ] && has out ' 1 passed;'
+	verdict 'a library whose options are larger: refused, and nothing is written over'
+else
+	skip 'a library whose options are larger' 'no C compiler'
+fi
+
 # What build.rs says where there is no library, and what it finds by pkg-config.
 CARGO_TARGET_DIR=$tmp/target
 unset COHORT_LIB_DIR PKG_CONFIG_PATH
@@ -52,6 +75,9 @@ mkdir "$tmp/pc"
 run env COHORT_LIB_DIR=/nowhere cargo build --offline --quiet --manifest-path "$manifest" -p cohort-sys
 [ "$rc" != 0 ] && has err 'there is no libcohort.so in COHORT_LIB_DIR (/nowhere)'
 verdict 'no library in COHORT_LIB_DIR: said so'
+run env COHORT_LIB_DIR=lib cargo build --offline --quiet --manifest-path "$manifest" -p cohort-sys
+[ "$rc" != 0 ] && has err "there is no libcohort.so in COHORT_LIB_DIR ($COHORT_SOURCE/bindings/rust/cohort-sys/lib)"
+verdict 'a relative COHORT_LIB_DIR: where that is'
 if command -v pkg-config >/dev/null; then
 	PKG_CONFIG_LIBDIR=$tmp/pc
 	export PKG_CONFIG_LIBDIR
@@ -63,6 +89,13 @@ if command -v pkg-config >/dev/null; then
 	[ "$rc" = 0 ] && cat "$tmp"/target/debug/build/cohort-sys-*/output >"$tmp/out" &&
 		has out 'cargo:rustc-link-lib=dylib=cohort' && has out "cargo:rustc-link-search=native=$COHORT_BUILD"
 	verdict 'the library by pkg-config: found'
+	mkdir "$tmp/other"
+	printf 'Name: cohort\nDescription: x\nVersion: 0.1.0\nLibs: -L/elsewhere -lcohort\n' >"$tmp/other/cohort.pc"
+	PKG_CONFIG_LIBDIR=$tmp/other
+	run cargo build --offline --quiet --manifest-path "$manifest" -p cohort-sys
+	[ "$rc" = 0 ] && cat "$tmp"/target/debug/build/cohort-sys-*/output >"$tmp/out" &&
+		has out 'cargo:rustc-link-search=native=/elsewhere'
+	verdict 'pkg-config looks elsewhere: so does the next build'
 else
 	skip 'the library by pkg-config' 'no pkg-config'
 fi

@@ -328,8 +328,9 @@ describe('with a model', () => {
 		new Sampler(model, { dry_multiplier: 1, dry_breakers: ['\n'] }).sample(ctx);
 		const g = new Grammar(model, 'root ::= "yes" | "no"');
 		assert.deepStrictEqual(g.match('ye'), { matched: 2, complete: false });
-		const s = new Sampler(model, { grammar: g, seed: 1 }), d = model.detok();
-		g.close(); // the sampler keeps it
+		const strict = new Sampler(model, { grammar: g, seed: 1 }), d = model.detok();
+		g.close(); // the sampler keeps it, and its clones do
+		const s = strict.clone();
 		let text = '';
 		for (let token; !model.isEog(token = s.draw(ctx)); text += d.push(token)) s.accept(token);
 		assert.ok(['yes', 'no'].includes(text) && s.isComplete, text);
@@ -441,6 +442,21 @@ describe('with a model', () => {
 			assert.strictEqual(r.output().finish, 'shutdown');
 			assert.throws(() => e.submit(PROMPT), /the engine is closed: no more/);
 			await e.close();
+		});
+
+		it('its requests hold the model', async () => {
+			const m = await Model.open(MODEL), e = new Engine(m, { n_slots: 2, n_ctx: 1024 });
+			const tokens = m.tokenize(PROMPT);
+			m.close(); // the engine holds it
+			const [a, b] = [0, 1].map(() => e.submit(tokens, { max_tokens: 8, seed: 3 }));
+			const want = await a.text();
+			await b.wait();
+			a.close();
+			await e.close();
+			assert.strictEqual(m._state.freed, false); // text is made from its vocabulary as it is read
+			assert.strictEqual(await b.text(), want);
+			b.close();
+			assert.strictEqual(m._state.freed, true);
 		});
 
 		it('embeddings', async () => {

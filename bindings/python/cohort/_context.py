@@ -209,7 +209,8 @@ class Context(_Locked):
         self._call(lib.cohort_decode_each, raw, len(items), None)
 
     def decode_scatter(self, spans: Iterable[Tuple[Sequence[int], int, int, bool]]) -> List[int]:
-        """Tokens of several sequences: Span, or tuples like it. Returns the output index of each span's last token."""
+        """Tokens of several sequences: Span, or tuples like it. Returns the output index of each span's last token; one
+        without tokens is skipped, and its index says nothing."""
         items = [Span(*s) for s in spans]
         arrays = [tokens_array(s.tokens) for s in items]
         raw = (abi.cohort_scatter_item * len(items))()

@@ -219,7 +219,8 @@ class Engine(Handle):
                                            dry_breakers=dry_breakers, model=self.model)
             e = stack.enter_context(self._use())
             pointer = opened(lib.cohort_engine_submit, e, byref(p))
-            r = Request(pointer, _free if handles else lib.cohort_request_free, tuple(handles))
+            # Text is made from the model's vocabulary as it is read.
+            r = Request(pointer, _free if handles else lib.cohort_request_free, (self.model, *handles))
             r.engine = self
             return r
 

@@ -534,7 +534,8 @@ class Samplers(WithModel):
         g = cohort.Grammar(self.model, 'root ::= "yes" | "no"')
         self.assertEqual((g.match("ye"), g.match("no"), g.match("nay")), ((2, False), (2, True), (1, False)))
         s = cohort.Sampler(self.model, grammar=g, seed=1)
-        del g  # the sampler keeps it
+        g.close()  # the sampler keeps it, and its clones do
+        s = s.clone()
         gc.collect()
         text, d = b"", self.model.detok()
         while True:
@@ -710,6 +711,24 @@ class Engines(WithModel):
         self.assertTrue(engine.drain())
         self.assertEqual(r.output().finish, "length")
         self.assertRaises(cohort.Error, engine.submit, PROMPT)
+
+    def test_left(self):
+        # Text is made from the vocabulary as it is read. Seen red (the process dies) when requests did not hold the
+        # model.
+        def leave():
+            model = cohort.Model(MODEL)
+            engine = cohort.Engine(model, n_slots=2, n_ctx=512)
+            tokens = model.tokenize(PROMPT)
+            model.close()  # the engine holds it
+            requests = [engine.submit(tokens, max_tokens=8, seed=3) for _ in range(2)]
+            engine.drain()
+            want = requests[0].text()
+            engine.close()
+            return want, requests[1]
+
+        want, r = leave()
+        gc.collect()
+        self.assertEqual(r.text(), want)
 
     def test_embeddings(self):
         engine = self.open(outputs=cohort.OUTPUT_LOGITS | cohort.OUTPUT_EMBEDDINGS)

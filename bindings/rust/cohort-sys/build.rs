@@ -1,18 +1,19 @@
 //! Finds libcohort: in COHORT_LIB_DIR, or by pkg-config.
 
 use std::env;
-use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    println!("cargo:rerun-if-env-changed=COHORT_LIB_DIR");
-    println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
+    for name in ["COHORT_LIB_DIR", "PKG_CONFIG", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR", "PKG_CONFIG_SYSROOT_DIR"] {
+        println!("cargo:rerun-if-env-changed={}", name);
+    }
     if let Some(dir) = env::var_os("COHORT_LIB_DIR") {
-        let dir = dir.into_string().expect("COHORT_LIB_DIR is not UTF-8");
-        if !Path::new(&dir).join("libcohort.so").exists() {
-            panic!("there is no libcohort.so in COHORT_LIB_DIR ({})", dir);
+        // Cargo runs this in the crate's directory, and the linker elsewhere: a relative one is shown for what it is.
+        let dir = env::current_dir().unwrap().join(dir);
+        if !dir.join("libcohort.so").exists() {
+            panic!("there is no libcohort.so in COHORT_LIB_DIR ({})", dir.display());
         }
-        println!("cargo:rustc-link-search=native={}", dir);
+        println!("cargo:rustc-link-search=native={}", dir.to_str().expect("COHORT_LIB_DIR is not UTF-8"));
         println!("cargo:rustc-link-lib=dylib=cohort");
         return;
     }

@@ -1,7 +1,7 @@
 //! Contexts: decoding, sequences, saved states.
 
 use crate::batch::Batch;
-use crate::error::{call, call_ptr, count, Result};
+use crate::error::{call, call_ptr, count, defaults, Result};
 use crate::model::{c_path, n_tokens, Model, Pooling};
 use crate::{Pos, Seq, Token};
 use cohort_sys as sys;
@@ -43,16 +43,10 @@ pub struct ContextParams {
     pub abort: Option<Arc<AtomicBool>>,
 }
 
-pub(crate) fn defaults() -> sys::cohort_context_params {
-    // SAFETY: numbers and pointers, which init sets.
-    let mut p: sys::cohort_context_params = unsafe { std::mem::zeroed() };
-    unsafe { sys::cohort_context_params_init(&mut p) };
-    p
-}
-
 impl Default for ContextParams {
     fn default() -> Self {
-        let p = defaults();
+        // SAFETY: its own `_init`, here and below.
+        let p = unsafe { defaults(sys::cohort_context_params_init) };
         ContextParams {
             n_ctx: p.n_ctx,
             n_batch: p.n_batch,
@@ -172,7 +166,7 @@ impl Drop for Context {
 
 impl Context {
     pub fn new(model: Arc<Model>, params: ContextParams) -> Result<Context> {
-        let mut p = defaults();
+        let mut p = unsafe { defaults(sys::cohort_context_params_init) };
         params.fill(&mut p);
         let mut raw = ptr::null_mut();
         // SAFETY: the context holds the model and the flag.
@@ -235,7 +229,8 @@ impl Context {
         call(|e| unsafe { sys::cohort_decode_each(self.raw, items.as_ptr(), n, ptr::null_mut(), e) })
     }
 
-    /// Tokens of several sequences. Returns the output index of each span's last token.
+    /// Tokens of several sequences. Returns the output index of each span's last token; a span without tokens is skipped,
+    /// and its index says nothing.
     pub fn decode_scatter(&mut self, spans: &[Span<'_>]) -> Result<Vec<i32>> {
         let (mut items, mut indexes, mut index) = (Vec::new(), Vec::new(), -1);
         for s in spans {

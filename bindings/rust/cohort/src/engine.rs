@@ -1,7 +1,7 @@
 //! Continuous batching: an engine with a thread of its own, requests from any number of threads.
 
 use crate::context::ContextParams;
-use crate::error::{call, count, Error, Result, Status};
+use crate::error::{call, count, defaults, Error, Result, Status};
 use crate::model::{c_string, n_tokens, Model, Pooling};
 use crate::sampler::{Kept, SamplerParams};
 use crate::Token;
@@ -29,16 +29,10 @@ pub struct EngineParams {
     pub no_reuse: bool,
 }
 
-fn defaults() -> sys::cohort_engine_params {
-    // SAFETY: numbers and pointers, which init sets.
-    let mut p: sys::cohort_engine_params = unsafe { std::mem::zeroed() };
-    unsafe { sys::cohort_engine_params_init(&mut p) };
-    p
-}
-
 impl Default for EngineParams {
     fn default() -> Self {
-        let p = defaults();
+        // SAFETY: its own `_init`, here and below.
+        let p = unsafe { defaults(sys::cohort_engine_params_init) };
         EngineParams {
             n_slots: p.n_slots,
             context: ContextParams::default(),
@@ -194,7 +188,7 @@ impl Drop for Engine {
 
 impl Engine {
     pub fn new(model: Arc<Model>, params: EngineParams) -> Result<Engine> {
-        let mut p = defaults();
+        let mut p = unsafe { defaults(sys::cohort_engine_params_init) };
         params.context.fill(&mut p.context);
         p.n_slots = params.n_slots;
         p.budget = params.budget;
@@ -246,9 +240,7 @@ impl Engine {
         let filled = params.sampler.fill()?;
         let stops = params.stops.iter().map(|s| c_string(s)).collect::<Result<Vec<_>>>()?;
         let stop_pointers: Vec<*const c_char> = stops.iter().map(|s| s.as_ptr()).collect();
-        // SAFETY: numbers and pointers, which init sets.
-        let mut p: sys::cohort_request_params = unsafe { std::mem::zeroed() };
-        unsafe { sys::cohort_request_params_init(&mut p) };
+        let mut p = unsafe { defaults(sys::cohort_request_params_init) };
         p.sampler = filled.p;
         p.prompt = prompt.as_ptr();
         p.n_prompt = n_tokens(prompt)?;
@@ -274,7 +266,8 @@ impl Engine {
         let mut raw = ptr::null_mut();
         // SAFETY: what params point to is copied by the call; what has to live longer is kept.
         call(|e| unsafe { sys::cohort_engine_submit(self.raw, &p, &mut raw, e) })?;
-        Ok(Request { handle: Arc::new(Handle { raw, kept: params.sampler.kept() }), told: false })
+        let handle = Handle { raw, kept: params.sampler.kept(), _model: self.model.clone() };
+        Ok(Request { handle: Arc::new(handle), told: false })
     }
 
     /// Takes no more requests and waits until all have ended; whether they did within timeout_s seconds (below 0: as
@@ -306,10 +299,12 @@ pub fn strategies() -> Vec<String> {
     }
 }
 
-/// The library's handle: freed when neither the request nor a canceller needs it, and before its grammar.
+/// The library's handle: freed when neither the request nor a canceller needs it, and before its grammar and its model,
+/// from whose vocabulary text is made as it is read.
 struct Handle {
     raw: *mut sys::cohort_request,
     kept: Kept,
+    _model: Arc<Model>,
 }
 // SAFETY: only cancelling is done through a shared one, which any thread may.
 unsafe impl Send for Handle {}
@@ -333,8 +328,9 @@ impl Drop for Handle {
 /// One thread reads; it cannot be read by two:
 ///
 /// ```compile_fail
-/// # fn f(request: cohort::Request) {
+/// # fn f(mut request: cohort::Request) {
 /// std::thread::scope(|s| {
+///     s.spawn(|| request.next());
 ///     s.spawn(|| request.next());
 /// });
 /// # }

@@ -118,6 +118,20 @@ pub(crate) fn fits() -> Result<()> {
     }
 }
 
+/// Options as their `_init` leaves them. All zero where the library does not fit, as it might write more than there is
+/// room for: no model can be loaded then, so that nobody uses them.
+///
+/// SAFETY: T is a struct of options, which may be all zero, and `init` its own.
+pub(crate) unsafe fn defaults<T>(init: unsafe extern "C" fn(*mut T)) -> T {
+    unsafe {
+        let mut p = std::mem::zeroed();
+        if fits().is_ok() {
+            init(&mut p);
+        }
+        p
+    }
+}
+
 /// A length as the library has them.
 pub(crate) fn count(n: usize) -> Result<i32> {
     i32::try_from(n).map_err(|_| Error::new(Status::Limit, format!("{} are too many", n)))

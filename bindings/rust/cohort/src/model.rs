@@ -1,6 +1,6 @@
 //! Models, tokens and grammars.
 
-use crate::error::{call, count, fits, Error, Result, Status};
+use crate::error::{call, count, defaults, fits, Error, Result, Status};
 use crate::Token;
 use cohort_sys as sys;
 use std::ffi::{CStr, CString};
@@ -61,7 +61,7 @@ unsafe impl Sync for Model {}
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // SAFETY: contexts and engines hold an Arc of the model, so that none is left.
+        // SAFETY: contexts, engines and requests hold an Arc of the model, so that none is left.
         unsafe { sys::cohort_model_free(self.raw) }
     }
 }
@@ -92,9 +92,8 @@ impl Model {
         let files = params.adapters.iter().map(|a| c_string(&a.0)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_char> = files.iter().map(|f| f.as_ptr()).collect();
         let scales: Vec<f32> = params.adapters.iter().map(|a| a.1).collect();
-        // SAFETY: plain numbers and pointers, which init sets.
-        let mut p: sys::cohort_model_params = unsafe { std::mem::zeroed() };
-        unsafe { sys::cohort_model_params_init(&mut p) };
+        // SAFETY: its own `_init`.
+        let mut p = unsafe { defaults(sys::cohort_model_params_init) };
         p.isa = isa.as_ref().map_or(ptr::null(), |s| s.as_ptr());
         p.n_threads = params.n_threads;
         p.vocab_only = params.vocab_only;
@@ -152,14 +151,11 @@ impl Model {
 
     /// The bytes of one token, which need not be whole characters; `Detok` makes these of several.
     pub fn token_to_bytes(&self, token: Token, leading_space: bool, special: bool) -> Result<Vec<u8>> {
-        let mut out = vec![0u8; 4096];
-        let mut n = 0;
+        let mut out: Vec<u8> = Vec::with_capacity(32);
         // SAFETY: as in tokenize.
-        call(|e| unsafe {
-            sys::cohort_token_piece(
-                self.raw, token, leading_space, special, out.as_mut_ptr() as _, out.len(), &mut n, e)
+        filled(&mut out, |to, max, n, e| unsafe {
+            sys::cohort_token_piece(self.raw, token, leading_space, special, to as _, max, n, e)
         })?;
-        out.truncate(n);
         Ok(out)
     }
 

@@ -1,7 +1,7 @@
 //! Logits to tokens.
 
 use crate::context::Context;
-use crate::error::{call, count, Error, Result, Status};
+use crate::error::{call, count, defaults, Error, Result, Status};
 use crate::model::{c_string, n_tokens, Grammar, Lexicon, Model};
 use crate::Token;
 use cohort_sys as sys;
@@ -47,16 +47,10 @@ pub struct SamplerParams {
     pub order: Option<String>,
 }
 
-pub(crate) fn defaults() -> sys::cohort_sampler_params {
-    // SAFETY: numbers and pointers, which init sets.
-    let mut p: sys::cohort_sampler_params = unsafe { std::mem::zeroed() };
-    unsafe { sys::cohort_sampler_params_init(&mut p) };
-    p
-}
-
 impl Default for SamplerParams {
     fn default() -> Self {
-        let p = defaults();
+        // SAFETY: its own `_init`, here and below.
+        let p = unsafe { defaults(sys::cohort_sampler_params_init) };
         SamplerParams {
             seed: p.seed,
             stream: p.stream,
@@ -104,7 +98,7 @@ pub(crate) type Kept = (Option<Arc<Grammar>>, Option<Arc<Lexicon>>);
 
 impl SamplerParams {
     pub(crate) fn fill(&self) -> Result<Filled> {
-        let mut p = defaults();
+        let mut p = unsafe { defaults(sys::cohort_sampler_params_init) };
         p.seed = self.seed;
         p.stream = self.stream;
         p.temperature = self.temperature;

@@ -35,6 +35,21 @@ fn layout() {
     assert_eq!(cohort::sys::mismatch(), None);
 }
 
+/// Options may be asked for before anything is loaded. COHORT_TEST_MISFIT: the library's `_init` of a sampler's options
+/// writes more than they have, and this is why it is refused.
+#[test]
+fn misfit() {
+    let (params, loaded) = (SamplerParams::default(), Model::load(file("COHORT_TEST_MODEL")));
+    match std::env::var("COHORT_TEST_MISFIT") {
+        Ok(why) => {
+            let e = loaded.err().unwrap();
+            assert_eq!((e.status, e.text, params.top_k), (Status::Library, why, 0));
+            assert_eq!(Batch::new(1, 0, 1).err().unwrap().status, Status::Library);
+        }
+        Err(_) => assert_eq!((loaded.is_ok(), params.top_k), (true, 40)),
+    }
+}
+
 #[test]
 fn tokens() {
     let m = model();
@@ -44,6 +59,10 @@ fn tokens() {
     assert_eq!(m.tokenize(PROMPT, true, false).unwrap()[0], m.token_bos().unwrap());
     assert!(m.token_is_eog(m.token_eos().unwrap()) && !m.token_is_eog(300));
     assert_eq!(m.info().arch, "llama");
+    let pieces = m.tokenize(PROMPT, false, false).unwrap();
+    let pieces: Vec<_> = pieces.iter().map(|t| m.token_to_bytes(*t, true, false).unwrap()).collect();
+    assert_eq!(pieces.concat(), b" Once upon a time");
+    assert_eq!(m.token_to_bytes(-1, true, false).unwrap_err().status, Status::Arg);
     let mut d = m.detok(false, true);
     let text = "A \u{1f600} b";
     let mut out = Vec::new();
@@ -267,6 +286,25 @@ fn engines() {
     let none = EngineParams { strategy: Some("none".into()), ..Default::default() };
     assert!(Engine::new(m.clone(), none).is_err());
     assert!(strategies().contains(&"balanced".to_string()));
+}
+
+/// Texts are made from the vocabulary as they are read: what a request needs of the model it keeps.
+#[test]
+fn requests_left() {
+    let m = model();
+    let e = engine(&m);
+    let prompt = m.tokenize(PROMPT, true, false).unwrap();
+    let params = RequestParams { max_tokens: 8, ..Default::default() };
+    let (want, _) = e.submit(&prompt, &params).unwrap().finish(0).unwrap();
+    let mut left = e.submit(&prompt, &params).unwrap();
+    assert!(e.drain(-1.0).unwrap());
+    let there = Arc::downgrade(&m);
+    drop(e);
+    drop(m);
+    assert!(there.upgrade().is_some());
+    assert_eq!(left.by_ref().flat_map(|e| e.unwrap().text().to_vec()).collect::<Vec<_>>(), want);
+    drop(left);
+    assert!(there.upgrade().is_none());
 }
 
 #[test]
