@@ -4,7 +4,8 @@
 # Seen red with: an archive of the parts in the place of libcohort.a; a version file that takes any version; paths that are
 # not seen from the file (CMake, pkg-config); another bindir in the unit; uninstall that leaves directories, its own list or
 # what only an older version had, and one that takes directories that were there before; an installation that made no
-# directory, installed over (its files were all gone); another spelling of the prefix (the list was gone); a umask of 077.
+# directory, installed over (its files were all gone); another spelling of the prefix (the list was gone); a umask of 077; a
+# libdir and an includedir outside of the prefix in cohort.pc.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -244,6 +245,13 @@ if command -v pkg-config >/dev/null; then
 	run env "LD_LIBRARY_PATH=$libdir" ./pc_prog "$model"
 	[ "$rc" = 0 ] && is out "${version#cohort } 8192"
 	verdict 'a program by pkg-config: runs'
+	# Directories outside of the prefix, as packagers have them.
+	run meson setup "$tmp/apart" "$COHORT_SOURCE" -Dtests=disabled -Dprefix=/opt/cohort -Dlibdir=/opt/libs/lib -Dincludedir=/opt/headers
+	pc_says() { PKG_CONFIG_PATH=$tmp/apart/tools pkg-config "--variable=$1" cohort; }
+	[ "$rc" = 0 ] && [ "$(pc_says libdir) $(pc_says includedir) $(pc_says prefix)" = '/opt/libs/lib /opt/headers /opt/cohort' ] &&
+		grep -q 'get_filename_component(_cohort_includedir "/opt/headers" ' "$tmp/apart/tools/cohortConfig.cmake"
+	verdict 'cohort.pc and CMake: directories outside of the prefix'
+	rm -rf "$tmp/apart"
 	rm "$libdir"/libcohort.so*
 	flags=$(pkg-config --static --cflags --libs cohort)
 	# shellcheck disable=SC2086
