@@ -18,8 +18,11 @@ for f in $(find src -name '*.c' | sort); do
 	printf '%s\n' "$sources" | grep -qxF "$f" || { echo "$f:1: not in meson.build" >&2; exit 1; }
 done
 version=$(sed -n "s/^ *version: '\([0-9.]*\)',\$/\1/p" meson.build | head -n 1)
-commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo 'of no known commit')
-git diff --quiet HEAD -- src include tools meson.build 2>/dev/null || commit="$commit, with changes"
+if commit=$(git rev-parse --short=12 HEAD 2>/dev/null); then
+	git diff --quiet HEAD -- src include tools meson.build || commit="$commit, with changes"
+else
+	commit='of no known commit'
+fi
 
 mkdir -p "$dir"
 tmp=$(mktemp -d)

@@ -293,11 +293,12 @@ static void man_types(FILE *f, const struct style *s, const struct doc_header *h
 	}
 }
 
-/* The statuses that a comment names: E_IO, NO_ROOM, ... */
+/* The statuses that a comment names: E_IO, NO_ROOM, ... One that names none does not say that there are none. */
 static void man_statuses(FILE *f, const char *text)
 {
 	static const char *const names[] = {"NO_ROOM", "ABORTED", "E_ARG", "E_BATCH", "E_MEMORY", "E_IO", "E_FORMAT",
 			"E_UNSUPPORTED", "E_LIMIT", "E_NUMERIC"};
+	bool any = false;
 
 	fputs("COHORT_OK", f);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -307,9 +308,11 @@ static void man_statuses(FILE *f, const char *text)
 					(p == text || !is_word(p[-1]) ||
 							(p - text >= 7 && !strncmp(p - 7, "COHORT_", 7)))) {
 				fprintf(f, ", COHORT_%s", names[i]);
+				any = true;
 				break;
 			}
 	}
+	fputs(any ? ".\n" : ", or another one: none is named.\n", f);
 }
 
 static const char status_text[] =
@@ -332,7 +335,6 @@ static void man_returns(FILE *f, const struct style *s, const struct doc_header 
 		any = true;
 		fprintf(f, ".TP\n\\fB%s\\fR\n", item->name);
 		man_statuses(f, item->about ? item->about : item->trail);
-		fputs(".\n", f);
 	}
 	for (size_t i = from; i < to; i++) {
 		const struct doc_item *item = &h->items[i];

@@ -8,6 +8,7 @@
 set -eu
 LC_ALL=C.UTF-8
 export LC_ALL
+umask 022 # what is installed is for everybody, whoever installs it
 cd "$(dirname "$0")/.."
 
 say() { printf '%s\n' "$*"; }
@@ -28,6 +29,8 @@ while [ $# -gt 0 ]; do
 	esac
 	[ -n "$value" ] || die "$what: $option takes a directory"
 	case $value in /*) ;; *) value=${DEV_FROM:-$PWD}/$value ;; esac
+	# One spelling of a place: files are told from those of the list before by their names.
+	value=$(realpath -m -s -- "$value")
 	case $option in --prefix) prefix=$value ;; --destdir) destdir=${value%/} ;; --build) build=$value ;; esac
 	shift
 done
@@ -75,7 +78,8 @@ take_away() {
 }
 
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+half= # a file that is being written
+trap 'rm -rf "$tmp" ${half:+"$half"}' EXIT
 trap 'exit 130' INT TERM HUP
 
 if [ "$what" = uninstall ]; then
@@ -114,22 +118,25 @@ while IFS= read -r f; do [ ! -d "$destdir$f" ] || die "install: $destdir$f is in
 
 # Directories that are not there yet, above all DESTDIR/PREFIX itself. What an installation before made is still ours.
 {
-	! [ -f "$list" ] || grep '^made ' "$list"
+	! [ -f "$list" ] || sed -n '/^made /p' "$list" # none of them is no failure
 	{ say "$prefix/share/cohort"; cat "$tmp/dirs"; } | sort -u | while IFS= read -r d; do
 		[ -e "$destdir$d" ] || say "made $d"
 	done
 	sed 's/^/file /' "$tmp/files"
 	say "file ${list#"$destdir"}"
 } | sort -u >"$tmp/list"
-[ ! -f "$list" ] || cp "$list" "$tmp/before"
+if [ -f "$list" ]; then cp "$list" "$tmp/before"; else : >"$tmp/before"; fi
 while IFS= read -r d; do mkdir -p "$destdir$d"; done <"$tmp/dirs"
-# The list is there before the first file: what is interrupted can be taken away.
+# The list is there before the first file: what is interrupted can be taken away, with what an older version had.
 mkdir -p "${list%/*}"
-cp "$tmp/list" "$list.new" && mv -f "$list.new" "$list"
+sort -u "$tmp/before" "$tmp/list" >"$list.new" && mv -f "$list.new" "$list"
 while IFS= read -r f; do
-	cp -pP "$tmp/stage$f" "$destdir$f.new~" && mv -f "$destdir$f.new~" "$destdir$f" || die "install: $destdir$f could not be written"
+	half=$destdir$f.new~
+	cp -pP "$tmp/stage$f" "$half" && mv -f "$half" "$destdir$f" || die "install: $destdir$f could not be written"
 done <"$tmp/files"
+half=
 # What an older version had and this one has not.
-[ ! -f "$tmp/before" ] || take_away "$tmp/before" "$tmp/list"
+take_away "$tmp/before" "$tmp/list"
+cp "$tmp/list" "$list.new" && mv -f "$list.new" "$list"
 renew_loader
 say "installed $(wc -l <"$tmp/files") files to $destdir$prefix; ./dev uninstall with the same options takes them away"

@@ -28,6 +28,14 @@ run sh "$COHORT_SOURCE/tools/amalgamate.sh" "$tmp" "$COHORT_BUILD/amalgamate"
 cmp -s cohort.c first.c
 verdict 'the same sources give the same bytes'
 
+# From an archive of the sources, without a repository, there is nothing to compare them with.
+mkdir plain
+cp -R "$COHORT_SOURCE/src" "$COHORT_SOURCE/include" "$COHORT_SOURCE/tools" "$COHORT_SOURCE/meson.build" "$COHORT_SOURCE/LICENSE" plain/
+run env "GIT_CEILING_DIRECTORIES=$tmp" sh plain/tools/amalgamate.sh "$tmp/plain/out" "$COHORT_BUILD/amalgamate"
+[ "$rc" = 0 ] && head -n 1 plain/out/cohort.c | grep -q '(of no known commit), ' && sed 1d first.c >first.rest && sed 1d plain/out/cohort.c | cmp -s - first.rest
+verdict 'without a repository: the same, and no word of changes'
+rm -rf plain
+
 cat >prog.c <<'C'
 /* prog MODEL LEVEL ID...: the logits of every position of the ids, as float32. */
 #include "cohort.h"

@@ -35,6 +35,9 @@ while read -r p; do
 	[ "$(sed -n 's/^\.SH "\(.*\)"/\1/p' "$p" | tr ' ' '_' | grep -vx TYPES_AND_CONSTANTS | tr '\n' ' ')" = "$want" ] && ! grep -q '^$' "$p"
 	verdict "$p: sections, no empty line"
 done <"$tmp/pages"
+# What a comment does not name may come all the same (cohort_decode_one has what cohort_decode has).
+[ "$(grep -cx 'COHORT_OK, COHORT_[A-Z_, ]*\.' cohort_context_params_init.3)" -ge 3 ] && ! grep -lx 'COHORT_OK\.' ./*.3 >"$tmp/out"
+verdict 'no function is said to return nothing but COHORT_OK'
 if command -v groff >/dev/null; then
 	# Each on its own, so that what is left open in one is not taken for the next one's.
 	while read -r p; do groff -man -ww -Tutf8 "$p" 2>&1 >/dev/null; done <"$tmp/pages" >"$tmp/out"

@@ -1,7 +1,9 @@
 #!/bin/sh
-# debian/ says what the rest of the tree says, and the program of its tests runs. ./dev deb builds the packages.
+# debian/ and the packages of the bindings say what the rest of the tree says, and the program of debian/tests runs.
+# ./dev deb builds the packages.
 #
-# Seen red with another version in changelog, a name less in libcohort0.symbols, a package less in Build-Depends.
+# Seen red with another version in changelog and in Cargo.toml, a name less in libcohort0.symbols, a package less in
+# Build-Depends (also one that libcohort-dev depends on).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 cd "$COHORT_SOURCE" || exit 1
@@ -10,6 +12,14 @@ version=$(sed -n "s/^ *version: '\([0-9.]*\)',\$/\1/p" meson.build | head -n 1)
 ran='debian/changelog'
 [ "$(sed -n '1s/^cohort (\([^)-]*\)[-)].*/\1/p' debian/changelog)" = "$version" ]
 verdict "changelog: version $version, as in meson.build"
+
+ran='bindings'
+for f in python/pyproject.toml node/package.json rust/cohort/Cargo.toml rust/cohort-sys/Cargo.toml; do
+	[ "$(sed -n 's/^ *"*version"*[ :=]*"\([^"]*\)",*$/\1/p' "bindings/$f")" = "$version" ] || echo "bindings/$f"
+done >"$tmp/out"
+grep -q "^cohort-sys = .*version = \"$version\"" bindings/rust/cohort/Cargo.toml || echo 'cohort-sys in bindings/rust/cohort/Cargo.toml' >>"$tmp/out"
+[ -n "$version" ] && empty out
+verdict "packages of the bindings: version $version"
 
 ran='debian/libcohort0.symbols'
 sed -n 's/^[[:space:]]*\(cohort_[a-z0-9_]*\);.*/\1/p' src/cohort.map | sort >"$tmp/map"
@@ -20,7 +30,7 @@ verdict "libcohort0.symbols: the $(wc -l <"$tmp/map") names of src/cohort.map"
 
 ran='debian/control'
 sed -n "s/^pkgs_build='\(.*\)'\$/\1/p" dev | tr ' ' '\n' | grep -v -x -e gcc -e libc6-dev -e ninja-build >"$tmp/needed"
-sed -n '/^Build-Depends:/,/^[A-Z]*:/s/^ \([^ ,]*\).*/\1/p' debian/control >"$tmp/named"
+sed -n '/^Build-Depends:/,/^[A-Z][A-Za-z-]*:/s/^ \([^ ,]*\).*/\1/p' debian/control >"$tmp/named"
 grep -v -x -F -f "$tmp/named" "$tmp/needed" >"$tmp/out"
 [ -s "$tmp/needed" ] && empty out
 verdict 'control: what ./dev builds with is in Build-Depends'

@@ -2,7 +2,7 @@
 # Every example of every --help, and every command of the README, runs as it is printed, beside files of the names that examples use. A new
 # example needs nothing here, unless it names a file of another kind.
 #
-# Shown red by an example with an option that does not exist.
+# Shown red by an example with an option that does not exist, and by a curl for a route that the server has not.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/docs_lib.sh
@@ -39,7 +39,8 @@ serve() { # serve FILE [COMMAND]: starts what the file says, waits until it list
 	done
 	port=$(sed -n 's/.*listening on http.*:\([0-9]*\)$/\1/p' "$tmp/serve.err")
 	asked=0
-	[ -z "${2:-}" ] || sed "s/:8080/:$port/" "$2" | bash || asked=$?
+	# An answer that is an error is not what the example is for; to curl alone it is an answer.
+	[ -z "${2:-}" ] || sed "s/:8080/:$port/; s/^curl /&--fail-with-body --max-time 60 /" "$2" | bash || asked=$?
 	kill -TERM $server
 	wait $server && [ -n "$port" ] && [ $asked = 0 ]
 }

@@ -3,7 +3,9 @@
 # pkg-config and by CMake, shared and static. ./dev install puts the same files there, and ./dev uninstall takes them away.
 # Seen red with: an archive of the parts in the place of libcohort.a; a version file that takes any version; paths that are
 # not seen from the file (CMake, pkg-config); another bindir in the unit; uninstall that leaves directories, its own list or
-# what only an older version had, and one that takes directories that were there before.
+# what only an older version had, and one that takes directories that were there before; an installation that made no
+# directory, installed over (its files were all gone); another spelling of the prefix (the list was gone); a umask of 077; a
+# libdir and an includedir outside of the prefix in cohort.pc.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -27,7 +29,7 @@ for f in README.md LICENSE docs/abi.md docs/server.md examples/tree.c; do
 	verdict "install: share/doc/cohort/$f"
 done
 unit=$(find "$tmp/dest" -name cohort.service)
-[ -n "$unit" ] && grep -q "^ExecStart=$configured/bin/cohort serve " "$unit" && ! grep -q '@bindir' "$unit"
+[ -n "$unit" ] && grep -q "^ExecStart=\"$configured/bin/cohort\" serve " "$unit" && ! grep -q '@bindir' "$unit"
 verdict 'install: the unit runs the program that is installed'
 
 # ---- ./dev install ----
@@ -58,6 +60,37 @@ run sh "$COHORT_SOURCE/tools/install.sh" install --build "$COHORT_BUILD" "--dest
 run sh "$COHORT_SOURCE/tools/install.sh" uninstall --prefix "$configured" --destdir "$tmp/dev2"
 [ "$rc" = 0 ] && [ "$(cd "$tmp/dev2" && find . ! -path ".$configured/lib" -type d -empty; find . ! -type d)" = '' ] && [ -d "$tmp/dev2$configured/lib" ]
 verdict 'dev uninstall: leaves nothing but directories that were there before'
+# Where all directories are there already, as after meson install, there is none to be noted.
+cp -R "$tmp/dest" "$tmp/dev3"
+for i in 1 2; do run sh "$COHORT_SOURCE/tools/install.sh" install --build "$COHORT_BUILD" --destdir "$tmp/dev3"; done
+(cd "$tmp/dev3" && find . ! -type d | grep -v '/share/cohort/installed.txt$' | sort) >"$tmp/dev-set"
+[ "$rc" = 0 ] && same dev-set meson-set
+verdict 'dev install: twice over what meson installed'
+# Places are spelt in more than one way.
+run sh "$COHORT_SOURCE/tools/install.sh" install --build "$COHORT_BUILD" --destdir "$tmp//dev3/../dev3/"
+[ "$rc" = 0 ] && [ -f "$tmp/dev3$configured/share/cohort/installed.txt" ] &&
+	run sh "$COHORT_SOURCE/tools/install.sh" uninstall --prefix "$configured/" --destdir "$tmp/dev3" &&
+	is out "removed $(($(wc -l <"$tmp/meson-set") + 1)) files from $tmp/dev3$configured" && [ "$(find "$tmp/dev3" ! -type d)" = '' ]
+verdict 'dev install: another spelling of the same place'
+# For all users, whatever the umask; and no half file stays behind when one cannot be written.
+mkdir "$tmp/dev4" "$tmp/fake"
+(umask 077 && sh "$COHORT_SOURCE/tools/install.sh" install --build "$COHORT_BUILD" --destdir "$tmp/dev4") >"$tmp/out" 2>"$tmp/err"
+find "$tmp/dev4/" -mindepth 1 -type d ! -perm 755 >"$tmp/out"
+find "$tmp/dev4" -type f ! -perm -444 >>"$tmp/out"
+[ -x "$tmp/dev4$configured/bin/cohort" ] && empty out
+verdict 'dev install: a umask of 077'
+# shellcheck disable=SC2016
+printf '#!/bin/sh\ncase $* in */cohort.h) exit 1 ;; esac\nexec %s "$@"\n' "$(command -v mv)" >"$tmp/fake/mv"
+chmod +x "$tmp/fake/mv"
+echo old >"$tmp/dev4$configured/include/cohort_old.h"
+echo "file $configured/include/cohort_old.h" >>"$tmp/dev4$configured/share/cohort/installed.txt"
+run env "PATH=$tmp/fake:$PATH" sh "$COHORT_SOURCE/tools/install.sh" install --build "$COHORT_BUILD" --destdir "$tmp/dev4"
+refused 1 "$tmp/dev4$configured/include/cohort.h could not be written" && [ "$(find "$tmp/dev4" -name '*.new~')" = '' ]
+verdict 'dev install: a file cannot be written'
+run sh "$COHORT_SOURCE/tools/install.sh" uninstall --prefix "$configured" --destdir "$tmp/dev4"
+[ "$rc" = 0 ] && [ "$(find "$tmp/dev4" -mindepth 1)" = '' ]
+verdict 'dev uninstall: after an installation that failed, also what the version before had'
+rm -rf "$tmp/dev3" "$tmp/dev4"
 run sh "$COHORT_SOURCE/tools/install.sh" uninstall --prefix "$configured" --destdir "$tmp/dev2"
 refused 1 "nothing was installed to $tmp/dev2$configured"
 verdict 'dev uninstall: nothing was installed'
@@ -212,6 +245,13 @@ if command -v pkg-config >/dev/null; then
 	run env "LD_LIBRARY_PATH=$libdir" ./pc_prog "$model"
 	[ "$rc" = 0 ] && is out "${version#cohort } 8192"
 	verdict 'a program by pkg-config: runs'
+	# Directories outside of the prefix, as packagers have them.
+	run meson setup "$tmp/apart" "$COHORT_SOURCE" -Dtests=disabled -Dprefix=/opt/cohort -Dlibdir=/opt/libs/lib -Dincludedir=/opt/headers
+	pc_says() { PKG_CONFIG_PATH=$tmp/apart/tools pkg-config "--variable=$1" cohort; }
+	[ "$rc" = 0 ] && [ "$(pc_says libdir) $(pc_says includedir) $(pc_says prefix)" = '/opt/libs/lib /opt/headers /opt/cohort' ] &&
+		grep -q 'get_filename_component(_cohort_includedir "/opt/headers" ' "$tmp/apart/tools/cohortConfig.cmake"
+	verdict 'cohort.pc and CMake: directories outside of the prefix'
+	rm -rf "$tmp/apart"
 	rm "$libdir"/libcohort.so*
 	flags=$(pkg-config --static --cflags --libs cohort)
 	# shellcheck disable=SC2086
