@@ -13,10 +13,10 @@ static inline bool effort_is(const char *what)
 	return v && !strcmp(v, what);
 }
 
-/* Of `usual` rounds: a quarter, all, or eight times as many. */
+/* Of `usual` rounds: an eighth, all, or eight times as many. */
 static inline int effort(int usual)
 {
-	return effort_is("short") ? (usual + 3) / 4 : effort_is("long") ? usual * 8 : usual;
+	return effort_is("short") ? (usual + 7) / 8 : effort_is("long") ? usual * 8 : usual;
 }
 
 #endif

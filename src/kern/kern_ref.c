@@ -138,7 +138,8 @@ MM_32(mxfp4, false, quant_mxfp4_scale(b->e), 0.0f)
 
 /* Blocks of 256 with 16 sub-blocks of 16 (formats with 8 of 32 name each scale twice):
  * out = fma(d_w * d_a, sum_j scale_j sum q_w q_a, out), then, for formats with minimums,
- * out = fma(-(dmin_w * d_a), sum_j min_j s16_j, out). */
+ * out = fma(-(dmin_w * d_a), sum_j min_j s16_j, out). Integers may be added in any order: scales are multiplied in once
+ * for all columns, which fits int16 (at most 128 * 32, Q6_K's). */
 struct block_256 {
 	float d, dmin;
 	int16_t scale[16], min[16];
@@ -153,18 +154,18 @@ static inline void mm_256(const struct kern_mm *m, size_t row0, size_t row1, siz
 		clear(m, r);
 		for (size_t b = 0; b < m->k / 256; b++) {
 			struct block_256 u;
+			int16_t q[256];
 			unpack(w + b * block_bytes, &u);
+			for (int j = 0; j < 16; j++)
+				for (int i = 0; i < 16; i++)
+					q[16 * j + i] = (int16_t)(u.scale[j] * u.q[16 * j + i]);
 			for (size_t c = 0; c < m->n_cols; c++) {
 				const struct kern_act_q8_256 *a =
 						(const void *)((const uint8_t *)m->act + c * m->act_bytes);
 				float *out = &m->out[c * m->out_ld + r];
 				int32_t sum = 0, msum = 0;
-				for (int j = 0; j < 16; j++) {
-					int32_t s = 0;
-					for (int i = 0; i < 16; i++)
-						s += u.q[16 * j + i] * a[b].qs[16 * j + i];
-					sum += u.scale[j] * s;
-				}
+				for (int i = 0; i < 256; i++)
+					sum += q[i] * a[b].qs[i];
 				*out = fmaf(u.d * a[b].d, (float)sum, *out);
 				if (mins) {
 					for (int j = 0; j < 16; j++)

@@ -60,14 +60,14 @@ while IFS=$tab read -r file level text what; do
 	*) [ "$rc" = 0 ] && empty err && has out 'runs here   yes' ;;
 	esac
 	verdict "info: $what"
-	if [ "$level" != file ]; then
+	if [ "$level" != file ] && [ $((n_case % $(few 5 1))) = 0 ]; then
 		run limited info -m "$file" --json
 		{ cat "$tmp/out" && echo ---; } >>"$tmp/json"
 	fi
 
 	try_run "$what"
 	# What the weights are does not depend on how they are brought into memory; what the keys say is read as above.
-	[ "$level" = model ] || [ $((n_case % $(few 3 1))) != 0 ] || try_run "$what, otherwise" --no-mmap --file-layout -isa ref
+	[ "$level" = model ] || [ $((n_case % $(few 5 1))) != 0 ] || try_run "$what, otherwise" --no-mmap --file-layout -isa ref
 done <"$dir/table"
 
 # ---- Chat templates ----

@@ -32,18 +32,8 @@ arm_fetch() {
 arm_run() {
 	qemu_cpu=$1 arm_prog=$2
 	shift 2
-	qemu-aarch64 -cpu "$qemu_cpu" -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$PWD/$arm_root/usr/lib/aarch64-linux-gnu" \
+	COHORT_SOURCE=$PWD qemu-aarch64 -cpu "$qemu_cpu" -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$PWD/$arm_root/usr/lib/aarch64-linux-gnu" \
 		"build-arm64/$arm_prog" "$@"
-}
-
-# arm_behind NAME CPU PROGRAM ARGUMENT...: its output goes to NAME.log, then its status to NAME.end.
-arm_behind() {
-	arm_name=$1
-	shift
-	rm -f "build-arm64/$arm_name.end"
-	rc=0
-	(export COHORT_SOURCE="$PWD" && arm_run "$@") >"build-arm64/$arm_name.log" 2>&1 || rc=$?
-	say $rc >"build-arm64/$arm_name.end"
 }
 
 # arm_same CPU TITLE ARGUMENT...: `cohort logits` gives the bytes there that it gives here.
@@ -83,19 +73,18 @@ arm_leg() {
 		return 0
 	fi
 	# The longest two run beside the others, or one processor would do nothing.
-	arm_behind kern cortex-a53 kern_test &
-	arm_behind gate neoverse-n1 test_gate -plain -n 300 &
+	begin arm-kern arm_run cortex-a53 kern_test
+	begin arm-gate arm_run neoverse-n1 test_gate -plain -n 300
 	# shellcheck disable=SC2086
 	run_tests build-arm64 --timeout-multiplier 3 $arm_tests
 	arm_level neoverse-n1 neon
 	arm_level cortex-a53 ref
-	wait
-	read -r rc <build-arm64/kern.end || rc=1
-	one_case '64-bit ARM (cortex-a53): kern_test' "$rc" build-arm64/kern.log
-	read -r rc <build-arm64/gate.end || rc=1
+	ended arm-kern
+	one_case '64-bit ARM (cortex-a53): kern_test' "$rc" build/dev-arm-kern.log
+	ended arm-gate
 	{
 		COHORT_SOURCE=$PWD build/test_gate -plain -n 300 | sed -n 's/.*; sum //p' >build-arm64/want &&
-			sed -n 's/.*; sum //p' build-arm64/gate.log | cmp - build-arm64/want
+			sed -n 's/.*; sum //p' build/dev-arm-gate.log | cmp - build-arm64/want
 	} >build-arm64/dev.log 2>&1 || rc=1
 	one_case '64-bit ARM (neoverse-n1): rows of logits in random batches have the bits of this machine' "$rc" build-arm64/dev.log
 
