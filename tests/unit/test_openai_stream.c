@@ -135,7 +135,7 @@ static void same(void **state)
 		openai_buf_release(&b);
 	}
 	/* The requests were what they are meant to be. */
-	assert_true(n_bad > n / 20);
+	assert_true(n < 60 || n_bad > n / 20); /* of a few there may be none */
 	assert_true(n_stops > n / 4);
 	assert_true(n_listed > (size_t)n);
 }
