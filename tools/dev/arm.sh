@@ -57,18 +57,21 @@ arm_level() {
 	one_case "64-bit ARM ($1): takes level $2" $rc build-arm64/dev.log
 }
 
+arm_here() { command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null && arm_fetch; }
+# shellcheck disable=SC2086
+arm_build() {
+	[ "$(uname -m)" = x86_64 ] && arm_here || return 1
+	configure build-arm64 aarch64-linux-gnu-gcc -Dwerror=true -Dtests=enabled --cross-file $arm_root/arm64.ini --cross-file tools/cross-aarch64.ini &&
+		compile build-arm64 batched cohort test_gate $arm_tests
+}
+
 # A CPU with dot products takes the NEON level; one without must choose the reference and never meet an instruction that
 # it lacks.
 arm_leg() {
 	if [ "$(uname -m)" != x86_64 ]; then skip_case '64-bit ARM' 'this is not x86-64'; return 0; fi
-	# shellcheck disable=SC2086
-	if ! (need $pkgs_arm) || ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-gcc >/dev/null || ! arm_fetch; then
-		skip_case '64-bit ARM' 'packages it needs cannot be had'
-		return 0
-	fi
-	# shellcheck disable=SC2086
-	if ! (configure build-arm64 aarch64-linux-gnu-gcc -Dwerror=true -Dtests=enabled --cross-file $arm_root/arm64.ini --cross-file tools/cross-aarch64.ini &&
-		compile build-arm64 batched cohort test_gate $arm_tests); then
+	ahead_wait arm
+	if ! arm_here; then skip_case '64-bit ARM' 'packages it needs cannot be had'; return 0; fi
+	if ! (arm_build); then
 		one_case '64-bit ARM: build' 1
 		return 0
 	fi

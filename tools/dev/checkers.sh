@@ -16,15 +16,14 @@ analyze_leg() {
 }
 
 # Origins are tracked; -O1, as more makes neither the build nor the run shorter.
+# shellcheck disable=SC2086
+msan_build() { tests_build build-msan msan clang $checked -Doptimization=1 -Db_sanitize=memory -Db_lundef=false; }
 msan_leg() {
-	leg_only=msan
-	# shellcheck disable=SC2086
-	if leg build-msan clang 'MemorySanitizer, reference kernels' $checked -Doptimization=1 -Db_sanitize=memory -Db_lundef=false; then
+	if leg msan build-msan 'MemorySanitizer, reference kernels'; then
 		COHORT_EFFORT=short
 		export COHORT_EFFORT
 		run_tests build-msan --suite msan --timeout-multiplier 3
 	fi
-	leg_only=
 }
 cmd_msan() {
 	# shellcheck disable=SC2086

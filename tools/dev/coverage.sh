@@ -13,12 +13,15 @@ coverage_tests="$coverage_tests test_engine_adapter test_engine_api test_engine_
 coverage_not='bench|bench_branch|bench_peer|bench_threads|crash|install|prog_torture|serve_load|serve_torture|test_state_kill|torture|torture_full'
 coverage_lines_min=90
 
-coverage_build() { # TARGET...: none is all
+coverage_compile() { # TARGET...: none is all
 	# shellcheck disable=SC2086
 	(configure $coverage_dir gcc -Dbuildtype=debug -Ddebug=false -Db_coverage=true -Db_ndebug=true -Dtests=enabled $coverage_options &&
 		compile $coverage_dir "$@") || return 1
 	find $coverage_dir \( -name '*.gcda' -o -name '*.gcov' \) -delete
 }
+
+# shellcheck disable=SC2086
+coverage_build() { coverage_compile $coverage_tests strategy_modules; }
 
 # coverage_count DIRECTORY...: FILE.gcov for every source of the objects there, with sums in gcov.log. Objects that no
 # test touched count, too. Sources are named as seen from the build directory.
@@ -107,8 +110,7 @@ cmd_coverage() {
 	rc=0
 	case ${1:-} in
 	'')
-		# shellcheck disable=SC2086
-		coverage_build $coverage_tests strategy_modules || die 'the coverage build failed'
+		coverage_build || die 'the coverage build failed'
 		export COHORT_COVERAGE=1 COHORT_EFFORT=short COHORT_TRACES="${COHORT_TRACES:-2000}"
 		# shellcheck disable=SC2086
 		meson test -C $coverage_dir --no-rebuild --print-errorlogs --timeout-multiplier 5 $coverage_tests ||
@@ -118,7 +120,7 @@ cmd_coverage() {
 	--all)
 		coverage_dir=build-coverage-all
 		coverage_options=-Dcount_all=true
-		coverage_build || die 'the coverage build failed'
+		coverage_compile || die 'the coverage build failed'
 		export COHORT_COVERAGE=1
 		# A test that fails has been through its lines all the same; other legs tell of it.
 		# shellcheck disable=SC2046
