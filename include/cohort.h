@@ -574,9 +574,10 @@ COHORT_API enum cohort_status cohort_seq_add(struct cohort_context *ctx, cohort_
  * Copies have them, too. With other models every position is as good as a checkpoint, and the call does nothing. */
 COHORT_API enum cohort_status cohort_seq_checkpoint(struct cohort_context *ctx, cohort_seq seq, struct cohort_err *err);
 /* Rows of the sequence go through the adapter from now on, `scale` times (NULL: none), beside those the model was
- * opened with. The sequence must be empty (rule adapter-held): what it holds was computed with another. A copy has the
- * adapter of its source; rows of several sequences want them to have the same (rule adapter). The setting outlasts the
- * sequence's content. Sequences with an adapter cannot be saved. */
+ * opened with. The sequence must be empty (rule adapter-held): what it holds was computed with another. Who gets cells
+ * by a copy has the adapter of their sequence, as has an empty sequence by a copy of all of another empty one (0 to
+ * -1); rows of several sequences want them to have the same (rule adapter). The setting outlasts the sequence's
+ * content. Sequences with an adapter cannot be saved. */
 COHORT_API enum cohort_status cohort_seq_adapter_set(struct cohort_context *ctx, cohort_seq seq,
 		const struct cohort_adapter *adapter, float scale, struct cohort_err *err);
 /* First and last position held, or -1 if empty or out of range. Cells that a sliding window let go count as held. */
@@ -658,9 +659,8 @@ COHORT_API void cohort_lexicon_free(struct cohort_lexicon *lexicon);
 
 /* ---- Grammars ------------------------------------------------------------------------ */
 
-/* Which texts may be generated. May be used by samplers of several threads; must outlive them. It keeps what it has
- * worked out (about 50 MB of address space, of which a usual grammar touches little). docs/sampling.md has the
- * notation. */
+/* Which texts may be generated. May be used by samplers of several threads. It keeps what it has worked out (about
+ * 50 MB of address space, of which a usual grammar touches little). docs/sampling.md has the notation. */
 struct cohort_grammar; /* opaque */
 
 /* GBNF, as llama.cpp defines it. root: the rule that a whole text matches, NULL: "root". E_FORMAT with the offset
@@ -679,6 +679,7 @@ COHORT_API enum cohort_status cohort_schema_to_gbnf(const char *schema, size_t n
 /* How far a text can be followed, and whether it is a whole one. Either may be NULL. E_LIMIT: too ambiguous. */
 COHORT_API enum cohort_status cohort_grammar_match(struct cohort_grammar *grammar, const char *text, size_t n_bytes,
 		size_t *n_matched, bool *complete, struct cohort_err *err);
+/* May be called while samplers, branches or requests use the grammar: it goes with the last of them. */
 COHORT_API void cohort_grammar_free(struct cohort_grammar *grammar);
 
 /* ---- Sampling -------------------------------------------------------------------------- */
@@ -800,7 +801,8 @@ COHORT_API enum cohort_status cohort_sampler_accept(struct cohort_sampler *s, co
 /* Tokens of a prompt: penalties and DRY remember them, the grammar does not see them. */
 COHORT_API enum cohort_status cohort_sampler_prompt(struct cohort_sampler *s, const cohort_token *tokens,
 		size_t n_tokens, struct cohort_err *err);
-/* What cohort_sampler_accept would say of the token; changes nothing. */
+/* What cohort_sampler_accept would say of the token; changes nothing. If OK, accepting this token next cannot fail: its
+ * place in the grammar is kept until the sampler goes on or is asked again (-1 is no token, and only lets it go). */
 COHORT_API enum cohort_status cohort_sampler_permits(struct cohort_sampler *s, cohort_token token,
 		struct cohort_err *err);
 /* Which tokens the grammar permits here: legal[i] is 1 or 0, of all n_vocab tokens; all of them without a grammar.
@@ -876,7 +878,7 @@ struct cohort_pressure {
 /* How much room there is, all 0 of NULL. */
 COHORT_API void cohort_forest_pressure_get(const struct cohort_forest *forest, struct cohort_pressure *pressure);
 
-/* A branch that holds nothing yet. sampler NULL: the defaults; its grammar must outlive the branch and its forks.
+/* A branch that holds nothing yet. sampler NULL: the defaults; its grammar may be freed before the branch.
  * NO_ROOM (rule seq-lease): no id is vacant. */
 COHORT_API enum cohort_status cohort_branch_create(struct cohort_forest *forest,
 		const struct cohort_sampler_params *sampler, struct cohort_branch *out, struct cohort_err *err);

@@ -217,8 +217,9 @@ struct cohort_request_params {
 	int32_t n_prompt;
 	int32_t n_outputs;           /* continuations of the prompt, which share it: 1 to COHORT_OUTPUTS_MAX */
 	int32_t max_tokens;          /* of each; -1: until the context is full */
-	/* Output i has stream + i. Grammars and lexicons must be there until the request has ended (its DONE was told,
-	 * or cohort_request_wait said so), also when its handle is freed before. */
+	/* Output i has stream + i. The grammar may be freed once the request was submitted; its lexicon must be there
+	 * until the request has ended (its DONE was told, or cohort_request_wait said so), also when the request's
+	 * handle is freed before. */
 	struct cohort_sampler_params sampler;
 	bool ignore_eos;             /* end-of-generation tokens neither end it nor appear in the text */
 	const cohort_token *stop_tokens; /* [n_stop_tokens], copied */

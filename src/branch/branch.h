@@ -51,10 +51,12 @@ struct node *branch_find(
 struct cohort_branch branch_handle(const struct cohort_forest *f, int32_t node);
 cohort_seq branch_seq(const struct cohort_forest *f, const struct node *n);
 
-/* The node's token, accepted: cannot fail once cohort_sampler_permits said yes and logprob was found. */
+/* The node's token, accepted: cannot fail once branch_weigh said yes. */
 void branch_count(struct node *n, cohort_token token, float logprob);
-/* Whether a token can be accepted, and how likely it is. */
+/* Whether a token can be accepted, and how likely it is. If so the sampler keeps what accepting it takes; branch_count
+ * or branch_let_go have to follow. */
 enum cohort_status branch_weigh(
 		struct node *n, int32_t n_vocab, cohort_token token, float *logprob, struct cohort_err *err);
+void branch_let_go(struct node *n);
 
 #endif

@@ -3,14 +3,15 @@
  * Invariants
  *  1. A call on many branches checks all of them before it decodes, decodes them within one transaction of the context,
  *     and changes nodes only behind its success: position, cells, logits, sampler and statistics stay in step.
- *  2. What is done behind that success cannot fail: samplers were asked before whether they would accept, and logits
- *     wait in buffers of their own that take the place of the old ones.
+ *  2. What is done behind that success cannot fail: samplers were asked before whether they would accept, and keep what
+ *     that takes (or are told to let it go); logits wait in buffers of their own that take the place of the old ones.
  *  3. A token is accepted once, by the logits that it was chosen from; only then it is decoded. */
 #include "branch/branch.h"
 
 #include "base/err.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- One token of one branch ---- */
@@ -27,12 +28,21 @@ enum cohort_status branch_weigh(
 	enum cohort_status st = cohort_sampler_permits(n->sampler, token, err);
 	if (!st)
 		st = cohort_logprobs_get(n->logits, n_vocab, token, logprob, NULL, 0, NULL, err);
+	if (st)
+		branch_let_go(n);
 	return st;
+}
+
+void branch_let_go(struct node *n)
+{
+	cohort_sampler_permits(n->sampler, -1, NULL);
 }
 
 void branch_count(struct node *n, cohort_token token, float logprob)
 {
-	cohort_sampler_accept(n->sampler, token, NULL);
+	const enum cohort_status st = cohort_sampler_accept(n->sampler, token, NULL);
+	assert(!st);
+	(void)st;
 	n->n_accepted++;
 	n->sum_logprob += (double)logprob;
 	if (n->drawn == token) {
@@ -158,11 +168,12 @@ static void take(void *user, int32_t item, const float *logits)
 	memcpy(f->fresh[item], logits, (size_t)f->n_vocab * sizeof **f->fresh);
 }
 
-/* An error of a row, in the numbers of the call: the item it belongs to. */
+/* An error of a row, in the numbers of the call: the item it belongs to. Rule item has the item's number already: its
+ * tokens, and so their rows, cannot be counted. */
 static enum cohort_status explain(
 		const struct cohort_forest *f, int32_t n, enum cohort_status st, struct cohort_err *err)
 {
-	if (err && err->row >= 0) {
+	if (err && err->row >= 0 && !(err->rule && strcmp(err->rule, "item") == 0)) {
 		int64_t row = err->row;
 		int32_t i = 0;
 		while (i < n && row >= f->items[i].n_tokens)
@@ -252,6 +263,7 @@ enum cohort_status cohort_branch_decode_each(struct cohort_forest *f, const stru
 		int32_t n_items, struct cohort_err *err)
 {
 	enum cohort_status st = begin(f, items, n_items, "items", err);
+	int32_t n_weighed = 0;
 
 	for (int32_t i = 0; i < n_items && !st; i++) {
 		struct node *n;
@@ -261,13 +273,18 @@ enum cohort_status cohort_branch_decode_each(struct cohort_forest *f, const stru
 			if (st && err)
 				err->row = i;
 		}
-		if (!st)
+		if (!st) {
 			put_item(f, i, n, &items[i].token, 1);
+			n_weighed++;
+		}
 	}
 	if (!st)
 		st = decode(f, n_items, err);
-	if (st)
+	if (st) {
+		for (int32_t i = 0; i < n_weighed; i++)
+			branch_let_go(f->of_item[i]);
 		return st;
+	}
 	for (int32_t i = 0; i < n_items; i++)
 		branch_count(f->of_item[i], items[i].token, f->of_item[i]->weighed);
 	go_on(f, n_items);

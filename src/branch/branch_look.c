@@ -135,8 +135,12 @@ enum cohort_status cohort_branch_legal_get(struct cohort_forest *f, struct cohor
 
 bool cohort_branch_is_legal(struct cohort_forest *f, struct cohort_branch branch, cohort_token token)
 {
-	const struct node *n = branch_find(f, branch, "the branch", NULL);
-	return n && cohort_sampler_permits(n->sampler, token, NULL) == COHORT_OK;
+	struct node *n = branch_find(f, branch, "the branch", NULL);
+	const bool yes = n && cohort_sampler_permits(n->sampler, token, NULL) == COHORT_OK;
+
+	if (n)
+		branch_let_go(n);
+	return yes;
 }
 
 enum cohort_status cohort_branch_entropy_get(

@@ -12,7 +12,9 @@
  *  3. When a table is full, what no text stands at is forgotten; a text that cannot go on even then gets E_LIMIT, and
  *     stays where it is.
  *  4. Rules that can nest are not entered deeper than DEPTH_MAX: what comes out is in the language all the same.
- *  5. Everything behind the lock; nothing is allocated after cohort_grammar_open. */
+ *  5. Everything behind the lock; nothing is allocated after cohort_grammar_open.
+ *  6. A call does not do more work than WORK_MAX, and twice that when it had to forget: who waits for the lock waits a
+ *     bounded time, whatever the grammar is, and does not wait for the end of a long text. */
 #include "sample/grammar.h"
 
 #include "base/err.h"
@@ -21,6 +23,7 @@
 #include "sample/lexicon.h"
 #include "sample/program.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #ifdef COHORT_SMALL_TABLES /* for the fuzz targets: a grammar opens in no time, and full tables do happen */
@@ -39,6 +42,12 @@ enum {
 	MASKS_MAX = 1024,
 	MASKS_MIN = 16,
 	MASK_BYTES = 16 << 20, /* of all masks, about */
+	/* Work is counted in ways out of a place that are looked at, anything else as what it was measured to take in
+	 * those. A call that uses it all up takes 0.16 s, forgetting included; schemas of the tests use 1 % of it. */
+	WORK_MAX = 1 << (22 - SMALLER),
+	VISIT_WORK = 6, /* a place that is visited for the first time */
+	SORT_WORK = 6, /* a cell of a set that is sorted */
+	TURN_BYTES = 4096, /* of a long text, before others have their turn: some 10 us when all is worked out */
 };
 
 struct cell {
@@ -60,7 +69,9 @@ struct cohort_grammar {
 	struct program p;
 	const struct cohort_lexicon *lexicon;
 	struct lock lock;
+	atomic_int n_waiting; /* for the lock */
 	struct grammar_at *places;
+	bool given_up; /* by who opened it: goes with the last place */
 	int32_t start;
 
 	struct cell *cells;
@@ -86,11 +97,20 @@ struct cohort_grammar {
 	uint32_t stamp;
 	size_t n_visits;
 	struct cell *todo; /* [VISITS_MAX] */
-	int32_t *set; /* [SET_MAX] */
+	int32_t *set; /* [SET_MAX], each cell once */
 	size_t n_set;
+	uint32_t *in_set; /* [CELLS_MAX]: the stamp of the last set that had the cell */
+	size_t n_work; /* of this attempt */
 	int32_t *path; /* states along a token: [longest + 1] */
 	bool full, ambiguous; /* why something could not be worked out */
 };
+
+static void take(struct cohort_grammar *g)
+{
+	atomic_fetch_add(&g->n_waiting, 1);
+	lock_take(&g->lock);
+	atomic_fetch_sub(&g->n_waiting, 1);
+}
 
 /* ---- Cells ---- */
 
@@ -137,18 +157,24 @@ static void set_clear(struct cohort_grammar *g)
 	g->n_set = g->n_visits = 0;
 	if (++g->stamp == 0) {
 		memset(g->visits, 0, VISITS_MAX * sizeof *g->visits);
+		memset(g->in_set, 0, CELLS_MAX * sizeof *g->in_set);
 		g->stamp = 1;
 	}
 }
 
-static void sort_set(struct cohort_grammar *g);
+/* Whether n more may be looked at. */
+static bool may_work(struct cohort_grammar *g, size_t n)
+{
+	g->n_work += n;
+	g->ambiguous |= g->n_work > WORK_MAX;
+	return !g->ambiguous;
+}
 
 static void set_add(struct cohort_grammar *g, int32_t cell)
 {
-	if (cell < 0)
+	if (cell < 0 || g->in_set[cell] == g->stamp)
 		return;
-	if (g->n_set == SET_MAX)
-		sort_set(g); /* the same ones may have come several times */
+	g->in_set[cell] = g->stamp;
 	if (g->n_set == SET_MAX)
 		g->ambiguous = true;
 	else
@@ -182,7 +208,8 @@ static int32_t return_cell(struct cohort_grammar *g, int32_t rule, int32_t out, 
 	return g->depths[parent] < most ? cell_of(g, out, parent) : -1;
 }
 
-/* Adds to the set where `node` in a rule called from `parent` leads with nothing read. */
+/* Adds to the set where `node` in a rule called from `parent` leads with nothing read. What cannot be worked out ends
+ * at once: many ways into one cell are no more cells, but each of them takes its time. */
 static void expand(struct cohort_grammar *g, int32_t node, int32_t parent)
 {
 	const struct program *p = &g->p;
@@ -191,6 +218,8 @@ static void expand(struct cohort_grammar *g, int32_t node, int32_t parent)
 	visit(g, node, parent, &n);
 	while (n > 0) {
 		const struct cell at = g->todo[--n];
+		if (!may_work(g, VISIT_WORK + p->first[at.node + 1] - p->first[at.node]) || g->full)
+			return;
 		for (uint32_t i = p->first[at.node]; i < p->first[at.node + 1]; i++) {
 			const struct program_node *next = &p->nodes[p->nexts[i]];
 			switch (next->kind) {
@@ -233,7 +262,7 @@ static void sift_down(int32_t *a, size_t i, size_t n)
 static void sort_set(struct cohort_grammar *g)
 {
 	int32_t *a = g->set;
-	size_t n = g->n_set, kept = 0;
+	const size_t n = g->n_set;
 
 	for (size_t i = n / 2; i-- > 0;)
 		sift_down(a, i, n);
@@ -243,10 +272,6 @@ static void sort_set(struct cohort_grammar *g)
 		a[i] = t;
 		sift_down(a, 0, i);
 	}
-	for (size_t i = 0; i < n; i++)
-		if (i == 0 || a[i] != a[i - 1])
-			a[kept++] = a[i];
-	g->n_set = kept;
 }
 
 /* Where the state of a set is in the slots, or would be. */
@@ -267,7 +292,7 @@ static size_t state_slot(const struct cohort_grammar *g, const int32_t *set, siz
 /* The number of the state that is the set; -1: no room, or the set could not be worked out. */
 static int32_t state_of_set(struct cohort_grammar *g)
 {
-	if (g->full || g->ambiguous)
+	if (g->full || !may_work(g, SORT_WORK * g->n_set))
 		return -1;
 	sort_set(g);
 	const size_t at = state_slot(g, g->set, g->n_set);
@@ -293,7 +318,8 @@ static int32_t work_out(struct cohort_grammar *g, int32_t state, uint8_t class)
 	const uint8_t byte = g->p.byte_of[class];
 
 	set_clear(g);
-	for (uint32_t i = 0; i < s.n; i++) {
+	may_work(g, s.n);
+	for (uint32_t i = 0; i < s.n && !g->ambiguous && !g->full; i++) {
 		const struct cell c = g->cells[g->configs[s.from + i]];
 		if (c.node < 0)
 			continue;
@@ -388,6 +414,7 @@ static void forget(struct cohort_grammar *g)
 	for (size_t i = 0; i < n_states; i++)
 		g->state_slots[state_slot(g, g->configs + g->states[i].from, g->states[i].n)] = (int32_t)i + 1;
 	g->full = g->ambiguous = false;
+	g->n_work = 0;
 }
 
 static enum cohort_status give_up(struct cohort_grammar *g, struct cohort_err *err)
@@ -429,20 +456,21 @@ static bool walk(struct cohort_grammar *g, const struct lexicon_trie *t, int32_t
  * many: first up to one that is known, then down again. */
 static int32_t like_cell(struct cohort_grammar *g, int32_t cell)
 {
-	for (;;) {
-		int32_t c = cell;
-		while (g->cells[c].parent >= 0 && g->like[c] < 0 && g->like[g->cells[c].parent] < 0)
-			c = g->cells[c].parent;
-		if (g->like[c] < 0) {
-			const struct cell at = g->cells[c];
-			const int32_t to = c == 0 ? 0 : cell_of(g, g->p.nodes[at.node].like, g->like[at.parent]);
-			if (to < 0)
-				return -1;
-			g->like[c] = to;
-		}
-		if (c == cell)
-			return g->like[c];
+	size_t n = 0; /* as many as the cell is deep, at most; small tables may have less room */
+
+	for (int32_t c = cell; c >= 0 && g->like[c] < 0 && n < VISITS_MAX; c = g->cells[c].parent)
+		g->todo[n++].node = c;
+	if (!may_work(g, n < VISITS_MAX ? n : WORK_MAX))
+		return -1;
+	while (n > 0) {
+		const int32_t c = g->todo[--n].node;
+		const struct cell at = g->cells[c];
+		const int32_t to = c == 0 ? 0 : cell_of(g, g->p.nodes[at.node].like, g->like[at.parent]);
+		if (to < 0)
+			return -1;
+		g->like[c] = to;
 	}
+	return g->like[cell];
 }
 
 static int32_t like_state(struct cohort_grammar *g, int32_t state)
@@ -451,7 +479,8 @@ static int32_t like_state(struct cohort_grammar *g, int32_t state)
 		return g->states[state].like;
 	const struct state s = g->states[state];
 	set_clear(g);
-	for (uint32_t i = 0; i < s.n; i++)
+	may_work(g, s.n);
+	for (uint32_t i = 0; i < s.n && !g->ambiguous && !g->full; i++)
 		set_add(g, like_cell(g, g->configs[s.from + i]));
 	const int32_t to = state_of_set(g);
 	if (to >= 0)
@@ -488,19 +517,24 @@ static const uint64_t *short_mask(struct cohort_grammar *g, int32_t state)
 /* Tokens that the grammar names, and those that end the text. */
 static void add_tokens(struct cohort_grammar *g, int32_t state, uint64_t *mask)
 {
+	enum { NONE = -1, ALL_TAKEN = -2 };
 	const struct cohort_lexicon *x = g->lexicon;
 	const struct state s = g->states[state];
+	cohort_token but = NONE; /* the only one that the nodes for any other token than theirs leave out */
 
 	for (uint32_t i = 0; i < s.n; i++) {
 		const int32_t node = g->cells[g->configs[s.from + i]].node;
 		if (node < 0 || g->p.nodes[node].kind != G_TOKEN)
 			continue;
+		const cohort_token arg = g->p.nodes[node].arg;
 		if (!g->p.nodes[node].negated)
-			set_bit(mask, g->p.nodes[node].arg);
-		for (cohort_token t = 0; g->p.nodes[node].negated && t < x->n_vocab; t++)
-			if (t != g->p.nodes[node].arg && !x->is_end[t])
-				set_bit(mask, t);
+			set_bit(mask, arg);
+		else if (but != arg)
+			but = but == NONE ? arg : ALL_TAKEN;
 	}
+	for (cohort_token t = 0; but != NONE && t < x->n_vocab; t++)
+		if (t != but && !x->is_end[t])
+			set_bit(mask, t);
 	for (int32_t i = 0; i < x->n_ending && accepts(g, state); i++)
 		set_bit(mask, x->ending[i]);
 }
@@ -522,7 +556,8 @@ enum cohort_status grammar_mask(struct grammar_at *at, uint64_t *mask, struct co
 	struct cohort_grammar *g = at->g;
 	enum cohort_status st = COHORT_OK;
 
-	lock_take(&g->lock);
+	take(g);
+	g->n_work = 0;
 	if (!find_mask(g, at->state, mask)) {
 		const bool retry = g->full;
 		if (retry)
@@ -577,7 +612,8 @@ enum cohort_status grammar_accept(struct grammar_at *at, cohort_token token, str
 	struct cohort_grammar *g = at->g;
 	enum cohort_status st = COHORT_OK;
 
-	lock_take(&g->lock);
+	take(g);
+	g->n_work = 0;
 	int32_t to = after_token(g, at->state, token);
 	if (to < 0 && g->full) {
 		forget(g);
@@ -594,7 +630,7 @@ enum cohort_status grammar_accept(struct grammar_at *at, cohort_token token, str
 
 bool grammar_is_complete(const struct grammar_at *at)
 {
-	lock_take(&at->g->lock);
+	take(at->g);
 	const bool yes = accepts(at->g, at->state);
 	lock_give(&at->g->lock);
 	return yes;
@@ -602,10 +638,34 @@ bool grammar_is_complete(const struct grammar_at *at)
 
 bool grammar_is_finished(struct grammar_at *at)
 {
-	lock_take(&at->g->lock);
+	take(at->g);
 	const bool yes = accepts(at->g, at->state) && at->g->states[at->state].n == 1;
 	lock_give(&at->g->lock);
 	return yes;
+}
+
+/* Nobody has it any more: neither who opened it nor a place. */
+static void release(struct cohort_grammar *g)
+{
+	program_release(&g->p);
+	mem_free(g->cells);
+	mem_free(g->depths);
+	mem_free(g->like);
+	mem_free(g->cell_slots);
+	mem_free(g->states);
+	mem_free(g->state_slots);
+	mem_free(g->rows);
+	mem_free(g->configs);
+	mem_free(g->masks);
+	mem_free(g->mask_states);
+	mem_free(g->mask_times);
+	mem_free(g->visits);
+	mem_free(g->todo);
+	mem_free(g->set);
+	mem_free(g->in_set);
+	mem_free(g->path);
+	lock_release(&g->lock);
+	mem_free(g);
 }
 
 /* ---- Places ---- */
@@ -613,6 +673,11 @@ bool grammar_is_finished(struct grammar_at *at)
 int32_t grammar_n_vocab(const struct cohort_grammar *g)
 {
 	return g->lexicon->n_vocab;
+}
+
+double grammar_work(const struct cohort_grammar *g)
+{
+	return (double)g->n_work / WORK_MAX;
 }
 
 static void enter(struct grammar_at *at, struct cohort_grammar *g, int32_t state)
@@ -625,21 +690,21 @@ static void enter(struct grammar_at *at, struct cohort_grammar *g, int32_t state
 
 void grammar_start(struct grammar_at *at, struct cohort_grammar *g)
 {
-	lock_take(&g->lock);
+	take(g);
 	enter(at, g, g->start);
 	lock_give(&g->lock);
 }
 
 void grammar_copy(struct grammar_at *at, const struct grammar_at *from)
 {
-	lock_take(&from->g->lock);
+	take(from->g);
 	enter(at, from->g, from->state);
 	lock_give(&from->g->lock);
 }
 
 void grammar_restart(struct grammar_at *at)
 {
-	lock_take(&at->g->lock);
+	take(at->g);
 	at->state = at->g->start;
 	lock_give(&at->g->lock);
 }
@@ -649,7 +714,7 @@ void grammar_end(struct grammar_at *at)
 	if (!at->g)
 		return;
 	struct cohort_grammar *g = at->g;
-	lock_take(&g->lock);
+	take(g);
 	if (at->prev)
 		at->prev->next = at->next;
 	else
@@ -657,7 +722,18 @@ void grammar_end(struct grammar_at *at)
 	if (at->next)
 		at->next->prev = at->prev;
 	*at = (struct grammar_at){0};
+	const bool last = g->given_up && !g->places;
 	lock_give(&g->lock);
+	if (last)
+		release(g);
+}
+
+void grammar_take(struct grammar_at *at, struct grammar_at *from)
+{
+	take(at->g);
+	at->state = from->state;
+	lock_give(&at->g->lock);
+	grammar_end(from);
 }
 
 /* ---- Opening ---- */
@@ -709,10 +785,11 @@ static bool allocate(struct cohort_grammar *g)
 	g->visits = mem_zalloc(VISITS_MAX, sizeof *g->visits);
 	g->todo = mem_alloc(VISITS_MAX, sizeof *g->todo);
 	g->set = mem_alloc(SET_MAX, sizeof *g->set);
+	g->in_set = mem_zalloc(CELLS_MAX, sizeof *g->in_set);
 	g->path = mem_alloc(longest, sizeof *g->path);
 	if (!g->cells || !g->depths || !g->like || !g->cell_slots || !g->states || !g->state_slots || !g->rows ||
 			!g->configs || !g->masks || !g->mask_states || !g->mask_times || !g->visits || !g->todo ||
-			!g->set || !g->path)
+			!g->set || !g->in_set || !g->path)
 		return false;
 	memset(g->mask_states, 0xff, g->n_masks * sizeof *g->mask_states);
 	return true;
@@ -757,24 +834,12 @@ void cohort_grammar_free(struct cohort_grammar *g)
 {
 	if (!g)
 		return;
-	program_release(&g->p);
-	mem_free(g->cells);
-	mem_free(g->depths);
-	mem_free(g->like);
-	mem_free(g->cell_slots);
-	mem_free(g->states);
-	mem_free(g->state_slots);
-	mem_free(g->rows);
-	mem_free(g->configs);
-	mem_free(g->masks);
-	mem_free(g->mask_states);
-	mem_free(g->mask_times);
-	mem_free(g->visits);
-	mem_free(g->todo);
-	mem_free(g->set);
-	mem_free(g->path);
-	lock_release(&g->lock);
-	mem_free(g);
+	take(g);
+	g->given_up = true;
+	const bool used = g->places != NULL;
+	lock_give(&g->lock);
+	if (!used)
+		release(g);
 }
 
 /* ---- Texts ---- */
@@ -784,13 +849,19 @@ enum cohort_status cohort_grammar_match(struct cohort_grammar *g, const char *te
 {
 	enum cohort_status st = COHORT_OK;
 	struct grammar_at at;
-	size_t i = 0;
+	size_t i = 0, n_work = 0; /* since the others had a turn */
 
 	if (!g || (!text && n_bytes))
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !g ? "grammar" : "text");
 	grammar_start(&at, g);
-	lock_take(&g->lock);
+	take(g);
 	for (; i < n_bytes; i++) {
+		n_work += g->n_work;
+		if ((i + 1) % TURN_BYTES == 0 || n_work > WORK_MAX / 4) { /* who forgets meanwhile knows `at` */
+			lock_pass(&g->lock, &g->n_waiting);
+			n_work = 0;
+		}
+		g->n_work = 0;
 		int32_t to = step(g, at.state, (uint8_t)text[i]);
 		if (to < 0 && g->full) {
 			forget(g);

@@ -55,6 +55,9 @@ struct cohort_sampler {
 	int32_t *runs; /* [history]: scratch of DRY */
 	double mu; /* mirostat's */
 	struct grammar_at at; /* in p.grammar, if there is one */
+	/* Where next_token leads from there, if cohort_sampler_permits was asked last: accepting it cannot fail. */
+	struct grammar_at next;
+	cohort_token next_token;
 	uint64_t *mask; /* [cands.n_chunks]: what the grammar permits now */
 	cohort_token last; /* drawn from what cands still holds; -1: none */
 	double last_weight;

@@ -230,6 +230,7 @@ void cohort_sampler_free(struct cohort_sampler *s)
 {
 	if (!s)
 		return;
+	grammar_end(&s->next);
 	grammar_end(&s->at);
 	history_release(&s->history);
 	breakers_release(&s->breakers);
@@ -281,6 +282,7 @@ void cohort_sampler_reset(struct cohort_sampler *s)
 	s->mu = 2.0 * (double)s->p.mirostat_tau;
 	s->last = -1;
 	rng_init(&s->rng, s->p.seed, s->p.stream);
+	grammar_end(&s->next);
 	if (s->at.g)
 		grammar_restart(&s->at);
 }
@@ -345,24 +347,30 @@ enum cohort_status cohort_sampler_accept(struct cohort_sampler *s, cohort_token 
 	if (!s)
 		return err_set(err, COHORT_E_ARG, "sampler is NULL");
 	enum cohort_status st = check_token(s, token, err);
-	if (!st && s->at.g)
+	if (!st && s->next.g && s->next_token == token)
+		grammar_take(&s->at, &s->next);
+	else if (!st && s->at.g)
 		st = grammar_accept(&s->at, token, err);
-	if (!st)
-		remember(s, token);
-	return st;
+	if (st)
+		return st;
+	grammar_end(&s->next);
+	remember(s, token);
+	return COHORT_OK;
 }
 
 enum cohort_status cohort_sampler_permits(struct cohort_sampler *s, cohort_token token, struct cohort_err *err)
 {
 	if (!s)
 		return err_set(err, COHORT_E_ARG, "sampler is NULL");
+	grammar_end(&s->next);
 	enum cohort_status st = check_token(s, token, err);
 	if (st || !s->at.g)
 		return st;
-	struct grammar_at there;
-	grammar_copy(&there, &s->at);
-	st = grammar_accept(&there, token, err);
-	grammar_end(&there);
+	grammar_copy(&s->next, &s->at);
+	st = grammar_accept(&s->next, token, err);
+	if (st)
+		grammar_end(&s->next);
+	s->next_token = token;
 	return st;
 }
 
@@ -491,8 +499,10 @@ static enum cohort_status choose(
 	s->last_weight = is_greedy(s) ? 1.0 : c->list[at].weight;
 	if (!is_greedy(s))
 		mirostat_learn(s);
-	if (accept)
+	if (accept) {
+		grammar_end(&s->next);
 		remember(s, token);
+	}
 	*out = token;
 	return COHORT_OK;
 }

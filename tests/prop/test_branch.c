@@ -7,7 +7,8 @@
  * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or
  * forgets its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens
  * counted before they are decoded; other logits under a token that was drawn; a branch detached whose children keep
- * their depth. */
+ * their depth; an item's number taken for that of a row (refused); samplers that keep nothing of what they permitted,
+ * or keep it behind a call that failed (full_grammar). */
 #include "branch_case.h"
 #include "effort.h"
 #include "model_case.h"
@@ -791,6 +792,21 @@ static void refused(void **state)
 	assert_int_equal(cohort_branch_prefill(w.f, b, &t, 1, &err), COHORT_E_ARG);
 	assert_string_equal(err.rule, "branch-pending");
 	ok(cohort_branch_step(w.f, &b, 1, &err));
+	/* Spans without tokens, or of less than none: the item is named, whatever those before it have. */
+	const cohort_token five[5] = {1, 2, 3, 4, 5};
+	struct cohort_branch_span spans[3] = {{b, five, 5}, {.tokens = five, .n_tokens = 5}, {.n_tokens = 5}};
+	ok(cohort_branch_create(w.f, NULL, &spans[1].branch, &err));
+	ok(cohort_branch_create(w.f, NULL, &spans[2].branch, &err));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(cohort_branch_decode_scatter(w.f, spans, 3, &err), COHORT_E_ARG);
+		assert_string_equal(err.rule, "item");
+		assert_int_equal(err.row, 2);
+		spans[2] = (struct cohort_branch_span){spans[2].branch, five, -1};
+	}
+	spans[2].n_tokens = 5;
+	spans[2].tokens = (const cohort_token[5]){1, 2, N_VOCAB, 4, 5};
+	assert_int_equal(cohort_branch_decode_scatter(w.f, spans, 3, &err), COHORT_E_BATCH);
+	assert_int_equal(err.row, 2);
 	/* Logits that are none. */
 	logits[5] = NAN;
 	assert_int_equal(cohort_branch_logits_set(w.f, b, logits, &err), COHORT_E_NUMERIC);
@@ -869,6 +885,74 @@ static void memory(void **state)
 	free(path);
 }
 
+/* A grammar that every place takes a thirtieth of: when not all branches of a call have room for theirs, the call is
+ * refused before it decodes and leaves nothing behind; what it permitted it also does. */
+static void full_grammar(void **state)
+{
+	enum { N_OTHERS = 24, N_OWN = 14 };
+	static const char rest[] = "\nr ::= s \"1\" | s \"2\" | s \"3\" | s \"4\" | s \"5\" | s \"6\""
+				   "\ns ::= (\"-\"?){0,2700}";
+	static struct world w;
+	char *path = synth_write(&tiny, 4), text[20 * N_VOCAB + sizeof rest];
+	struct cohort_sampler *others[N_OTHERS], *one;
+	struct cohort_sampler_params sp;
+	struct cohort_branch root, own[N_OWN];
+	struct cohort_branch_token items[N_OWN];
+	struct cohort_branch_info info;
+	struct cohort_grammar *g;
+	const cohort_token prompt = 3;
+	size_t n = 0;
+
+	(void)state;
+	w = (struct world){0};
+	open_world(&w, path, 0);
+	for (int i = 0; i < N_OTHERS + N_OWN; i++)
+		n += (size_t)snprintf(text + n, 20, "%s\"%c\" r \"!\"", i ? " | " : "root ::= ",
+				i < 26 ? 'a' + i : 'A' + i - 26);
+	memcpy(text + n, rest, sizeof rest);
+	n += sizeof rest - 1;
+	ok(cohort_grammar_open(w.lexicon, text, n, NULL, &g, &err));
+	cohort_sampler_params_init(&sp);
+	sp.grammar = g;
+	for (int i = 0; i < N_OTHERS; i++) {
+		ok(cohort_sampler_open(&sp, N_VOCAB, &others[i], &err));
+		ok(cohort_sampler_accept(others[i], i, &err));
+	}
+	ok(cohort_branch_create(w.f, &sp, &root, &err));
+	ok(cohort_branch_prefill(w.f, root, &prompt, 1, &err));
+	for (int i = 0; i < N_OWN; i++) {
+		ok(cohort_branch_fork(w.f, root, NULL, &own[i], &err));
+		items[i] = (struct cohort_branch_token){own[i], N_OTHERS + i};
+	}
+	for (int round = 0; round < 3; round++) { /* the third time as the first: nothing was kept */
+		assert_int_equal(cohort_branch_decode_each(w.f, items, N_OWN, &err), COHORT_E_LIMIT);
+		assert_in_range(err.row, 3, N_OWN - 1);
+		ok(cohort_sampler_open(&sp, N_VOCAB, &one, &err)); /* has the room that the call had */
+		ok(cohort_sampler_accept(one, N_OTHERS + N_OWN - 1, &err));
+		cohort_sampler_free(one);
+		for (int i = 0; i < N_OWN; i++) {
+			ok(cohort_branch_info_get(w.f, own[i], &info, &err));
+			assert_int_equal(info.n_past, 1);
+			assert_int_equal(info.n_accepted, 0);
+			assert_true(cohort_branch_is_legal(w.f, own[i], items[i].token));
+		}
+	}
+	ok(cohort_branch_decode_each(w.f, items, 3, &err));
+	for (int i = 0; i < N_OTHERS; i++)
+		cohort_sampler_free(others[i]);
+	ok(cohort_branch_decode_each(w.f, items + 3, N_OWN - 3, &err));
+	for (int i = 0; i < N_OWN; i++) {
+		ok(cohort_branch_info_get(w.f, own[i], &info, &err));
+		assert_int_equal(info.n_past, 2);
+		assert_int_equal(info.n_accepted, 1);
+		assert_false(cohort_branch_is_legal(w.f, own[i], items[i].token));
+	}
+	close_world(&w);
+	cohort_grammar_free(g);
+	unlink(path);
+	free(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -876,6 +960,7 @@ int main(void)
 			cmocka_unit_test(random_operations_windows),
 			cmocka_unit_test_setup_teardown(architectures, arch_make_models, arch_remove_models),
 			cmocka_unit_test(refused),
+			cmocka_unit_test(full_grammar),
 			cmocka_unit_test(memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

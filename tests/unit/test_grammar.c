@@ -7,7 +7,7 @@
  * Shown red by: a trie walk that skips one node too many; a mask that forgets tokens of more than 32 bytes; `like` that
  * takes all copies of a repetition for the same; an end token permitted where the text may not end; a call taken for a
  * rule's last though something follows; nodes without an end that are not cut off; forgetting that drops the start, or
- * the places texts stand at. */
+ * the places texts stand at; work that is counted and not bounded; sets that take a cell as often as it comes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -653,6 +653,56 @@ static void forgetting(void **state)
 	cohort_grammar_free(g);
 }
 
+/* Many ways into the same few places: no table gets full, but each way takes its time. The first took ten minutes for
+ * one byte. */
+static void ambiguous(void **state)
+{
+	static const struct {
+		const char *text;
+		enum cohort_status st;
+	} cases[] = {
+			{"root ::= R \"a\" | R \"b\" | R \"c\" | R \"d\" | R \"e\" | R \"f\" | T \"z\"\n"
+			 "R ::= (\"a\"?){0,2700}\nT ::= (\"a\"?){0,177}",
+					COHORT_E_LIMIT},
+			{"root ::= R \"a\" | R \"b\" | R \"c\"\nR ::= ([ab]?){0,2500}", COHORT_E_LIMIT},
+			{"root ::= R \"a\" | R \"b\" | \"a\"? R \"c\"\nR ::= ([ab]? \"b\"?){0,1300}", COHORT_E_LIMIT},
+			{"root ::= R \"a\" | R \"b\" | R \"c\" | R \"d\" | R \"e\" | R \"f\" | R \"g\" | R \"h\"\n"
+			 "R ::= (\"a\"?){0,2700}",
+					COHORT_E_LIMIT},
+			{"root ::= (\"a\"?){0,300}", COHORT_OK},
+			{"root ::= R \"a\" | R \"b\" | R \"c\"\nR ::= (\"a\"?){0,200}", COHORT_OK},
+			{"root ::= [a-c]{0,5000}", COHORT_OK},
+	};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		uint64_t mask[(WORDS_MAX + 63) / 64];
+		struct cohort_grammar *g = NULL;
+		struct cohort_err err = {0};
+		struct grammar_at at;
+		const size_t n = strlen(cases[i].text);
+		enum cohort_status st = cohort_grammar_open(lexicon, cases[i].text, n, NULL, &g, &err);
+		if (st) { /* there were too many ways before the first byte */
+			assert_int_equal(st, cases[i].st);
+			assert_non_null(strstr(err.text, "too ambiguous"));
+			continue;
+		}
+		grammar_start(&at, g);
+		st = grammar_accept(&at, 0, &err);
+		assert_true(grammar_work(g) < 1.5);
+		assert_int_equal(st, cases[i].st);
+		const enum cohort_status masked = grammar_mask(&at, mask, &err); /* places that are alike are fewer */
+		assert_true(masked == COHORT_OK || masked == cases[i].st);
+		assert_true(grammar_work(g) < 1.5);
+		size_t matched;
+		bool complete;
+		assert_int_equal(cohort_grammar_match(g, "aaaa", 4, &matched, &complete, &err), cases[i].st);
+		assert_true(grammar_work(g) < 1.5);
+		grammar_end(&at);
+		cohort_grammar_free(g);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -661,6 +711,7 @@ int main(void)
 			cmocka_unit_test(tokens_by_name),
 			cmocka_unit_test(deep),
 			cmocka_unit_test(hostile),
+			cmocka_unit_test(ambiguous),
 			cmocka_unit_test(brute_force),
 			cmocka_unit_test(forgetting),
 	};

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cohort.h"
+#include "effort.h"
 
 enum { N_MAX = 300, HISTORY = 80 };
 
@@ -442,7 +443,7 @@ static void random_params(
 
 static void random_chains(void **state)
 {
-	enum { N_CASES = 20000 };
+	const int n_cases = effort(20000);
 	static struct ref r;
 	struct cohort_logit_bias bias[5];
 	struct cohort_lexicon *lexicon[2] = {letters(N_MAX), letters(70)};
@@ -451,7 +452,7 @@ static void random_chains(void **state)
 	(void)state;
 
 	rng_init(&rng, 11, 5);
-	for (int c = 0; c < N_CASES; c++) {
+	for (int c = 0; c < n_cases; c++) {
 		const size_t n = rng_u32(&rng) % 2 ? N_MAX : 70;
 		struct cohort_sampler_params p;
 		struct cohort_sampler *s = NULL;
@@ -497,8 +498,8 @@ static void random_chains(void **state)
 			fail_msg("case %d: the generator is elsewhere", c);
 		cohort_sampler_free(s);
 	}
-	print_message("%d cases, %d greedy, %d cut, %d on an edge\n", N_CASES, n_greedy, n_cut, n_edges);
-	assert_true(n_greedy > 1000 && n_cut > 10000);
+	print_message("%d cases, %d greedy, %d cut, %d on an edge\n", n_cases, n_greedy, n_cut, n_edges);
+	assert_true(n_greedy > n_cases / 20 && n_cut > n_cases / 2);
 	/* Sums that end on a bound to the last bit. */
 	assert_true(n_edges <= 3);
 	cohort_lexicon_free(lexicon[0]);
