@@ -23,6 +23,49 @@ bool schema_no_memory(struct schema_doc *d)
 	return false;
 }
 
+/* ---- Work ---- */
+
+enum { COMPARED_MAX = 200000 };
+
+/* Whether n more may be compared. */
+static bool may_compare(struct schema_doc *d, size_t n)
+{
+	if (n > COMPARED_MAX || d->n_compared + (int)n > COMPARED_MAX)
+		return schema_refuse(d, COHORT_E_LIMIT, "too much to compare for", "allOf, oneOf or enum");
+	d->n_compared += (int)n;
+	return true;
+}
+
+/* What there is to look at when a value is compared with its like, a long text in pieces; no more than `most`. */
+static size_t weight(const json_t *v, size_t most)
+{
+	size_t n = 1 + json_string_length(v) / 64, i;
+	const char *key;
+	json_t *x;
+
+	json_array_foreach(v, i, x) {
+		if (n >= most)
+			break;
+		n += weight(x, most - n);
+	}
+	json_object_foreach((json_t *)(uintptr_t)v, key, x) {
+		if (n >= most)
+			break;
+		n += weight(x, most - n);
+	}
+	return n;
+}
+
+/* Whether two values are the same; false after a refusal, too. */
+static bool equal(struct schema_doc *d, const json_t *a, const json_t *b)
+{
+	if (a == b)
+		return true;
+	return a && b && json_typeof(a) == json_typeof(b) && json_array_size(a) == json_array_size(b) &&
+			json_object_size(a) == json_object_size(b) && may_compare(d, weight(a, COMPARED_MAX + 1)) &&
+			json_equal(a, b);
+}
+
 /* ---- Keywords ---- */
 
 static const char *const unsupported[] = {"not", "if", "then", "else", "dependentSchemas", "dependentRequired",
@@ -44,6 +87,9 @@ static bool among(const char *key, const char *const *list, size_t n)
 	return false;
 }
 #define AMONG(key, list) among(key, list, sizeof(list) / sizeof *(list))
+
+static const char *const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+enum { N_TYPES = sizeof type_names / sizeof *type_names };
 
 bool schema_is_meaningful(const char *key)
 {
@@ -69,6 +115,9 @@ bool schema_check_keys(struct schema_doc *d, json_t *schema)
 	json_object_foreach(schema, key, v)
 		if (AMONG(key, unsupported) && !harmless(key, v))
 			return schema_refuse(d, COHORT_E_UNSUPPORTED, "not supported:", key);
+	/* Every value of an enum is looked for among them. */
+	if (json_array_size(json_object_get(schema, "type")) > N_TYPES)
+		return schema_refuse(d, COHORT_E_FORMAT, "more than the seven types there are in", "type");
 	return true;
 }
 
@@ -119,6 +168,8 @@ json_t *schema_resolve(struct schema_doc *d, const json_t *ref)
 				"a reference is known inside the document only (#/...):", p ? p : "$ref");
 		return NULL;
 	}
+	if (!may_compare(d, strlen(p) / 64))
+		return NULL;
 	for (const char *s = p + 1; *s && at;) {
 		char step[512];
 		const size_t n = strcspn(++s, "/");
@@ -170,22 +221,22 @@ static bool same_value(const json_t *x, const json_t *y)
 	return json_equal(x, y);
 }
 
-enum { COMPARED_MAX = 200000 };
-
-/* Whether n more may be compared. */
-static bool may_compare(struct schema_doc *d, size_t n)
+static bool has(const json_t *list, const json_t *v)
 {
-	if (n > COMPARED_MAX || d->n_compared + (int)n > COMPARED_MAX)
-		return schema_refuse(d, COHORT_E_LIMIT, "too much to compare for", "allOf, oneOf or enum");
-	d->n_compared += (int)n;
-	return true;
+	const json_t *x;
+	size_t i;
+	json_array_foreach(list, i, x)
+		if (json_equal(x, v))
+			return true;
+	return false;
 }
 
 /* What both allow, as lists: of types (integer is a number) or of values. */
 json_t *schema_both(struct schema_doc *d, json_t *a, json_t *b, bool types)
 {
-	const size_t n = (json_array_size(a) + 1) * (json_array_size(b) + 1);
-	if (!may_compare(d, n))
+	const size_t n_a = weight(a, COMPARED_MAX + 1) * (json_array_size(b) + 1);
+	const size_t n_b = weight(b, COMPARED_MAX + 1) * (json_array_size(a) + 1);
+	if (!may_compare(d, n_a < n_b ? n_a : n_b))
 		return NULL;
 	json_t *la = json_is_array(a) ? json_incref(a) : json_pack("[O]", a);
 	json_t *lb = json_is_array(b) ? json_incref(b) : json_pack("[O]", b), *out = json_array(), *x, *y;
@@ -195,11 +246,14 @@ json_t *schema_both(struct schema_doc *d, json_t *a, json_t *b, bool types)
 	json_array_foreach(la, i, x)
 		json_array_foreach(lb, k, y) {
 			const char *s = json_string_value(x), *t = json_string_value(y);
+			json_t *both = NULL;
 			if (same_value(x, y) ||
 					(types && s && t && strcmp(s, "integer") == 0 && strcmp(t, "number") == 0))
-				bad |= json_array_append(out, x);
+				both = x;
 			else if (types && s && t && strcmp(t, "integer") == 0 && strcmp(s, "number") == 0)
-				bad |= json_array_append(out, y);
+				both = y;
+			if (both && !(types && has(out, both)))
+				bad |= json_array_append(out, both);
 		}
 	json_decref(la);
 	json_decref(lb);
@@ -255,13 +309,15 @@ static json_t *merge_properties(struct schema_doc *d, json_t *a, json_t *b)
 }
 
 /* additionalProperties false on one side knows nothing of the other's properties. */
-static bool closed_over(json_t *a, json_t *b)
+static bool closed_over(struct schema_doc *d, json_t *a, json_t *b)
 {
 	const json_t *more = json_object_get(a, "additionalProperties");
 	const char *key;
 	json_t *v;
 	if (!more || json_is_true(more))
 		return true;
+	if (!may_compare(d, json_object_size(json_object_get(b, "properties"))))
+		return false;
 	json_object_foreach(json_object_get(b, "properties"), key, v)
 		if (!json_object_get(json_object_get(a, "properties"), key))
 			return false;
@@ -269,18 +325,20 @@ static bool closed_over(json_t *a, json_t *b)
 }
 
 /* What a says of its items holds behind its own prefix only: no other may be put before them. */
-static bool same_prefix(json_t *a, json_t *b)
+static bool same_prefix(struct schema_doc *d, json_t *a, json_t *b)
 {
 	json_t *items = json_object_get(a, "items"), *prefix = json_object_get(b, "prefixItems");
 	if (json_is_array(items) || json_is_array(json_object_get(b, "items")))
-		return json_equal(items, json_object_get(b, "items")); /* as it was before 2020 */
-	return !items || json_is_true(items) || !prefix || json_equal(prefix, json_object_get(a, "prefixItems"));
+		return equal(d, items, json_object_get(b, "items")); /* as it was before 2020 */
+	return !items || json_is_true(items) || !prefix || equal(d, prefix, json_object_get(a, "prefixItems"));
 }
 
 static json_t *merge_key(struct schema_doc *d, const char *key, json_t *a, json_t *b)
 {
-	if (json_equal(a, b))
+	if (equal(d, a, b))
 		return json_incref(a);
+	if (d->st)
+		return NULL;
 	if (strcmp(key, "type") == 0 || strcmp(key, "enum") == 0)
 		return schema_both(d, a, b, key[0] == 't');
 	if (strcmp(key, "properties") == 0 && json_is_object(a) && json_is_object(b))
@@ -317,11 +375,11 @@ json_t *schema_merge(struct schema_doc *d, json_t *a, json_t *b)
 		schema_refuse(d, COHORT_E_FORMAT, "expected an object, true or false in", "a list of schemas");
 		return NULL;
 	}
-	if (!same_prefix(a, b) || !same_prefix(b, a)) {
+	if (!same_prefix(d, a, b) || !same_prefix(d, b, a)) {
 		schema_refuse(d, COHORT_E_UNSUPPORTED, "combined with items of another schema:", "prefixItems");
 		return NULL;
 	}
-	if (!closed_over(a, b) || !closed_over(b, a)) {
+	if (!closed_over(d, a, b) || !closed_over(d, b, a)) {
 		schema_refuse(d, COHORT_E_UNSUPPORTED,
 				"combined with properties of another schema:", "additionalProperties");
 		return NULL;
@@ -392,7 +450,6 @@ json_t *schema_values(struct schema_doc *d, const json_t *schema)
 /* No document is valid under both, as far as one can see. */
 bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
 {
-	static const char *const types[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 	bool shared = false, others = false; /* a type, and one that has no properties */
 	size_t i;
 	json_t *v;
@@ -407,8 +464,13 @@ bool schema_disjoint(struct schema_doc *d, json_t *a, json_t *b, int depth)
 		return true;
 	if (!json_is_object(a) || !json_is_object(b))
 		return false;
-	for (i = 0; i < sizeof types / sizeof *types; i++)
-		if (schema_may_be(a, types[i]) && schema_may_be(b, types[i])) {
+	/* Short lists are as nothing. */
+	if (!may_compare(d, (json_array_size(json_object_get(a, "type")) + json_array_size(json_object_get(b, "type")) +
+				    json_array_size(json_object_get(a, "required"))) /
+					    8))
+		return false;
+	for (i = 0; i < N_TYPES; i++)
+		if (schema_may_be(a, type_names[i]) && schema_may_be(b, type_names[i])) {
 			shared = true;
 			others |= i > 0;
 		}

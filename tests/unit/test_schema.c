@@ -7,7 +7,7 @@
  *
  * Shown red by: a range of integers that takes one more at its end; additionalProperties that lets a declared name
  * through; a comma where no property came before; a 31st of April; lone surrogates in strings; half of minItems; items
- * of references read by atol. */
+ * of references read by atol; lists of types, values and references whose length nobody counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -515,6 +515,50 @@ static void out_of_memory(void **state)
 	assert_true(n_all - n_parsing > 100);
 }
 
+/* Schemas that are small and take long to compare: each refused, by a count and not by a clock. */
+static void long_to_compare(void **state)
+{
+	enum { BYTES_MAX = 4 << 20 };
+	static const struct {
+		const char *head, *each, *again, *middle, *alternative, *tail; /* head each.. again each.. middle ... */
+		int n_each, n_alternatives;
+		enum cohort_status st;
+	} cases[] = {
+			{"{\"d\":{\"type\":[\"a\"", ",\"a\"", NULL, "]},\"oneOf\":[{}", ",{\"$ref\":\"#/d\"}", "]}",
+					15000, 600, COHORT_E_LIMIT},
+			{"{\"type\":[\"a\"", ",\"a\"", NULL, "],\"enum\":[1", ",2", "]}", 100000, 100000,
+					COHORT_E_FORMAT},
+			{"{\"d\":{\"required\":[\"a\"", ",\"a\"", NULL,
+					",\"z\"],\"type\":\"object\",\"properties\":{\"z\":false}},"
+					"\"oneOf\":[{\"type\":\"null\"}",
+					",{\"$ref\":\"#/d\"}", "]}", 50000, 100, COHORT_E_LIMIT},
+			{"{\"title\":[0", ",0", "],\"d\":{\"title\":[0", "]},\"allOf\":[{\"type\":\"null\"}",
+					",{\"$ref\":\"#/d\"}", "]}", 20000, 5000, COHORT_E_LIMIT},
+	};
+	char *text = malloc(BYTES_MAX);
+	(void)state;
+
+	assert_non_null(text);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_err err = {0};
+		size_t n = (size_t)sprintf(text, "%s", cases[i].head), n_out = 0;
+		for (int k = 0; k < cases[i].n_each; k++)
+			n += (size_t)sprintf(text + n, "%s", cases[i].each);
+		if (cases[i].again)
+			n += (size_t)sprintf(text + n, "%s", cases[i].again);
+		for (int k = 0; cases[i].again && k < cases[i].n_each; k++)
+			n += (size_t)sprintf(text + n, "%s", cases[i].each);
+		n += (size_t)sprintf(text + n, "%s", cases[i].middle);
+		for (int k = 0; k < cases[i].n_alternatives; k++)
+			n += (size_t)sprintf(text + n, "%s", cases[i].alternative);
+		n += (size_t)sprintf(text + n, "%s", cases[i].tail);
+		const enum cohort_status st = cohort_schema_to_gbnf(text, n, NULL, 0, &n_out, &err);
+		if (st != cases[i].st || n_out)
+			fail_msg("case %zu: status %d, %s", i, st, err.text);
+	}
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -525,6 +569,7 @@ int main(void)
 			cmocka_unit_test(hostile),
 			cmocka_unit_test(hostile_references),
 			cmocka_unit_test(out_of_memory),
+			cmocka_unit_test(long_to_compare),
 	};
 	return cmocka_run_group_tests_name("schema", tests, open_lexicon, close_lexicon);
 }
