@@ -73,6 +73,7 @@ struct vocab {
 	int type[PIECES_MAX];
 	float score[PIECES_MAX];
 	size_t n;
+	const char *last; /* in place of the last text: of any length */
 	const char *const *merges;
 	size_t n_merges;
 	struct file w;
@@ -167,7 +168,7 @@ static inline void w_vocab(struct vocab *v, unsigned has)
 	if (has & HAS_TOKENS) {
 		kv_array(w, "tokens", GGUF_STRING, v->n);
 		for (size_t i = 0; i < v->n; i++)
-			put_str(w, v->text[i]);
+			put_str(w, v->last && i + 1 == v->n ? v->last : v->text[i]);
 	}
 	if ((has & HAS_SCORES) && (v->kind == TOK_SPM || v->kind == TOK_UNIGRAM)) {
 		kv_array(w, "scores", GGUF_F32, v->n);

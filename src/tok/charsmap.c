@@ -10,6 +10,8 @@
  *     what lies outside ends the walk without a match.
  *  2. The texts end with a NUL, which is added when the file has none. None is longer than CHARSMAP_TEXT, so that a
  *     short text cannot become one that fills the memory.
+ *  3. Units may lead in a circle, so a walk ends after CHARSMAP_KEY bytes: a text costs no more than its length times
+ *     that, whatever the file says.
  *
  * Refuses to know what is done with the replacement. */
 #include "tok/tok_impl.h"
@@ -17,6 +19,7 @@
 #include <string.h>
 
 #define CHARSMAP_TEXT 128 /* bytes; the longest that compatibility forms of Unicode come to is 33 */
+#define CHARSMAP_KEY 64 /* bytes; keys are single characters of Unicode with what they combine with */
 
 /* The longest run without a NUL. */
 static size_t longest(const char *s, size_t n)
@@ -84,7 +87,7 @@ size_t charsmap_find(const struct charsmap *m, const char *s, size_t n, const ch
 	if (!m->n_units)
 		return 0;
 	at = children(m->units[0]);
-	for (size_t i = 0; i < n && s[i]; i++) {
+	for (size_t i = 0; i < n && i < CHARSMAP_KEY && s[i]; i++) {
 		at ^= (uint8_t)s[i];
 		if (at >= m->n_units || (m->units[at] & 0x800000ff) != (uint8_t)s[i])
 			break;

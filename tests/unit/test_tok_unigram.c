@@ -4,7 +4,8 @@
  *
  * Seen red with: the later of equal sums taken (best_way), unknown characters not joined (unknown), unused tokens given
  * out (unknown), a unit or a text of the map read without looking at its place (hostile_maps, under AddressSanitizer),
- * spaces kept that are to go (spaces). */
+ * spaces kept that are to go (spaces), a walk over the map without an end (circular_map), a token of any length
+ * (long_tokens). */
 #include "charsmap_case.h"
 #include "tok_case.h"
 
@@ -251,6 +252,50 @@ static void hostile_maps(void **state)
 	}
 }
 
+/* A map whose units lead in a circle, with a replacement at every turn: what it finds stays short, or each character of
+ * a long text would go over the rest of it. */
+static void circular_map(void **state)
+{
+	enum { N = 100000, KEY_MAX = 64 };
+	static uint32_t units[256];
+	static char texts[] = "x", text[N];
+	const struct charsmap m = {units, N_OF(units), texts, 1};
+	const char *out = NULL;
+	size_t n_out = 0;
+	(void)state;
+
+	units['a'] = 'a' | 0x100 | (uint32_t)'a' << 10; /* its children are where those of unit 0 are */
+	memset(text, 'a', N);
+	for (size_t n = 1; n <= N; n *= 10) {
+		const size_t len = charsmap_find(&m, text, n, &out, &n_out);
+		assert_int_equal(len, n < KEY_MAX ? n : KEY_MAX);
+		assert_int_equal(n_out, 1);
+	}
+}
+
+static void long_tokens(void **state)
+{
+	static char text[1026];
+	struct vocab v;
+	(void)state;
+
+	for (size_t n = 1024; n <= 1025; n++) {
+		memset(text, 'a', n);
+		unigram_vocab(&v, false);
+		piece(&v, "", TOK_NORMAL, -1);
+		v.last = text;
+		w_vocab(&v, HAS_ALL);
+		if (n == 1024) {
+			open_ok(&v);
+			done(&v);
+			continue;
+		}
+		char part[64];
+		snprintf(part, sizeof part, "token %zu has 1025 bytes", v.n - 1);
+		refused(&v, COHORT_E_LIMIT, part);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +306,8 @@ int main(void)
 			cmocka_unit_test(roles),
 			cmocka_unit_test(malformed),
 			cmocka_unit_test(hostile_maps),
+			cmocka_unit_test(circular_map),
+			cmocka_unit_test(long_tokens),
 	};
 
 	return cmocka_run_group_tests_name("tok_unigram", tests, NULL, NULL);
