@@ -195,8 +195,10 @@ enum cohort_status cohort_request_next(
 	*event = (struct cohort_event){.kind = COHORT_EVENT_NONE, .text = ""};
 	lock_take(&r->hub->lock);
 	enum news news = find_news(r, &which);
-	while (news == NEWS_NONE && !r->done_read && wait_more(r, timeout_s, until))
-		news = find_news(r, &which);
+	/* Who waited looks once more, in time or not: the engine may have told an event while the wait was ending, and
+	 * what is called NONE here is an event that on_ready does not come for. */
+	for (bool in_time = true; news == NEWS_NONE && !r->done_read && in_time; news = find_news(r, &which))
+		in_time = wait_more(r, timeout_s, until);
 	if (news == NEWS_NONE && r->p.on_ready)
 		notice_read(r);
 	lock_give(&r->hub->lock);

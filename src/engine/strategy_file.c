@@ -3,6 +3,7 @@
  * Invariants
  *  1. Nothing of a strategy is used before its export function has agreed to the abi.
  *  2. An object that is refused is closed again.
+ *  3. It is asked for each of its strategies once: what was checked is what is used, whatever it would say next.
  *
  * Trusts the object's code, as loading runs it; what it says is checked as far as a mistake can be told. */
 #include "engine/core.h"
@@ -23,13 +24,13 @@ struct cohort_strategy_file {
 static enum cohort_status pick(const char *path, cohort_strategy_export_fn *list, const char *name,
 		const struct cohort_strategy **out, struct cohort_err *err)
 {
-	char want[ERR_SHOW_BYTES], first[ERR_SHOW_BYTES];
-	const struct cohort_strategy *s = list(COHORT_STRATEGY_ABI, 0);
+	char want[ERR_SHOW_BYTES], shown[ERR_SHOW_BYTES];
+	const struct cohort_strategy *first = list(COHORT_STRATEGY_ABI, 0), *s = first;
 
-	if (!s)
+	if (!first)
 		return err_set(err, COHORT_E_UNSUPPORTED, "%s: has no strategy for abi %d of cohort %s", path,
 				COHORT_STRATEGY_ABI, cohort_version());
-	for (size_t i = 0; i < STRATEGIES_MAX && (s = list(COHORT_STRATEGY_ABI, i)) != NULL; i++) {
+	for (size_t i = 0; i < STRATEGIES_MAX && s; s = list(COHORT_STRATEGY_ABI, ++i)) {
 		if (!strategy_is_whole(s))
 			return err_set(err, COHORT_E_FORMAT, "%s: strategy %zu has no size, name or build_batch", path,
 					i);
@@ -38,9 +39,8 @@ static enum cohort_status pick(const char *path, cohort_strategy_export_fn *list
 			return COHORT_OK;
 		}
 	}
-	s = list(COHORT_STRATEGY_ABI, 0);
 	return err_set(err, COHORT_E_ARG, "%s: has no strategy \"%s\"; its first is \"%s\"", path,
-			err_show(want, name, strlen(name)), err_show(first, s->name, strlen(s->name)));
+			err_show(want, name, strlen(name)), err_show(shown, first->name, strlen(first->name)));
 }
 
 enum cohort_status cohort_strategy_open(const char *path, const char *name, struct cohort_strategy_file **file,

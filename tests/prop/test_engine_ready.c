@@ -3,7 +3,8 @@
  * Shown red by planted faults: one notice in a hundred that is skipped, and a notice for the first event only (asleep),
  * a notice for every event (by_hand, asleep), for what is no event (by_hand), a notice that comes although all was read
  * before (read_before), a handle that is given back without waiting for a notice under way (freed), and under
- * ThreadSanitizer a reader that is known to have read all only after it gave the lock back (asleep). */
+ * ThreadSanitizer a reader that is known to have read all only after it gave the lock back (asleep). A reader that
+ * does not look again when its wait has taken too long was a fault of the library (late). */
 #include "engine_said.h"
 
 #include "base/lock.h"
@@ -32,22 +33,42 @@ static int read_all(struct cohort_request *r, bool *done)
 	return n;
 }
 
+/* An engine that is ticked by hand, with one request of n_prompt tokens whose notices are counted. */
+static struct cohort_request *begin(
+		struct cohort_engine **e, struct job *j, int32_t n_prompt, int32_t max_tokens, atomic_int *n)
+{
+	struct cohort_engine_params ep;
+
+	rig_params(&ep);
+	*e = rig_engine(&ep);
+	rig_job(j, 3, n_prompt, max_tokens);
+	j->p.on_ready = count;
+	j->p.user = n;
+	return rig_submit(*e, j);
+}
+
+/* What is left is read, and the answer is that of the request alone. */
+static void finish(struct cohort_request *r, const struct job *j)
+{
+	bool done = false;
+
+	read_all(r, &done);
+	assert_true(done);
+	rig_check(r, j);
+	cohort_request_free(r);
+}
+
 /* Tick by tick: one at the first event, and none until that and what came behind it was read; none for being admitted
  * or for rows of the prompt. */
 static void by_hand(void **state)
 {
-	struct cohort_engine_params ep;
+	struct cohort_engine *e;
 	struct job j;
 	atomic_int n = 0;
 	bool done = false;
 
 	(void)state;
-	rig_params(&ep);
-	struct cohort_engine *e = rig_engine(&ep);
-	rig_job(&j, 3, 70, 20);
-	j.p.on_ready = count;
-	j.p.user = &n;
-	struct cohort_request *r = rig_submit(e, &j);
+	struct cohort_request *r = begin(&e, &j, 70, 20, &n);
 	for (int i = 0; i < 2; i++) { /* 32 rows each */
 		rig_tick(e);
 		assert_int_equal(read_all(r, &done), 0);
@@ -68,10 +89,7 @@ static void by_hand(void **state)
 	rig_run(e);
 	assert_int_equal(n, 6); /* not even the end: what came before was not read */
 	assert_false(done);
-	read_all(r, &done);
-	assert_true(done);
-	rig_check(r, &j);
-	cohort_request_free(r);
+	finish(r, &j);
 
 	/* The end alone is something to read; so are a prompt's log-probabilities, before there is a token. */
 	r = rig_submit(e, &j);
@@ -162,6 +180,54 @@ static void read_before(void **state)
 		rig_check(p.r[i], &j);
 		cohort_request_free(p.r[i]);
 	}
+	cohort_engine_free(e);
+}
+
+/* ---- Late ---- */
+
+/* Waits of this program go through here: the engine's next tick takes place while the one that is due ends. */
+static struct cohort_engine *tick_late;
+
+int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
+		const struct timespec *restrict until)
+{
+	struct cohort_engine *e = tick_late;
+
+	if (!e)
+		return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, until); /* as base/lock.h makes them */
+	tick_late = NULL;
+	pthread_mutex_unlock(mutex);
+	rig_tick(e);
+	pthread_mutex_lock(mutex);
+	return ETIMEDOUT;
+}
+
+/* An event is told when the time of who waits is up, before it has the lock again: the call has it. Were it to say that
+ * there is none, the notice of it would be taken back, and a reader that sleeps would never hear of it. */
+static void late(void **state)
+{
+	struct cohort_engine *e;
+	struct cohort_event ev;
+	struct job j;
+	atomic_int n = 0;
+
+	(void)state;
+	struct cohort_request *r = begin(&e, &j, 5, 6, &n);
+	for (int i = 0; i < 3; i++) {
+		tick_late = e;
+		assert_int_equal(cohort_request_next(r, 0.001, &ev, NULL), COHORT_OK);
+		assert_null(tick_late);
+		assert_int_equal(ev.kind, COHORT_EVENT_TOKEN);
+		assert_int_equal(ev.index, i);
+	}
+	/* Nothing comes: that is none, and the next one has its notice. */
+	assert_int_equal(cohort_request_next(r, 0.001, &ev, NULL), COHORT_OK);
+	assert_int_equal(ev.kind, COHORT_EVENT_NONE);
+	const int n_before = n;
+	rig_tick(e);
+	assert_int_equal(n, n_before + 1);
+	rig_run(e);
+	finish(r, &j);
 	cohort_engine_free(e);
 }
 
@@ -414,6 +480,7 @@ int main(void)
 			cmocka_unit_test(by_hand),
 			cmocka_unit_test(refused),
 			cmocka_unit_test(read_before),
+			cmocka_unit_test(late),
 			cmocka_unit_test(asleep),
 			cmocka_unit_test(freed),
 			cmocka_unit_test(shut),

@@ -4,7 +4,8 @@
  * law that they break must be named. Seen red in strategy.c itself with: no floor; a floor of budget / 8; a turn that
  * starts at the lowest id each time, or at the last one served again; one cursor for both sides; sides of a budget of 1
  * that do not take turns; halves whose rest is lost; the odd row given to prompts. In strategy_file.c with: a list that
- * is read to an end it does not have; an unfinished strategy taken; an object without the export taken. */
+ * is read to an end it does not have; an unfinished strategy taken; an object without the export taken; a list that
+ * is asked for its first strategy again, which it may not have any more (strategy_once). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -561,6 +562,12 @@ static void files(void **state)
 	assert_string_equal(s->name, "two");
 	cohort_strategy_file_free(file);
 
+	/* The object is closed in between, so that it starts anew. */
+	assert_int_equal(cohort_strategy_open(module("strategy_once"), NULL, &file, &s, NULL), COHORT_OK);
+	assert_string_equal(s->name, "once");
+	cohort_strategy_file_free(file);
+
+	refused(module("strategy_once"), "twice", COHORT_E_ARG, "its first is \"once\"");
 	refused(module("strategy_shortest_first"), "longest-first", COHORT_E_ARG, "\"shortest-first\"");
 	refused(module("strategy_list"), "three", COHORT_E_ARG, "\"three\"");
 	refused(module("strategy_no_such_file"), NULL, COHORT_E_IO, "strategy_no_such_file.so");
