@@ -13,7 +13,8 @@
  *     looks afterwards for parked ones; all four sequentially consistent, so no wake-up is lost.
  *  4. A warm run takes no lock and allocates nothing.
  *  5. With more threads than CPUs only as many workers are kept awake as there are CPUs beside the caller's: the rest
- *     stay parked, as they could only take turns with the others. */
+ *     stay parked, as they could only take turns with the others. Where the system does not say how many CPUs there
+ *     are, all are kept awake: threads were asked for, and sleeping ones would be of no use on any machine. */
 #include "base/pool.h"
 
 #include "base/mem.h"
@@ -23,6 +24,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Some 50 us of pauses: longer than the gap between two steps of a decode, far shorter than a time slice. */
 enum { N_SPINS = 2000 };
@@ -62,6 +64,19 @@ static void relax(void)
 #elif defined(__aarch64__)
 	__asm__ volatile("yield");
 #endif
+}
+
+/* CPUs that this process may use; 0: the system does not say. A kernel refuses a set that is smaller than its own, and
+ * a cpu_set_t has 1,024: these are eight times as many as Linux can be built for. */
+static size_t cpu_count(void)
+{
+	cpu_set_t set[64];
+	int n = 0;
+
+	if (sched_getaffinity(0, sizeof set, set) == 0)
+		n = CPU_COUNT_S(sizeof set, set);
+	const long online = n > 0 ? n : sysconf(_SC_NPROCESSORS_ONLN);
+	return online > 0 ? (size_t)online : 0;
 }
 
 static uint64_t n_chunks_of(uint64_t state)
@@ -175,7 +190,8 @@ struct pool *pool_open(size_t n_threads)
 		mem_free_aligned(p);
 		return NULL;
 	}
-	p->n_useful = (p->n <= pool_cpu_count() ? p->n : pool_cpu_count()) - 1;
+	const size_t n_cpus = cpu_count();
+	p->n_useful = (n_cpus == 0 || p->n <= n_cpus ? p->n : n_cpus) - 1;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->wake, NULL);
 	pthread_cond_init(&p->done, NULL);
@@ -241,12 +257,9 @@ void pool_run(struct pool *p, size_t n_items, size_t unit, pool_fn *fn, void *ar
 
 size_t pool_cpu_count(void)
 {
-	cpu_set_t set;
-	int n = 0;
+	const size_t n = cpu_count();
 
-	if (sched_getaffinity(0, sizeof set, &set) == 0)
-		n = CPU_COUNT(&set);
-	return n > 0 ? (size_t)n : 1;
+	return n ? n : 1;
 }
 
 void pool_share(size_t n_items, size_t unit, size_t i, size_t n, size_t *from, size_t *to)

@@ -1,17 +1,25 @@
 /* The thread pool: every item is worked on once and is visible afterwards, with workers awake or parked, and with more
- * threads than CPUs, too. */
+ * threads than CPUs, too.
+ *
+ * Shown red by planted faults: CPUs asked for with a set of 1,024, which a larger machine refuses (many_cpus), and one
+ * CPU for each system that does not say how many it has (many_cpus). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "sanitized.h"
 
 enum { THREADS_MAX = 64, N_ITEMS = 37 };
 
@@ -181,6 +189,82 @@ static void zero_is_one(void **state)
 	assert_true(pool_cpu_count() >= 1);
 }
 
+/* ---- Machines that are not at hand ---- */
+
+/* What the system says of CPUs: how it is, or as on a machine whose sets need so many bytes; or nothing. */
+static size_t set_bytes;
+static long n_online = -1; /* -1: as it is */
+
+/* Sanitizers ask the system themselves before they can run functions of ours: there it is as it is. */
+#if !SANITIZED
+int sched_getaffinity(pid_t pid, size_t n, cpu_set_t *set)
+{
+	if (n < set_bytes) {
+		errno = EINVAL;
+		return -1;
+	}
+	memset(set, 0, n);
+	return syscall(SYS_sched_getaffinity, pid, n, set) < 0 ? -1 : 0;
+}
+
+/* Only the pool asks for CPUs here; the other names are those of the C library's own kind. */
+long sysconf(int name)
+{
+	if (name == _SC_NPROCESSORS_ONLN)
+		return n_online < 0 ? 1 : n_online;
+	return name == _SC_PAGESIZE ? getpagesize() : -1;
+}
+#endif
+
+static void note_thread(void *arg, size_t from, size_t to, size_t thread)
+{
+	(void)from;
+	(void)to;
+	/* The caller does not end its first chunk before somebody else has begun one, or too long has passed. */
+	if (thread > 0)
+		atomic_store((atomic_bool *)arg, true);
+	for (double until = clock_now() + 10; !atomic_load((atomic_bool *)arg) && clock_now() < until;)
+		usleep(100);
+}
+
+/* Whether workers of a pool of two that have parked do any work. */
+static bool workers_work(void)
+{
+	atomic_bool seen = false;
+	struct pool *p = pool_open(2);
+
+	assert_non_null(p);
+	usleep(20000); /* it parks */
+	pool_run(p, 4, 1, note_thread, &seen);
+	pool_free(p);
+	return seen;
+}
+
+static void many_cpus(void **state)
+{
+	const size_t n_here = pool_cpu_count();
+	(void)state;
+
+	if (SANITIZED)
+		skip();
+	set_bytes = sizeof(cpu_set_t) + 1; /* more than 1,024 CPUs */
+	assert_int_equal(pool_cpu_count(), n_here);
+	if (n_here > 1)
+		assert_true(workers_work());
+	/* No set is large enough: those online count. */
+	set_bytes = SIZE_MAX;
+	n_online = 7;
+	assert_int_equal(pool_cpu_count(), 7);
+	assert_true(workers_work());
+	/* Nothing is known: one thread is what is used unasked, and those that were asked for work. */
+	n_online = 0;
+	assert_int_equal(pool_cpu_count(), 1);
+	assert_true(workers_work());
+	set_bytes = 0;
+	n_online = -1;
+	assert_int_equal(pool_cpu_count(), n_here);
+}
+
 static void allocation_failures(void **state)
 {
 	int64_t n = 0;
@@ -219,6 +303,7 @@ int main(void)
 		cmocka_unit_test(open_free),
 		cmocka_unit_test(units),
 		cmocka_unit_test(zero_is_one),
+		cmocka_unit_test(many_cpus),
 		cmocka_unit_test(allocation_failures),
 		cmocka_unit_test(clock_goes_on),
 	};
