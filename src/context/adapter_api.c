@@ -124,14 +124,23 @@ enum cohort_status context_check_adapters(const struct cohort_context *c, struct
 	return COHORT_OK;
 }
 
-enum cohort_status context_copy_adapter(
-		struct cohort_context *c, cohort_seq src, cohort_seq dst, bool dry, struct cohort_err *err)
+/* Whether a copy takes the adapter of src along: when it copies anything, and as a copy of all of a sequence, which may
+ * be empty: a fork of what is yet to come goes through what its parent does. */
+static bool takes_along(const struct cohort_context *c, cohort_seq src, cohort_seq dst, cohort_pos p0, cohort_pos p1)
+{
+	return memory_holds(&c->memory, src, p0, p1) ||
+			(p0 == 0 && p1 == -1 && memory_pos_max(&c->memory, src) < 0 &&
+					memory_pos_max(&c->memory, dst) < 0);
+}
+
+enum cohort_status context_copy_adapter(struct cohort_context *c, cohort_seq src, cohort_seq dst, cohort_pos p0,
+		cohort_pos p1, bool dry, struct cohort_err *err)
 {
 	const cohort_seq n = c->p.n_seq_max;
 
 	/* Ids out of range are the memory's to refuse. */
 	if (src < 0 || src >= n || dst < 0 || dst >= n || same(&c->lora[src], &c->lora[dst]) ||
-			memory_pos_max(&c->memory, src) < 0)
+			!takes_along(c, src, dst, p0, p1))
 		return COHORT_OK;
 	if (!dry)
 		give(c, dst, c->lora[src]);

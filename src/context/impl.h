@@ -112,8 +112,8 @@ void context_free_adapters(struct cohort_model *m);
 /* Rows of several sequences: these have the same adapter. */
 enum cohort_status context_check_adapters(const struct cohort_context *c, struct cohort_err *err);
 /* Whether src and dst can share cells; dst takes src's adapter if it is empty. dry: only asks. */
-enum cohort_status context_copy_adapter(
-		struct cohort_context *c, cohort_seq src, cohort_seq dst, bool dry, struct cohort_err *err);
+enum cohort_status context_copy_adapter(struct cohort_context *c, cohort_seq src, cohort_seq dst, cohort_pos p0,
+		cohort_pos p1, bool dry, struct cohort_err *err);
 
 /* ---- decode.c ---- */
 

@@ -1,11 +1,15 @@
 /* How likely a text is, and the texts of a model's tokens for samplers.
  *
- * Invariant: the sequence is as empty afterwards as it was before, also when a chunk fails. */
+ * Invariants
+ *  1. The sequence is as empty afterwards as it was before, also when a chunk fails.
+ *  2. The caller's numbers are written when all are known: they wait in a copy of their own until then. */
 #include "context/impl.h"
 
 #include "base/fmath.h"
 #include "base/mem.h"
 #include "sample/lexicon.h"
+
+#include <string.h>
 
 /* ---- Scores ---- */
 
@@ -15,7 +19,7 @@ struct scoring {
 	struct cohort_context *c;
 	cohort_seq seq;
 	const cohort_token *tokens;
-	float *logprobs;
+	float *logprobs; /* [n_tokens] or NULL */
 	double sum;
 };
 
@@ -49,9 +53,9 @@ static enum cohort_status score_chunk(struct scoring *s, int32_t from, int32_t t
 		if (!logits)
 			return COHORT_E_BUG;
 		st = cohort_logprobs_get(logits, n_vocab, s->tokens[i + 1], &lp, NULL, 0, NULL, err);
-		if (s->logprobs)
+		if (s->logprobs && !st)
 			s->logprobs[i + 1] = lp;
-		s->sum += (double)lp;
+		s->sum += st ? 0 : (double)lp;
 	}
 	cohort_batch_release(&b);
 	return st;
@@ -60,7 +64,7 @@ static enum cohort_status score_chunk(struct scoring *s, int32_t from, int32_t t
 enum cohort_status cohort_score_text(struct cohort_context *ctx, cohort_seq seq, const cohort_token *tokens,
 		int32_t n_tokens, float *logprobs, struct cohort_score *score, struct cohort_err *err)
 {
-	struct scoring s = {.c = ctx, .seq = seq, .tokens = tokens, .logprobs = logprobs};
+	struct scoring s = {.c = ctx, .seq = seq, .tokens = tokens};
 	enum cohort_status st = COHORT_OK;
 
 	if (!ctx || !tokens || !score)
@@ -78,15 +82,21 @@ enum cohort_status cohort_score_text(struct cohort_context *ctx, cohort_seq seq,
 		return err_set(err, COHORT_E_ARG, "sequence %d: there are 0 to %d", seq, ctx->p.n_seq_max - 1);
 	if (cohort_seq_pos_max(ctx, seq) >= 0)
 		return err_set(err, COHORT_E_ARG, "sequence %d is not empty", seq);
+	s.logprobs = logprobs ? mem_alloc((size_t)n_tokens, sizeof *logprobs) : NULL;
+	if (logprobs && !s.logprobs)
+		return err_set(err, COHORT_E_MEMORY, "out of memory for the scores of %d tokens", n_tokens);
 	const int32_t chunk = ctx->p.n_batch < CHUNK ? ctx->p.n_batch : CHUNK;
 	for (int32_t at = 0; at < n_tokens - 1 && !st; at += chunk)
 		st = score_chunk(&s, at, at + chunk < n_tokens - 1 ? at + chunk : n_tokens - 1, err);
 	if (cohort_seq_pos_max(ctx, seq) >= 0)
 		cohort_seq_rm(ctx, seq, 0, -1, NULL);
+	if (logprobs && !st) {
+		s.logprobs[0] = 0;
+		memcpy(logprobs, s.logprobs, (size_t)n_tokens * sizeof *logprobs);
+	}
+	mem_free(s.logprobs);
 	if (st)
 		return st;
-	if (logprobs)
-		logprobs[0] = 0;
 	*score = (struct cohort_score){.n = n_tokens - 1, .logprob = s.sum, .perplexity = 1};
 	if (score->n > 0)
 		score->perplexity = fm_exp(-s.sum / (double)score->n);

@@ -28,11 +28,11 @@ enum cohort_status cohort_seq_cp(struct cohort_context *c, cohort_seq src, cohor
 	struct kv_moves moves[MEMORY_KV_MAX];
 	if (!c)
 		return no_context(err);
-	enum cohort_status st = context_copy_adapter(c, src, dst, true, err);
+	enum cohort_status st = context_copy_adapter(c, src, dst, p0, p1, true, err);
 	if (!st)
 		st = memory_seq_cp(&c->memory, src, dst, p0, p1, moves, err);
 	if (!st) {
-		context_copy_adapter(c, src, dst, false, err);
+		context_copy_adapter(c, src, dst, p0, p1, false, err);
 		move_cells(c, moves);
 	}
 	return st;

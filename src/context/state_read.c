@@ -296,6 +296,16 @@ static uint32_t held_at(const struct kv_image_seq *q, cohort_pos index, cohort_p
 	return slot > 0 ? held & ~(uint32_t)(((uint64_t)1 << slot) - 1) : held;
 }
 
+/* A window that released cells of a sequence counts them as held: it begins where the groups that have them all do, or
+ * before, if the others were told to let those go. Were it to begin later, what is removed from there on would leave it
+ * empty, and the others not. */
+static bool begin_alike(const struct kv_image_seq *a, const struct kv_image_seq *b)
+{
+	if (a->gone == b->gone)
+		return a->min == b->min;
+	return a->gone > b->gone ? a->min <= b->min : a->min >= b->min;
+}
+
 /* All groups hold the same cells of a sequence, but for those that a window released: the parts of a memory know the
  * same sequences, or later calls would find them at odds. */
 static enum cohort_status compare_groups(const struct reader *r, const struct saved *s, size_t n_groups)
@@ -307,6 +317,12 @@ static enum cohort_status compare_groups(const struct reader *r, const struct sa
 		cohort_pos from = 0;
 		for (size_t g = 0; g < n_groups; g++)
 			from = s->parts[g].seqs[i].gone > from ? s->parts[g].seqs[i].gone : from;
+		for (size_t g = 1; g < n_groups; g++)
+			for (size_t h = 0; h < g; h++)
+				if (!begin_alike(&s->parts[g].seqs[i], &s->parts[h].seqs[i]))
+					return err_at(r->err, COHORT_E_FORMAT, s->parts[g].at,
+							"groups %zu and %zu have different beginnings of sequence %d",
+							h, g, q->seq);
 		for (size_t g = 1; g < n_groups; g++)
 			for (cohort_pos k = from / size; q->max >= 0 && k <= q->max / size; k++)
 				if (held_at(q, k, from) != held_at(&s->parts[g].seqs[i], k, from))

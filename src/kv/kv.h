@@ -80,6 +80,8 @@ cohort_pos kv_pos_max(const struct kv *kv, cohort_seq seq);
 cohort_pos kv_pos_first(const struct kv *kv, cohort_seq seq); /* first position whose cell is there; -1: empty */
 cohort_pos kv_pos_gone(const struct kv *kv, cohort_seq seq);  /* a window released cells before it; 0: none */
 bool kv_has_gaps(const struct kv *kv, cohort_seq seq);        /* between kv_pos_first and pos_max */
+/* Whether the sequence, which is one, has anything in [p0, p1), p1 -1: to the end; a window's released cells count. */
+bool kv_holds(const struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1);
 /* Both hold the same cells. */
 bool kv_same(const struct kv *kv, cohort_seq a, cohort_seq b);
 /* Sequences that hold cells, in no particular order. */

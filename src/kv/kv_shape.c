@@ -110,11 +110,10 @@ struct range {
 	struct kv_seq to;
 };
 
-/* Whether the range has anything, released cells included. */
-static bool holds_any(const struct kv *kv, const struct range *r)
+bool kv_holds(const struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1)
 {
-	const cohort_pos next = kv_next_held(kv, r->src, r->p0);
-	return r->p0 < kv->seqs[r->src].gone || next < r->p1;
+	const struct kv_seq *s = &kv->seqs[seq];
+	return kv_clip(s, &p0, &p1) && (p0 < s->gone || kv_next_held(kv, seq, p0) < p1);
 }
 
 /* The first cell in [p0, p1) that dst holds as well, or -1. */
@@ -233,7 +232,8 @@ enum cohort_status kv_seq_cp(struct kv *kv, cohort_seq src, cohort_seq dst, coho
 	if (st)
 		return st;
 	kv->n_moves = 0;
-	if (src != dst && kv_clip(&kv->seqs[src], &r.p0, &r.p1) && holds_any(kv, &r)) {
+	if (src != dst && kv_holds(kv, src, p0, p1)) {
+		kv_clip(&kv->seqs[src], &r.p0, &r.p1);
 		const cohort_pos common = first_common(kv, &r);
 		if (common >= 0)
 			return err_rule(err, COHORT_E_ARG, "cp-occupied", -1, dst, common, common,

@@ -32,6 +32,7 @@ bool memory_init(struct memory *m, const struct memory_limits *lim)
 				.n_seq_max = lim->n_seq_max,
 				.n_rows_max = lim->n_rows_max,
 				.n_checkpoints = lim->n_checkpoints,
+				.n_pos_max = lim->n_pos_max,
 		});
 	return m->n_kv == lim->n_kv && !m->recur == !lim->n_states;
 }
@@ -172,6 +173,15 @@ void memory_usage_get(const struct memory *m, struct kv_usage *u)
 		u->n_used += part.n_used;
 		u->n_shared += part.n_shared;
 	}
+}
+
+bool memory_holds(const struct memory *m, cohort_seq seq, cohort_pos p0, cohort_pos p1)
+{
+	bool any = m->recur && recur_holds(m->recur, seq, p0, p1);
+
+	for (size_t i = 0; i < m->n_kv; i++)
+		any |= kv_holds(m->kv[i], seq, p0, p1);
+	return any;
 }
 
 /* ---- Sequences: dry on every part, then for good ---- */

@@ -40,6 +40,8 @@ void memory_rollback(struct memory *m);
 cohort_pos memory_pos_min(const struct memory *m, cohort_seq seq);
 cohort_pos memory_pos_max(const struct memory *m, cohort_seq seq);
 bool memory_same(const struct memory *m, cohort_seq a, cohort_seq b);
+/* Whether a copy of [p0, p1) of the sequence, which is one, would copy anything. */
+bool memory_holds(const struct memory *m, cohort_seq seq, cohort_pos p0, cohort_pos p1);
 size_t memory_n_live(const struct memory *m);
 
 enum cohort_status memory_seq_rm(struct memory *m, cohort_seq seq, cohort_pos p0, cohort_pos p1,

@@ -32,6 +32,7 @@ struct recur *recur_open(const struct recur_limits *lim)
 	r->n_states = n;
 	r->n_seq_max = n_seq_max;
 	r->n_checks_max = lim->n_checkpoints;
+	r->n_pos_max = lim->n_pos_max;
 	r->seqs = mem_zalloc(n_seq_max, sizeof *r->seqs);
 	r->checks = mem_zalloc(n_seq_max, lim->n_checkpoints * sizeof *r->checks);
 	r->live = mem_zalloc(n_seq_max, sizeof *r->live);
@@ -329,6 +330,11 @@ static size_t checks_to(const struct recur *r, cohort_seq seq, cohort_pos pos)
 	return 0;
 }
 
+bool recur_holds(const struct recur *r, cohort_seq seq, cohort_pos p0, cohort_pos p1)
+{
+	return !known_range(r, seq, &p0, &p1, NULL) && p0 < p1;
+}
+
 static enum cohort_status no_checkpoint(
 		const struct recur *r, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
 {
@@ -440,9 +446,10 @@ enum cohort_status recur_seq_add(struct recur *r, cohort_seq seq, cohort_pos p0,
 	if (min < 0)
 		return err_rule(err, COHORT_E_ARG, "pos-negative", -1, seq, 0, min,
 				"position %d of sequence %d cannot move by %d", s->min, seq, delta);
-	if (max >= INT32_MAX)
-		return err_rule(err, COHORT_E_ARG, "pos-limit", -1, seq, INT32_MAX, max,
-				"position %d of sequence %d cannot move by %d", s->max, seq, delta);
+	if ((size_t)max >= r->n_pos_max)
+		return err_rule(err, COHORT_E_ARG, "pos-limit", -1, seq, (int64_t)r->n_pos_max, max,
+				"position %d of sequence %d cannot move by %d; it ends before %zu", s->max, seq, delta,
+				r->n_pos_max);
 	if (dry)
 		return COHORT_OK;
 	s->min = (cohort_pos)min;

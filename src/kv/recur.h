@@ -15,6 +15,7 @@ struct recur_limits {
 	size_t n_states;     /* of the pool */
 	size_t n_seq_max, n_rows_max;
 	size_t n_checkpoints; /* kept per sequence; the oldest goes first */
+	size_t n_pos_max;     /* positions are below it */
 };
 
 /* What one row does: reads state `from` (-1: the state of an empty sequence), writes `to`. They may be the same. */
@@ -36,6 +37,8 @@ cohort_pos recur_pos_min(const struct recur *r, cohort_seq seq);
 cohort_pos recur_pos_max(const struct recur *r, cohort_seq seq);
 int32_t recur_state(const struct recur *r, cohort_seq seq); /* -1: empty */
 bool recur_same(const struct recur *r, cohort_seq a, cohort_seq b);
+/* Whether the sequence has any position in [p0, p1), p1 -1: to the end. */
+bool recur_holds(const struct recur *r, cohort_seq seq, cohort_pos p0, cohort_pos p1);
 
 /* Keeps the state as it is now. */
 enum cohort_status recur_checkpoint(struct recur *r, cohort_seq seq, struct cohort_err *err);
@@ -46,7 +49,7 @@ enum cohort_status recur_seq_rm(struct recur *r, cohort_seq seq, cohort_pos p0, 
 enum cohort_status recur_seq_cp(struct recur *r, cohort_seq src, cohort_seq dst, cohort_pos p0, cohort_pos p1, bool dry,
 		struct cohort_err *err);
 enum cohort_status recur_seq_keep(struct recur *r, cohort_seq seq, struct cohort_err *err);
-/* The whole sequence only: positions change, the state does not. */
+/* The whole sequence only: positions change, the state does not. Rules: checkpoint, pos-negative, pos-limit. */
 enum cohort_status recur_seq_add(struct recur *r, cohort_seq seq, cohort_pos p0, cohort_pos p1, cohort_pos delta,
 		bool dry, struct cohort_err *err);
 void recur_clear(struct recur *r);

@@ -17,7 +17,7 @@ struct recur_length {
 };
 
 struct recur {
-	size_t n_states, n_seq_max, n_checks_max;
+	size_t n_states, n_seq_max, n_checks_max, n_pos_max;
 	struct recur_seq *seqs;     /* [n_seq_max] */
 	struct recur_check *checks; /* [n_seq_max, n_checks_max], the oldest first */
 	cohort_seq *live;           /* [n_seq_max], n_live of them */

@@ -3,7 +3,8 @@
  *
  * Shown red by planted faults: rows gathered by their place in the ubatch and not in the narrowed last layer (mixed),
  * the row's scale taken from its neighbour (mixed), a copy without its adapter (sequences), alpha not divided by the
- * rank (numbers). */
+ * rank (numbers), a copy of nothing that brings its source's adapter, or is refused for it (copies_of_nothing), a
+ * branch forked before its prompt that has none (forks). */
 #include "arch_case.h"
 #include "temp.h"
 
@@ -81,6 +82,13 @@ static void decode_text(struct rig *r, cohort_seq seq)
 		add(r, i, seq, true);
 	if (cohort_decode(r->c, &r->b, &err))
 		fail_msg("%s", err.text);
+}
+
+static void add_one(struct rig *r, cohort_seq seq)
+{
+	cohort_batch_reset(&r->b);
+	add(r, 0, seq, true);
+	assert_int_equal(cohort_decode(r->c, &r->b, NULL), COHORT_OK);
 }
 
 static double error_of(const struct rig *r, const char *name)
@@ -234,6 +242,99 @@ static void sequences(void **state)
 	/* Saved states do not say which adapter they are of. */
 	assert_int_equal(cohort_state_save(r.c, 1, NULL, 0, &n, &err), COHORT_E_UNSUPPORTED);
 	assert_int_equal(cohort_state_save(r.c, 7, NULL, 0, &n, &err), COHORT_E_LIMIT);
+	rig_close(&r);
+}
+
+/* The logits of the text behind its last token, of a sequence that may hold the rest already. */
+static void check_text(struct rig *r, cohort_seq seq, const float *want)
+{
+	decode_text(r, seq);
+	assert_memory_equal(cohort_logits_get(r->c, -1, NULL), want, N_VOCAB * sizeof *want);
+}
+
+static void both_kinds(struct rig *r, float *with, float *without)
+{
+	set_kind(r, 0, 1);
+	decode_text(r, 0);
+	memcpy(with, cohort_logits_get(r->c, -1, NULL), N_VOCAB * sizeof *with);
+	decode_text(r, 1);
+	memcpy(without, cohort_logits_get(r->c, -1, NULL), N_VOCAB * sizeof *without);
+	assert_memory_not_equal(with, without, N_VOCAB * sizeof *with);
+}
+
+/* Ranges of nothing, of what the source does not hold and of its gap: who gets no cells keeps the adapter it has, and
+ * nobody is refused for a difference that does not matter. */
+static void copies_of_nothing(void **state)
+{
+	static const cohort_pos ranges[][2] = {{3, 3}, {9, 2}, {100, -1}, {N_TOKENS, 200}, {5, 8}};
+	static float with[N_VOCAB], without[N_VOCAB];
+	const cohort_seq empty = 2, held = 3, none = 4;
+	struct cohort_err err;
+	struct rig r;
+	(void)state;
+
+	rig_open(&r, NULL, 64, COHORT_KV_F16);
+	both_kinds(&r, with, without);
+	assert_int_equal(cohort_seq_rm(r.c, 1, 5, 8, &err), COHORT_OK);
+	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+		const cohort_pos p0 = ranges[i][0], p1 = ranges[i][1];
+		set_kind(&r, empty, 1);
+		set_kind(&r, held, 1);
+		add_one(&r, held);
+		assert_int_equal(cohort_seq_cp(r.c, 1, empty, p0, p1, &err), COHORT_OK);
+		assert_int_equal(cohort_seq_cp(r.c, 1, held, p0, p1, &err), COHORT_OK);
+		assert_int_equal(cohort_seq_pos_max(r.c, empty), -1);
+		assert_int_equal(cohort_seq_pos_max(r.c, held), 0);
+		/* Of a sequence that has nothing, but for all of it: that is a copy of what is yet to come. */
+		assert_int_equal(cohort_seq_cp(r.c, none, empty, p0, p1, &err), COHORT_OK);
+		assert_int_equal(cohort_seq_cp(r.c, none, held, 0, -1, &err), COHORT_OK);
+		check_text(&r, empty, with);
+		assert_int_equal(cohort_seq_rm(r.c, held, 0, -1, &err), COHORT_OK);
+		check_text(&r, held, with);
+		assert_int_equal(cohort_seq_rm(r.c, empty, 0, -1, &err), COHORT_OK);
+		assert_int_equal(cohort_seq_rm(r.c, held, 0, -1, &err), COHORT_OK);
+	}
+	/* Cells of the same source still do bring theirs, and are refused beside others. */
+	add_one(&r, held);
+	assert_int_equal(cohort_seq_cp(r.c, 1, held, 8, -1, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "adapter-held");
+	assert_int_equal(cohort_seq_cp(r.c, none, empty, 0, -1, &err), COHORT_OK);
+	check_text(&r, empty, without);
+	rig_close(&r);
+}
+
+/* A branch that was forked before there was a prompt goes through its parent's adapter, as one forked behind it. */
+static void forks(void **state)
+{
+	static float with[N_VOCAB], without[N_VOCAB];
+	struct cohort_branch b[3], plain;
+	struct cohort_branch_info info;
+	struct cohort_forest_params fp;
+	struct cohort_forest *f;
+	struct cohort_err err;
+	struct rig r;
+	(void)state;
+
+	rig_open(&r, NULL, 64, COHORT_KV_F16);
+	both_kinds(&r, with, without);
+	cohort_forest_params_init(&fp);
+	fp.first_seq = 4;
+	assert_int_equal(cohort_forest_open(r.c, &fp, &f, &err), COHORT_OK);
+	assert_int_equal(cohort_branch_create(f, NULL, &b[0], &err), COHORT_OK);
+	assert_int_equal(cohort_branch_info_get(f, b[0], &info, &err), COHORT_OK);
+	set_kind(&r, info.seq, 1);
+	assert_int_equal(cohort_branch_fork(f, b[0], NULL, &b[1], &err), COHORT_OK);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(cohort_branch_prefill(f, b[i], r.ids, N_TOKENS, &err), COHORT_OK);
+	assert_int_equal(cohort_branch_fork(f, b[0], NULL, &b[2], &err), COHORT_OK);
+	for (size_t i = 0; i < 3; i++)
+		assert_memory_equal(cohort_branch_logits_get(f, b[i], &err), with, sizeof with);
+	/* Ids of branches that are gone have none. */
+	assert_int_equal(cohort_branch_prune(f, b[1], &err), COHORT_OK);
+	assert_int_equal(cohort_branch_create(f, NULL, &plain, &err), COHORT_OK);
+	assert_int_equal(cohort_branch_prefill(f, plain, r.ids, N_TOKENS, &err), COHORT_OK);
+	assert_memory_equal(cohort_branch_logits_get(f, plain, &err), without, sizeof without);
+	cohort_forest_free(f);
 	rig_close(&r);
 }
 
@@ -393,7 +494,8 @@ static void out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(mixed),
-			cmocka_unit_test(sequences), cmocka_unit_test(refusals), cmocka_unit_test(arguments),
+			cmocka_unit_test(sequences), cmocka_unit_test(copies_of_nothing),
+			cmocka_unit_test(forks), cmocka_unit_test(refusals), cmocka_unit_test(arguments),
 			cmocka_unit_test(out_of_memory)};
 	return cmocka_run_group_tests(tests, make, arch_remove_models);
 }

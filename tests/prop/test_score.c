@@ -1,7 +1,7 @@
 /* cohort_score_text against tokens decoded one by one and plain sums; and that it leaves nothing behind.
  *
  * Shown red by: the probability of another token; a chunk that starts one position late; a sequence that is not emptied
- * after a failure. */
+ * after a failure; numbers of chunks before the one that failed in the caller's array (refusals). */
 #include "spec_case.h"
 
 #include <math.h>
@@ -83,12 +83,21 @@ static void refusals(void **state)
 	struct cohort_context *c = open_with(m, 32, 16, 1);
 	cohort_token t[N_MAX], bad[2] = {1, 1 << 30};
 	struct cohort_score s = {.n = 77};
+	float got[N_MAX];
 	struct cohort_err err;
 	const int32_t n = tokens_of(m, t);
 	(void)state;
 
-	assert_int_equal(cohort_score_text(c, 0, t, n, NULL, &s, &err), COHORT_NO_ROOM); /* in a later chunk */
+	for (int32_t i = 0; i < n; i++)
+		got[i] = 123.0f;
+	assert_int_equal(cohort_score_text(c, 0, t, n, got, &s, &err), COHORT_NO_ROOM); /* in a later chunk */
 	assert_int_equal(s.n, 77);
+	for (int32_t i = 0; i < n; i++)
+		assert_true(got[i] == 123.0f);
+	mem_fail_after(0);
+	assert_int_equal(cohort_score_text(c, 0, t, 2, got, &s, &err), COHORT_E_MEMORY);
+	mem_fail_after(-1);
+	assert_true(s.n == 77 && got[0] == 123.0f);
 	assert_int_equal(cohort_seq_pos_max(c, 0), -1);
 	OK(cohort_score_text(c, 0, t, 20, NULL, &s, &err)); /* and all the room is there again */
 	assert_int_equal(s.n, 19);

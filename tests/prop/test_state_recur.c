@@ -3,7 +3,7 @@
  *
  * Shown red by planted faults: states written back in the wrong order (round_trip), checkpoints left out of the image
  * (round_trip), an image state that nobody names let through (images), references of emptied sequences not counted as
- * room (room). */
+ * room (room), positions moved past those the model has (moved). */
 #include "effort.h"
 #include "arch_case.h"
 
@@ -331,10 +331,36 @@ static void out_of_memory(void **state)
 	rig_close(&a);
 }
 
+/* A sequence moves as far as the model's positions go, and is then saved, restored and decoded on; not further. */
+static void moved(void **state)
+{
+	struct rig a;
+	struct cohort_err err;
+	struct cohort_model_info info;
+	size_t n;
+	(void)state;
+
+	rig_open(&a, N_SEQ, 1);
+	cohort_model_info_get(a.m, &info);
+	go_on(&a, 0, 4, 1);
+	assert_int_equal(cohort_seq_add(a.c, 0, 0, -1, info.n_ctx_train + 100, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "pos-limit");
+	assert_int_equal(err.expected, info.n_ctx_train);
+	assert_int_equal(cohort_seq_add(a.c, 0, 0, -1, info.n_ctx_train - 4 + 1, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_seq_pos_max(a.c, 0), 3);
+	assert_int_equal(cohort_seq_add(a.c, 0, 0, -1, info.n_ctx_train - 4 - 1, &err), COHORT_OK);
+	void *one = save(&a, 0, &n);
+	assert_int_equal(cohort_state_restore(a.c, 1, one, n, &err), COHORT_OK);
+	go_on(&a, 1, 1, 1);
+	assert_int_equal(cohort_seq_pos_max(a.c, 1), info.n_ctx_train - 1);
+	free(one);
+	rig_close(&a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(damage),
 			cmocka_unit_test(images), cmocka_unit_test(others), cmocka_unit_test(room),
-			cmocka_unit_test(out_of_memory)};
+			cmocka_unit_test(out_of_memory), cmocka_unit_test(moved)};
 	return cmocka_run_group_tests(tests, arch_make_models, arch_remove_models);
 }

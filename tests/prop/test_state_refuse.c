@@ -9,6 +9,7 @@
  *    sealed_mutations
  *  - not comparing the count of sequences, groups or table entries with the bytes left, or block numbers with their
  *    count: sealed_mutations in the sanitizer build
+ *  - not comparing where the groups of a sequence begin: groups_begin_alike
  *  - leaving out any one check of flags, positions, ids, the count of blocks or the end: refusals_say_why */
 #include "effort.h"
 #include "state_rig.h"
@@ -249,6 +250,35 @@ static void groups_agree(void **state)
 	rig_close(&r);
 }
 
+/* A group that begins behind another, of which nothing tells but the number: what is removed from there on would empty
+ * one and not the other, and no row could be decoded any more. */
+static void groups_begin_alike(void **state)
+{
+	static const cohort_pos later[] = {1, 90};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+		struct rig r;
+		struct cohort_err err;
+		rig_open(&r, COHORT_KV_F16, 40);
+		grow(r.c, 0, 150, 1);
+		assert_true(kv_pos_gone(r.c->memory.kv[0], 0) >= 90 && kv_pos_gone(r.c->memory.kv[1], 0) == 0);
+		struct bytes b = save(r.c, 0);
+		struct look before = look(r.c);
+		uint8_t *min = b.p + STATE_AT_GROUPS + 2 * STATE_GROUP + STATE_SEQ;
+		assert_int_equal(state_get(min, 4), 0);
+		state_put(min, 4, (uint64_t)later[i]);
+		state_seal(b.p, b.n);
+		assert_int_equal(cohort_state_restore(r.c, 0, b.p, b.n, &err), COHORT_E_FORMAT);
+		if (!strstr(err.text, "different beginnings of sequence 0"))
+			fail_msg("case %zu: \"%s\"", i, err.text);
+		unchanged(r.c, &before);
+		free(before.cells.p);
+		free(b.p);
+		rig_close(&r);
+	}
+}
+
 /* One wrong number in a state of sequences 0, 2 and 3 (two blocks of one group), and what is said of it. */
 static void refusals_say_why(void **state)
 {
@@ -390,6 +420,7 @@ int main(void)
 		cmocka_unit_test(mutations),
 		cmocka_unit_test(sealed_mutations),
 		cmocka_unit_test(groups_agree),
+		cmocka_unit_test(groups_begin_alike),
 		cmocka_unit_test(refusals_say_why),
 		cmocka_unit_test(other_kinds),
 	};

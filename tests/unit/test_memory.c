@@ -69,7 +69,7 @@ static void init_parts(struct memory *m, size_t n_full, size_t n_window, size_t 
 	*m = (struct memory){.n_kv = 2};
 	m->kv[0] = kv_open(&(struct kv_limits){n_full, SIZE, SEQS, POS, ROWS, 0});
 	m->kv[1] = kv_open(&(struct kv_limits){n_window, SIZE, SEQS, POS, ROWS, WINDOW});
-	m->recur = recur_open(&(struct recur_limits){n_states, SEQS, ROWS, 0});
+	m->recur = recur_open(&(struct recur_limits){n_states, SEQS, ROWS, 0, POS});
 	assert_true(m->kv[0] && m->kv[1] && m->recur);
 }
 
@@ -138,6 +138,26 @@ static void append(struct memory *m, cohort_seq seq, size_t n)
 		assert_int_equal(memory_reserve(m, &next, 1, &plan, NULL), COHORT_OK);
 		memory_commit(m);
 	}
+}
+
+/* Any part has something: what a window released counts, and a state is that of all its positions. */
+static void held_by_any_part(void **state)
+{
+	struct memory m;
+	(void)state;
+
+	init_parts(&m, 9, 9, 9);
+	assert_false(memory_holds(&m, 0, 0, -1));
+	append(&m, 0, 2 * WINDOW);
+	assert_true(memory_holds(&m, 0, 0, -1) && memory_holds(&m, 0, 0, 1) && memory_holds(&m, 0, 2 * WINDOW - 1, -1));
+	assert_false(memory_holds(&m, 0, 2 * WINDOW, -1) || memory_holds(&m, 0, 1, 1) || memory_holds(&m, 1, 0, -1));
+	/* Without states there may be gaps. */
+	recur_free(m.recur);
+	m.recur = NULL;
+	assert_int_equal(memory_seq_rm(&m, 0, 2 * WINDOW - 3, 2 * WINDOW - 1, NULL), COHORT_OK);
+	assert_false(memory_holds(&m, 0, 2 * WINDOW - 3, 2 * WINDOW - 1));
+	assert_true(memory_holds(&m, 0, 2 * WINDOW - 3, -1));
+	memory_release(&m);
 }
 
 static void all_parts_or_none(void **state)
@@ -328,6 +348,7 @@ int main(void)
 		cmocka_unit_test(planted_fault),
 		cmocka_unit_test(no_room_in_one_part),
 		cmocka_unit_test(other_refusals),
+		cmocka_unit_test(held_by_any_part),
 		cmocka_unit_test(all_parts_or_none),
 		cmocka_unit_test(other_shapes),
 		cmocka_unit_test(allocation_failures),

@@ -3,7 +3,8 @@
  * Faults planted to see them turn red: a set that parted writes the common state (parting, random_operations); a
  * committed state is written (a_set_writes_its_own); the common state is never given back (random_operations); later
  * checkpoints stay, the newest goes instead of the oldest (checkpoints); states are given back in the order in which
- * they were taken (parting, no_room). */
+ * they were taken (parting, no_room). A limit of positions that was that of their type, and not the context's, was a
+ * fault of the library (shifts). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,8 @@
 #include "base/rng.h"
 #include "kv/recur_impl.h"
 
+enum { POS = 1000 };
+
 static const cohort_seq ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 static struct kv_row row(cohort_pos pos, cohort_seq from, int32_t n)
@@ -25,7 +28,7 @@ static struct kv_row row(cohort_pos pos, cohort_seq from, int32_t n)
 
 static struct recur *open_recur(size_t n_states, size_t n_seq, size_t n_checks)
 {
-	struct recur *r = recur_open(&(struct recur_limits){n_states, n_seq, 1, n_checks});
+	struct recur *r = recur_open(&(struct recur_limits){n_states, n_seq, 1, n_checks, POS});
 
 	assert_non_null(r);
 	return r;
@@ -298,6 +301,9 @@ static void shifts(void **state)
 	assert_int_equal(recur_pos_max(r, 0), 8);
 	assert_int_equal(recur_state(r, 0), s);
 	uint64_t before = recur_hash(r);
+	assert_true(recur_holds(r, 0, 0, -1) && recur_holds(r, 0, 8, 100) && recur_holds(r, 0, 0, 6));
+	assert_false(recur_holds(r, 0, 9, -1) || recur_holds(r, 0, 0, 5) || recur_holds(r, 0, 7, 7));
+	assert_false(recur_holds(r, 0, -1, 7) || recur_holds(r, 8, 0, -1) || recur_holds(r, 1, 0, -1));
 	assert_int_equal(recur_seq_add(r, 0, 0, -1, 1, true, &err), COHORT_OK);
 	assert_int_equal(recur_seq_add(r, 0, 0, -1, 0, false, &err), COHORT_OK);
 	assert_int_equal(recur_seq_add(r, 0, 9, -1, 1, false, &err), COHORT_OK);
@@ -309,6 +315,11 @@ static void shifts(void **state)
 	assert_int_equal(err.got, -1);
 	assert_int_equal(recur_seq_add(r, 0, 0, -1, INT32_MAX, false, &err), COHORT_E_ARG);
 	assert_string_equal(err.rule, "pos-limit");
+	assert_int_equal(recur_seq_add(r, 0, 0, -1, POS - 8, false, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "pos-limit");
+	assert_int_equal(err.expected, POS);
+	assert_int_equal(err.got, POS);
+	assert_int_equal(recur_seq_add(r, 0, 0, -1, POS - 9, true, &err), COHORT_OK);
 	assert_true(recur_hash(r) == before);
 	assert_int_equal(recur_seq_cp(r, 0, 1, 0, -1, false, &err), COHORT_OK);
 	assert_true(recur_same(r, 0, 1));
@@ -370,7 +381,7 @@ static void allocation_failures(void **state)
 
 	for (;; n++) {
 		mem_fail_after(n);
-		r = recur_open(&(struct recur_limits){4, 8, 1, 2});
+		r = recur_open(&(struct recur_limits){4, 8, 1, 2, POS});
 		mem_fail_after(-1);
 		if (r)
 			break;
@@ -378,12 +389,12 @@ static void allocation_failures(void **state)
 	recur_free(r);
 	recur_free(NULL);
 	assert_int_equal(n, 11);
-	assert_null(recur_open(&(struct recur_limits){SIZE_MAX / 2, 8, 1, 2}));
-	assert_null(recur_open(&(struct recur_limits){4, SIZE_MAX / 2, 1, 2}));
-	assert_null(recur_open(&(struct recur_limits){4, 8, 1, SIZE_MAX / 2}));
+	assert_null(recur_open(&(struct recur_limits){SIZE_MAX / 2, 8, 1, 2, POS}));
+	assert_null(recur_open(&(struct recur_limits){4, SIZE_MAX / 2, 1, 2, POS}));
+	assert_null(recur_open(&(struct recur_limits){4, 8, 1, SIZE_MAX / 2, POS}));
 	for (n = 0;; n++) {
 		enum cohort_status st = COHORT_OK;
-		r = recur_open(&(struct recur_limits){4, 8, 1, 2});
+		r = recur_open(&(struct recur_limits){4, 8, 1, 2, POS});
 		uint64_t before = recur_hash(r);
 		recur_begin(r);
 		mem_fail_after(n);
