@@ -191,8 +191,8 @@ struct cohort_synth_params {
 	size_t struct_size;
 	uint32_t n_vocab;     /* at least 259: the unknown, begin and end tokens and one for each byte */
 	uint32_t n_embd, n_layer, n_head, n_head_kv, n_ff, n_ctx;
-	uint32_t head_size;   /* elements per head, even; 0: n_embd / n_head */
-	float rope_base;
+	uint32_t head_size;   /* elements per head, even, at most 4096; 0: n_embd / n_head */
+	float rope_base;      /* 1 to 1e30 */
 	bool tied;            /* the embedding serves as output matrix */
 	bool pure;            /* every matrix in the type's base format, where its rows are whole blocks of it */
 	const char *type;     /* of cohort_mix_name; upper or lower case */

@@ -31,6 +31,7 @@
 #define N_STEPS 4096                    /* different values of F16 and BF16 weights */
 #define N_SPECIAL 259                   /* unknown, begin, end, 256 bytes */
 #define VOCAB_MAX (1u << 24)
+#define HEAD_MAX 4096u
 
 /* ---- Shapes ---- */
 
@@ -91,7 +92,7 @@ static enum cohort_status within(const char *what, uint32_t v, uint32_t lo, uint
 				  : err_set(err, COHORT_E_ARG, "%s is %u, expected %u to %u", what, v, lo, hi);
 }
 
-/* The limits are those of src/model/model.c: what is written can be loaded. */
+/* The limits are those of src/model/keys.c and rope.c: what is written can be loaded. */
 static enum cohort_status check(struct cohort_synth_params *p, struct cohort_err *err)
 {
 	const struct {
@@ -101,7 +102,7 @@ static enum cohort_status check(struct cohort_synth_params *p, struct cohort_err
 		{"n_vocab", p->n_vocab, N_SPECIAL, VOCAB_MAX}, {"n_embd", p->n_embd, 1, 1 << 20},
 		{"n_layer", p->n_layer, 1, 4096}, {"n_head", p->n_head, 1, 4096},
 		{"n_head_kv", p->n_head_kv, 1, p->n_head}, {"n_ff", p->n_ff, 1, 1 << 24},
-		{"n_ctx", p->n_ctx, 1, 1 << 30}, {"head_size", p->head_size, 0, 4096},
+		{"n_ctx", p->n_ctx, 1, 1 << 30}, {"head_size", p->head_size, 0, HEAD_MAX},
 	};
 	enum cohort_status st;
 
@@ -115,10 +116,12 @@ static enum cohort_status check(struct cohort_synth_params *p, struct cohort_err
 				p->n_embd, p->n_head);
 	if (p->head_size == 0)
 		p->head_size = p->n_embd / p->n_head;
+	if ((st = within("head_size", p->head_size, 1, HEAD_MAX, err)))
+		return st;
 	if (p->head_size % 2)
 		return err_set(err, COHORT_E_ARG, "head_size is %u, expected an even number", p->head_size);
-	if (!(p->rope_base > 0.0f && p->rope_base < 1e30f))
-		return err_set(err, COHORT_E_ARG, "rope_base is %g", (double)p->rope_base);
+	if (!(p->rope_base >= 1.0f && p->rope_base <= 1e30f))
+		return err_set(err, COHORT_E_ARG, "rope_base is %g, expected 1 to 1e30", (double)p->rope_base);
 	if (p->n_threads < 0 || p->n_threads > 1024)
 		return err_set(err, COHORT_E_ARG, "n_threads is %d, expected 0 to 1024", p->n_threads);
 	if (!p->type || !p->name)

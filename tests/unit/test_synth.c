@@ -3,7 +3,8 @@
  *
  * Shown red by leaving the minima of Q4_K random (weights), scales of one sign (weights), a generator seeded with the
  * chunk's place in memory instead of its number (same_bytes), more_bits without its last eighth (mixes), TQ2_0's code 3
- * left in (weights), no fall-back for short rows (mixes, awkward_rows), weights of deviation 1 (decodes, weights). */
+ * left in (weights), no fall-back for short rows (mixes, awkward_rows), weights of deviation 1 (decodes, weights), a
+ * head that is no longer than the width, or a base of any size, which no loader takes (refusals, limits_load). */
 #include "place_case.h"
 
 #include <setjmp.h>
@@ -384,13 +385,47 @@ static void refusals(void **state)
 	BAD(n_ff, 0, "n_ff");
 	BAD(n_ctx, 0, "n_ctx");
 	BAD(head_size, 5, "even");
+	BAD(head_size, 4098, "head_size");
 	BAD(n_embd, 250, "multiple");
 	BAD(rope_base, 0.0f, "rope_base");
 	BAD(rope_base, NAN, "rope_base");
+	BAD(rope_base, 0.5f, "rope_base");
+	BAD(rope_base, 2e30f, "rope_base");
 	BAD(n_threads, -1, "n_threads");
 	BAD(type, NULL, "type");
 	BAD(name, NULL, "name");
+	/* The same by the width of one head. */
+	sp = tiny("F16");
+	sp.n_embd = 8192;
+	sp.n_head = sp.n_head_kv = 1;
+	sp.head_size = 0;
+	refuse(p->path, &sp, "head_size");
 	assert_int_equal(n_in(p->dir), 0);
+}
+
+/* What is just taken can be loaded. */
+static void limits_load(void **state)
+{
+	const struct place *p = *state;
+	static const struct {
+		uint32_t n_embd;
+		float rope_base;
+	} cases[] = {{4096, 10000.0f}, {64, 1.0f}, {64, 1e30f}};
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cohort_synth_params sp = tiny("F16");
+		struct cohort_model *m = NULL;
+		struct cohort_err err;
+		sp.n_embd = cases[i].n_embd;
+		sp.n_layer = sp.n_head = sp.n_head_kv = 1;
+		sp.head_size = 0;
+		sp.n_ff = 32;
+		sp.rope_base = cases[i].rope_base;
+		if (cohort_synth_write(p->path, &sp, &err) || cohort_model_open(p->path, NULL, &m, &err))
+			fail_msg("case %zu: %s", i, err.text);
+		cohort_model_free(m);
+		unlink(p->path);
+	}
 }
 
 static bool stop_at_half(float done, void *user)
@@ -443,7 +478,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(decodes), CASE(awkward_rows), CASE(weights), CASE(same_bytes), CASE(vocabulary), CASE(mixes),
-		CASE(shapes), CASE(shapes_decode), CASE(refusals), CASE(abort_and_failures),
+		CASE(shapes), CASE(shapes_decode), CASE(refusals), CASE(limits_load), CASE(abort_and_failures),
 	};
 #ifdef __SANITIZE_THREAD__ /* slow, and the others have one thread */
 	const struct CMUnitTest few[] = {CASE(same_bytes), CASE(abort_and_failures)};
