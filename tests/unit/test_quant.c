@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "effort.h"
 #include "quant/quant.h"
 
 #include <math.h>
@@ -239,10 +240,11 @@ static void test_f16_hard(void **state)
 static void test_f16_random(void **state)
 {
 	bool hw = hw_has_f16();
+	const int n = effort(N_RANDOM);
 	uint64_t s = 1;
 
 	(void)state;
-	for (int i = 0; i < N_RANDOM; i++) {
+	for (int i = 0; i < n; i++) {
 		uint64_t r = next(&s);
 		uint32_t u = (uint32_t)r;
 
@@ -287,6 +289,7 @@ static void test_bf16(void **state)
 		{0x00000001, 0x0000}, {0x00008000, 0x0000}, {0x00008001, 0x0001}, {0x007fffff, 0x0080},
 		{0x7f800001, 0x7fc0}, {0xff80ffff, 0xffc0}, {0x7fffffff, 0x7fff}, {0x7fa10000, 0x7fe1},
 	};
+	const int n = effort(N_RANDOM);
 	uint64_t s = 2;
 
 	(void)state;
@@ -301,7 +304,7 @@ static void test_bf16(void **state)
 		check_f32_to_bf16(i << 16 | 0x8000);
 		check_f32_to_bf16(i << 16 | 0x8001);
 	}
-	for (int i = 0; i < N_RANDOM; i++)
+	for (int i = 0; i < n; i++)
 		check_f32_to_bf16((uint32_t)next(&s));
 }
 
