@@ -38,6 +38,7 @@ struct item {
 struct queue {
 	struct item *first, **end;
 	size_t n_items, n_handles, n_outputs;
+	bool full; /* the engine's, when it was last asked in this sweep: the other items need not ask */
 };
 
 /* ---- Results ---- */
@@ -146,6 +147,10 @@ static bool read_line(struct jobs *j, struct jobs_ids *ids, struct item *it, con
 		snprintf(why, sizeof why, "longer than %zu MiB", JOBS_LINE_MAX >> 20);
 		return put_bad_line(j, it, "line_too_long", why);
 	}
+	if (!openai_json_fits(line->text, line->n)) {
+		snprintf(why, sizeof why, "too many values: they would take more than %d MiB", OPENAI_VALUES_MAX >> 20);
+		return put_bad_line(j, it, "line_too_large", why);
+	}
 	json_t *request = json_parse(line->text, line->n, JSON_ALLOW_NUL, &e, &no_memory);
 	if (no_memory)
 		return false;
@@ -242,7 +247,8 @@ static void submit(struct jobs *j, struct queue *q, struct item *it)
 {
 	const size_t n_outputs = (size_t)it->r.params.n_outputs;
 
-	while (!it->error.status && it->parsed && it->n_submitted < it->r.n_prompts && q->n_handles < j->n_ahead) {
+	while (!it->error.status && it->parsed && it->n_submitted < it->r.n_prompts && q->n_handles < j->n_ahead &&
+			!q->full) {
 		struct openai_error e = {0};
 		if (j->n_outputs_max && q->n_outputs && q->n_outputs + n_outputs > j->n_outputs_max)
 			return; /* later */
@@ -252,7 +258,7 @@ static void submit(struct jobs *j, struct queue *q, struct item *it)
 			q->n_handles++;
 			q->n_outputs += n_outputs;
 		} else if (e.status == 429) {
-			return; /* later */
+			q->full = true; /* later */
 		} else {
 			it->error = e;
 		}
@@ -306,6 +312,7 @@ static int sweep(struct jobs *j, struct queue *q)
 {
 	bool blocked = false;
 
+	q->full = false;
 	for (struct item **p = &q->first, *it; (it = *p);) {
 		if (it->parsed && it->result.n == 0) {
 			if (jobs_stop(j->where) == JOBS_GO)
@@ -408,6 +415,8 @@ int jobs_run(struct jobs *j)
 		struct cohort_request *h = rc ? NULL : oldest(&q);
 		if (h)
 			cohort_request_wait(h, WAIT_S, &done, NULL);
+		else if (!rc && q.n_items > 0) /* the engine's queue is full of others */
+			nanosleep(&(struct timespec){.tv_nsec = (long)(WAIT_S * 1e9)}, NULL);
 		if (j->where->prog && clock_now() - shown > 0.2) {
 			show_progress(j, &q);
 			shown = clock_now();

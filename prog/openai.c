@@ -198,6 +198,10 @@ static bool engine_refused(const struct openai_request *r, const struct cohort_e
 		return openai_refuse(e, r->field, "context_length_exceeded", "%s", err->text);
 	if (strcmp(rule, "slots") == 0)
 		return openai_refuse(e, "n", NULL, "%s", err->text);
+	if (strcmp(rule, "queue-tokens") == 0 && r->params.n_prompt > err->expected) /* however empty it is */
+		return openai_refuse(e, r->field, "context_length_exceeded",
+				"a prompt of %d tokens; this server's queue takes at most %lld", r->params.n_prompt,
+				(long long)err->expected);
 	openai_refuse(e, NULL, NULL, "%s", err->text);
 	if (strncmp(rule, "queue-", 6) == 0) {
 		e->status = 429;

@@ -43,6 +43,11 @@ json_t *openai_error_json(const struct openai_error *e);
 /* Bytes as a JSON string: what is not UTF-8 becomes U+FFFD. NULL when out of memory. */
 json_t *openai_text(const char *bytes, size_t n);
 
+/* Whether the values of a JSON text take at most OPENAI_VALUES_MAX bytes, by estimate, when it is parsed; what its
+ * strings say does not count. 128 MiB are 2.7 million tokens, eight times the largest body of the server's default. */
+enum { OPENAI_VALUES_MAX = 128 << 20 };
+bool openai_json_fits(const char *bytes, size_t n);
+
 /* A growing piece of bytes. */
 struct openai_buf {
 	char *p;
@@ -158,8 +163,8 @@ bool openai_request_parse(struct openai_host *h, enum openai_route route, json_t
 /* The same where the prompts are in another field than the route's own. field: static; NULL: the route's own. */
 bool openai_request_parse_field(struct openai_host *h, enum openai_route route, const char *field, json_t *body,
 		struct openai_request *r, struct openai_error *e);
-/* Queues prompt i. params->on_event, client, priority and limits may be set before. Full queues are 429, a closed
- * engine 503. */
+/* Queues prompt i. params->on_event, client, priority and limits may be set before. Full queues are 429, a
+ * prompt that no queue of this engine holds 400, a closed engine 503. */
 bool openai_request_submit(const struct openai_host *h, struct openai_request *r, size_t i,
 		struct cohort_engine *engine, struct cohort_request **out, struct openai_error *e);
 /* Reads all events of prompt i, which has ended (and has no on_event), and keeps its part of the answer. The handle may

@@ -162,6 +162,21 @@ bool openai_echo(const struct openai_host *h, const struct openai_request *r, si
 	return *own && !cohort_detokenize(h->model, tokens, p->n, false, *own, *n, n, NULL);
 }
 
+/* The prompt's lists for all outputs: values are made once and shared, as twenty log-probabilities of each of its
+ * tokens are many. */
+static bool add_prompt(const struct openai_host *h, const struct openai_request *r, const struct cohort_event *ev,
+		struct outputs *a)
+{
+	struct openai_lists *first = &a->lists[0];
+	bool ok = openai_lists_add_prompt(h, first, r->params.prompt, ev);
+
+	for (int32_t i = 1; i < a->n && ok; i++)
+		ok = !json_array_extend(a->lists[i].tokens, first->tokens) &&
+				!json_array_extend(a->lists[i].logprobs, first->logprobs) &&
+				!json_array_extend(a->lists[i].tops, first->tops);
+	return ok;
+}
+
 static bool read_events(const struct openai_host *h, const struct openai_request *r, struct cohort_request *handle,
 		struct outputs *a, struct openai_error *e)
 {
@@ -175,8 +190,7 @@ static bool read_events(const struct openai_host *h, const struct openai_request
 		if (r->n_logprobs < 0)
 			continue;
 		if (ev.kind == COHORT_EVENT_PROMPT)
-			for (int32_t i = 0; i < a->n && ok; i++)
-				ok = openai_lists_add_prompt(h, &a->lists[i], r->params.prompt, &ev);
+			ok = add_prompt(h, r, &ev, a);
 		else if (ev.kind == COHORT_EVENT_TOKEN)
 			ok = openai_lists_add(
 					h, r, &a->lists[ev.output], ev.token, ev.logprob, ev.top, ev.n_top);

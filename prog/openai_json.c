@@ -2,7 +2,8 @@
  *
  * Invariants
  *  1. What goes into a JSON string is UTF-8, whatever a model said: jansson takes nothing else.
- *  2. Numbers are printed with 9 digits, which tell any two floats apart. */
+ *  2. A text is parsed only if its values take a bounded amount of memory: {} is three bytes of a list, and 272 then.
+ *  3. Numbers are printed with 9 digits, which tell any two floats apart. */
 #include "openai.h"
 
 #include "base/mem.h"
@@ -73,6 +74,28 @@ json_t *openai_text(const char *bytes, size_t n)
 		text = json_stringn(b.p, b.n);
 	openai_buf_release(&b);
 	return text;
+}
+
+/* Sizes are jansson's, of a 64-bit system, with malloc's own: a number 32, and 16 for its place in an array that
+ * doubles; an array 48 and 80 for its first places, an object 80 and 144; a string 48 and 32 or more, a key about as
+ * much. */
+bool openai_json_fits(const char *bytes, size_t n)
+{
+	size_t sum = 0;
+	bool in_string = false;
+
+	for (size_t i = 0; i < n; i++) {
+		const char c = bytes[i];
+		if (in_string && c == '\\')
+			i++;
+		else if (c == '"')
+			in_string = !in_string;
+		if (in_string)
+			sum += c == '"' ? 80 : 0;
+		else
+			sum += c == ',' ? 48 : c == '[' ? 128 : c == '{' ? 224 : 0;
+	}
+	return sum <= OPENAI_VALUES_MAX;
 }
 
 static bool escape(struct openai_buf *out, const char *s, size_t n)

@@ -164,8 +164,9 @@ struct route {
 	enum step (*run)(struct call *c);
 	/* Without a key; for admins only; run is called before the body as well (the call is not complete then), to set
 	 * sink and body_max or to refuse early. */
-	/* OPEN: without a key; PAGE: with one that a browser asks for, too. */
-	enum { ROUTE_OPEN = 1, ROUTE_ADMIN = 2, ROUTE_SINK = 4, ROUTE_PAGE = 8 } flags;
+	/* OPEN: without a key; PAGE: with one that a browser asks for, too; REST: the * takes all that follows, slashes
+	 * as well. */
+	enum { ROUTE_OPEN = 1, ROUTE_ADMIN = 2, ROUTE_SINK = 4, ROUTE_PAGE = 8, ROUTE_REST = 16 } flags;
 };
 /* NULL: none; then *allow lists the methods the path has ("" if there is no such path). */
 const struct route *route_find(
@@ -193,6 +194,7 @@ struct call {
 	unsigned status; /* that was answered */
 	uint64_t n_sent;
 	enum step (*step)(struct call *c); /* what to do when there is news */
+	double wake_at; /* and when to do it without; 0: never */
 	void *work; /* of the route; freed by drop */
 	void (*drop)(struct call *c);
 };
@@ -239,6 +241,8 @@ enum step run_completion(struct call *c);
 enum step run_embedding(struct call *c);
 enum step run_models(struct call *c);
 enum step run_model(struct call *c);
+/* Whether the server is ending; e is then what new requests are told. */
+bool refuse_draining(const struct server *srv, struct openai_error *e);
 enum step run_health(struct call *c);
 enum step run_metrics(struct call *c);
 enum step run_live(struct call *c);

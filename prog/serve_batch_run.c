@@ -4,8 +4,9 @@
  * Invariants
  *  1. Every step can be done again: what is on the disk says which one a batch is in, and the server may be killed in
  * any of them. A line's result is there once, in the end, whatever happened.
- *  2. Batches never come before clients: their priority is below any that clients can ask for, and they have no more of
- *     the engine at once than n_parallel.
+ *  2. Batches come behind clients: their priority is below any that clients can ask for, and they have no more of the
+ *     engine at once than n_parallel. The exception is the engine's own: a request that has waited for wait_max_s (30
+ *     s) goes first, whatever its priority. So a batch goes on under any load, by few lines at a time.
  *  3. What cannot be written now (a full disk, mostly) is tried again later; it fails no batch.
  * It does not know HTTP. */
 #include "serve_batches.h"
@@ -85,18 +86,6 @@ static void postpone(struct run *r, const char *why)
 	lock_give(&r->s->lock);
 }
 
-static bool save(struct run *r)
-{
-	struct cohort_err err;
-
-	lock_take(&r->s->lock);
-	const bool ok = store_batch_save(r->s, r->b, &err);
-	lock_give(&r->s->lock);
-	if (!ok)
-		postpone(r, err.text);
-	return ok;
-}
-
 /* Adds to what is wrong with the input; line 0: with all of it. False when out of memory. */
 static bool add_error(json_t *errors, const char *code, const char *param, uint64_t line, const char *message)
 {
@@ -159,6 +148,9 @@ static bool check_line(struct run *r, const struct jobs_line *line, struct jobs_
 
 	if (line->too_long)
 		return add_error(errors, "line_too_long", NULL, line->number, "the line is longer than 16 MiB");
+	if (!openai_json_fits(line->text, line->n))
+		return add_error(errors, "line_too_large", NULL, line->number,
+				"the line has too many values: they would take more than 128 MiB");
 	json_t *j = json_parse(line->text, line->n, JSON_ALLOW_NUL, &why, &no_memory);
 	if (no_memory)
 		return false;
@@ -239,19 +231,28 @@ static void validate(struct run *r)
 		rc = check_lines(r, &in, errors, &n);
 	jobs_reader_release(&in);
 	const bool bad = json_array_size(errors) > 0;
+	bool saved = true;
+	struct cohort_err err;
 	lock_take(&r->s->lock);
+	const struct store_batch before = *b;
 	if (!rc && b->status == BATCH_VALIDATING) { /* and not cancelled meanwhile */
 		store_batch_enter(b, bad ? BATCH_FAILED : BATCH_IN_PROGRESS);
 		b->n_total = bad ? 0 : n;
 		if (bad)
 			b->errors = json_incref(errors);
+		saved = store_batch_save(r->s, b, &err);
+		if (!saved) {
+			*b = before; /* all of it again, later */
+			if (bad)
+				json_decref(errors);
+		}
 	}
-	lock_give(&r->s->lock);
+	lock_give(&r->s->lock); /* one that has failed may be gone from here on */
 	json_decref(errors);
 	if (rc && rc != EXIT_INTERRUPTED)
 		postpone(r, r->where.why);
-	else if (!rc)
-		save(r);
+	else if (!saved)
+		postpone(r, err.text);
 }
 
 /* ---- Its lines through the engine ---- */
@@ -474,8 +475,9 @@ static void finalise(struct run *r)
 	struct split x = {.r = r};
 	struct store_batch *b = r->b;
 	struct openai_error e = {0};
-	char path[STORE_PATH];
+	char path[STORE_PATH], id[STORE_ID];
 
+	memcpy(id, b->id, sizeof id); /* b may be gone once it has ended and the lock is given */
 	r->where.stop = stop_final;
 	const bool ok = split_all(&x, &e) && commit(&x, &x.output, "output", &e) && commit(&x, &x.error, "error", &e);
 	store_put_abort(&x.output);
@@ -503,9 +505,9 @@ static void finalise(struct run *r)
 		postpone(r, err.text);
 		return;
 	}
-	store_path(r->s, path, "batches", r->b->id, ".jsonl");
+	store_path(r->s, path, "batches", id, ".jsonl");
 	unlink(path);
-	store_path(r->s, path, "batches", r->b->id, ".jsonl.journal");
+	store_path(r->s, path, "batches", id, ".jsonl.journal");
 	unlink(path);
 }
 

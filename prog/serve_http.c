@@ -96,6 +96,11 @@ json_t *call_json(struct call *c, bool empty, struct openai_error *e)
 		at++;
 	if (at == c->body.n && empty)
 		return json_object();
+	if (!openai_json_fits(bytes, c->body.n)) {
+		openai_refuse(e, NULL, NULL, "the body has too many values: they would take more than %d MiB",
+				OPENAI_VALUES_MAX >> 20);
+		return NULL;
+	}
 	json_t *v = json_parse(bytes, c->body.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why, &no_memory);
 	if (no_memory)
 		openai_no_memory(e);
@@ -522,7 +527,7 @@ static enum MHD_Result go_on(struct call *c)
 	}
 	do {
 		s = seat_gone(c->seat) ? STEP_CLOSE : c->step(c);
-	} while (s == STEP_WAIT && !seat_sleep(c->seat, 0));
+	} while (s == STEP_WAIT && !seat_sleep(c->seat, c->wake_at));
 	return s == STEP_CLOSE ? MHD_NO : MHD_YES;
 }
 

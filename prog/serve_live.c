@@ -20,15 +20,22 @@ void live_add(struct live *l, const struct cohort_tick *tick)
 
 /* ---- Health and models ---- */
 
+bool refuse_draining(const struct server *srv, struct openai_error *e)
+{
+	if (!atomic_load(&srv->draining))
+		return false;
+	openai_refuse(e, NULL, "draining", "the server is ending: it takes no more requests");
+	e->status = 503;
+	e->type = "server_error";
+	return true;
+}
+
 enum step run_health(struct call *c)
 {
-	if (atomic_load(&c->srv->draining)) {
-		struct openai_error e = {0};
-		openai_refuse(&e, NULL, "draining", "the server is ending: it takes no more requests");
-		e.status = 503;
-		e.type = "server_error";
+	struct openai_error e = {0};
+
+	if (refuse_draining(c->srv, &e))
 		return answer_error(c, &e);
-	}
 	return answer_json(c, 200, json_pack("{s:s}", "status", "ok"));
 }
 

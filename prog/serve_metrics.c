@@ -10,6 +10,8 @@
  * It does not know of connections or routes. */
 #include "serve_metrics.h"
 
+#include "base/utf8.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -271,12 +273,21 @@ static void put_vllm(struct text *t, const struct metrics *m, const struct cohor
 bool metrics_text(struct metrics *m, const struct cohort_engine_stats *stats, const char *model, int n_connections,
 		struct openai_buf *out)
 {
+	json_t *name = openai_text(model, strlen(model)); /* Prometheus refuses all of a text that is not UTF-8 */
 	char label[128];
-	size_t n = 0;
 
-	for (const char *p = model; *p && n + 1 < sizeof label; p++)
-		label[n++] = *p == '"' || *p == '\\' || (unsigned char)*p < ' ' ? '_' : *p;
+	if (!name)
+		return false;
+	const size_t n_name = json_string_length(name), n_room = sizeof label - 1;
+	const size_t n = utf8_valid_prefix(json_string_value(name), n_name < n_room ? n_name : n_room);
+	for (size_t i = 0; i < n; i++) {
+		const char c = json_string_value(name)[i];
+		label[i] = c;
+		if (c == '"' || c == '\\' || (unsigned char)c < ' ')
+			label[i] = '_';
+	}
 	label[n] = 0;
+	json_decref(name);
 	struct text t = {out, label, true};
 	lock_take(&m->lock);
 	const struct metrics copy = *m;

@@ -9,6 +9,14 @@
 
 /* ---- /completion ---- */
 
+/* Null is as good as absent. */
+static bool has(const json_t *body, const char *name)
+{
+	const json_t *v = json_object_get(body, name);
+
+	return v && !json_is_null(v);
+}
+
 /* Its fields in the words of OpenAI's, where these differ. */
 static bool prepare(struct call *c, json_t *body, struct openai_error *e)
 {
@@ -16,11 +24,11 @@ static bool prepare(struct call *c, json_t *body, struct openai_error *e)
 	int bad = 0;
 
 	(void)c;
-	if (json_object_get(body, "n") || json_object_get(body, "best_of"))
+	if (has(body, "n") || has(body, "best_of"))
 		return openai_refuse(e, "n", NULL, "/completion gives one text; /v1/completions takes n");
-	if (!json_object_get(body, "n_predict") && !json_object_get(body, "max_tokens"))
+	if (!has(body, "n_predict") && !has(body, "max_tokens"))
 		bad |= json_object_set_new(body, "n_predict", json_integer(-1));
-	if (probs && !json_is_null(probs) &&
+	if (has(body, "n_probs") &&
 			!(json_is_integer(probs) && json_integer_value(probs) >= 0 &&
 					json_integer_value(probs) <= OPENAI_TOP_MAX))
 		return openai_refuse(e, "n_probs", NULL, "n_probs is %s, expected a whole number from 0 to %d",
@@ -56,8 +64,9 @@ static json_t *final_json(const struct call *c, const struct work *w, json_t *co
 	const struct cohort_request_stats *s = &w->stats[0];
 	const struct openai_prompt *p = &w->r.prompts[0];
 
-	return json_pack("{s:i, s:o, s:i, s:b, s:s, s:I, s:I, s:I, s:b, s:s, s:s, s:o, s:o, s:o}", "index", 0,
-			"content", content, "id_slot", -1, "stop", 1, "model", c->srv->host.name, "tokens_predicted",
+	return json_pack("{s:i, s:o, s:i, s:b, s:o, s:I, s:I, s:I, s:b, s:s, s:s, s:o, s:o, s:o}", "index", 0,
+			"content", content, "id_slot", -1, "stop", 1, "model",
+			openai_text(c->srv->host.name, strlen(c->srv->host.name)), "tokens_predicted",
 			(json_int_t)s->n_generated, "tokens_evaluated", (json_int_t)s->n_prompt, "tokens_cached",
 			(json_int_t)s->n_cached, "truncated", 0, "stop_type", stop_type(finish), "stopping_word", "",
 			"prompt", p->text ? openai_text(p->text, p->n_text) : json_string(""), "generation_settings",
@@ -188,9 +197,7 @@ enum step run_completion(struct call *c)
 /* Its own name for the texts, or OpenAI's. */
 static const char *embedding_field(const json_t *body)
 {
-	const json_t *input = json_object_get(body, "input");
-
-	return input && !json_is_null(input) ? "input" : "content";
+	return has(body, "input") ? "input" : "content";
 }
 
 static enum step whole_embedding(struct call *c, struct work *w)

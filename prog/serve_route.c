@@ -11,7 +11,7 @@ static const struct route routes[] = {
 		{"GET", "/v1/health", run_health, ROUTE_OPEN},
 		{"GET", "/v1/models", run_models, 0},
 		{"GET", "/models", run_models, 0},
-		{"GET", "/v1/models/*", run_model, 0},
+		{"GET", "/v1/models/*", run_model, ROUTE_REST}, /* names are often organisation/model */
 		{"POST", "/v1/chat/completions", run_chat, 0},
 		{"POST", "/chat/completions", run_chat, 0},
 		{"POST", "/v1/completions", run_completions, 0},
@@ -40,8 +40,8 @@ static const struct route routes[] = {
 		{"POST", "/cohort/strategy", run_strategy_set, ROUTE_ADMIN},
 };
 
-/* Whether the path is the pattern's; what a * stands for goes to arg. */
-static bool matches(const char *pattern, const char *path, char *arg, size_t n_arg)
+/* Whether the path is the pattern's; what a * stands for goes to arg. rest: that is all of the rest. */
+static bool matches(const char *pattern, const char *path, bool rest, char *arg, size_t n_arg)
 {
 	while (*pattern && *pattern != '*') {
 		if (*pattern++ != *path++)
@@ -49,12 +49,12 @@ static bool matches(const char *pattern, const char *path, char *arg, size_t n_a
 	}
 	if (!*pattern)
 		return !*path;
-	const size_t n = strcspn(path, "/");
+	const size_t n = rest ? strlen(path) : strcspn(path, "/");
 	if (n == 0 || n >= n_arg)
 		return false;
 	memcpy(arg, path, n);
 	arg[n] = 0;
-	return matches(pattern + 1, path + n, arg, n_arg); /* as deep as the pattern has stars */
+	return matches(pattern + 1, path + n, rest, arg, n_arg); /* as deep as the pattern has stars */
 }
 
 const struct route *route_find(
@@ -64,7 +64,7 @@ const struct route *route_find(
 
 	*allow = 0;
 	for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-		if (!matches(routes[i].path, path, arg, n_arg))
+		if (!matches(routes[i].path, path, routes[i].flags & ROUTE_REST, arg, n_arg))
 			continue;
 		if (strcmp(want, routes[i].method) == 0)
 			return &routes[i];

@@ -7,7 +7,7 @@
  *  2. With API keys one client cannot save or forget what another's request left, nor use what another restored: cached
  *     prompts are kept apart by the key's salt. Nor are files shared: a name is the key's own.
  *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells. */
-#include "serve.h"
+#include "serve_work.h"
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -32,11 +32,15 @@ static enum step engine_refused(struct call *c, const struct cohort_err *err)
 {
 	struct openai_error e = {0};
 
-	openai_refuse(&e, NULL, NULL, "%s", err->text);
-	e.status = err->status == COHORT_NO_ROOM         ? 503
-			: err->status == COHORT_E_IO     ? 500
-			: err->status == COHORT_E_MEMORY ? 503
-							 : 400;
+	/* A client is not told where files lie. */
+	if (err->status == COHORT_E_IO)
+		openai_refuse(&e, NULL, "storage_failed", "the server cannot read or write the file");
+	else
+		openai_refuse(&e, NULL, NULL, "%s", err->text);
+	if (err->status == COHORT_E_IO || err->status == COHORT_NO_ROOM || err->status == COHORT_E_MEMORY) {
+		e.status = err->status == COHORT_E_IO ? 500 : 503;
+		e.type = "server_error";
+	}
 	return answer_error(c, &e);
 }
 
@@ -72,9 +76,9 @@ static char *read_path(const struct call *c, const json_t *body, struct openai_e
 	return path;
 }
 
-/* The slot's tokens and the rest of their key; false: answered. */
-static bool read_key(struct call *c, cohort_seq slot, cohort_token **tokens, struct cohort_cache_key *key,
-		struct openai_error *e)
+/* The slot's tokens and the rest of their key; false: refused. salt: the client's. */
+static bool read_key(struct call *c, cohort_seq slot, uint64_t salt, cohort_token **tokens,
+		struct cohort_cache_key *key, struct openai_error *e)
 {
 	const size_t n_max = (size_t)c->srv->engine_params.context.n_ctx;
 	struct cohort_err err;
@@ -85,7 +89,7 @@ static bool read_key(struct call *c, cohort_seq slot, cohort_token **tokens, str
 	if (cohort_engine_slot_tokens(c->srv->engine, slot, *tokens, n_max, key, &err))
 		return err.status == COHORT_E_MEMORY ? openai_no_memory(e)
 						     : openai_refuse(e, NULL, NULL, "%s", err.text);
-	if (c->key && !c->key->admin && key->n_tokens > 0 && key->salt != call_salt(c)) {
+	if (c->key && !c->key->admin && key->n_tokens > 0 && key->salt != salt) {
 		openai_refuse(e, NULL, "forbidden", "what slot %d holds is another client's", (int)slot);
 		e->status = 403;
 		return false;
@@ -98,7 +102,7 @@ static double ms_since(double from)
 	return 1000 * (clock_now() - from);
 }
 
-static enum step save(struct call *c, cohort_seq slot, const char *path, const char *name)
+static enum step save(struct call *c, cohort_seq slot, uint64_t salt, const char *path, const char *name)
 {
 	const double started = clock_now();
 	struct openai_error e = {0};
@@ -110,7 +114,7 @@ static enum step save(struct call *c, cohort_seq slot, const char *path, const c
 	int32_t n_saved = 0;
 	enum cohort_status st = COHORT_OK;
 
-	if (!read_key(c, slot, &tokens, &key, &e)) {
+	if (!read_key(c, slot, salt, &tokens, &key, &e)) {
 		mem_free(tokens);
 		return answer_error(c, &e);
 	}
@@ -132,10 +136,10 @@ static enum step save(struct call *c, cohort_seq slot, const char *path, const c
 					ms_since(started)));
 }
 
-static enum step restore(struct call *c, cohort_seq slot, const char *path, const char *name)
+static enum step restore(struct call *c, cohort_seq slot, uint64_t salt, const char *path, const char *name)
 {
 	const double started = clock_now();
-	struct cohort_cache_key key = {.salt = call_salt(c)};
+	struct cohort_cache_key key = {.salt = salt};
 	struct cohort_err err;
 	uint8_t *bytes = NULL;
 	size_t n_bytes = 0;
@@ -159,14 +163,14 @@ static enum step restore(struct call *c, cohort_seq slot, const char *path, cons
 					ms_since(started)));
 }
 
-static enum step erase(struct call *c, cohort_seq slot)
+static enum step erase(struct call *c, cohort_seq slot, uint64_t salt)
 {
 	struct openai_error e = {0};
 	struct cohort_cache_key key = {0};
 	struct cohort_err err;
 	cohort_token *tokens = NULL;
 	int32_t n = 0;
-	const bool ok = read_key(c, slot, &tokens, &key, &e);
+	const bool ok = read_key(c, slot, salt, &tokens, &key, &e);
 	const enum cohort_status st =
 			ok && key.n_tokens > 0 ? cohort_engine_cache_drop(c->srv->engine, &key, &n, &err) : COHORT_OK;
 
@@ -195,18 +199,21 @@ enum step run_slot_action(struct call *c)
 				c->srv->engine_params.n_slots - 1);
 		return refuse(c, NULL, &e, 404);
 	}
-	if (action && strcmp(action, "erase") == 0)
-		return erase(c, (cohort_seq)slot);
-	if (!saves && !restores) {
+	const bool erases = !saves && !restores && action && strcmp(action, "erase") == 0;
+	if (!saves && !restores && !erases) {
 		openai_refuse(&e, "action", NULL, "action must be save, restore or erase");
 		return refuse(c, NULL, &e, 0);
 	}
-	json_t *body = call_json(c, false, &e);
-	char *path = body ? read_path(c, body, &e) : NULL;
-	if (!path)
+	uint64_t salt = call_salt(c);
+	json_t *body = call_json(c, erases, &e);
+	const bool ok = body && work_read_text(body, "cache_salt", salt, &salt, &e);
+	char *path = ok && !erases ? read_path(c, body, &e) : NULL;
+	if (!ok || (!erases && !path))
 		return refuse(c, body, &e, 0);
 	const char *name = json_string_value(json_object_get(body, "filename"));
-	const enum step s = saves ? save(c, (cohort_seq)slot, path, name) : restore(c, (cohort_seq)slot, path, name);
+	const enum step s = saves  ? save(c, (cohort_seq)slot, salt, path, name)
+			: restores ? restore(c, (cohort_seq)slot, salt, path, name)
+				   : erase(c, (cohort_seq)slot, salt);
 	mem_free(path);
 	json_decref(body);
 	return s;

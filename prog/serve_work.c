@@ -1,12 +1,14 @@
 /* A body becomes requests of the engine, its events an answer or a stream.
  *
  * Invariants
- *  1. All prompts of a body are queued, or none is: when one is refused, those before it are cancelled and the refusal
- * is the answer.
+ *  1. A body whose first prompt finds the queue full is refused. Behind it prompts are queued in their order as there
+ *     is room, at most so many at once that others find room, too; when one is refused for good, those before it are
+ *     cancelled and the refusal is the answer. Limits in time count from the first.
  *  2. When the client is gone, or an error was told, everything that is still under way for it is cancelled.
  *  3. A stream ends with one terminal event, whatever happened before. */
 #include "serve_work.h"
 
+#include "base/err.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -17,6 +19,7 @@
 #include <time.h>
 
 enum { PREFIX_TOKENS = 64 }; /* that X-Prefix-Hash looks at: two blocks of the cache */
+#define RETRY_S 0.1 /* to look for room in the queue when nothing of the body is under way, whose end would tell */
 
 static void on_ready(struct cohort_request *request, void *user)
 {
@@ -73,12 +76,11 @@ static bool read_number(const struct openai_request *r, const char *name, double
 	return true;
 }
 
-static bool read_text(
-		const struct openai_request *r, const char *name, uint64_t from, uint64_t *out, struct openai_error *e)
+bool work_read_text(const json_t *body, const char *name, uint64_t from, uint64_t *out, struct openai_error *e)
 {
-	const json_t *v = openai_field(r, name);
+	const json_t *v = json_object_get(body, name);
 
-	if (!v)
+	if (!v || json_is_null(v))
 		return true;
 	if (!json_is_string(v) || json_string_length(v) > 256)
 		return openai_refuse(e, name, NULL, "%s is %s, expected a string of at most 256 bytes", name,
@@ -101,8 +103,8 @@ static bool read_extras(struct call *c, struct openai_request *r, struct openai_
 	p->decode_limit_s = l->decode_s;
 	if (!read_number(r, "priority", -1000, 1000, &priority, e) ||
 			!read_number(r, "deadline_s", 0.001, 1e6, &deadline, e) ||
-			!read_text(r, "session", serve_hash(p->client, "s", 1), &p->session, e) ||
-			!read_text(r, "cache_salt", p->salt, &p->salt, e))
+			!work_read_text(r->body, "session", serve_hash(p->client, "s", 1), &p->session, e) ||
+			!work_read_text(r->body, "cache_salt", p->salt, &p->salt, e))
 		return false;
 	if (floor(priority) != priority)
 		return openai_refuse(e, "priority", NULL, "priority is %g, expected a whole number", priority);
@@ -154,7 +156,48 @@ bool work_check_limits(const struct server *srv, const struct openai_request *r,
 
 /* ---- Into the engine ---- */
 
-static bool submit_all(struct call *c, struct work *w, struct openai_error *e)
+/* What is left of a limit (0: none) after gone_s seconds; false: nothing. */
+static bool left_of(const char *which, double limit_s, double gone_s, double *left_s, struct openai_error *e)
+{
+	struct cohort_err err;
+
+	*left_s = limit_s > 0 ? limit_s - gone_s : limit_s;
+	if (limit_s <= 0 || *left_s > 0)
+		return true;
+	err_set(&err, COHORT_E_LIMIT, "%s: more than the %g seconds it may take", which, limit_s);
+	return openai_check_end(COHORT_FINISH_TIMEOUT, &err, e);
+}
+
+/* Queues prompts that were not yet, as many as there is room for. False: refused, and all is cancelled. */
+static bool submit_more(struct call *c, struct work *w, struct openai_error *e)
+{
+	const struct cohort_engine_params *ep = &c->srv->engine_params;
+	const size_t n_ahead = (size_t)ep->n_slots + (size_t)ep->queue_requests_max / 2;
+	const double gone_s = w->came > 0 ? clock_now() - w->came : 0;
+	struct openai_request *r = &w->r;
+
+	c->wake_at = 0;
+	while (w->n_submitted < r->n_prompts && w->n_submitted - w->n_done < n_ahead) {
+		if (left_of("queue-limit", w->queue_limit_s, gone_s, &r->params.queue_limit_s, e) &&
+				left_of("total-limit", w->total_limit_s, gone_s, &r->params.total_limit_s, e) &&
+				openai_request_submit(&c->srv->host, r, w->n_submitted, c->srv->engine,
+						&w->handles[w->n_submitted], e)) {
+			w->n_submitted++;
+			continue;
+		}
+		if (e->status != 429 || w->n_submitted == 0) {
+			cancel_all(w);
+			return false;
+		}
+		*e = (struct openai_error){0};
+		if (w->n_submitted == w->n_done)
+			c->wake_at = clock_now() + RETRY_S;
+		break;
+	}
+	return true;
+}
+
+static bool submit_first(struct call *c, struct work *w, struct openai_error *e)
 {
 	struct openai_request *r = &w->r;
 	const size_t n = r->n_prompts;
@@ -164,15 +207,14 @@ static bool submit_all(struct call *c, struct work *w, struct openai_error *e)
 	w->stats = mem_zalloc(n, sizeof *w->stats);
 	if (!w->handles || !w->done || !w->stats)
 		return openai_no_memory(e);
+	w->queue_limit_s = r->params.queue_limit_s;
+	w->total_limit_s = r->params.total_limit_s;
 	r->params.on_ready = on_ready;
 	r->params.user = c->seat;
 	r->params.ready_at_end = !r->stream;
-	for (size_t i = 0; i < n; i++)
-		if (!openai_request_submit(&c->srv->host, r, i, c->srv->engine, &w->handles[i], e)) {
-			cancel_all(w);
-			return false;
-		}
-	return true;
+	const bool ok = submit_more(c, w, e);
+	w->came = clock_now();
+	return ok;
 }
 
 static void set_done(struct work *w, size_t i)
@@ -221,13 +263,16 @@ json_t *work_timings(const struct cohort_request_stats *stats, size_t n)
 static enum step wait_for_all(struct call *c)
 {
 	struct work *w = c->work;
+	struct openai_error e = {0};
 
-	for (size_t i = 0; i < w->r.n_prompts; i++) {
+	for (size_t i = 0; i < w->n_submitted; i++) {
 		bool done = false;
 		struct cohort_err err;
 		if (!w->done[i] && !cohort_request_wait(w->handles[i], 0, &done, &err) && done)
 			set_done(w, i);
 	}
+	if (!submit_more(c, w, &e))
+		return answer_error(c, &e);
 	return w->n_done < w->r.n_prompts ? STEP_WAIT : w->kind->whole(c, w);
 }
 
@@ -259,6 +304,7 @@ static bool more(struct call *c, struct openai_buf *out, double *wake_at)
 {
 	struct work *w = c->work;
 	const double ping = c->srv->limits.ping_s, now = clock_now();
+	struct openai_error e = {0};
 	bool ok = true, again = false;
 
 	if (w->ended)
@@ -267,12 +313,14 @@ static bool more(struct call *c, struct openai_buf *out, double *wake_at)
 		ok = w->kind->begin(c, w, out);
 		w->begun = true;
 	}
-	for (size_t i = 0; i < w->r.n_prompts && ok; i++)
+	for (size_t i = 0; i < w->n_submitted && ok; i++)
 		if (!w->done[i])
 			again |= read_events(c, w, i, out, &ok);
-	if (!ok && !w->failed) {
-		struct openai_error e = {0};
+	if (!ok)
 		openai_no_memory(&e);
+	else if (!w->failed)
+		ok = submit_more(c, w, &e);
+	if (!ok && !w->failed) {
 		w->failed = true;
 		if (!w->kind->error(c, w, &e, out))
 			return false;
@@ -289,6 +337,8 @@ static bool more(struct call *c, struct openai_buf *out, double *wake_at)
 	if (out->n > 0)
 		w->spoke = now;
 	*wake_at = ping > 0 ? w->spoke + ping : 0;
+	if (c->wake_at > 0 && (ping <= 0 || c->wake_at < *wake_at))
+		*wake_at = c->wake_at;
 	return true;
 }
 
@@ -330,7 +380,8 @@ enum step work_run(struct call *c, const struct work_kind *kind)
 	w->spoke = clock_now();
 	if (w->r.stream && !(w->streaming = kind->open(c, w)))
 		openai_no_memory(&e);
-	if (e.status || !submit_all(c, w, &e))
+	/* Not left to the engine, which is told some moments after the socket for new connections is closed. */
+	if (e.status || refuse_draining(c->srv, &e) || !submit_first(c, w, &e))
 		return answer_error(c, &e);
 	if (w->r.stream)
 		return answer_stream(c, "text/event-stream", more);

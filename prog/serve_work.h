@@ -30,7 +30,9 @@ struct work {
 	const struct work_kind *kind;
 	struct openai_request r;
 	bool parsed;
-	struct cohort_request **handles; /* [r.n_prompts] */
+	struct cohort_request **handles; /* [r.n_prompts]; NULL: not queued yet */
+	size_t n_submitted;
+	double came, queue_limit_s, total_limit_s; /* when the first were queued (0: now), and limits from there */
 	bool *done; /* [r.n_prompts]: it has ended, and all of it was read */
 	size_t n_done;
 	struct cohort_request_stats *stats; /* [r.n_prompts], of those that are done */
@@ -52,6 +54,8 @@ struct work {
 enum step work_run(struct call *c, const struct work_kind *kind);
 /* {"cache_n": ..., "prompt_ms": ...}; NULL when out of memory. */
 json_t *work_timings(const struct cohort_request_stats *stats, size_t n);
+/* The hash of a text field, from a number on; `out` stays as it is if the field is absent or null. */
+bool work_read_text(const json_t *body, const char *name, uint64_t from, uint64_t *out, struct openai_error *e);
 /* How large grammars and schemas may be. Before a body is parsed: to open a grammar is the expensive part. */
 bool work_check_grammars(const struct server *srv, const json_t *body, struct openai_error *e);
 /* Choices and stop strings that this server gives and takes. */

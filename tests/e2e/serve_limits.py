@@ -187,19 +187,20 @@ def unread():
 
 
 def queue():
-    with Server(SLOW + ["-np", "1", "-queue", "1", "-queue-tokens", "60"]) as server:
+    with Server(SLOW + ["-np", "1", "-queue", "2", "-queue-tokens", "60"]) as server:
         with begin_stream(server, LONG) as running:
             check("a slot is taken", eventually(lambda: server.busy() == 1, 10))
             with begin_stream(server, GOOD):
                 eventually(lambda: server.busy() == 2, 10)
-                a = server.post(COMPLETIONS, GOOD)
-                check("-queue: one more is 429 with Retry-After", refused(a, 429) and a.header("retry-after") == "1" and
-                      a.error()["type"] == "rate_limit_error", a)
-                a = server.post(COMPLETIONS, {**GOOD, "stream": True})
-                check("-queue: the same for a stream", refused(a, 429), a)
-            eventually(lambda: server.busy() == 1, 10)
-            a = server.post(COMPLETIONS, {**GOOD, "prompt": WORDS * 20})
-            check("-queue-tokens: more than that is 429 with Retry-After", refused(a, 429) and a.header("retry-after"), a)
+                a = server.post(COMPLETIONS, {**GOOD, "prompt": [5] * 58})
+                check("-queue-tokens: more than that is 429 with Retry-After", refused(a, 429) and a.header("retry-after"), a)
+                with begin_stream(server, GOOD):
+                    eventually(lambda: server.busy() == 3, 10)
+                    a = server.post(COMPLETIONS, GOOD)
+                    check("-queue: one more is 429 with Retry-After", refused(a, 429) and a.header("retry-after") == "1" and
+                          a.error()["type"] == "rate_limit_error", a)
+                    a = server.post(COMPLETIONS, {**GOOD, "stream": True})
+                    check("-queue: the same for a stream", refused(a, 429), a)
             running.close()
         check("-queue: it recovers", server.idle_within(10) and server.post(COMPLETIONS, GOOD).status == 200)
 

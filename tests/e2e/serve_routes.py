@@ -59,6 +59,11 @@ def native(server):
           [e["stop"] for e in events] == [False] * (len(events) - 1) + [True], events[-2:])
     same = ("stop_type", "tokens_predicted", "tokens_evaluated", "generation_settings", "prompt", "model")
     check("/completion: the last event of a stream says what the answer says", {k: events[-1][k] for k in same} == {k: whole[k] for k in same}, events[-1])
+    short = {"prompt": STORY, "seed": 3, "stop": ["."]}
+    nulls = server.post("/completion", {**short, **dict.fromkeys(("n", "best_of", "n_predict", "max_tokens", "n_probs"))})
+    plain = server.post("/completion", short).json()
+    check("/completion: null is as good as absent", nulls.status == 200 and nulls.json()["content"] == plain["content"] and
+          nulls.json()["generation_settings"] == plain["generation_settings"], nulls)
     probs = server.post("/completion", {**body, "n_probs": 3}).json()["completion_probabilities"]
     n_top = {len(t) for t in probs["top_logprobs"]}  # the chosen one comes on top where it is none of them
     check("/completion: n_probs", len(probs["token_logprobs"]) == 8 and 3 in n_top and n_top <= {3, 4}, probs)
@@ -187,16 +192,43 @@ def slots_of_keys(folder):
         check("after a restart it is still the key's own", a.status == 200 and cached(b) >= 32 and cached(c) == 0, (a, b, c))
     with Server(["-np", "2", "-slot-save-path", folder]) as server:
         check("without keys it is not there", restore(()).status == 404)
+        server.post("/v1/completions", GOOD)
+        os.rename(folder, folder + "-gone")
+        bad = [a for a in (server.post("/slots/%d?action=save" % i, {"filename": "x"}) for i in range(2)) if a.status != 400]
+        check("a slot that cannot be written: a server's error, that does not say where", len(bad) == 1 and bad[0].status == 500 and
+              bad[0].error()["type"] == "server_error" and folder not in bad[0].error()["message"], bad)
+
+
+def salted_slots(folder):
+    """What a request with a cache_salt left is saved, forgotten and brought back by who has the key and the salt."""
+    keys = [[("Authorization", "Bearer " + k)] for k in ("one-0123456789", "two-0123456789")]
+    salted = {**GOOD, "cache_salt": "mine"}
+    with Server(["-np", "1", "-slot-save-path", folder, "-api-key", "one-0123456789", "-api-key", "two-0123456789"]) as server:
+        def act(action, key, **fields):
+            return server.post("/slots/0?action=" + action, {"filename": "a.bin", **fields}, keys[key])
+
+        server.post("/v1/completions", salted, keys[0])
+        got = [act(action, k, **f).status for action in ("save", "erase") for k, f in
+               ((0, {}), (0, {"cache_salt": "other"}), (1, {}), (1, {"cache_salt": "mine"}))]
+        check("a salted slot is nobody else's", got == [403] * 8, got)
+        got = [act("save", 0, cache_salt="mine"), act("erase", 0, cache_salt="mine"), act("restore", 0, cache_salt="mine")]
+        again = [cached(server.post("/v1/completions", b, keys[0])) for b in (GOOD, salted)]
+        check("but saved, erased and restored with its salt", [a.status for a in got] == [200] * 3 and again[0] == 0 and again[1] >= 32 and
+              got[1].json()["n_erased"] > 0, (got, again))
+        a = act("save", 0, cache_salt=5)
+        check("a salt that is none is 400", a.status == 400 and a.error()["param"] == "cache_salt", a)
 
 
 def template(folder):
     path = os.path.join(folder, "other.jinja")
     with open(path, "w") as f:
         f.write("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}")
-    with Server(["-chat-template", path, "-alias", "mine", "-no-page"]) as server:
+    with Server(["-chat-template", path, "-alias", "org/mine", "-no-page"]) as server:
         got = server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}).json()["prompt"]
-        check("-chat-template, -alias, -no-page", got == "[user] Hi\n" and server.get("/v1/models").json()["data"][0]["id"] == "mine" and
+        check("-chat-template, -alias, -no-page", got == "[user] Hi\n" and server.get("/v1/models").json()["data"][0]["id"] == "org/mine" and
               server.get("/").status == 404, got)
+        got = [server.get("/v1/models/" + n).status for n in ("org/mine", "org%2Fmine", "org", "mine", "org/mine/", "org/mine/x")]
+        check("/v1/models: a name with a slash", got == [200, 200, 404, 404, 404, 404], got)
 
 
 folder = os.path.join(FOLDER, "slots")
@@ -211,5 +243,8 @@ saved_slots(folder)
 folder = os.path.join(FOLDER, "slots-of-keys")
 os.mkdir(folder)
 slots_of_keys(folder)
+folder = os.path.join(FOLDER, "salted-slots")
+os.mkdir(folder)
+salted_slots(folder)
 template(FOLDER)
 cases.end()

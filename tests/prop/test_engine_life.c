@@ -5,7 +5,8 @@
  * keeps its blocks (cancelled), a drain that does not wait (drained), numbers of a stop that count the last tick twice
  * (drain_in_time), an end told before its callback (waits_for_callbacks), a salt that is not looked at and a session's
  * tail that is not compared (sessions), priorities compared the wrong way round (priorities), clients that are
- * not told apart (fair), samplers that live as long as their request (grammar_goes_first; valgrind sees it, too). */
+ * not told apart (fair), samplers that live as long as their request (grammar_goes_first; valgrind sees it, too), a
+ * grammar that is freed under its samplers (grammar_given_up; AddressSanitizer sees it). */
 #include "engine_rig.h"
 
 #include "engine/core.h"
@@ -738,6 +739,57 @@ static void grammar_goes_first(void **state)
 	cohort_engine_free(e);
 }
 
+/* A grammar whose requests still run may be given up: it goes with the last of them. Some of their handles go, too. */
+static void grammar_given_up(void **state)
+{
+	static const char text[] = "root ::= [a-z ]+";
+	struct cohort_lexicon *lexicon;
+	struct cohort_grammar *g;
+	struct cohort_engine_params ep;
+	struct cohort_request *r[4];
+	struct job j;
+	char kept[256];
+	size_t n_kept = 0;
+
+	(void)state;
+	assert_int_equal(cohort_lexicon_open(rig_model, &lexicon, NULL), COHORT_OK);
+	rig_params(&ep);
+	ep.n_slots = 2;
+	struct cohort_engine *e = rig_engine(&ep);
+	for (int round = 0; round < 2; round++) { /* as it is meant to be, then with everything freed at once */
+		assert_int_equal(cohort_grammar_open(lexicon, text, strlen(text), NULL, &g, NULL), COHORT_OK);
+		for (int i = 0; i < 4; i++) {
+			rig_job(&j, (uint64_t)i, 4, 30);
+			j.p.sampler.grammar = g;
+			r[i] = rig_submit(e, &j);
+		}
+		rig_tick(e);
+		rig_tick(e);
+		if (round == 1) { /* one is generating, one waits */
+			cohort_request_free(r[1]);
+			cohort_request_free(r[2]);
+			cohort_grammar_free(g);
+		}
+		rig_run(e);
+		const struct cohort_output o = rig_output(r[3], 0);
+		assert_int_equal(o.finish, COHORT_FINISH_LENGTH);
+		assert_true(o.n_bytes > 0 && o.n_bytes < sizeof kept);
+		if (round == 0) {
+			memcpy(kept, o.text, n_kept = o.n_bytes);
+		} else {
+			assert_int_equal(o.n_bytes, n_kept);
+			assert_memory_equal(o.text, kept, n_kept);
+		}
+		for (int i = 0; i < 4; i++)
+			if (round == 0 || i == 0 || i == 3)
+				cohort_request_free(r[i]);
+		if (round == 0)
+			cohort_grammar_free(g);
+	}
+	cohort_engine_free(e);
+	cohort_lexicon_free(lexicon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -745,6 +797,7 @@ int main(void)
 			cmocka_unit_test(cancelled),
 			cmocka_unit_test(freed),
 			cmocka_unit_test(grammar_goes_first),
+			cmocka_unit_test(grammar_given_up),
 			cmocka_unit_test(drained),
 			cmocka_unit_test(drain_in_time),
 			cmocka_unit_test(stopped),

@@ -1,7 +1,7 @@
 /* Answers: what the engine says of a request, as JSON; and what it refuses, in the API's words.
  *
  * Shown red by: tokens_shown without the case of a stop string; take_best that takes the worst; a '=' too many in
- * base64; read_events that leaves out the prompt. */
+ * base64; read_events that leaves out the prompt, or makes its values for each choice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,6 +176,21 @@ static void logprobs(void **state)
 	assert_true(x < 0 && x > -0.1); /* " time" after "Once upon a" */
 	json_decref(a);
 
+	/* Several choices echo one prompt: the same values, and then each its own. */
+	a = ask(OPENAI_COMPLETIONS, "{" PROMPT ",'max_tokens':2,'logprobs':2,'echo':true,'n':3}");
+	for (size_t i = 0; i < 3; i++) {
+		static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs"};
+		assert_int_equal(size_of(choice(a, i), "tokens"), 7);
+		for (size_t k = 0; k < 3; k++) {
+			const json_t *first = json_object_get(json_object_get(choice(a, 0), "logprobs"), names[k]),
+				     *list = json_object_get(json_object_get(choice(a, i), "logprobs"), names[k]);
+			assert_int_equal(json_array_size(list), 7);
+			assert_ptr_equal(json_array_get(list, 4), json_array_get(first, 4));
+			assert_true(i == 0 || json_array_get(list, 5) != json_array_get(first, 5));
+		}
+	}
+	json_decref(a);
+
 	a = ask(OPENAI_COMPLETIONS,
 			"{'prompt':[1,263,264],'max_tokens':1,'echo':true}"); /* tokens: their text comes back */
 	assert_true(strlen(text_at(a, "choices", 0, "text", NULL)) > 1);
@@ -292,7 +307,7 @@ static void memory(void **state)
 	static const struct {
 		enum openai_route route;
 		const char *text;
-	} t[] = {{OPENAI_COMPLETIONS, "{'prompt':'x','max_tokens':2,'logprobs':1,'echo':true}"},
+	} t[] = {{OPENAI_COMPLETIONS, "{'prompt':'x','max_tokens':2,'logprobs':1,'echo':true,'n':2}"},
 			{OPENAI_CHAT,
 					"{'messages':[{'role':'user','content':'x'}],'max_tokens':2,"
 					"'logprobs':true,'top_logprobs':1}"},

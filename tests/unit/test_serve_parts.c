@@ -224,7 +224,9 @@ static void routes(void **state)
 	assert_ptr_equal(FIND("POST", "/v1/chat/completions")->run, run_chat);
 	assert_ptr_equal(FIND("GET", "/v1/models/a-b.c")->run, run_model);
 	assert_string_equal(arg, "a-b.c");
-	static const char *const none[] = {"", "/", "/v1/models/", "/v1/models/a/b", "/health/", "/healthx", "/healt",
+	assert_ptr_equal(FIND("GET", "/v1/models/a/b")->run, run_model);
+	assert_string_equal(arg, "a/b");
+	static const char *const none[] = {"", "/", "/v1/models/", "/v1/files/a/b", "/health/", "/healthx", "/healt",
 			"/v1/models/0123456789012345678901234567890123456789", "//health", "*"};
 	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
 		const struct route *r = FIND("GET", none[i]);
