@@ -8,11 +8,17 @@ fuzz_build() {
 	(configure build-clang clang $clang_options && compile build-clang $(fuzz_targets))
 }
 
-# fuzz_run TARGET SECONDS: what it finds worth keeping stays in build-clang/corpus; tests/fuzz/corpus/TARGET seeds it.
-# Its status and its seconds go to TARGET.end.
+# What earlier runs found worth keeping, a file a target; `fuzz --keep` writes them. A run without it would spend most of
+# its time on the way to where the last one was.
+fuzz_kept=tests/fuzz/found
+fuzz_unpack() { [ ! -f "$fuzz_kept/$1.tar.xz" ] || tar -xJf "$fuzz_kept/$1.tar.xz" -C "$2"; }
+
+# fuzz_run TARGET SECONDS: what it finds worth keeping stays in build-clang/corpus; tests/fuzz/corpus/TARGET seeds it, as
+# does, for a run that is long enough to read all of it, what was kept. Its status and its seconds go to TARGET.end.
 fuzz_run() {
 	t=$1
 	mkdir -p "build-clang/corpus/$t"
+	[ "$2" -lt 60 ] || fuzz_unpack "$t" "build-clang/corpus/$t"
 	set -- -max_total_time="$2" -rss_limit_mb=2048 -timeout=60 -print_final_stats=1 -artifact_prefix="build-clang/$t-" \
 		"build-clang/corpus/$t"
 	[ ! -d "tests/fuzz/corpus/$t" ] || set -- "$@" "tests/fuzz/corpus/$t"
@@ -25,6 +31,25 @@ fuzz_run() {
 	times >"build-clang/$t.times"
 	awk -v rc=$rc 'NR == 2 { split($1, u, "m"); split($2, s, "m"); printf "%d %d\n", rc, (u[1] + s[1]) * 60 + u[2] + s[2] }' \
 		"build-clang/$t.times" >"build-clang/$t.end"
+}
+
+# fuzz_keep TARGET: of what was kept and what this build's runs found, the smallest inputs that reach as much together.
+fuzz_keep() {
+	more=$(mktemp -d build-clang/keep.XXXXXX)
+	mkdir "$more/old" "$more/new"
+	fuzz_unpack "$1" "$more/old"
+	rc=0
+	"build-clang/$1" -merge=1 -rss_limit_mb=2048 -timeout=60 -artifact_prefix="build-clang/$1-" "$more/new" "$more/old" \
+		"build-clang/corpus/$1" >"build-clang/$1-keep.log" 2>&1 || rc=$?
+	if [ $rc = 0 ]; then
+		mkdir -p $fuzz_kept
+		# The same inputs give the same bytes: nobody's name and no date is in them.
+		(cd "$more/new" && find . -type f | sed 's,^\./,,' | sort >../names) &&
+			tar -cf "$more/tar" --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -C "$more/new" -T "$more/names" &&
+			xz -9e "$more/tar" && mv "$more/tar.xz" "$fuzz_kept/$1.tar.xz" || rc=1
+	fi
+	one_case "$1: $(find "$more/new" -type f | wc -l) inputs are kept" $rc "build-clang/$1-keep.log"
+	rm -rf "$more"
 }
 
 # fuzz_all SECONDS TARGET...: as many at a time as there are CPUs.
@@ -89,9 +114,11 @@ fuzz_totals() {
 cmd_fuzz() {
 	targets=
 	seconds=60
+	keep=
 	for a; do
 		case $a in
 		--log) fuzz_totals; return ;;
+		--keep) keep=1 ;;
 		*[!0-9]*)
 			t=fuzz_${a#fuzz_}
 			[ -f "tests/fuzz/$t.c" ] || die "no fuzz target $t; there are: $(fuzz_targets | tr '\n' ' ')"
@@ -103,7 +130,11 @@ cmd_fuzz() {
 	# shellcheck disable=SC2086
 	need $pkgs_build $pkgs_clang libcmocka-dev
 	fuzz_build
-	# shellcheck disable=SC2046,SC2086
-	fuzz_all "$seconds" ${targets:-$(fuzz_targets)}
+	if [ -n "$keep" ]; then
+		for t in ${targets:-$(fuzz_targets)}; do [ ! -d "build-clang/corpus/$t" ] || fuzz_keep "$t"; done
+	else
+		# shellcheck disable=SC2046,SC2086
+		fuzz_all "$seconds" ${targets:-$(fuzz_targets)}
+	fi
 	[ $n_fail = 0 ]
 }
