@@ -627,6 +627,8 @@ CASES = [
         on("gemma2", f32("gemma2.attn_logit_softcapping", NAN))),
     ("gemma2: a cap below 0", "model", "gemma2.final_logit_softcapping is -1",
         on("gemma2", f32("gemma2.final_logit_softcapping", -1.0))),
+    ("gemma2: infinity in the last norm", "run", "not a finite number",
+        on("gemma2", number(NORM, INF, 3))),
     ("gemma2: a window of 2^31", "model", "gemma2.attention.sliding_window is 2147483648",
         on("gemma2", u32("gemma2.attention.sliding_window", 1 << 31))),
     ("gemma3: a pattern of 0", "model", "gemma3.attention.sliding_window_pattern is 0",
