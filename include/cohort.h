@@ -149,7 +149,7 @@ struct cohort_model_info {
 	uint64_t packed_bytes;    /* repacked copies in memory */
 	bool encoder;             /* for embeddings: rows see both ways, cohort_encode only, no logits */
 	bool recurrent;           /* sequences are states: a tail is removed by going back to a checkpoint */
-	enum cohort_pooling pooling; /* what an encoder was trained for */
+	enum cohort_pooling pooling; /* what the model was trained for; none: the file does not say */
 	int32_t n_window;         /* the narrowest sliding window of a layer; 0: all layers see all positions */
 };
 /* Fills all of it, struct_size too; with a NULL model texts are "" and numbers 0. */

@@ -128,7 +128,7 @@ struct be_ops {
 	/* x = scan of x, gated by z, all rows */
 	void (*scan)(struct be *be, struct be_buf *x, const struct be_buf *dt, const struct be_buf *b,
 			const struct be_buf *c, const struct be_buf *z, size_t layer);
-	/* Logits: bias, scale, cap; n rows from row on. */
+	/* Logits: bias, scale, cap; n rows from row on. What a cap hides, find_bad finds nevertheless. */
 	void (*finish)(struct be *be, struct be_buf *logits, size_t row, size_t n);
 	/* out[i] = x[rows[i]]; out may be x when rows rise */
 	void (*gather)(struct be *be, struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n);

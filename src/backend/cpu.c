@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <string.h>
 
 static size_t max_size(size_t a, size_t b)
@@ -341,8 +342,12 @@ static void finish_row(const struct row_job *j, size_t r)
 		j->be->kern->add(x, m->output_b->data, j->k);
 	if (m->hp.logit_scale != 1.0f)
 		j->be->kern->scale(x, m->hp.logit_scale, j->k);
-	if (m->hp.logit_cap != 0.0f)
+	if (m->hp.logit_cap != 0.0f) {
+		const bool good = j->be->kern->all_finite(x, j->k);
 		j->be->kern->softcap(x, m->hp.logit_cap, j->k);
+		if (!good) /* what was infinite is a number now: it is still to be noticed */
+			x[0] = NAN;
+	}
 }
 
 static void cpu_finish(struct be *be, struct be_buf *logits, size_t row, size_t n)

@@ -2,38 +2,21 @@
  * are learned, rotary, or a slope on scores. */
 #include "model/arch.h"
 
-static enum cohort_status encoder(struct model *m, struct cohort_err *err)
-{
-	bool causal = false;
-	uint32_t pooling = COHORT_POOL_NONE;
-	enum cohort_status st = arch_bool(m, "attention.causal", &causal, err);
-
-	m->hp.encoder = m->hp.post_norm = true;
-	if (!st && causal)
-		st = err_set(err, COHORT_E_UNSUPPORTED, "%s.attention.causal is true; encoders see both ways",
-				m->arch->name);
-	if (!st)
-		st = arch_u32(m, "pooling_type", ARCH_MAY, &pooling, err);
-	if (!st && pooling == 4)
-		st = err_set(err, COHORT_E_UNSUPPORTED, "%s is a reranker; rerankers are not known to this version",
-				m->arch->name);
-	if (!st)
-		st = arch_range(m, "pooling_type", pooling, COHORT_POOL_NONE, COHORT_POOL_LAST, err);
-	m->hp.pooling = (enum cohort_pooling)pooling;
-	return st;
-}
-
 static enum cohort_status keys_bert(struct model *m, struct cohort_err *err)
 {
+	m->hp.encoder = m->hp.post_norm = true;
 	m->hp.act = MODEL_GELU;
 	m->hp.n_rot = 0;
-	return encoder(m, err);
+	(void)err;
+	return COHORT_OK;
 }
 
 static enum cohort_status keys_nomic(struct model *m, struct cohort_err *err)
 {
+	m->hp.encoder = m->hp.post_norm = true;
 	m->hp.rope_halves = true;
-	return encoder(m, err);
+	(void)err;
+	return COHORT_OK;
 }
 
 static enum cohort_status keys_jina(struct model *m, struct cohort_err *err)
@@ -46,8 +29,7 @@ static enum cohort_status keys_jina(struct model *m, struct cohort_err *err)
 static enum cohort_status keys_jina_3(struct model *m, struct cohort_err *err)
 {
 	m->hp.act = MODEL_GELU;
-	m->hp.rope_halves = true;
-	return encoder(m, err);
+	return keys_nomic(m, err);
 }
 
 static void top(struct arch_bind *b)

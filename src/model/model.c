@@ -92,6 +92,28 @@ static enum cohort_status check_scales(const struct model *m, struct cohort_err 
 	return COHORT_OK;
 }
 
+/* Which way rows look, and what files made for embeddings say of pooling, decoders' included. */
+static enum cohort_status load_reading(struct model *m, struct cohort_err *err)
+{
+	bool causal = !m->hp.encoder;
+	uint32_t pooling = COHORT_POOL_NONE;
+	enum cohort_status st = arch_bool(m, "attention.causal", &causal, err);
+
+	if (!st && causal == m->hp.encoder)
+		st = err_set(err, COHORT_E_UNSUPPORTED, "%s.attention.causal is %s; %s", m->arch->name,
+				causal ? "true" : "false",
+				causal ? "encoders see both ways" : "decoders see what is before them");
+	if (!st)
+		st = arch_u32(m, "pooling_type", ARCH_MAY, &pooling, err);
+	if (!st && pooling == 4)
+		st = err_set(err, COHORT_E_UNSUPPORTED, "%s is a reranker; rerankers are not known to this version",
+				m->arch->name);
+	if (!st)
+		st = arch_range(m, "pooling_type", pooling, COHORT_POOL_NONE, COHORT_POOL_LAST, err);
+	m->hp.pooling = (enum cohort_pooling)pooling;
+	return st;
+}
+
 static enum cohort_status load(struct model *m, struct cohort_err *err)
 {
 	const struct model_arch *a = m->arch;
@@ -99,6 +121,8 @@ static enum cohort_status load(struct model *m, struct cohort_err *err)
 
 	if (!st && a->keys)
 		st = a->keys(m, err);
+	if (!st)
+		st = load_reading(m, err);
 	if (!st && m->hp.n_rot)
 		st = arch_load_rope(m, 0, 0.0f, false, err);
 	if (!st)

@@ -86,7 +86,7 @@ struct model_hparams {
 	uint32_t temp_period;
 	float alibi;               /* scores lose what grows with distance, up to 2^-alibi per head; 0: nothing */
 	enum model_act act;
-	enum cohort_pooling pooling; /* what an encoder's file asks for */
+	enum cohort_pooling pooling; /* what the file asks for where rows become one embedding */
 
 	uint32_t n_expert, n_expert_used, n_ff_exp, n_ff_shared;
 	enum model_gating gating;

@@ -6,7 +6,9 @@
 # Shown red by: tensors that are not looked for within the file or across each other ('ends ...', 'rows beyond the
 # end', 'two tensors ...'); ids of roles that are not looked at ('... out of range'); outputs that are not looked at
 # ('NaN ...', 'a Q8_0 scale ...'); err_show that shows all it gets ('... escape sequence', 'all that was said is text');
-# heads, angles and byte tokens without their checks; room for as many weights as a tensor of an unknown format says.
+# logits looked at only when they are capped ('gemma2: infinity ...'); causality and pooling looked at in encoders only
+# ('qwen2: ...'); heads, angles and byte tokens without their checks; room for as many weights as a tensor of an unknown
+# format says.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 

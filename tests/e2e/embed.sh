@@ -1,7 +1,8 @@
 #!/bin/sh
 # cohort embed: order, pooling, norms, formats, likeness; the same bits whatever the batch; encoders; what is refused.
 # Shown red by planted faults: results in the order they end (order), a truncated text without its last token (encoders),
-# a header of another length (npy), a signal that is not heard while likenesses are written.
+# a header of another length (npy), a signal that is not heard while likenesses are written, a decoder whose file's
+# pooling is not looked at.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -159,6 +160,20 @@ for m in bert nomic-bert jina-bert-v2 mamba qwen2; do
 	[ "$rc" = 0 ] && same out line
 	verdict "$m: a text alone"
 done
+# A decoder made for embeddings says how its rows become one, as qwen3-embedding does.
+python3 - "$COHORT_SOURCE/tests/e2e" "$tmp/models/last.gguf" <<'PY' || exit 1
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import bad_models
+f = bad_models.base("qwen2")
+bad_models.u32("qwen2.pooling_type", 3)(f)
+open(sys.argv[2], "wb").write(f.bytes())
+PY
+embed -m "$tmp/models/qwen2.gguf" -pooling last abc && keep out want
+embed -m "$tmp/models/last.gguf" abc
+[ "$rc" = 0 ] && same out want
+verdict 'a decoder with a pooling of its own'
 run cohort tokenize -m "$tmp/models/bert.gguf" 'abc de f'
 n=$(wc -w <"$tmp/out")
 embed -m "$tmp/models/bert.gguf" -pooling last -ctx $((n - 1)) -truncate 'abc de f' && keep out cut

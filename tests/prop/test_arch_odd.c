@@ -4,7 +4,8 @@
  * Shown red by planted faults, which are what the library did before: a warm-up that looks at its n_ubatch only
  * (positions_end), a fingerprint taken of pages that were given back (weights_count) or of a model's angles instead of
  * a context's (angles_count), a window that may be missing (windows), a negative base taken for none (bases), a scale
- * of 0 that multiplies (scales), states of no bytes (states_have_a_size). */
+ * of 0 that multiplies (scales), logits multiplied by what is to divide them (minicpm_logits), states of no bytes
+ * (states_have_a_size). */
 #include "arch_case.h"
 
 #include <setjmp.h>
@@ -267,6 +268,19 @@ static void scales(void **state)
 	}
 }
 
+/* Old files do not say what logits are divided by: the width over that of the base model, 256. */
+static void minicpm_logits(void **state)
+{
+	const float scale = 64 / 256.0f;
+	float with[288], without[288];
+	char path[200];
+	(void)state;
+
+	logits_of(variant(path, "minicpm", "minicpm.logit_scale", &scale), with);
+	logits_of(variant(path, "minicpm", "minicpm.logit_scale", NULL), without);
+	assert_memory_equal(with, without, sizeof with);
+}
+
 /* What a recurrent model's sequences take is counted, a state in the place of a block. */
 static void states_have_a_size(void **state)
 {
@@ -299,6 +313,7 @@ int main(void)
 			cmocka_unit_test(windows),
 			cmocka_unit_test(bases),
 			cmocka_unit_test(scales),
+			cmocka_unit_test(minicpm_logits),
 			cmocka_unit_test(states_have_a_size),
 	};
 	return cmocka_run_group_tests_name("odd files", tests, arch_make_models, arch_remove_models);
