@@ -548,12 +548,14 @@ static struct val round_common(struct run *r, struct val v, int64_t digits)
 		const bool up = rest > unit - rest || (rest == unit - rest && unit > 1 && (low / unit) % 2 != 0);
 		return up && rest ? op_binary(r, OP_ADD, val_int(low), val_int(unit)) : val_int(low);
 	}
-	if (isnan(v.u.f) || isinf(v.u.f) || digits > 300)
+	if (isnan(v.u.f) || isinf(v.u.f) || digits > 300 || (digits >= 0 && fabs(v.u.f) >= 0x1p52)) /* whole already */
 		return v;
 	if (digits < 0) {
 		const double unit = pow(10, (double)(digits < -308 ? 308 : -digits));
 		return val_float(rint(v.u.f / unit) * unit);
 	}
+	if (!tmpl_charge(r, FLOAT_STEPS))
+		return v;
 	const size_t n = num_format(v.u.f, 'f', (int)digits, false, buf);
 	return num_float(buf, n, &f) ? val_float(f) : v;
 }

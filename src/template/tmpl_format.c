@@ -141,6 +141,8 @@ static bool add_float(struct run *r, struct buf *t, double x, const struct spec 
 	const char low = conv ? (char)(conv | 0x20) : 0;
 	size_t n;
 
+	if (!tmpl_charge(r, FLOAT_STEPS))
+		return false;
 	if (signbit(x) && !isnan(x))
 		head[0] = '-';
 	else if (f->sign == '+' || f->sign == ' ')
@@ -270,6 +272,8 @@ struct val format_percent(struct run *r, struct val fmt, struct val args)
 			buf_add(r, &t, s + at++, 1);
 			continue;
 		}
+		if (!tmpl_charge(r, 1))
+			break;
 		struct spec f = {.precision = -1};
 		struct val v = val_missing;
 		if (++at < n && s[at] == '(') {
@@ -498,6 +502,8 @@ static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct brac
 		}
 		if (c == '}')
 			return tmpl_error(r, "a '}' that closes no field");
+		if (!tmpl_charge(r, 1))
+			return false;
 		const size_t from = at;
 		size_t level = 1, colon = 0, bang = 0;
 		for (; at < fmt.n; at++) {
@@ -602,6 +608,8 @@ static bool add_time(struct run *r, struct buf *t, const struct tm *tm, char c, 
 	int v = 0, width = 2;
 	char fill = '0', buf[32];
 
+	if (!tmpl_charge(r, 1))
+		return false;
 	switch (c) {
 	case 'Y': v = y, width = 1; break;
 	case 'y': v = y % 100; break;

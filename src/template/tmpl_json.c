@@ -48,7 +48,7 @@ static bool write_float(struct run *r, struct buf *t, double f)
 		return buf_addz(r, t, "NaN");
 	if (isinf(f))
 		return buf_addz(r, t, f < 0 ? "-Infinity" : "Infinity");
-	return buf_add(r, t, buf, num_repr(f, buf));
+	return tmpl_charge(r, FLOAT_STEPS) && buf_add(r, t, buf, num_repr(f, buf));
 }
 
 static bool new_line(struct run *r, struct buf *t, const struct json_style *style, size_t level)

@@ -181,13 +181,13 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 		return val_none;
 	while (sides & 1 && from < to) {
 		const uint32_t k = uni_decode(s.u.s + from, to - from, &cp);
-		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
+		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 16))
 			break;
 		from += k;
 	}
 	while (sides & 2 && from < to) {
 		const uint32_t at = (uint32_t)uni_back(s.u.s, to, &cp);
-		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
+		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 16))
 			break;
 		to = at;
 	}

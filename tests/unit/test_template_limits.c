@@ -139,6 +139,16 @@ static void long_values(void **state)
 			{"{% set a = '0' * 2000000 %}", "a|int"},
 			{"{% set a = ' ' * 2000000 %}", "a|float"},
 			{"{% set a = ' ' * 2000000 %}", "a.split()"},
+			{"{% set a = 'x' * 100000 %}{% set b = [1] * 40 %}", "b|map(attribute=a)|list"},
+			{"{% set a = 'x' * 20000 %}{% set b = 'y' * 60 + 'x' %}", "a.strip(b)"},
+			{"{% set a = '%d' * 20000 %}{% set b = (1,) * 20000 %}", "a % b"},
+			{"{% set a = '{0}' * 20000 %}", "a.format('')"},
+			{"{% set a = '%c' * 9000 %}", "strftime_now(a)"},
+			/* Floats, of which each takes its time. */
+			{"{% set a = '%g' * 2000 %}{% set b = (0.1,) * 2000 %}", "a % b"},
+			{"{% set a = [0.1] * 2000 %}", "a|string"},
+			{"{% set a = [0.1] * 2000 %}", "a|tojson"},
+			{"{% set a = [0.1] * 2000 %}", "a|map('round', 1)|list"},
 	};
 	char source[500];
 	(void)state;
