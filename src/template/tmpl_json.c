@@ -28,7 +28,7 @@ static bool write_str(struct run *r, struct buf *t, struct val v, bool ascii)
 		if (known) {
 			const char two[2] = {'\\', to[known - from]};
 			buf_add(r, t, two, 2);
-		} else if (cp < ' ' || (ascii && cp > 0x7f)) {
+		} else if (cp < ' ' || (ascii && cp > 0x7e)) {
 			if (cp >= 0x10000)
 				snprintf(buf, sizeof buf, "\\u%04x\\u%04x", 0xd7c0 + (cp >> 10), 0xdc00 | (cp & 0x3ff));
 			else

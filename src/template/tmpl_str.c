@@ -531,7 +531,7 @@ struct val str_pad(struct run *r, struct val s, int64_t width, uint32_t fill, ch
 	/* The odd one goes to the left of a text whose width is even, as Python has it. */
 	const int64_t left = how == 'r' ? pad : how == 'l' ? 0 : pad / 2 + (pad & width & 1);
 
-	if (pad > (int64_t)r->n_bytes_max)
+	if ((uint64_t)pad > r->n_bytes_max)
 		return tmpl_fail(r, COHORT_E_LIMIT, "a width of %lld", (long long)width), val_none;
 	buf_fill(r, &t, fill, (size_t)left);
 	buf_add(r, &t, s.u.s, s.n);

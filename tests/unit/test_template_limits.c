@@ -81,6 +81,10 @@ static void hostile(void **state)
 	limited("{{ 'x' * 9000000000000000000 }}", "");
 	limited("{{ '%1000000d' % 1 ~ '%9999999d' % 1 }}", "width");
 	limited("{{ '{:9999999}'.format(1) }}", "width");
+	/* More digits were left out without a word. */
+	limited("{{ '%.301f' % 0.5 }}", "digits");
+	limited("{{ '%.301d' % 5 }}", "digits");
+	limited("{{ '{:.301e}'.format(0.5) }}", "digits");
 	limited("{{ 'a'.center(99999999) }}", "");
 	limited("{{ 'a'|center(99999999999) }}", "");
 	limited("{{ 'aaaaaaaa'|indent(99999999) }}", "");
