@@ -294,6 +294,8 @@ size_t uni_offset(const char *s, size_t n, size_t i);
 
 /* ---- tmpl_num.c: numbers from and to text ---- */
 
+/* What writing a float counts for: it takes about as long as so many steps. */
+enum { FLOAT_STEPS = 16 };
 /* Room for any number as Python shows it, and in any of the formats: 309 digits, the point and 300 more. */
 enum { NUM_BYTES = 64, NUM_FORMAT_BYTES = 640 };
 /* Python's float(): whitespace around, inf, nan, underscores. False if it is none. */

@@ -335,7 +335,7 @@ struct val eval_filter(struct run *r, const struct node *n, struct val v)
 	struct args a;
 
 	if (n->a) {
-		if (!tmpl_enter(r))
+		if (!tmpl_charge(r, 1) || !tmpl_enter(r))
 			return val_none;
 		v = n->a->type == N_FILTER ? eval_filter(r, n->a, v) : tmpl_eval(r, n->a);
 		tmpl_leave(r);
@@ -392,9 +392,12 @@ struct val tmpl_eval(struct run *r, const struct node *n)
 {
 	struct val v = val_none;
 
+	/* A constant counts, too: a template may have a million of them in one place, and go there again and again. */
+	if (!tmpl_charge(r, 1))
+		return v;
 	if (n->type == N_CONST)
 		return n->v;
-	if (!tmpl_charge(r, 1) || !tmpl_enter(r))
+	if (!tmpl_enter(r))
 		return v;
 	r->line = n->line;
 	switch ((enum node_type)n->type) {

@@ -21,26 +21,36 @@ PLAIN(string, v.type == V_STR ? v : val_str(r, v))
 PLAIN(escape, val_escape(r, v))
 PLAIN(forceescape, val_escape(r, val_str(r, v)))
 
+static bool parts_words(uint32_t cp)
+{
+	return uni_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
+}
+
 /* Words begin behind whitespace and ( { [ < -, so that "it's" stays one. */
 FILTER(title)
 {
 	struct buf t = {0};
-	bool begins = true;
-	uint32_t cp, k, out[3];
+	uint32_t cp, k, end, out[3];
 
 	if (!args_none(r, "title", a))
 		return val_none;
 	const struct val s = val_str(r, v);
 	tmpl_charge(r, s.n / 4);
-	for (uint32_t i = 0; i < s.n && !r->failed; i += k) {
-		k = uni_decode(s.u.s + i, s.n - i, &cp);
-		const bool separator = uni_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
-		const size_t n = separator ? 0 : begins ? uni_upper(cp, out) : uni_lower(cp, out);
+	for (uint32_t i = 0; i < s.n && !r->failed; i = end) {
+		const uint32_t first = uni_decode(s.u.s + i, s.n - i, &cp);
+		end = i + first;
+		if (parts_words(cp)) {
+			buf_add(r, &t, s.u.s + i, first);
+			continue;
+		}
+		const size_t n = uni_upper(cp, out);
 		for (size_t j = 0; j < n; j++)
 			buf_char(r, &t, out[j]);
-		if (separator)
-			buf_add(r, &t, s.u.s + i, k);
-		begins = separator;
+		/* The rest as a text of its own, in which a sigma may be the last letter. */
+		while (end < s.n && (k = uni_decode(s.u.s + end, s.n - end, &cp)) && !parts_words(cp))
+			end += k;
+		const struct val rest = str_case(r, val_bytes(s.u.s + i + first, end - i - first), 'l');
+		buf_add(r, &t, rest.u.s, rest.n);
 	}
 	return buf_val(r, &t);
 }
@@ -548,12 +558,14 @@ static struct val round_common(struct run *r, struct val v, int64_t digits)
 		const bool up = rest > unit - rest || (rest == unit - rest && unit > 1 && (low / unit) % 2 != 0);
 		return up && rest ? op_binary(r, OP_ADD, val_int(low), val_int(unit)) : val_int(low);
 	}
-	if (isnan(v.u.f) || isinf(v.u.f) || digits > 300)
+	if (isnan(v.u.f) || isinf(v.u.f) || digits > 300 || (digits >= 0 && fabs(v.u.f) >= 0x1p52)) /* whole already */
 		return v;
 	if (digits < 0) {
 		const double unit = pow(10, (double)(digits < -308 ? 308 : -digits));
 		return val_float(rint(v.u.f / unit) * unit);
 	}
+	if (!tmpl_charge(r, FLOAT_STEPS))
+		return v;
 	const size_t n = num_format(v.u.f, 'f', (int)digits, false, buf);
 	return num_float(buf, n, &f) ? val_float(f) : v;
 }

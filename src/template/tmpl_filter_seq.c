@@ -28,7 +28,7 @@ static struct val get_path(struct run *r, struct val v, struct val path, struct 
 		if (v.type == V_UNDEF && fallback.type != V_NONE && fallback.type != V_MISSING)
 			v = fallback;
 		at = end + 1;
-		tmpl_charge(r, 1);
+		tmpl_charge(r, 1 + part.n / 64);
 	}
 	return v;
 }

@@ -91,8 +91,10 @@ static bool add_int(struct run *r, struct buf *t, int64_t i, const struct spec *
 		digits[--at] = (f->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[v % base];
 	} while ((v /= base) != 0);
 	size_t n = 80 - at;
+	if (f->precision > PRECISION_MAX)
+		return tmpl_fail(r, COHORT_E_LIMIT, "a number with more than %d digits", PRECISION_MAX);
 	if (f->precision > (int64_t)n) { /* of the % operator: that many digits at least */
-		const size_t want = (size_t)(f->precision < 300 ? f->precision : 300);
+		const size_t want = (size_t)f->precision;
 		memmove(digits + want - n, digits + at, n);
 		memset(digits, '0', want - n);
 		at = 0;
@@ -141,12 +143,14 @@ static bool add_float(struct run *r, struct buf *t, double x, const struct spec 
 	const char low = conv ? (char)(conv | 0x20) : 0;
 	size_t n;
 
+	if (f->precision > PRECISION_MAX || !tmpl_charge(r, FLOAT_STEPS))
+		return tmpl_fail(r, COHORT_E_LIMIT, "a number with more than %d digits", PRECISION_MAX);
 	if (signbit(x) && !isnan(x))
 		head[0] = '-';
 	else if (f->sign == '+' || f->sign == ' ')
 		head[0] = f->sign;
 	x = isnan(x) ? x : fabs(x);
-	const int precision = f->precision < 0 ? 6 : (int)(f->precision < PRECISION_MAX ? f->precision : PRECISION_MAX);
+	const int precision = f->precision < 0 ? 6 : (int)f->precision;
 	if (isnan(x) || isinf(x)) {
 		n = (size_t)snprintf(buf, sizeof buf, isnan(x) ? "nan" : "inf");
 		if (conv == '%')
@@ -270,6 +274,8 @@ struct val format_percent(struct run *r, struct val fmt, struct val args)
 			buf_add(r, &t, s + at++, 1);
 			continue;
 		}
+		if (!tmpl_charge(r, 1))
+			break;
 		struct spec f = {.precision = -1};
 		struct val v = val_missing;
 		if (++at < n && s[at] == '(') {
@@ -498,6 +504,8 @@ static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct brac
 		}
 		if (c == '}')
 			return tmpl_error(r, "a '}' that closes no field");
+		if (!tmpl_charge(r, 1))
+			return false;
 		const size_t from = at;
 		size_t level = 1, colon = 0, bang = 0;
 		for (; at < fmt.n; at++) {
@@ -602,6 +610,8 @@ static bool add_time(struct run *r, struct buf *t, const struct tm *tm, char c, 
 	int v = 0, width = 2;
 	char fill = '0', buf[32];
 
+	if (!tmpl_charge(r, 1))
+		return false;
 	switch (c) {
 	case 'Y': v = y, width = 1; break;
 	case 'y': v = y % 100; break;

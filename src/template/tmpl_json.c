@@ -28,7 +28,7 @@ static bool write_str(struct run *r, struct buf *t, struct val v, bool ascii)
 		if (known) {
 			const char two[2] = {'\\', to[known - from]};
 			buf_add(r, t, two, 2);
-		} else if (cp < ' ' || (ascii && cp > 0x7f)) {
+		} else if (cp < ' ' || (ascii && cp > 0x7e)) {
 			if (cp >= 0x10000)
 				snprintf(buf, sizeof buf, "\\u%04x\\u%04x", 0xd7c0 + (cp >> 10), 0xdc00 | (cp & 0x3ff));
 			else
@@ -48,7 +48,7 @@ static bool write_float(struct run *r, struct buf *t, double f)
 		return buf_addz(r, t, "NaN");
 	if (isinf(f))
 		return buf_addz(r, t, f < 0 ? "-Infinity" : "Infinity");
-	return buf_add(r, t, buf, num_repr(f, buf));
+	return tmpl_charge(r, FLOAT_STEPS) && buf_add(r, t, buf, num_repr(f, buf));
 }
 
 static bool new_line(struct run *r, struct buf *t, const struct json_style *style, size_t level)

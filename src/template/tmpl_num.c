@@ -1,6 +1,7 @@
 /* Numbers from text and to text, as Python reads and writes them, whatever the locale. */
 #include "template/tmpl.h"
 
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -150,7 +151,10 @@ size_t num_format(double f, char conv, int precision, bool alternate, char out[N
 size_t num_repr(double f, char out[NUM_BYTES])
 {
 	char buf[NUM_FORMAT_BYTES];
-	int precision = 0;
+	/* Up to 15 digits read back as they were written: where those of f are enough, the shortest text is theirs
+	 * without the zeros at their end. Below DBL_MIN numbers have fewer digits. */
+	int precision = fabs(f) < DBL_MIN ? 0 : 14;
+	const size_t sign = signbit(f) != 0;
 	double back;
 	size_t n;
 
@@ -158,11 +162,24 @@ size_t num_repr(double f, char out[NUM_BYTES])
 		return (size_t)snprintf(out, NUM_BYTES, "nan");
 	if (isinf(f))
 		return (size_t)snprintf(out, NUM_BYTES, f < 0 ? "-inf" : "inf");
-	do { /* the shortest that reads back */
+	for (;; precision++) { /* the shortest that reads back */
 		n = num_format(f, 'e', precision, false, buf);
-		if (!num_float(buf, n, &back))
-			back = f;
-	} while (back != f && ++precision < 17);
+		if (precision >= 16 || (num_float(buf, n, &back) && back == f))
+			break;
+		/* Numbers lie closer below a power of two than above it. So the nearest text may be too far below,
+		 * and the next one above near enough. */
+		if (precision == 15 && buf[sign + 16] < '9') {
+			buf[sign + 16]++;
+			if (num_float(buf, n, &back) && back == f)
+				break;
+		}
+	}
+	const size_t end = sign + 1 + (precision ? 1 + (size_t)precision : 0); /* of the digits */
+	while (precision && buf[sign + 1 + (size_t)precision] == '0')
+		precision--;
+	const size_t cut = sign + 1 + (precision ? 1 + (size_t)precision : 0);
+	memmove(buf + cut, buf + end, n - end + 1);
+	n -= end - cut;
 	const int exponent = atoi(strchr(buf, 'e') + 1);
 	if (exponent >= -4 && exponent < 16) {
 		n = num_format(f, 'f', precision > exponent ? precision - exponent : 0, false, buf);

@@ -181,13 +181,13 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 		return val_none;
 	while (sides & 1 && from < to) {
 		const uint32_t k = uni_decode(s.u.s + from, to - from, &cp);
-		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
+		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 16))
 			break;
 		from += k;
 	}
 	while (sides & 2 && from < to) {
 		const uint32_t at = (uint32_t)uni_back(s.u.s, to, &cp);
-		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 64))
+		if (!in_chars(chars, cp) || !tmpl_charge(r, chars.n / 16))
 			break;
 		to = at;
 	}
@@ -531,7 +531,7 @@ struct val str_pad(struct run *r, struct val s, int64_t width, uint32_t fill, ch
 	/* The odd one goes to the left of a text whose width is even, as Python has it. */
 	const int64_t left = how == 'r' ? pad : how == 'l' ? 0 : pad / 2 + (pad & width & 1);
 
-	if (pad > (int64_t)r->n_bytes_max)
+	if ((uint64_t)pad > r->n_bytes_max)
 		return tmpl_fail(r, COHORT_E_LIMIT, "a width of %lld", (long long)width), val_none;
 	buf_fill(r, &t, fill, (size_t)left);
 	buf_add(r, &t, s.u.s, s.n);

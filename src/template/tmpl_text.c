@@ -71,7 +71,7 @@ static bool repr_inside(struct run *r, struct buf *t, struct val v, bool ascii)
 	case V_UNDEF: return buf_addz(r, t, "Undefined");
 	case V_BOOL: return buf_addz(r, t, v.u.b ? "True" : "False");
 	case V_INT: return buf_add(r, t, buf, num_dec(v.u.i, buf));
-	case V_FLOAT: return buf_add(r, t, buf, num_repr(v.u.f, buf));
+	case V_FLOAT: return tmpl_charge(r, FLOAT_STEPS) && buf_add(r, t, buf, num_repr(v.u.f, buf));
 	case V_STR:
 		if (!(v.flag & F_MARKUP))
 			return repr_str(r, t, v, ascii);

@@ -420,7 +420,7 @@ static bool hash_of(struct run *r, uint64_t seed, struct val v, uint64_t *out)
 		break;
 	}
 	case V_FLOAT:
-		if (v.u.f >= -9.2e18 && v.u.f <= 9.2e18 && v.u.f == floor(v.u.f)) {
+		if (v.u.f >= -0x1p63 && v.u.f < 0x1p63 && v.u.f == floor(v.u.f)) {
 			h = stir(h, (uint64_t)(int64_t)v.u.f);
 		} else {
 			memcpy(&w, &v.u.f, sizeof w);

@@ -7,7 +7,8 @@
  *  2. Only normal, user-defined and unused tokens come out of plain text: never a control token, whatever it spells.
  *  3. A byte that is not part of a valid character is a symbol of its own.
  *  4. Unless some token has a space behind another character, no merge crosses into a following space, so the text is
- *     cut there; each part costs O(n log n) of its own length.
+ *     cut there; each part costs O(n log n) of its own length, times that of the longest token: two neighbours are
+ *     looked up by all their bytes. So a token longer than TOK_PIECE_MAX is refused.
  *
  * Refuses to know special tokens and the beginning of the text: the caller says whether to put a space in front. */
 #include "tok/tok_impl.h"
@@ -109,6 +110,10 @@ enum cohort_status spm_init(struct tok *t, const struct gguf *g, struct cohort_e
 			continue;
 		if (n == 0 || memchr(text.s, ' ', text.n))
 			continue;
+		if (n > TOK_PIECE_MAX)
+			return err_set(err, COHORT_E_LIMIT,
+					"vocabulary: token %d has %zu bytes; SentencePiece takes at most %d", (int)i, n,
+					TOK_PIECE_MAX);
 		if (!strmap_add(&t->ids, s, n, i, NULL))
 			return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
 		if (n > t->n_longest)

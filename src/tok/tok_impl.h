@@ -113,6 +113,10 @@ size_t charsmap_find(const struct charsmap *m, const char *s, size_t n, const ch
 
 /* ---- The vocabulary (vocab.c) --------------------------------------------- */
 
+/* Bytes of a token that is looked for at many places of a text, SPM and Unigram: it bounds the work at each. They are
+ * made with 16 characters unless their makers are told otherwise. */
+#define TOK_PIECE_MAX 1024
+
 struct tok_special {
 	const char *s;
 	uint32_t n;

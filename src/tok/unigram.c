@@ -7,7 +7,7 @@
  *     characters in a row are their bytes' tokens if the vocabulary has all of them, and one unknown token otherwise.
  *  3. Of equal sums the one found first stays: the one whose last token begins further left.
  *  4. Unless some token has a space behind another character the text is cut at spaces. The work is the length of the
- *     text times that of the longest token, so a token longer than PIECE_MAX is refused.
+ *     text times that of the longest token, so a token longer than TOK_PIECE_MAX is refused.
  *  5. A byte that is not part of a valid character counts as U+FFFD.
  *  6. However the map lengthens a text, it does not get longer than the longest text that is taken.
  *
@@ -20,7 +20,6 @@
 #include <string.h>
 
 #define PENALTY 10.0 /* SentencePiece's, below the lowest score */
-#define PIECE_MAX 1024 /* bytes; SentencePiece makes tokens of 16 characters unless told otherwise */
 #define MARK "\xe2\x96\x81"
 #define NO_CHARACTER "\xef\xbf\xbd"
 
@@ -53,10 +52,10 @@ static enum cohort_status read_pieces(
 			lowest = (double)t->scores[i];
 		if (!is_piece(type) || !len || t->scores[i] != t->scores[i])
 			continue;
-		if (len > PIECE_MAX)
+		if (len > TOK_PIECE_MAX)
 			return err_set(err, COHORT_E_LIMIT,
 					"vocabulary: token %d has %zu bytes; Unigram takes at most %d", i, len,
-					PIECE_MAX);
+					TOK_PIECE_MAX);
 		keys[n++] = (struct trie_key){t->bytes + t->at[i], (uint32_t)len, i};
 		t->inner_space |= spm_inner_space(t->bytes + t->at[i], len);
 	}

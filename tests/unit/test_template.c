@@ -201,6 +201,13 @@ static void arguments(void **state)
 	char *text = render_n("{{ strftime_now('%Y')|int > 2020 }}", 35, NULL, &n, &err);
 	assert_string_equal(text, "True");
 	cohort_template_text_free(text);
+	/* No limit at all, where a width was compared with -1. */
+	cohort_template_params_init(&p);
+	p.n_bytes_max = SIZE_MAX;
+	text = render_n("{{ 'a'|center(3) }}", 19, &p, &n, &err);
+	assert_non_null(text);
+	assert_string_equal(text, " a ");
+	cohort_template_text_free(text);
 }
 
 static void any_bytes(void **state)

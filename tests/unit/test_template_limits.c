@@ -5,7 +5,8 @@
  * Shown red by planted faults: iter_next that charges nothing; out_add, take(), tmpl_enter, node_done, enter() of
  * tmpl_expr.c and parse_until without their bounds; a scratch text that is not released when its copy fails; a failed
  * allocation with another status. long_values, many_names: each case but a.split() by leaving out the
- * charge that it is about; long_and_well: by a charge for all that is left with every word. */
+ * charge that it is about; many_constants: by constants, and filters behind filters, without one; long_and_well: by a
+ * charge for all that is left with every word. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,6 +81,10 @@ static void hostile(void **state)
 	limited("{{ 'x' * 9000000000000000000 }}", "");
 	limited("{{ '%1000000d' % 1 ~ '%9999999d' % 1 }}", "width");
 	limited("{{ '{:9999999}'.format(1) }}", "width");
+	/* More digits were left out without a word. */
+	limited("{{ '%.301f' % 0.5 }}", "digits");
+	limited("{{ '%.301d' % 5 }}", "digits");
+	limited("{{ '{:.301e}'.format(0.5) }}", "digits");
 	limited("{{ 'a'.center(99999999) }}", "");
 	limited("{{ 'a'|center(99999999999) }}", "");
 	limited("{{ 'aaaaaaaa'|indent(99999999) }}", "");
@@ -138,6 +143,16 @@ static void long_values(void **state)
 			{"{% set a = '0' * 2000000 %}", "a|int"},
 			{"{% set a = ' ' * 2000000 %}", "a|float"},
 			{"{% set a = ' ' * 2000000 %}", "a.split()"},
+			{"{% set a = 'x' * 100000 %}{% set b = [1] * 40 %}", "b|map(attribute=a)|list"},
+			{"{% set a = 'x' * 20000 %}{% set b = 'y' * 60 + 'x' %}", "a.strip(b)"},
+			{"{% set a = '%d' * 20000 %}{% set b = (1,) * 20000 %}", "a % b"},
+			{"{% set a = '{0}' * 20000 %}", "a.format('')"},
+			{"{% set a = '%c' * 9000 %}", "strftime_now(a)"},
+			/* Floats, of which each takes its time. */
+			{"{% set a = '%g' * 2000 %}{% set b = (0.1,) * 2000 %}", "a % b"},
+			{"{% set a = [0.1] * 2000 %}", "a|string"},
+			{"{% set a = [0.1] * 2000 %}", "a|tojson"},
+			{"{% set a = [0.1] * 2000 %}", "a|map('round', 1)|list"},
 	};
 	char source[500];
 	(void)state;
@@ -228,6 +243,27 @@ static char *pile(const char *a, const char *b, const char *c, size_t n)
 		memcpy(at, c, nc);
 	*at = '\0';
 	return s;
+}
+
+/* What costs little by itself counts where there is a lot of it: 300 turns reach the limit, where a step for each would
+ * be nothing. 36 KB of the first kept a processor busy for hours. */
+static void many_constants(void **state)
+{
+	static const char *const cases[][3] = {
+			{"{% if 0 %}", "{% elif 0 %}", "{% endif %}"},
+			{"{% set x = 1", " == 1", " %}"},
+			{"{% set x = {1: 1", ", 1: 1", "} %}"},
+			{"{% for k in [1] * 10 %}{% set x = 1", "|abs", " %}{% endfor %}"},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char *s = pile("", "", cases[i][1], i == 3 ? 200 : 2000), *source = malloc(40000);
+		assert_non_null(source);
+		snprintf(source, 40000, "{%% for i in range(300) %%}%s%s%s{%% endfor %%}", cases[i][0], s, cases[i][2]);
+		limited(source, "steps");
+		free(source);
+		free(s);
+	}
 }
 
 static void piles(void **state)
@@ -380,6 +416,7 @@ int main(void)
 			cmocka_unit_test(long_values),
 			cmocka_unit_test(many_names),
 			cmocka_unit_test(long_and_well),
+			cmocka_unit_test(many_constants),
 			cmocka_unit_test(piles),
 			cmocka_unit_test(allocation_failures),
 			cmocka_unit_test(small_limits),
