@@ -349,7 +349,7 @@ static bool odd_byte(const char *s, size_t n, size_t *len)
 {
 	uint32_t cp;
 	*len = utf8_decode(s, n, &cp);
-	return *len == 0 || cp < 32 || cp == 127;
+	return *len == 0 || cp < 32 || (cp >= 127 && cp < 160); /* C0, DEL, C1 */
 }
 
 char *printable(const char *s)
@@ -359,7 +359,7 @@ char *printable(const char *s)
 
 	for (size_t i = 0, len; out && i < n; i += len ? len : 1)
 		if (odd_byte(s + i, n - i, &len))
-			out[i] = '?';
+			memset(out + i, '?', len ? len : 1);
 	return out;
 }
 
