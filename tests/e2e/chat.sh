@@ -350,6 +350,16 @@ end 130
 EOF
 [ "$rc" = 0 ] && [ "$(grep -c '"role"' "$tmp/term.json")" = 2 ]
 verdict 'terminal: SIGTERM ends, and the session is written'
+# Shown red by waiting for the rest of a character first: the signal was taken, and forgotten.
+talk "$bin/cohort" chat <<'EOF'
+expect >
+type \xe9
+sleep 0.5
+signal TERM
+end 130
+EOF
+[ "$rc" = 0 ]
+verdict 'terminal: SIGTERM ends, also within a character'
 
 printf '{"messages":[{"role":"user","content":"\\u001b[2Jred"},{"role":"assistant","content":"\\u001b[31mx"}]}' >"$tmp/esc.json"
 talk "$bin/cohort" chat -session "$tmp/esc.json" <<'EOF'
