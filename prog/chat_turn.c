@@ -289,6 +289,16 @@ static bool answered(const struct chat *c)
 	return last && last->role == CHAT_ASSISTANT;
 }
 
+/* A file with more than CHAT_MESSAGES_MAX would not be read again. */
+bool chat_room(const struct chat *c, size_t n)
+{
+	if (c->convo.n_messages + n <= CHAT_MESSAGES_MAX)
+		return true;
+	fprintf(stderr, "%s: the conversation has %zu messages, and %d are the most; take some back or begin another\n",
+			prog, c->convo.n_messages, CHAT_MESSAGES_MAX);
+	return false;
+}
+
 int chat_say(struct chat *c, const char *text, size_t n_bytes)
 {
 	const struct chat_message *last = chat_convo_last(&c->convo);
@@ -301,6 +311,8 @@ int chat_say(struct chat *c, const char *text, size_t n_bytes)
 				prog);
 		return EXIT_USAGE;
 	}
+	if (!chat_room(c, 2)) /* with its answer */
+		return EXIT_USAGE;
 	if (!chat_convo_add(&c->convo, CHAT_USER, text, n_bytes, &n_bad))
 		return out_of_memory(prog);
 	if (n_bad > 0)
@@ -329,6 +341,8 @@ static int ask_again(struct chat *c, struct chat_message *old)
 	}
 	if (last->role == CHAT_ASSISTANT)
 		chat_convo_pop(&c->convo, old);
+	else if (!chat_room(c, 1))
+		return EXIT_USAGE;
 	return 0;
 }
 

@@ -161,6 +161,24 @@ awk 'BEGIN { for (i = 0; i < 500000; i++) printf "a "; print ""; print "Hello"; 
 chat -n 4
 [ "$rc" = 2 ] && has err 'the context holds 1024' && matches err '^1 user: Hello$' && ! has err '3 user'
 verdict 'a message of a megabyte: refused with both numbers, the session goes on'
+# Shown red by calling it out of memory; and a branch that was picked was one message too many, so that the session could
+# not be read again.
+python3 - "$tmp" <<'PY' || exit 1
+import json, sys
+pair = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+system = [{"role": "system", "content": "s"}]
+json.dump(50000 * pair, open(sys.argv[1] + "/full.json", "w"))
+json.dump(system + 49999 * pair + pair[:1], open(sys.argv[1] + "/asked.json", "w"))
+PY
+lines 'Hello\n:system x\n'
+chat -n 4 -session "$tmp/full.json"
+[ "$rc" = 2 ] && empty out && [ "$(grep -c '100000 messages, and 100000 are the most' "$tmp/err")" = 2 ]
+verdict 'a message too many: refused'
+lines ':branch 2\n:pick 1\n:retry\n:system x\n'
+chat -n 4 -session "$tmp/asked.json"
+[ "$rc" = 2 ] && empty out && [ "$(grep -c 'are the most' "$tmp/err")" = 2 ] && has err 'there are no answers' && has err 'system prompt set' &&
+	[ "$(grep -c '"role"' "$tmp/asked.json")" = 100000 ]
+verdict 'an answer too many: refused; another system prompt is not'
 awk 'BEGIN { for (i = 0; i < 30; i++) print "Tell me more about " i; print ":stats"; print ":save '"$tmp/long.json"'" }' >"$tmp/in"
 chat -n 60
 [ "$rc" = 1 ] && has err 'the context is full: the conversation has' && matches err 'the 2 oldest messages would have to go' && has err 'context-shift'
