@@ -222,9 +222,12 @@ static int generate(struct chat *c, int32_t n, bool branches, struct chat_prompt
 	return rc;
 }
 
-/* Tokens of an answer that its text is made of; 0 if it was cut within a token. */
+/* Tokens of an answer that its text is made of; 0 if it was cut within a token, or if there is no text: tokens that do
+ * not show would become those of the prompt's end, and be there when it is answered again. */
 static size_t own_tokens(const struct chat *c, const struct gen_text *t)
 {
+	if (t->n_bytes == 0)
+		return 0;
 	if (t->finish != COHORT_FINISH_STOP || t->n_tokens == 0)
 		return t->n_tokens;
 	for (int32_t i = 0; i < c->format.n_stop_tokens; i++)

@@ -51,6 +51,11 @@ verdict 'a template that writes the begin token: it is there once'
 
 # ---- Turns ----
 
+# Shown red by noting the tokens of an answer that shows nothing: each time they were part of the prompt.
+lines 'Hi\n:retry\n:stats\n:retry\n:stats\n'
+chat -n 3 -temp 0 -l 1+1000
+[ "$rc" = 0 ] && [ "$(grep -c '^last answer: 4 prompt tokens' "$tmp/err")" = 2 ]
+verdict 'an answer without text is not part of what is answered again'
 lines 'Hello, who are you?\nWhere do you live?\n:stats\nTell me more.\n:stats\n'
 chat -n 60 -seed 2
 [ "$rc" = 0 ] && awk '/^last answer/ { if ($9 > 20 || $6 * 2 < $3) bad = 1; k++ } END { exit bad || k != 2 }' "$tmp/err" &&
