@@ -297,7 +297,7 @@ fi
 # Branches grow side by side while they are generated. Shown red by not opening the view, and by numbering from 0.
 ran='chat: :branch on a terminal'
 rc=0
-TERM=xterm LC_ALL=C.UTF-8 python3 "$here/pty_screen.py" --rows 16 --cols 60 --state "$tmp/state" --wait '^>' --keys 'Hi\r' --wait 'cut after' \
+TERM=xterm LC_ALL=C.UTF-8 python3 "$here/pty_screen.py" --rows 16 --cols 72 --state "$tmp/state" --wait '^>' --keys 'Hi\r' --wait 'cut after' \
 	--wait '^>$' --keys ':branch 3\r' --wait '^\[3\] .' --wait 'of at most 120 tokens' --dump "$tmp/mid" --wait 'goes on with answer' --keys ':pick 3\r:quit\r' -- \
 	"$bin/cohort" chat -n 40 -isa ref -t 1 -no-history -logit-bias 2-inf >"$tmp/out" 2>"$tmp/err" || rc=$?
 [ "$rc" = 0 ] && matches mid '^\[1\] ' && matches mid '^\[2\] ' && ! matches mid '^\[0\]' && has out 'going on from answer 3' && matches out '^\[3\]$' &&
