@@ -86,7 +86,8 @@ static int add_document(struct retrieve *c, const struct chunking *how, const ch
 	size_t n = 0;
 
 	if (file_load(path, (size_t)FILE_MAX + 1, &bytes, &n, &err)) {
-		fprintf(stderr, "%s: note: %s\n", prog, err.text);
+		err_prefix(&err, "note");
+		fail(prog, &err);
 		c->n_skipped++;
 		return err.status == COHORT_E_MEMORY ? EXIT_RUN : 0;
 	}
