@@ -156,6 +156,11 @@ only=
 
 # ---- What is said ----
 
+# Shown red by writing on: then it takes half a minute of a processor.
+unread() { (ulimit -t 10 && "$bin/cohort" speculate 'Once upon a time' -n 1000 -seed 1 -ignore-eos -isa ref -t 1; echo $? >"$tmp/code") | head -c 4; }
+run unread
+[ "$(cat "$tmp/code")" = 4 ]
+verdict 'it ends when nobody reads it any more'
 run cohort speculate "$story" -n 80 -temp 0 -ignore-eos -compare
 [ "$rc" = 0 ] && matches err 'plain decoding: [0-9.]+ s \([0-9.]+ tokens/s\), with guesses' &&
 	matches err '[0-9.]+ times as fast, the texts are identical' && matches err '79 tokens in .* verifications, [0-9.]+ tokens per'
