@@ -209,6 +209,20 @@ run limited
 [ "$rc" = 4 ] && has err 'File too large' && [ ! -e "$tmp/full" ] && [ -z "$(find "$tmp" -name '.cohort-*')" ]
 verdict 'a full disk leaves nothing behind'
 
+# Much white space takes the longest: 20 seconds for a megabyte. Shown red by going on to the end of the file.
+mkdir "$tmp/wide"
+awk 'BEGIN { for (i = 0; i < 20000; i++) printf "a%400s", "" }' >"$tmp/wide/file"
+(ulimit -t 30 && exec "$bin/cohort" retrieve -dir "$tmp/wide" -save "$tmp/wide.index") >"$tmp/out" 2>"$tmp/err" </dev/null &
+pid=$!
+pids="$pids $pid"
+sleep 3
+kill -TERM "$pid"
+rc=0
+wait "$pid" || rc=$?
+ran='cohort retrieve, SIGTERM within a large file'
+{ [ "$rc" = 130 ] || [ "$rc" = 143 ]; } && empty out && [ ! -e "$tmp/wide.index" ] # 143: before it had begun
+verdict 'a signal ends it within a file'
+
 # ---- A context of one token ----
 
 python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/no_bos.gguf" tokenizer.ggml.add_bos_token 0
