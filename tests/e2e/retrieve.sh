@@ -212,6 +212,7 @@ verdict 'a full disk leaves nothing behind'
 # Much white space takes the longest: 20 seconds for a megabyte. Shown red by going on to the end of the file.
 mkdir "$tmp/wide"
 awk 'BEGIN { for (i = 0; i < 20000; i++) printf "a%400s", "" }' >"$tmp/wide/file"
+# shellcheck disable=SC3045
 (ulimit -t 30 && exec "$bin/cohort" retrieve -dir "$tmp/wide" -save "$tmp/wide.index") >"$tmp/out" 2>"$tmp/err" </dev/null &
 pid=$!
 pids="$pids $pid"

@@ -217,6 +217,7 @@ run cohort run x -n 4 -best-of 2 -vote 'qqqq'
 refused 1 'matches none of 2 texts'
 verdict 'run: a vote without answers'
 # Shown red by writing on: then it takes half a minute of a processor.
+# shellcheck disable=SC3045
 unread() { (ulimit -t 10 && "$bin/cohort" run 'Once upon a time' -n 1000 -temp 0 -ignore-eos -isa ref -t 1; echo $? >"$tmp/code") | head -c 4; }
 run unread
 [ "$(cat "$tmp/code")" = 4 ] && empty err

@@ -157,6 +157,7 @@ only=
 # ---- What is said ----
 
 # Shown red by writing on: then it takes half a minute of a processor.
+# shellcheck disable=SC3045
 unread() { (ulimit -t 10 && "$bin/cohort" speculate 'Once upon a time' -n 1000 -seed 1 -ignore-eos -isa ref -t 1; echo $? >"$tmp/code") | head -c 4; }
 run unread
 [ "$(cat "$tmp/code")" = 4 ]
