@@ -47,6 +47,9 @@ int64_t chat_limit(const struct chat *c);
 /* What the model would be given now. Returns 0 or an exit code, as all of these. */
 int chat_prompt(const struct chat *c, struct chat_prompt *out);
 
+/* Whether n messages more can be kept; says so if not. */
+bool chat_room(const struct chat *c, size_t n);
+
 /* Answers what the user said; the message is taken back if that cannot be. */
 int chat_say(struct chat *c, const char *text, size_t n_bytes);
 /* Answers the last message again; branches: n answers to choose from. The old answer stays if that fails. */

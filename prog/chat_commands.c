@@ -182,6 +182,8 @@ static int system_prompt(void *user, const char *args)
 		return 0;
 	}
 	const bool none = strcmp(args, "none") == 0;
+	if (!none && !m && !chat_room(c, 1))
+		return EXIT_USAGE;
 	if (!chat_convo_system_set(&c->convo, none ? NULL : args, strlen(args), NULL))
 		return out_of_memory(prog);
 	c->changed = true;

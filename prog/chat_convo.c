@@ -83,15 +83,20 @@ bool chat_convo_system_set(struct chat_convo *c, const char *text, size_t n_byte
 {
 	const bool had = chat_convo_system(c) != NULL;
 
-	if (text) {
+	if (text && had) {
+		size_t n;
+		char *copy = chat_utf8(text, n_bytes, &n, n_bad);
+		if (!copy)
+			return false;
+		mem_free(c->messages[0].text);
+		c->messages[0].text = copy;
+		c->messages[0].n_bytes = n;
+	} else if (text) {
 		/* Added at the end, where it can fail, then moved to the front, where it cannot. */
 		if (!chat_convo_add(c, CHAT_SYSTEM, text, n_bytes, n_bad))
 			return false;
 		const struct chat_message m = c->messages[--c->n_messages];
-		if (had)
-			mem_free(c->messages[0].text);
-		else
-			memmove(c->messages + 1, c->messages, c->n_messages++ * sizeof *c->messages);
+		memmove(c->messages + 1, c->messages, c->n_messages++ * sizeof *c->messages);
 		c->messages[0] = m;
 	} else if (had) {
 		mem_free(c->messages[0].text);

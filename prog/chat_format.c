@@ -233,7 +233,8 @@ int chat_format_open(struct chat_format *f, const char *prog, const struct cohor
 					!token_text(model, cohort_token_eos(model), &f->eos)))
 		rc = out_of_memory(prog);
 	if (!rc && cohort_template_open(s.bytes, s.n_bytes, &f->template, &err)) {
-		fprintf(stderr, "%s: the chat template: %s\n", prog, err.text);
+		err_prefix(&err, "the chat template");
+		fail(prog, &err);
 		rc = err.status == COHORT_E_MEMORY ? EXIT_RUN : s.file ? EXIT_FILE : EXIT_MODEL;
 	}
 	mem_free(s.bytes);
@@ -325,7 +326,8 @@ int chat_format_tokens(const struct chat_format *f, const char *messages, const 
 
 	*out = (struct chat_prompt){.text = NULL};
 	if (render(f, messages, true, &text, &n, &err)) {
-		fprintf(stderr, "%s: the chat template refuses this conversation: %s\n", f->prog, err.text);
+		err_prefix(&err, "the chat template refuses this conversation");
+		fail(f->prog, &err);
 		return EXIT_RUN;
 	}
 	enum cohort_status st = tokens_behind(f, memory, text, n, &out->tokens, &out->n_tokens, &err);

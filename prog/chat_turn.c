@@ -222,9 +222,12 @@ static int generate(struct chat *c, int32_t n, bool branches, struct chat_prompt
 	return rc;
 }
 
-/* Tokens of an answer that its text is made of; 0 if it was cut within a token. */
+/* Tokens of an answer that its text is made of; 0 if it was cut within a token, or if there is no text: tokens that do
+ * not show would become those of the prompt's end, and be there when it is answered again. */
 static size_t own_tokens(const struct chat *c, const struct gen_text *t)
 {
+	if (t->n_bytes == 0)
+		return 0;
 	if (t->finish != COHORT_FINISH_STOP || t->n_tokens == 0)
 		return t->n_tokens;
 	for (int32_t i = 0; i < c->format.n_stop_tokens; i++)
@@ -289,6 +292,16 @@ static bool answered(const struct chat *c)
 	return last && last->role == CHAT_ASSISTANT;
 }
 
+/* A file with more than CHAT_MESSAGES_MAX would not be read again. */
+bool chat_room(const struct chat *c, size_t n)
+{
+	if (c->convo.n_messages + n <= CHAT_MESSAGES_MAX)
+		return true;
+	fprintf(stderr, "%s: the conversation has %zu messages, and %d are the most; take some back or begin another\n",
+			prog, c->convo.n_messages, CHAT_MESSAGES_MAX);
+	return false;
+}
+
 int chat_say(struct chat *c, const char *text, size_t n_bytes)
 {
 	const struct chat_message *last = chat_convo_last(&c->convo);
@@ -301,6 +314,8 @@ int chat_say(struct chat *c, const char *text, size_t n_bytes)
 				prog);
 		return EXIT_USAGE;
 	}
+	if (!chat_room(c, 2)) /* with its answer */
+		return EXIT_USAGE;
 	if (!chat_convo_add(&c->convo, CHAT_USER, text, n_bytes, &n_bad))
 		return out_of_memory(prog);
 	if (n_bad > 0)
@@ -329,6 +344,8 @@ static int ask_again(struct chat *c, struct chat_message *old)
 	}
 	if (last->role == CHAT_ASSISTANT)
 		chat_convo_pop(&c->convo, old);
+	else if (!chat_room(c, 1))
+		return EXIT_USAGE;
 	return 0;
 }
 

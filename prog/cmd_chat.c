@@ -34,6 +34,10 @@ static int set_system(struct chat *c)
 	}
 	while (bytes && n > 0 && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r'))
 		n--; /* a file's last line has an end; the prompt has none */
+	if (!chat_convo_system(&c->convo) && !chat_room(c, 1)) {
+		mem_free(bytes);
+		return EXIT_USAGE;
+	}
 	const bool ok = chat_convo_system_set(&c->convo, bytes ? bytes : c->system, n, &n_bad);
 	if (ok && n_bad > 0)
 		fprintf(stderr, "%s: %zu bytes of the system prompt are not UTF-8 and became U+FFFD\n", prog, n_bad);

@@ -282,7 +282,7 @@ int cmd_embed(int argc, char **argv)
 			prog,
 			"[-m FILE] [TEXT ...] [-f FILE] [-lines] [options]",
 			"Prints the vectors of texts, in their order, many computed at once. The numbers are the\n"
-			"same whatever -parallel, -batch, -threads and -isa.",
+			"same whatever -n-parallel, -batch, -threads and -isa.",
 			"  cohort embed \"a cat sat down\" \"the dog ran\"\n"
 			"  cohort embed -similarity \"a cat sat down\" \"a kitten sat\" \"stock prices fell\"\n"
 			"  printf 'one\\ntwo\\n' | cohort embed -f - -lines -format jsonl\n"

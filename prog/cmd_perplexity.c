@@ -480,7 +480,7 @@ int cmd_perplexity(int argc, char **argv)
 			"[-m FILE] -f FILE [options]",
 			"How well the model foretells a text: the perplexity of its tokens with its standard error,\n"
 			"by windows that overlap (with -stride equal to -ctx each stands alone). The result is the\n"
-			"same whatever -parallel, -batch, -threads and -isa.",
+			"same whatever -n-parallel, -batch, -threads and -isa.",
 			"  echo \"Once upon a time there was a little girl.\" | cohort perplexity -f -\n"
 			"  echo \"Once upon a time there was a girl.\" | cohort perplexity -f - -ctx 8 -per-window\n"
 			"  cohort perplexity -m model.gguf -f story.txt -ctx 1024 -stride 256 -output-format jsonl\n",

@@ -9,6 +9,7 @@
 #include "embedder.h"
 #include "out.h"
 #include "retrieve.h"
+#include "width.h"
 
 #include "base/file.h"
 #include "base/map.h"
@@ -85,7 +86,8 @@ static int add_document(struct retrieve *c, const struct chunking *how, const ch
 	size_t n = 0;
 
 	if (file_load(path, (size_t)FILE_MAX + 1, &bytes, &n, &err)) {
-		fprintf(stderr, "%s: note: %s\n", prog, err.text);
+		err_prefix(&err, "note");
+		fail(prog, &err);
 		c->n_skipped++;
 		return err.status == COHORT_E_MEMORY ? EXIT_RUN : 0;
 	}
@@ -267,16 +269,17 @@ static int make_index(struct retrieve *c)
 static int other_model(const struct retrieve *c, const struct doc_model *is)
 {
 	const struct doc_model *was = &c->ix.model;
-	char *name = printable(was->name), *arch = printable(was->arch);
+	char *name = printable(was->name), *arch = printable(was->arch), *own = printable(is->name);
 
 	fprintf(stderr,
 			"%s: %s was made with another model: '%.200s' (%.60s, %u layers, vectors of %u, %" PRIu64
 			" parameters); this is '%.200s' (%s, %u layers, vectors of %u, %" PRIu64
 			" parameters). Give that one with -m, or index the documents again.\n",
 			prog, c->load, name ? name : "", arch ? arch : "", was->n_layer, was->n_embd, was->n_params,
-			is->name, is->arch, is->n_layer, is->n_embd, is->n_params);
+			own ? own : "", is->arch, is->n_layer, is->n_embd, is->n_params);
 	mem_free(name);
 	mem_free(arch);
+	mem_free(own);
 	return EXIT_FILE;
 }
 
@@ -335,17 +338,20 @@ static int check_model(struct retrieve *c)
 
 /* ---- Queries ---- */
 
-/* Text of others on a terminal: control characters but newline and tab become question marks. */
-static void print_chunk(struct out *o, const char *s, size_t n)
+/* Text of others, which may not steer a terminal: what is no letter is shown as everywhere (width.h). Lines begin with
+ * `indent`. */
+static void print_safe(struct out *o, const char *indent, const char *s, size_t n)
 {
-	out_bytes(o, "    ", 4);
-	for (size_t i = 0; i < n; i++) {
-		const bool control = ((unsigned char)s[i] < 32 && s[i] != '\n' && s[i] != '\t') || s[i] == 127;
-		out_bytes(o, control ? "?" : s + i, 1);
-		if (s[i] == '\n')
-			out_bytes(o, "    ", 4);
+	struct glyph g;
+
+	out_bytes(o, indent, strlen(indent));
+	for (size_t i = 0, len; i < n; i += len) {
+		len = glyph_next(s + i, n - i, &g);
+		const bool kept = *indent && (g.cp == '\n' || g.cp == '\t');
+		out_bytes(o, kept ? s + i : g.bytes, kept ? len : g.n_bytes);
+		if (kept && g.cp == '\n')
+			out_bytes(o, indent, strlen(indent));
 	}
-	out_bytes(o, "\n", 1);
 }
 
 static void print_match(struct retrieve *c, size_t query, struct text_line text, size_t rank, struct match m)
@@ -370,11 +376,11 @@ static void print_match(struct retrieve *c, size_t query, struct text_line text,
 		return;
 	}
 	out_fmt(o, "%zu. %.4f  ", rank, m.score);
-	for (size_t i = 0; i < f->n_path; i++)
-		out_bytes(o, (unsigned char)path[i] < 32 || path[i] == 127 ? "?" : path + i, 1);
+	print_safe(o, "", path, f->n_path);
 	out_fmt(o, ", lines %u to %u, bytes %" PRIu64 " to %" PRIu64 "\n", k->first_line, k->last_line, k->begin,
 			k->begin + k->n_bytes);
-	print_chunk(o, c->ix.texts + k->text, k->n_bytes);
+	print_safe(o, "    ", c->ix.texts + k->text, k->n_bytes);
+	out_bytes(o, "\n", 1);
 }
 
 static void search(struct retrieve *c, const float *v, struct text_line text)
@@ -387,7 +393,7 @@ static void search(struct retrieve *c, const float *v, struct text_line text)
 				(struct match){vector_dot(v, c->ix.vectors + i * n_embd, n_embd), i});
 	if (!c->jsonl) {
 		out_fmt(&c->out, "%sQuery: ", c->n_queries > 0 ? "\n" : "");
-		out_bytes(&c->out, text.text, text.n_bytes);
+		print_safe(&c->out, "", text.text, text.n_bytes);
 		out_bytes(&c->out, "\n", 1);
 	}
 	for (size_t i = 0; i < n; i++)

@@ -132,9 +132,13 @@ static void print_prompt(const struct run *r, const struct gen_prompt *p)
 
 static void show_text(void *user, const struct gen_prompt *p, int32_t i, const char *bytes, size_t n_bytes)
 {
-	(void)user, (void)p, (void)i;
+	struct run *r = user;
+
+	(void)p, (void)i;
 	term_print(stdout, bytes, n_bytes);
-	fflush(stdout);
+	/* When nobody can read it there is no point in going on. */
+	if (!r->gen.rc)
+		r->gen.rc = close_stdout(prog);
 }
 
 static void show_progress(void *user)
@@ -198,7 +202,7 @@ static void print_texts(const struct run *r)
 
 static int generate(struct run *r)
 {
-	const struct gen_watch at_once = {.text = show_text}, all = {.tick = show_progress, .user = r};
+	const struct gen_watch at_once = {.text = show_text, .user = r}, all = {.tick = show_progress, .user = r};
 	const int64_t n_all = (int64_t)r->n_prompts * r->n_parallel, n_blocks = r->n_ctx / cohort_kv_block_size() + 1;
 	int rc = gen_open(&r->gen, n_all < n_blocks ? n_all : n_blocks, r->n_ctx,
 			thread_count(r->threads_given, r->threads));

@@ -110,11 +110,12 @@ static int size_cache(struct speculate *c)
 
 /* ---- Printing ---- */
 
-static void on_token(cohort_token t, void *user)
+static bool on_token(cohort_token t, void *user)
 {
 	struct speculate *c = user;
 	print_token(&c->detok, t);
 	fflush(stdout);
+	return !ferror(stdout); /* when nobody can read it there is no point in going on */
 }
 
 static void print_begin(struct speculate *c)
@@ -337,7 +338,7 @@ static int run(struct speculate *c)
 	statistics(c);
 	if (!rc && !out && c->compare)
 		rc = compare(c);
-	return rc ? rc : out;
+	return out ? out : rc;
 }
 
 static void cleanup(struct speculate *c)

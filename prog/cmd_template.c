@@ -3,6 +3,7 @@
 #include "cohort_tools.h"
 #include "common.h"
 #include "opt.h"
+#include "term.h"
 
 #include "base/err.h"
 #include "base/json.h"
@@ -113,6 +114,7 @@ static bool take_part(const json_t *object, const char *key, char **out)
 
 static int split_request(const struct options *o, struct texts *t)
 {
+	struct cohort_err err;
 	json_error_t e;
 	const char *s = t->messages + strspn(t->messages, " \t\r\n");
 	bool no_memory;
@@ -124,7 +126,8 @@ static int split_request(const struct options *o, struct texts *t)
 	if (no_memory)
 		return out_of_memory(prog);
 	if (!object) {
-		fprintf(stderr, "%s: %s is not JSON: %s, line %d\n", prog, o->messages, e.text, e.line);
+		err_set(&err, COHORT_E_FORMAT, "%s is not JSON: %s, line %d", o->messages, e.text, e.line);
+		fail(prog, &err);
 		return EXIT_FILE;
 	}
 	if (!json_is_array(json_object_get(object, "messages"))) {
@@ -182,7 +185,7 @@ static int render(const struct options *o, const struct texts *t)
 		else if (err.status == COHORT_E_FORMAT || (rc == EXIT_USAGE && strncmp(err.text, "messages", 8) == 0))
 			rc = EXIT_FILE;
 	} else {
-		fwrite(text, 1, n, stdout);
+		term_print(stdout, text, n);
 		rc = close_stdout(prog);
 	}
 	cohort_template_text_free(text);

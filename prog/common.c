@@ -2,6 +2,7 @@
 #include "common.h"
 #include "cohort_tools.h"
 #include "term.h"
+#include "width.h"
 
 #include "base/mem.h"
 #include "base/pool.h"
@@ -147,8 +148,18 @@ int out_of_memory(const char *prog)
 
 int fail(const char *prog, const struct cohort_err *err)
 {
+	const bool shown = isatty(STDERR_FILENO);
+	const size_t n = strlen(err->text);
+	struct glyph g;
+
 	progress_end();
-	fprintf(stderr, "%s: %s\n", prog, err->text);
+	fprintf(stderr, "%s: ", prog);
+	/* It may quote what others wrote, which must not steer the terminal; and memory may be out. */
+	for (size_t at = 0; shown && at < n;) {
+		at += glyph_next(err->text + at, n - at, &g);
+		fwrite(g.bytes, 1, g.n_bytes, stderr);
+	}
+	fprintf(stderr, "%s\n", shown ? "" : err->text);
 	switch (err->status) {
 	case COHORT_ABORTED: return EXIT_INTERRUPTED;
 	case COHORT_E_ARG: return EXIT_USAGE;
@@ -349,7 +360,7 @@ static bool odd_byte(const char *s, size_t n, size_t *len)
 {
 	uint32_t cp;
 	*len = utf8_decode(s, n, &cp);
-	return *len == 0 || cp < 32 || cp == 127;
+	return *len == 0 || cp < 32 || (cp >= 127 && cp < 160); /* C0, DEL, C1 */
 }
 
 char *printable(const char *s)
@@ -359,7 +370,7 @@ char *printable(const char *s)
 
 	for (size_t i = 0, len; out && i < n; i += len ? len : 1)
 		if (odd_byte(s + i, n - i, &len))
-			out[i] = '?';
+			memset(out + i, '?', len ? len : 1);
 	return out;
 }
 

@@ -218,7 +218,8 @@ static int next_char(EditLine *el, wchar_t *out)
 	el_wget(el, EL_CLIENTDATA, &l);
 	do {
 		if (!wait_bytes(l)) {
-			if (n == 0)
+			/* A signal goes before the rest of a character, which may never come. */
+			if (n == 0 || l->sig)
 				return l->sig || l->failed ? -1 : 0;
 			break;
 		}

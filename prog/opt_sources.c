@@ -278,7 +278,7 @@ static size_t quoted(char *out, size_t n_max, const char *s)
 static void value_text(const struct opt *o, char *out, size_t n_max)
 {
 	const struct opt_list *list = o->value;
-	size_t n = 0;
+	size_t n = 0, i = 0;
 
 	snprintf(out, n_max, "not set");
 	switch (o->type) {
@@ -291,11 +291,14 @@ static void value_text(const struct opt *o, char *out, size_t n_max)
 			quoted(out, n_max, *(const char *const *)o->value);
 		break;
 	case OPT_LIST:
-		for (size_t i = 0; i < list->n && n + 2 < n_max; i++) {
+		/* As many as there is room for, with what quoted needs at least; the rest are dots. */
+		for (; i < list->n && n + 16 < n_max; i++) {
 			if (i > 0)
 				out[n++] = ' ';
-			n += quoted(out + n, n_max - n, list->items[i]);
+			n += quoted(out + n, n_max - 4 - n, list->items[i]);
 		}
+		if (i < list->n)
+			memcpy(out + n, " ...", 5);
 	}
 }
 

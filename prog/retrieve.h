@@ -24,7 +24,8 @@ struct chunking {
 	const char *separator; /* or NULL */
 	size_t n_separator;
 };
-/* Adds the chunks of a text to the last file of the index. False when memory is out. */
+/* Adds the chunks of a text to the last file of the index, those until then when interrupted. False when memory is out.
+ */
 bool chunk_text(const struct chunking *c, const char *text, size_t n, struct doc_index *ix);
 
 #endif

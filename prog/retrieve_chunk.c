@@ -10,6 +10,8 @@
  * Counting tokens takes tokenising; the longest range that fits is found by halving. */
 #include "retrieve.h"
 
+#include "common.h"
+
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -162,7 +164,8 @@ static bool chunk_span(const struct chunking *c, const char *text, size_t from, 
 
 	if (!split_words(w, text, from, to))
 		return false;
-	for (size_t i = 0; i < w->n;) {
+	/* A large text takes minutes; who reads it asks again whether to go on. */
+	for (size_t i = 0; i < w->n && !interrupted();) {
 		size_t end = furthest(c, text, w, i);
 		if (end <= done) { /* the overlap left no room for more */
 			i = done;

@@ -64,7 +64,10 @@ static bool look_into(const char *prog, const char *dir, struct path_list *todo,
 	bool good = true;
 
 	if (!d) {
-		fprintf(stderr, "%s: note: cannot look into %s: %s\n", prog, dir, strerror(errno));
+		const int why = errno;
+		char *shown = printable(dir);
+		fprintf(stderr, "%s: note: cannot look into %s: %s\n", prog, shown ? shown : "a folder", strerror(why));
+		mem_free(shown);
 		++*n_unreadable;
 		return true;
 	}

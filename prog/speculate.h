@@ -51,7 +51,8 @@ struct speculation {
 	int32_t draft_min, draft_max, ngram_min, ngram_max;
 	bool ignore_eos, lookup;
 	struct draft *draft; /* or NULL */
-	void (*on_token)(cohort_token token, void *user); /* each token of the only text as it comes, or NULL */
+	/* Each token of the only text as it comes, or NULL. False ends the text, as an interruption does. */
+	bool (*on_token)(cohort_token token, void *user);
 	void *user;
 
 	struct cohort_context *ctx;

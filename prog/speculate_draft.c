@@ -24,6 +24,7 @@ struct draft {
 	struct cohort_model_info info;
 	struct cohort_context *ctx;
 	bool fork, greedy, ignore_eos;
+	bool lost; /* its numbers for a text are not finite, nor would be the next time: it guesses no more */
 	int32_t n_lines;
 	int32_t *held; /* [n_lines] */
 	int32_t *at; /* [n_lines]: lines that are under way */
@@ -161,9 +162,13 @@ enum cohort_status draft_prefill(struct draft *d, const cohort_token *prompt, in
 	cohort_seq_clear(d->ctx);
 	for (int32_t i = 0; i < d->n_lines; i++)
 		d->held[i] = 0;
+	d->lost = false;
 	if (n_prompt > d->info.n_ctx_train)
 		return COHORT_OK; /* too long for it: it never guesses */
 	enum cohort_status st = cohort_decode_many(d->ctx, prompt, n_prompt, 0, 0, err);
+	d->lost = st == COHORT_E_NUMERIC;
+	if (d->lost)
+		return COHORT_OK;
 	for (int32_t i = 0; i < d->n_lines && !st; i++) {
 		d->held[i] = n_prompt;
 		if (i > 0)
@@ -228,6 +233,7 @@ static enum cohort_status catch_up(
 	}
 	if (!st)
 		st = cohort_decode_scatter(d->ctx, d->spans, n, NULL, err);
+	d->lost = st == COHORT_E_NUMERIC;
 	for (int32_t k = 0; k < n && !st; k++) {
 		const int32_t i = d->at[k];
 		bool more = false;
@@ -268,6 +274,9 @@ static enum cohort_status go_on(
 enum cohort_status draft_guess(struct draft *d, struct spec_line *lines, const int32_t *wants, struct cohort_err *err)
 {
 	int32_t n = 0;
+
+	if (d->lost)
+		return COHORT_OK;
 	enum cohort_status st = catch_up(d, lines, wants, &n, err);
 
 	for (int32_t k = 0; d->fork && k < n && !st; k++) {

@@ -124,8 +124,8 @@ static enum cohort_status draw(struct speculation *sp, struct spec_line *l, int3
 	}
 	l->text[l->n_text++] = *out;
 	l->done = n_left(sp, l) == 0;
-	if (sp->on_token)
-		sp->on_token(*out, sp->user);
+	if (sp->on_token && !sp->on_token(*out, sp->user))
+		return err_set(err, COHORT_ABORTED, "nobody wants more of the text");
 	return COHORT_OK;
 }
 

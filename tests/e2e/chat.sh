@@ -51,6 +51,11 @@ verdict 'a template that writes the begin token: it is there once'
 
 # ---- Turns ----
 
+# Shown red by noting the tokens of an answer that shows nothing: each time they were part of the prompt.
+lines 'Hi\n:retry\n:stats\n:retry\n:stats\n'
+chat -n 3 -temp 0 -l 1+1000
+[ "$rc" = 0 ] && [ "$(grep -c '^last answer: 4 prompt tokens' "$tmp/err")" = 2 ]
+verdict 'an answer without text is not part of what is answered again'
 lines 'Hello, who are you?\nWhere do you live?\n:stats\nTell me more.\n:stats\n'
 chat -n 60 -seed 2
 [ "$rc" = 0 ] && awk '/^last answer/ { if ($9 > 20 || $6 * 2 < $3) bad = 1; k++ } END { exit bad || k != 2 }' "$tmp/err" &&
@@ -161,6 +166,24 @@ awk 'BEGIN { for (i = 0; i < 500000; i++) printf "a "; print ""; print "Hello"; 
 chat -n 4
 [ "$rc" = 2 ] && has err 'the context holds 1024' && matches err '^1 user: Hello$' && ! has err '3 user'
 verdict 'a message of a megabyte: refused with both numbers, the session goes on'
+# Shown red by calling it out of memory; and a branch that was picked was one message too many, so that the session could
+# not be read again.
+python3 - "$tmp" <<'PY' || exit 1
+import json, sys
+pair = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+system = [{"role": "system", "content": "s"}]
+json.dump(50000 * pair, open(sys.argv[1] + "/full.json", "w"))
+json.dump(system + 49999 * pair + pair[:1], open(sys.argv[1] + "/asked.json", "w"))
+PY
+lines 'Hello\n:system x\n'
+chat -n 4 -session "$tmp/full.json"
+[ "$rc" = 2 ] && empty out && [ "$(grep -c '100000 messages, and 100000 are the most' "$tmp/err")" = 2 ]
+verdict 'a message too many: refused'
+lines ':branch 2\n:pick 1\n:retry\n:system x\n'
+chat -n 4 -session "$tmp/asked.json"
+[ "$rc" = 2 ] && empty out && [ "$(grep -c 'are the most' "$tmp/err")" = 2 ] && has err 'there are no answers' && has err 'system prompt set' &&
+	[ "$(grep -c '"role"' "$tmp/asked.json")" = 100000 ]
+verdict 'an answer too many: refused; another system prompt is not'
 awk 'BEGIN { for (i = 0; i < 30; i++) print "Tell me more about " i; print ":stats"; print ":save '"$tmp/long.json"'" }' >"$tmp/in"
 chat -n 60
 [ "$rc" = 1 ] && has err 'the context is full: the conversation has' && matches err 'the 2 oldest messages would have to go' && has err 'context-shift'
@@ -274,7 +297,7 @@ fi
 # Branches grow side by side while they are generated. Shown red by not opening the view, and by numbering from 0.
 ran='chat: :branch on a terminal'
 rc=0
-TERM=xterm LC_ALL=C.UTF-8 python3 "$here/pty_screen.py" --rows 16 --cols 60 --state "$tmp/state" --wait '^>' --keys 'Hi\r' --wait 'cut after' \
+TERM=xterm LC_ALL=C.UTF-8 python3 "$here/pty_screen.py" --rows 16 --cols 72 --state "$tmp/state" --wait '^>' --keys 'Hi\r' --wait 'cut after' \
 	--wait '^>$' --keys ':branch 3\r' --wait '^\[3\] .' --wait 'of at most 120 tokens' --dump "$tmp/mid" --wait 'goes on with answer' --keys ':pick 3\r:quit\r' -- \
 	"$bin/cohort" chat -n 40 -isa ref -t 1 -no-history -logit-bias 2-inf >"$tmp/out" 2>"$tmp/err" || rc=$?
 [ "$rc" = 0 ] && matches mid '^\[1\] ' && matches mid '^\[2\] ' && ! matches mid '^\[0\]' && has out 'going on from answer 3' && matches out '^\[3\]$' &&
@@ -350,6 +373,16 @@ end 130
 EOF
 [ "$rc" = 0 ] && [ "$(grep -c '"role"' "$tmp/term.json")" = 2 ]
 verdict 'terminal: SIGTERM ends, and the session is written'
+# Shown red by waiting for the rest of a character first: the signal was taken, and forgotten.
+talk "$bin/cohort" chat <<'EOF'
+expect >
+type \xe9
+sleep 0.5
+signal TERM
+end 130
+EOF
+[ "$rc" = 0 ]
+verdict 'terminal: SIGTERM ends, also within a character'
 
 printf '{"messages":[{"role":"user","content":"\\u001b[2Jred"},{"role":"assistant","content":"\\u001b[31mx"}]}' >"$tmp/esc.json"
 talk "$bin/cohort" chat -session "$tmp/esc.json" <<'EOF'

@@ -149,6 +149,11 @@ verdict 'a list: a section starts anew'
 with COHORT_LOGIT_BIAS=9+1 batched -show-config
 [ "$rc" = 0 ] && value logit-bias '"9+1"' 'environment (COHORT_LOGIT_BIAS)'
 verdict 'a list: a variable is one item'
+# Shown red by writing on while there are two bytes left: the text then has no end, and what lies behind it is printed.
+long=$(printf '%0700d' 0)
+run batched -show-config -l "$long" -l 1+1 -l 2+1
+[ "$rc" = 0 ] && grep -q '^logit-bias  *"0*"\.\.\. \.\.\.  *command line$' "$tmp/out"
+verdict 'a list that is longer than its line ends with dots'
 with COHORT_LOGIT_BIAS=9+1 batched -show-config -l 1+1 --logit-bias=2+1
 [ "$rc" = 0 ] && value logit-bias '"1+1" "2+1"' 'command line'
 verdict 'a list: the command line starts anew'

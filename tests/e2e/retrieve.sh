@@ -40,6 +40,15 @@ retrieve -dir "$d" 'The king rode his horse.'
 [ "$rc" = 0 ] && has out 'Query: The king rode his horse.' && matches out '^1\. 0\.[0-9]{4}  .*/deep/er/king.md, lines 1 to 1, bytes 0 to 38$' &&
 	has out '    The king rode his horse to the castle.' && matches out '^3\. ' && ! matches out '^4\. '
 verdict 'text, and three of them'
+# Shown red with the bytes of C1 controls and of what turns the writing round left as they are.
+mkdir "$tmp/odd"
+printf 'A \302\23331mred\033[0m cat \342\200\256 sat\n\ton \351 mat.\n' >"$tmp/odd/$(printf 'a\302\233b\033')"
+retrieve -dir "$tmp/odd" "$(printf 'a \302\233cat')"
+printf 'Query: a <U+009B>cat\n' >"$tmp/first"
+printf '    A <U+009B>31mred^[[0m cat <U+202E> sat\n    \ton \357\277\275 mat.\n' >"$tmp/last"
+[ "$rc" = 0 ] && head -n 1 "$tmp/out" | cmp -s - "$tmp/first" && tail -n 2 "$tmp/out" | cmp -s - "$tmp/last" &&
+	has out '/a<U+009B>b^[, lines 1 to 2'
+verdict 'no text, name or query steers a terminal'
 retrieve -dir "$d/cat.txt" -dir "$d/rain.txt" -top-k 1 -format jsonl 'rain all day'
 [ "$rc" = 0 ] && has err '2 files, 2 chunks' && has out 'rain.txt' && [ "$(wc -l <"$tmp/out")" = 1 ]
 verdict 'files instead of folders'
@@ -155,6 +164,10 @@ verdict 'a folder for an index: refused'
 retrieve -m "$tmp/other.gguf" -load "$tmp/index" x
 refused 4 'was made with another model'
 verdict 'an index of another model: refused'
+LC_ALL=C sed "s/cohort-tiny/$(printf 'co\302\233rt\033tiny')/" "$tmp/other.gguf" >"$tmp/odd.gguf"
+retrieve -m "$tmp/odd.gguf" -load "$tmp/index" x
+refused 4 "this is 'co??rt?tiny'"
+verdict 'the name of a model does not steer a terminal either'
 retrieve -pooling last -load "$tmp/index" x
 refused 2 'was made with -pooling mean, not last'
 verdict 'another pooling: refused'
@@ -195,6 +208,21 @@ limited() { (ulimit -f 2 && "$bin/cohort" retrieve -dir "$d" -save "$tmp/full");
 run limited
 [ "$rc" = 4 ] && has err 'File too large' && [ ! -e "$tmp/full" ] && [ -z "$(find "$tmp" -name '.cohort-*')" ]
 verdict 'a full disk leaves nothing behind'
+
+# Much white space takes the longest: 20 seconds for a megabyte. Shown red by going on to the end of the file.
+mkdir "$tmp/wide"
+awk 'BEGIN { for (i = 0; i < 20000; i++) printf "a%400s", "" }' >"$tmp/wide/file"
+# shellcheck disable=SC3045
+(ulimit -t 30 && exec "$bin/cohort" retrieve -dir "$tmp/wide" -save "$tmp/wide.index") >"$tmp/out" 2>"$tmp/err" </dev/null &
+pid=$!
+pids="$pids $pid"
+sleep 3
+kill -TERM "$pid"
+rc=0
+wait "$pid" || rc=$?
+ran='cohort retrieve, SIGTERM within a large file'
+{ [ "$rc" = 130 ] || [ "$rc" = 143 ]; } && empty out && [ ! -e "$tmp/wide.index" ] # 143: before it had begun
+verdict 'a signal ends it within a file'
 
 # ---- A context of one token ----
 

@@ -216,6 +216,12 @@ verdict 'run: -vote prints the answer of most'
 run cohort run x -n 4 -best-of 2 -vote 'qqqq'
 refused 1 'matches none of 2 texts'
 verdict 'run: a vote without answers'
+# Shown red by writing on: then it takes half a minute of a processor.
+# shellcheck disable=SC3045
+unread() { (ulimit -t 10 && "$bin/cohort" run 'Once upon a time' -n 1000 -temp 0 -ignore-eos -isa ref -t 1; echo $? >"$tmp/code") | head -c 4; }
+run unread
+[ "$(cat "$tmp/code")" = 4 ] && empty err
+verdict 'run: ends when nobody reads it any more'
 for bad in '-beams 2 -best-of 2' '-beams 2 -vote x' '-vote x' -early-stop '-length-penalty 1' '-beam-groups 2' '-diversity 1' '-beams 4 -beam-groups 3' \
 	'-beams 4 -diversity 1' '-beams 2 -np 3' '-best-of 3 -np 2' '-beams 3 -stop x' '-best-of 3 -logprobs 1' '-best-of 2 -vote (' '-beams 2 -n 0' '-beams 300 -c 512'; do
 	# shellcheck disable=SC2086

@@ -135,10 +135,33 @@ only="-draft $tmp/short.gguf"
 identical 'a draft that was trained for less' -m "$tmp/s1.gguf" -n 60 -ignore-eos -temp 0 'ba be bi'
 identical 'a prompt that is longer than the draft takes' -m "$tmp/s1.gguf" -n 30 -ignore-eos -temp 0 \
 	'ba be bi bo bu ba be bi bo bu ba be bi bo bu ba be bi bo bu ba be bi bo bu ba be bi bo bu'
+# Shown red by letting the status of the prompt's decode through: the text ended before it began.
+run cohort synth -s "$shape,n_layer=1,tied=0" -t F32 -o "$tmp/untied.gguf"
+run cohort info -m "$tmp/untied.gguf" --json
+keep out info
+for t in b o; do # of the prompt, of the text
+	python3 - "$tmp" "$("$bin/cohort" tokenize -m "$tmp/s1.gguf" -no-bos $t)" <<'PY' || exit 1
+"""A draft model without a number for one token."""
+import json, struct, sys
+t = [t for t in json.load(open(sys.argv[1] + "/info"))["tensors"] if t["name"] == "token_embd.weight"][0]
+b = bytearray(open(sys.argv[1] + "/untied.gguf", "rb").read())
+for k in range(t["shape"][0]):
+    struct.pack_into("<f", b, t["offset"] + 4 * (t["shape"][0] * int(sys.argv[2].split()[-1]) + k), float("nan"))
+open(sys.argv[1] + "/nan.gguf", "wb").write(b)
+PY
+	only="-draft $tmp/nan.gguf"
+	identical "a draft that has no finite number for '$t'" -m "$tmp/s1.gguf" -n 40 -np 2 -grammar 'root ::= "aeiou"{7}' 'ba be bi'
+done
 only=
 
 # ---- What is said ----
 
+# Shown red by writing on: then it takes half a minute of a processor.
+# shellcheck disable=SC3045
+unread() { (ulimit -t 10 && "$bin/cohort" speculate 'Once upon a time' -n 1000 -seed 1 -ignore-eos -isa ref -t 1; echo $? >"$tmp/code") | head -c 4; }
+run unread
+[ "$(cat "$tmp/code")" = 4 ]
+verdict 'it ends when nobody reads it any more'
 run cohort speculate "$story" -n 80 -temp 0 -ignore-eos -compare
 [ "$rc" = 0 ] && matches err 'plain decoding: [0-9.]+ s \([0-9.]+ tokens/s\), with guesses' &&
 	matches err '[0-9.]+ times as fast, the texts are identical' && matches err '79 tokens in .* verifications, [0-9.]+ tokens per'

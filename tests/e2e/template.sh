@@ -87,6 +87,31 @@ no 'a template that refuses' 1 'line 3: Roles must alternate' --template "$tmp/b
 # shellcheck disable=SC2016
 printf '{%% macro m() %%}{{ m() }}{%% endmacro %%}{{ m() }}' >"$tmp/bad.jinja"
 no 'a template without end' 1 'levels deep' --template "$tmp/bad.jinja" --messages "$tmp/m.json"
+# What a terminal gets of texts that would steer it. Shown red with the bytes as they are.
+cat >"$tmp/on_tty.py" <<'PY'
+import os, pty, subprocess, sys
+master, slave = pty.openpty()
+p = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave)
+os.close(slave)
+try:
+    while True:
+        os.write(1, os.read(master, 1024))
+except OSError: # the terminal is closed
+    sys.exit(p.wait())
+PY
+printf '[{"role": "user", "content": "\\u001b[2J\\u009b31m\\u202e"}]' >"$tmp/odd.json"
+printf '{{ messages[0].content }}' >"$tmp/odd.jinja"
+printf '{{ raise_exception(messages[0].content) }}' >"$tmp/bad.jinja"
+run python3 "$tmp/on_tty.py" "$bin/cohort" template --template "$tmp/odd.jinja" --messages "$tmp/odd.json"
+[ "$rc" = 0 ] && is out '^[[2J<U+009B>31m<U+202E>'
+verdict 'a text on a terminal does not steer it'
+run python3 "$tmp/on_tty.py" "$bin/cohort" template --template "$tmp/bad.jinja" --messages "$tmp/odd.json"
+[ "$rc" = 1 ] && has out 'line 1:  [2J<U+009B>31m<U+202E>'
+verdict 'nor does what a template says against it'
+printf '{\302\233' >"$tmp/bad.json"
+run python3 "$tmp/on_tty.py" "$bin/cohort" template --template "$tmp/odd.jinja" --messages "$tmp/bad.json"
+[ "$rc" = 4 ] && has out "expected near '<U+009B>', line 1"
+verdict 'nor bytes that are not JSON'
 run cohort template --help
 [ "$rc" = 0 ] && has out '-no-generation-prompt' && has out 'cohort template --messages chat.json' && empty err
 verdict 'help'
