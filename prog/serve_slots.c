@@ -4,8 +4,8 @@
  * Invariants
  *  1. A file's name is a name: letters, digits, dot, dash and underscore, not a dot first. It cannot leave the folder
  *     that the server was given.
- *  2. With API keys one client cannot save or forget what another's request left, nor use what another restored: cached
- *     prompts are kept apart by the key's salt. Nor are files shared: a name is the key's own.
+ *  2. Nobody saves or forgets what a request with another key or another cache_salt left, nor uses what was restored
+ *     with another: cached prompts are kept apart by both. Nor are files shared: a name is the key's and the salt's.
  *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells. */
 #include "serve_work.h"
 
@@ -45,13 +45,14 @@ static enum step engine_refused(struct call *c, const struct cohort_err *err)
 }
 
 /* The path of the file that the body names; NULL: refused. A key's files begin with its hash and an @, which no name
- * has. */
+ * has, those of a salt with the hash of both. The salt was read, so that it is known to be short. */
 static char *read_path(const struct call *c, const json_t *body, struct openai_error *e)
 {
 	const json_t *v = json_object_get(body, "filename");
 	const char *name = json_string_value(v);
-	const size_t n = json_string_length(v);
-	char owner[SHA256_HEX];
+	const json_t *salt = json_object_get(body, "cache_salt");
+	const size_t n = json_string_length(v), n_salt = json_string_length(salt);
+	char owner[SHA256_HEX], both[SHA256_HEX + WORK_TEXT_MAX];
 	size_t k = 0;
 
 	while (name && k < n &&
@@ -67,6 +68,11 @@ static char *read_path(const struct call *c, const json_t *body, struct openai_e
 		return NULL;
 	}
 	call_owner(c, owner);
+	if (json_is_string(salt)) {
+		const size_t n_owner = (size_t)snprintf(both, sizeof both, "%s@", owner);
+		memcpy(both + n_owner, json_string_value(salt), n_salt);
+		sha256_hex(both, n_owner + n_salt, owner);
+	}
 	const size_t room = strlen(c->srv->slot_path) + strlen(owner) + n + 3;
 	char *path = mem_alloc(room, 1);
 	if (path)
@@ -89,9 +95,11 @@ static bool read_key(struct call *c, cohort_seq slot, uint64_t salt, cohort_toke
 	if (cohort_engine_slot_tokens(c->srv->engine, slot, *tokens, n_max, key, &err))
 		return err.status == COHORT_E_MEMORY ? openai_no_memory(e)
 						     : openai_refuse(e, NULL, NULL, "%s", err.text);
-	if (c->key && !c->key->admin && key->n_tokens > 0 && key->salt != salt) {
-		openai_refuse(e, NULL, "forbidden", "what slot %d holds is another client's", (int)slot);
+	if (!(c->key && c->key->admin) && key->n_tokens > 0 && key->salt != salt) {
+		openai_refuse(e, NULL, "forbidden", "what slot %d holds is another client's, or another cache_salt's",
+				(int)slot);
 		e->status = 403;
+		e->type = "permission_error";
 		return false;
 	}
 	return true;

@@ -210,13 +210,24 @@ def salted_slots(folder):
         server.post("/v1/completions", salted, keys[0])
         got = [act(action, k, **f).status for action in ("save", "erase") for k, f in
                ((0, {}), (0, {"cache_salt": "other"}), (1, {}), (1, {"cache_salt": "mine"}))]
-        check("a salted slot is nobody else's", got == [403] * 8, got)
+        a = act("save", 0)
+        check("a salted slot is nobody else's", got == [403] * 8 and a.error()["type"] == "permission_error", (got, a))
         got = [act("save", 0, cache_salt="mine"), act("erase", 0, cache_salt="mine"), act("restore", 0, cache_salt="mine")]
         again = [cached(server.post("/v1/completions", b, keys[0])) for b in (GOOD, salted)]
         check("but saved, erased and restored with its salt", [a.status for a in got] == [200] * 3 and again[0] == 0 and again[1] >= 32 and
               got[1].json()["n_erased"] > 0, (got, again))
         a = act("save", 0, cache_salt=5)
         check("a salt that is none is 400", a.status == 400 and a.error()["param"] == "cache_salt", a)
+    with Server(["-np", "1", "-slot-save-path", folder]) as server:
+        def bare(action, **fields):
+            return server.post("/slots/0?action=" + action, {"filename": "b.bin", **fields})
+
+        server.post("/v1/completions", salted)
+        got = [bare(a, **f).status for a in ("save", "erase") for f in ({}, {"cache_salt": "other"})]
+        check("nor is it without keys", got == [403] * 4, got)
+        got = [bare("save", cache_salt="mine").status] + [bare("restore", **f).status for f in ({}, {"cache_salt": "other"}, {"cache_salt": "mine"})]
+        again = [cached(server.post("/v1/completions", {**GOOD, **f})) for f in ({}, {"cache_salt": "other"}, {"cache_salt": "mine"})]
+        check("a salt's file is its own", got == [200, 404, 404, 200] and again[:2] == [0, 0] and again[2] >= 32, (got, again))
 
 
 def template(folder):
