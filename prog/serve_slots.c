@@ -32,11 +32,13 @@ static enum step engine_refused(struct call *c, const struct cohort_err *err)
 {
 	struct openai_error e = {0};
 
-	/* A client is not told where files lie. */
-	if (err->status == COHORT_E_IO)
+	/* A client is not told where files lie; who runs the server is. */
+	if (err->status == COHORT_E_IO) {
+		fprintf(stderr, "%s: a slot: %s\n", c->srv->prog, err->text);
 		openai_refuse(&e, NULL, "storage_failed", "the server cannot read or write the file");
-	else
+	} else {
 		openai_refuse(&e, NULL, NULL, "%s", err->text);
+	}
 	if (err->status == COHORT_E_IO || err->status == COHORT_NO_ROOM || err->status == COHORT_E_MEMORY) {
 		e.status = err->status == COHORT_E_IO ? 500 : 503;
 		e.type = "server_error";
@@ -86,7 +88,8 @@ static char *read_path(const struct call *c, const json_t *body, struct openai_e
 static bool read_key(struct call *c, cohort_seq slot, uint64_t salt, cohort_token **tokens,
 		struct cohort_cache_key *key, struct openai_error *e)
 {
-	const size_t n_max = (size_t)c->srv->engine_params.context.n_ctx;
+	/* No sequence is longer; the cache may hold more than its n_ctx, as it consists of whole blocks. */
+	const size_t n_max = (size_t)c->srv->host.info.n_ctx_train;
 	struct cohort_err err;
 
 	*tokens = mem_alloc(n_max, sizeof **tokens);

@@ -3,6 +3,7 @@
 usage: serve_routes.py COHORT FOLDER"""
 import json
 import os
+import re
 import sys
 
 from serve_client import Cases, Server, eventually, request
@@ -151,6 +152,10 @@ def saved_slots(folder):
         b = server.post("/v1/completions", GOOD)
         check("restored by another server: reused, with the same text", a.status == 200 and a.json()["n_restored"] >= 32 and cached(b) >= 32 and
               text(b) == want, (a, b))
+    with Server(["-np", "1", "-c", "100", "-slot-save-path", folder]) as server:
+        n = server.post("/v1/completions", {**GOOD, "n_predict": -1, "max_tokens": None, "ignore_eos": True}).json()["usage"]["total_tokens"]
+        a = server.post("/slots/0?action=save", {"filename": "full.bin"})
+        check("a slot that is full to the last block", n == 128 and a.status == 200 and a.json()["n_saved"] >= 96, (n, a))
     with Server(["-np", "4"]) as server:
         check("without -slot-save-path: 501", server.post("/slots/0?action=save", {"filename": "x"}).status == 501)
 
@@ -195,8 +200,9 @@ def slots_of_keys(folder):
         server.post("/v1/completions", GOOD)
         os.rename(folder, folder + "-gone")
         bad = [a for a in (server.post("/slots/%d?action=save" % i, {"filename": "x"}) for i in range(2)) if a.status != 400]
-        check("a slot that cannot be written: a server's error, that does not say where", len(bad) == 1 and bad[0].status == 500 and
-              bad[0].error()["type"] == "server_error" and folder not in bad[0].error()["message"], bad)
+        check("a slot that cannot be written: a server's error, that says where in the log only", len(bad) == 1 and bad[0].status == 500 and
+              bad[0].error()["type"] == "server_error" and folder not in bad[0].error()["message"] and
+              server.wait_line("a slot: .*" + re.escape(folder), 5), (bad, server.lines))
 
 
 def salted_slots(folder):
