@@ -214,6 +214,12 @@ def batches():
     assert [x["id"] for x in page["data"]] == every[1:2] and page["has_more"] and page["last_id"] == every[1]
     refused(s.ask("POST", "/v1/batches/%s/cancel" % b["id"]), 409)
     s.good("DELETE", "/v1/files/" + f["id"])  # nobody needs it any more
+    # The cache_salt of a line keeps its prompt to those who have the salt.
+    body = {"prompt": "Tom and Lily had a big dog. " * 20, "max_tokens": 1}
+    b = s.wait(s.batch(s.upload(line(1, "/v1/completions", dict(body, cache_salt="mine")).encode())["id"])["id"])
+    got = [s.good("POST", "/v1/completions", dict(body, **salt))["usage"]["prompt_tokens_details"]["cached_tokens"]
+        for salt in ({}, {"cache_salt": "mine"})]
+    assert b["request_counts"]["completed"] == 1 and got[0] == 0 and got[1] >= 64, (b, got)
     s.end()
     assert not [x for x in left() if x.startswith("batch_")], left()
 
@@ -252,8 +258,9 @@ def bad_batches():
     b = s.wait(s.batch(s.upload(b"{\n" * 1000)["id"])["id"])
     assert b["status"] == "failed" and len(b["errors"]["data"]) == 100, b
     # The server's own limits hold for lines, too: 400 in the error file, and no output file.
-    b = s.wait(s.batch(s.upload(line(1, "/v1/completions", {"prompt": "a", "n": 17}).encode())["id"])["id"])
-    assert b["status"] == "completed" and b["output_file_id"] is None and b["request_counts"]["failed"] == 1, b
+    for bad in ({"n": 17}, {"cache_salt": 5}):
+        b = s.wait(s.batch(s.upload(line(1, "/v1/completions", dict(bad, prompt="a")).encode())["id"])["id"])
+        assert b["status"] == "completed" and b["output_file_id"] is None and b["request_counts"]["failed"] == 1, b
     s.end()
 
 def cancel():

@@ -3,7 +3,7 @@
 #
 # Shown red by: an owner that is not looked at (keys); a form that ends anywhere (forms); lines whose results are there
 # and that are done again (term); requests that are not counted, also when they are dropped, or timed as clients' are
-# (metrics).
+# (metrics); a line's cache_salt that is not read (batches).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
