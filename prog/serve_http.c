@@ -563,17 +563,23 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 	return c->answered ? MHD_YES : go_on(c);
 }
 
-static void log_call(const struct call *c)
+/* What came over the wire has nothing that a terminal would take for a command. */
+static void make_plain(char *text)
 {
-	char *path = c->srv->verbose ? mem_strndup(c->path, strlen(c->path)) : NULL;
+	for (; *text; text++)
+		*text = *text < ' ' || *text > '~' ? '?' : *text;
+}
 
-	for (char *p = path; p && *p; p++)
-		*p = *p < ' ' || *p > '~' ? '?' : *p;
-	if (path)
-		fprintf(stderr, "%s: %s %s %u %" PRIu64 " bytes %.1f ms %s%s%s\n", c->srv->prog, c->method, path,
-				c->status, c->n_sent, 1000 * (clock_now() - c->started), c->id,
-				c->key && *c->key->name ? " " : "", c->key ? c->key->name : "");
-	mem_free(path);
+/* The call is over. */
+static void log_call(struct call *c)
+{
+	if (!c->srv->verbose)
+		return;
+	make_plain(c->method);
+	make_plain(c->path);
+	fprintf(stderr, "%s: %s %s %u %" PRIu64 " bytes %.1f ms %s%s%s\n", c->srv->prog, c->method, c->path, c->status,
+			c->n_sent, 1000 * (clock_now() - c->started), c->id, c->key && *c->key->name ? " " : "",
+			c->key ? c->key->name : "");
 }
 
 static void on_completed(void *arg, struct MHD_Connection *conn, void **ctx, enum MHD_RequestTerminationCode why)

@@ -240,12 +240,15 @@ def template(folder):
     path = os.path.join(folder, "other.jinja")
     with open(path, "w") as f:
         f.write("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}")
-    with Server(["-chat-template", path, "-alias", "org/mine", "-no-page"]) as server:
+    with Server(["-chat-template", path, "-alias", "org/mine", "-no-page", "-verbose"]) as server:
         got = server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}).json()["prompt"]
         check("-chat-template, -alias, -no-page", got == "[user] Hi\n" and server.get("/v1/models").json()["data"][0]["id"] == "org/mine" and
               server.get("/").status == 404, got)
         got = [server.get("/v1/models/" + n).status for n in ("org/mine", "org%2Fmine", "org", "mine", "org/mine/", "org/mine/x")]
         check("/v1/models: a name with a slash", got == [200, 200, 404, 404, 404, 404], got)
+        server.ask("G\x1b[31m", "/a%1b%0ab")
+        check("-verbose: a line for each request, with nothing for a terminal",
+              server.wait_line(r": G\?\[31m /a\?\?b 404 \d+ bytes [0-9.]+ ms test$", 5), server.lines)
 
 
 folder = os.path.join(FOLDER, "slots")
