@@ -141,6 +141,12 @@ def memory():
         a = server.post(COMPLETIONS, b'{"prompt":"a","x":[' + b"{}," * 1000000 + b"0]}")
         took = peak_mib(server) - before
         check("a million objects in a body are 400", a.status == 400 and "values" in a.error()["message"] and (CHECKED or took < 60), (took, a))
+        before = peak_mib(server)
+        call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":[' + "{}," * 200000 + "0]}"}}
+        a = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}] + [{"role": "assistant", "tool_calls": [call, call]}] * 5})
+        took = peak_mib(server) - before
+        check("so are two million in the arguments of ten calls", a.status == 400 and "values" in a.error()["message"] and
+              a.error()["param"] == "messages[2].tool_calls[0]" and (CHECKED or took < 250), (took, a))
         a = server.post(COMPLETIONS, b'{"prompt":[' + b"5," * 300000 + b"5]}")
         check("300,000 tokens are read, and too many for the context", a.status == 400 and a.error()["param"] == "prompt", a)
         a = server.post(COMPLETIONS, {**GOOD, "pad": '{}[],\\",' * 400000})
