@@ -135,7 +135,7 @@ struct openai_prompt {
 struct openai_request {
 	enum openai_route route;
 	const char *field; /* that the prompts are in */
-	json_t *body; /* a reference: texts below are borrowed from it */
+	json_t *body; /* what is left of it: texts below are borrowed from it */
 	const char *model; /* as the body has it, or NULL */
 	struct cohort_request_params params; /* of every prompt, but for the prompt itself */
 	int64_t n, best_of; /* choices of each prompt; outputs they are chosen from */

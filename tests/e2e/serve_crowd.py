@@ -120,9 +120,9 @@ def windows():
         check("who hangs up has all prompts cancelled", server.idle_within(5), server.slots())
 
 
-def peak_mib(server):
+def peak_mib(server, which="VmHWM"):
     with open("/proc/%d/status" % server.process.pid, encoding="utf-8") as f:
-        return int(next(line for line in f if line.startswith("VmHWM")).split()[1]) / 1024
+        return int(next(line for line in f if line.startswith(which)).split()[1]) / 1024
 
 
 def memory():
@@ -151,6 +151,17 @@ def memory():
         check("300,000 tokens are read, and too many for the context", a.status == 400 and a.error()["param"] == "prompt", a)
         a = server.post(COMPLETIONS, {**GOOD, "pad": '{}[],\\",' * 400000})
         check("what a string says is no value", a.status == 200, a)
+    with Server(SLOW + ["-np", "1"]) as server:
+        before = peak_mib(server, "VmRSS")
+        waiting = [server.connect() for _ in range(9)]
+        for c in waiting:  # the first of them generates, the others are behind it
+            c.send(request("POST", COMPLETIONS, b'{"prompt":"Once","n_predict":900,"ignore_eos":true,"x":[' + b"0," * 500000 + b"0]}"))
+        queued = eventually(lambda: server.metrics()["llamacpp:requests_deferred"] >= 6, 20)
+        took = []
+        check("what a body says that nobody asks for is not kept while it waits", queued and (CHECKED or eventually(
+            lambda: took.append(peak_mib(server, "VmRSS") - before) or took[-1] < 60, 10)), (queued, took[-3:], server.slots()))
+        for c in waiting:
+            c.close()
 
 
 def names():
