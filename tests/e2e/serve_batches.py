@@ -255,6 +255,8 @@ def bad_batches():
         assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "empty_file", b
     b = s.wait(s.batch(s.upload(b"\n" * 50001)["id"])["id"])
     assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "too_many_lines", b
+    b = s.wait(s.batch(s.upload(b'{"custom_id": "x", "y": [' + b"{}," * 500000 + b"0]}")["id"])["id"])
+    assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "line_too_large", b
     b = s.wait(s.batch(s.upload(b"{\n" * 1000)["id"])["id"])
     assert b["status"] == "failed" and len(b["errors"]["data"]) == 100, b
     # The server's own limits hold for lines, too: 400 in the error file, and no output file.
