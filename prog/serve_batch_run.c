@@ -298,7 +298,7 @@ static bool settings_changed(struct run *r)
 	json_t *errors = json_array();
 	const bool ok = errors &&
 			add_error(errors, "settings_changed", NULL, 0,
-					"the server was started anew, with another model or other sampling defaults");
+					"the server was started anew, with another model, template or defaults");
 
 	if (ok) {
 		lock_take(&r->s->lock);

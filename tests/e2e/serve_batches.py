@@ -366,16 +366,19 @@ def expired():
     s.end()
 
 def settings():
-    s = Server("-data", data, "-np", "2")
-    i = s.batch(s.upload(requests(200, tokens=60))["id"])["id"]
-    while s.wait(i, ("in_progress",))["request_counts"]["completed"] < 3:
-        time.sleep(0.01)
-    s.kill()
-    s = Server("-data", data, "-np", "2", "-temperature", "0.1")
-    b = s.wait(i)
-    assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "settings_changed", b
-    assert 3 <= len(s.results(b)) == b["request_counts"]["completed"] < 200, b
-    s.end()
+    template = os.path.join(folder, "other.jinja")
+    open(template, "w").write("{% for m in messages %}{{ m.content }}{% endfor %}")
+    for change in ("-temperature", "0.1"), ("-chat-template", template):
+        s = Server("-data", data, "-np", "2")
+        i = s.batch(s.upload(requests(200, "/v1/chat/completions", tokens=60))["id"], "/v1/chat/completions")["id"]
+        while s.wait(i, ("in_progress",))["request_counts"]["completed"] < 3:
+            time.sleep(0.01)
+        s.kill()
+        s = Server("-data", data, "-np", "2", *change)
+        b = s.wait(i)
+        assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "settings_changed", (change, b)
+        assert 3 <= len(s.results(b)) == b["request_counts"]["completed"] < 200, (change, b)
+        s.end()
 
 def full():
     s = Server("-data", data, "-np", "4", limit=100000)
