@@ -316,7 +316,7 @@ static int run(struct options *o)
 		rc = open_strategy(o);
 	if (!rc)
 		rc = open_model(o);
-	if (!rc && (!metrics_init(&srv->metrics) || !(srv->live.has_lock = lock_init(&srv->live.lock))))
+	if (!rc && (!metrics_init(&srv->metrics) || !live_init(&srv->live, (int32_t)o->n_slots)))
 		rc = out_of_memory(prog);
 	if (!rc)
 		rc = open_engine(o);
@@ -369,8 +369,7 @@ static void release(struct options *o)
 			unlink(o->socket);
 	}
 	metrics_release(&srv->metrics);
-	if (srv->live.has_lock)
-		lock_release(&srv->live.lock);
+	live_release(&srv->live);
 	openai_host_release(&srv->host);
 	sampling_release(&o->s);
 	cohort_model_free(srv->model);

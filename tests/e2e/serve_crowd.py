@@ -164,6 +164,27 @@ def memory():
             c.close()
 
 
+def viewers():
+    """Who looks at slots waits for the end of a tick. However many do, others are answered as ever."""
+    with Server(SLOW + ["-np", "8"]) as server:
+        busy = [server.connect() for _ in range(8)]
+        for c in busy:
+            c.send(request("POST", COMPLETIONS, {"prompt": "Once", "n_predict": 1000, "ignore_eos": True}))
+        check("all slots are seen to be busy", eventually(lambda: server.slots() == ["generating"] * 8, 20), server.slots())
+        looking = [server.connect() for _ in range(100)]
+        for i, c in enumerate(looking):
+            c.send(request("GET", "/cohort/live") if i % 2 else request("GET", "/slots") * 100)
+        time.sleep(1)
+        took = []
+        for _ in range(4):
+            begun = time.monotonic()
+            a = server.get("/health")
+            took.append(time.monotonic() - begun)
+        check("100 viewers keep nobody waiting", a.status == 200 and max(took) < 5, took)
+        for c in busy + looking:
+            c.close()
+
+
 def names():
     """A model's name that is no UTF-8, on every route that tells it."""
     with Server(["-alias", b"caf\xe9 \xf0\x9f\x98", "-np", "2"]) as server:
@@ -185,7 +206,7 @@ def names():
         check("a name that is no UTF-8: /v1/models", model == want, model)
 
 
-for part in (grammars, full_queue, windows, memory, names):
+for part in (grammars, full_queue, windows, memory, viewers, names):
     begun = time.monotonic()
     part()
     print("# %s: %.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
