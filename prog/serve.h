@@ -157,6 +157,8 @@ struct server {
 	double opened; /* by clock_now, as the engine was */
 	atomic_int n_connections;
 	struct batches *batches; /* NULL: neither files nor batches are kept */
+	atomic_bool slot_taken; /* somebody saves, restores or erases a slot */
+	double slot_left; /* when that last ended; who has taken it may touch this */
 };
 
 /* ---- Calls ---- */

@@ -6,7 +6,9 @@
  *     that the server was given.
  *  2. Nobody saves or forgets what a request with another key or another cache_salt left, nor uses what was restored
  *     with another: cached prompts are kept apart by both. Nor are files shared: a name is the key's and the salt's.
- *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells. */
+ *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells.
+ *  4. An action waits in its HTTP thread for the engine, up to a few ticks. So there is one at a time, and a pause
+ *     behind it: others sleep until it is their turn, and threads have time for other connections. */
 #include "serve_work.h"
 
 #include "base/file.h"
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 enum { NAME_MAX_BYTES = 128 };
+#define PAUSE_S 0.02
 
 static enum step refuse(struct call *c, json_t *body, struct openai_error *e, int status)
 {
@@ -192,6 +195,22 @@ static enum step erase(struct call *c, cohort_seq slot, uint64_t salt)
 		  : answer_json(c, 200, json_pack("{s:i, s:i}", "id_slot", (int)slot, "n_erased", (int)n));
 }
 
+static bool take_turn(struct server *srv)
+{
+	if (atomic_exchange(&srv->slot_taken, true))
+		return false;
+	const bool soon = clock_now() - srv->slot_left < PAUSE_S;
+	if (soon)
+		atomic_store(&srv->slot_taken, false);
+	return !soon;
+}
+
+static void give_turn(struct server *srv)
+{
+	srv->slot_left = clock_now();
+	atomic_store(&srv->slot_taken, false);
+}
+
 enum step run_slot_action(struct call *c)
 {
 	const char *action = call_query(c, "action");
@@ -215,16 +234,24 @@ enum step run_slot_action(struct call *c)
 		openai_refuse(&e, "action", NULL, "action must be save, restore or erase");
 		return refuse(c, NULL, &e, 0);
 	}
+	if (!take_turn(c->srv)) {
+		c->step = run_slot_action;
+		c->wake_at = clock_now() + PAUSE_S;
+		return refuse_draining(c->srv, &e) ? answer_error(c, &e) : STEP_WAIT;
+	}
 	uint64_t salt = call_salt(c);
 	json_t *body = call_json(c, erases, &e);
 	const bool ok = body && work_read_text(body, "cache_salt", salt, &salt, &e);
 	char *path = ok && !erases ? read_path(c, body, &e) : NULL;
-	if (!ok || (!erases && !path))
+	if (!ok || (!erases && !path)) {
+		give_turn(c->srv);
 		return refuse(c, body, &e, 0);
+	}
 	const char *name = json_string_value(json_object_get(body, "filename"));
 	const enum step s = saves  ? save(c, (cohort_seq)slot, salt, path, name)
 			: restores ? restore(c, (cohort_seq)slot, salt, path, name)
 				   : erase(c, (cohort_seq)slot, salt);
+	give_turn(c->srv);
 	mem_free(path);
 	json_decref(body);
 	return s;

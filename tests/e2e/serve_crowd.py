@@ -1,6 +1,7 @@
 """Clients in crowds, and bodies that ask for much: see serve_crowd.sh."""
 import json
 import os
+import select
 import time
 
 from serve_client import FOLDER, PROGRAM, Cases, Server, eventually, request
@@ -78,7 +79,7 @@ def full_queue():
         def state():
             return server.get("/v1/batches/" + b["id"]).json()
 
-        done = eventually(lambda: state()["status"] == "completed", 20)
+        done = eventually(lambda: state()["status"] == "completed", 60)
         check("a full queue: then the batch goes on", done and state()["request_counts"]["completed"] == 63, state())
         bad = server.get("/v1/files/%s/content" % state()["error_file_id"]).json()
         check("a line that no queue would ever hold fails", done and bad["custom_id"] == "never" and
@@ -165,23 +166,31 @@ def memory():
 
 
 def viewers():
-    """Who looks at slots waits for the end of a tick. However many do, others are answered as ever."""
-    with Server(SLOW + ["-np", "8"]) as server:
+    """Who looks at slots, or empties them, waits for the end of a tick. However many do, others are answered as ever."""
+    with Server(SLOW + ["-np", "8", "-slot-save-path", FOLDER]) as server:
         busy = [server.connect() for _ in range(8)]
         for c in busy:
             c.send(request("POST", COMPLETIONS, {"prompt": "Once", "n_predict": 1000, "ignore_eos": True}))
         check("all slots are seen to be busy", eventually(lambda: server.slots() == ["generating"] * 8, 20), server.slots())
-        looking = [server.connect() for _ in range(100)]
+        looking = [server.connect() for _ in range(150)]
+        every = (request("GET", "/cohort/live"), request("GET", "/slots") * 100, request("POST", "/slots/0?action=erase", {}) * 20)
         for i, c in enumerate(looking):
-            c.send(request("GET", "/cohort/live") if i % 2 else request("GET", "/slots") * 100)
+            c.send(every[i % 3])
         time.sleep(1)
         took = []
         for _ in range(4):
             begun = time.monotonic()
             a = server.get("/health")
             took.append(time.monotonic() - begun)
-        check("100 viewers keep nobody waiting", a.status == 200 and max(took) < 5, took)
-        for c in busy + looking:
+        check("150 viewers keep nobody waiting", a.status == 200 and max(took) < 5, took)
+        first = select.select([c.sock for c in looking[2::3]], [], [], 60)[0]
+        a = next((c.answer() for c in looking[2::3] if c.sock in first), None)
+        check("who empties slots has a turn", a and a.status == 200 and "n_erased" in a.json(), a)
+        for c in busy:
+            c.close()
+        code = server.stop()
+        check("and the server ends while the others wait for theirs", code == 0, (code, server.lines[-3:]))
+        for c in looking:
             c.close()
 
 
