@@ -176,8 +176,11 @@ static int open_batches(struct options *o)
 	struct server *srv = &o->srv;
 	struct cohort_err err;
 	size_t n_damaged;
+	char hash[40] = "(the model's)";
+	const char *template = hash;
 	const struct opt own[] = {
 			{"n-predict", NULL, OPT_INT, &o->n_predict, 0, 0, NULL, NULL, NULL},
+			{"chat-template", NULL, OPT_STR, &template, 0, 0, NULL, NULL, NULL},
 	};
 
 	if (!o->data)
@@ -189,6 +192,11 @@ static int open_batches(struct options *o)
 	if (n_damaged)
 		fprintf(stderr, "%s: note: %zu files or batches in %s cannot be read and are left alone\n", prog,
 				n_damaged, o->data);
+	if (o->template) {
+		const char *text = srv->host.template_text;
+		const struct jobs_hash h = jobs_hash((struct jobs_hash){0}, text, strlen(text));
+		snprintf(hash, sizeof hash, "%016" PRIx64 "%016" PRIx64, h.a, h.b);
+	}
 	b->settings = jobs_settings(&srv->host.info, &o->load, &o->s, own, sizeof own / sizeof *own);
 	if (!b->settings)
 		return out_of_memory(prog);
@@ -308,7 +316,7 @@ static int run(struct options *o)
 		rc = open_strategy(o);
 	if (!rc)
 		rc = open_model(o);
-	if (!rc && (!metrics_init(&srv->metrics) || !(srv->live.has_lock = lock_init(&srv->live.lock))))
+	if (!rc && (!metrics_init(&srv->metrics) || !live_init(&srv->live, (int32_t)o->n_slots)))
 		rc = out_of_memory(prog);
 	if (!rc)
 		rc = open_engine(o);
@@ -361,8 +369,7 @@ static void release(struct options *o)
 			unlink(o->socket);
 	}
 	metrics_release(&srv->metrics);
-	if (srv->live.has_lock)
-		lock_release(&srv->live.lock);
+	live_release(&srv->live);
 	openai_host_release(&srv->host);
 	sampling_release(&o->s);
 	cohort_model_free(srv->model);

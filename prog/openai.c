@@ -3,7 +3,8 @@
  * Invariants
  *  1. A body is never believed: each field's type and range is checked before it is used, and what is refused is named.
  *  2. What a body leaves out is the host's default. Unknown fields are ignored, as the API does.
- *  3. Nothing of a request outlives openai_request_release.
+ *  3. Nothing of a request outlives openai_request_release. Of its body only what is still needed lasts as long: the
+ *     rest may be a hundred times as large, and requests wait.
  * It does not know how bodies come or answers go. */
 #include "openai.h"
 
@@ -146,6 +147,27 @@ void openai_host_release(struct openai_host *h)
 
 /* ---- A request ---- */
 
+/* Lets go of all of the body but for texts that are borrowed, and fields that are the caller's to read. */
+static bool shrink_body(struct openai_request *r, struct openai_error *e)
+{
+	const char *const names[] = {"model", "stop", "dry_sequence_breakers", "tools", "priority", "deadline_s",
+			"session", "cache_salt", r->n_prompts > 0 && r->prompts[0].text ? r->field : NULL};
+	json_t *kept = json_object();
+
+	for (size_t i = 0; i < sizeof names / sizeof *names && kept; i++) {
+		json_t *v = json_object_get(r->body, names[i]);
+		if (v && json_object_set(kept, names[i], v)) {
+			json_decref(kept);
+			kept = NULL;
+		}
+	}
+	if (!kept)
+		return openai_no_memory(e);
+	json_decref(r->body);
+	r->body = kept;
+	return true;
+}
+
 bool openai_request_parse_field(struct openai_host *h, enum openai_route route, const char *field, json_t *body,
 		struct openai_request *r, struct openai_error *e)
 {
@@ -175,7 +197,7 @@ bool openai_request_parse_field(struct openai_host *h, enum openai_route route, 
 	if (ok && route != OPENAI_EMBEDDINGS && h->info.encoder)
 		ok = openai_refuse(
 				e, "model", NULL, "the model is an encoder: it has embeddings, and generates nothing");
-	ok = ok && openai_params_read(h, r, e) && openai_prompts_read(h, r, e);
+	ok = ok && openai_params_read(h, r, e) && openai_prompts_read(h, r, e) && shrink_body(r, e);
 	if (!ok)
 		openai_request_release(h, r);
 	return ok;

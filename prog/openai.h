@@ -43,8 +43,10 @@ json_t *openai_error_json(const struct openai_error *e);
 /* Bytes as a JSON string: what is not UTF-8 becomes U+FFFD. NULL when out of memory. */
 json_t *openai_text(const char *bytes, size_t n);
 
-/* Whether the values of a JSON text take at most OPENAI_VALUES_MAX bytes, by estimate, when it is parsed; what its
- * strings say does not count. 128 MiB are 2.7 million tokens, eight times the largest body of the server's default. */
+/* Bytes that the values of a JSON text take, by estimate, when it is parsed; what its strings say does not count. */
+size_t openai_json_size(const char *bytes, size_t n);
+/* Whether that is at most OPENAI_VALUES_MAX: 128 MiB are 2.7 million tokens, eight times the largest body of the
+ * server's default. */
 enum { OPENAI_VALUES_MAX = 128 << 20 };
 bool openai_json_fits(const char *bytes, size_t n);
 
@@ -133,7 +135,7 @@ struct openai_prompt {
 struct openai_request {
 	enum openai_route route;
 	const char *field; /* that the prompts are in */
-	json_t *body; /* a reference: texts below are borrowed from it */
+	json_t *body; /* what is left of it: texts below are borrowed from it */
 	const char *model; /* as the body has it, or NULL */
 	struct cohort_request_params params; /* of every prompt, but for the prompt itself */
 	int64_t n, best_of; /* choices of each prompt; outputs they are chosen from */
@@ -278,8 +280,9 @@ void openai_calls_release(struct openai_calls *c);
 bool openai_tools_probe(struct openai_host *h);
 /* tools, tool_choice, parallel_tool_calls; after the other parameters. */
 bool openai_tools_read(struct openai_host *h, struct openai_request *r, struct openai_error *e);
-/* A message's calls as templates expect them: arguments as an object. copy is changed. where: the message. */
-bool openai_tools_message(json_t *copy, const char *where, struct openai_error *e);
+/* A message's calls as templates expect them: arguments as an object. copy is changed. where: the message. n_values:
+ * bytes that the values within all arguments take so far. */
+bool openai_tools_message(json_t *copy, const char *where, size_t *n_values, struct openai_error *e);
 
 /* Parts of openai_request_parse. */
 bool openai_params_read(struct openai_host *h, struct openai_request *r, struct openai_error *e);

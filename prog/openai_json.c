@@ -79,7 +79,7 @@ json_t *openai_text(const char *bytes, size_t n)
 /* Sizes are jansson's, of a 64-bit system, with malloc's own: a number 32, and 16 for its place in an array that
  * doubles; an array 48 and 80 for its first places, an object 80 and 144; a string 48 and 32 or more, a key about as
  * much. */
-bool openai_json_fits(const char *bytes, size_t n)
+size_t openai_json_size(const char *bytes, size_t n)
 {
 	size_t sum = 0;
 	bool in_string = false;
@@ -95,7 +95,12 @@ bool openai_json_fits(const char *bytes, size_t n)
 		else
 			sum += c == ',' ? 48 : c == '[' ? 128 : c == '{' ? 224 : 0;
 	}
-	return sum <= OPENAI_VALUES_MAX;
+	return sum;
+}
+
+bool openai_json_fits(const char *bytes, size_t n)
+{
+	return openai_json_size(bytes, n) <= OPENAI_VALUES_MAX;
 }
 
 static bool escape(struct openai_buf *out, const char *s, size_t n)

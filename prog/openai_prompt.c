@@ -169,8 +169,8 @@ out:
 	return joined;
 }
 
-/* A message as the template gets it; NULL: refused. */
-static json_t *read_message(const json_t *m, size_t i, struct openai_error *e)
+/* A message as the template gets it; NULL: refused. n_values: see openai_tools_message. */
+static json_t *read_message(const json_t *m, size_t i, size_t *n_values, struct openai_error *e)
 {
 	static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
 	const char *role = json_string_value(json_object_get(m, "role"));
@@ -211,7 +211,7 @@ static json_t *read_message(const json_t *m, size_t i, struct openai_error *e)
 	if (k == 1)
 		bad |= json_object_set_new(copy, "role", json_string("system"));
 	snprintf(where, sizeof where, "messages[%zu]", i);
-	if (!bad && !openai_tools_message(copy, where, e)) {
+	if (!bad && !openai_tools_message(copy, where, n_values, e)) {
 		json_decref(copy);
 		return NULL;
 	}
@@ -305,10 +305,11 @@ static bool read_messages(const struct openai_host *h, struct openai_request *r,
 				openai_kind(extra));
 	if (!h->template)
 		return openai_refuse(e, "messages", NULL, "%s", h->no_template);
+	size_t n_values = 0;
 	json_t *messages = json_array();
 	bool ok = messages != NULL || openai_no_memory(e);
 	for (size_t i = 0; i < json_array_size(v) && ok; i++) {
-		json_t *m = read_message(json_array_get(v, i), i, e);
+		json_t *m = read_message(json_array_get(v, i), i, &n_values, e);
 		ok = m != NULL;
 		if (ok && json_array_append_new(messages, m))
 			ok = openai_no_memory(e);

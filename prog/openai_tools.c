@@ -327,8 +327,9 @@ bool openai_tools_read(struct openai_host *h, struct openai_request *r, struct o
 
 /* ---- Messages ---- */
 
-/* A call as templates expect it; NULL: refused. */
-static json_t *read_call(const json_t *call, const char *where, struct openai_error *e)
+/* A call as templates expect it; NULL: refused. Arguments are JSON within a string of the body, whose values nobody has
+ * counted. */
+static json_t *read_call(const json_t *call, const char *where, size_t *n_values, struct openai_error *e)
 {
 	const json_t *f = json_object_get(call, "function"), *arguments = json_object_get(f, "arguments");
 
@@ -337,6 +338,15 @@ static json_t *read_call(const json_t *call, const char *where, struct openai_er
 				"%s must be {\"id\": ..., \"type\": \"function\", \"function\": {\"name\": a string, "
 				"\"arguments\": a string}}",
 				where);
+		return NULL;
+	}
+	if (json_is_string(arguments))
+		*n_values += openai_json_size(json_string_value(arguments), json_string_length(arguments));
+	if (*n_values > OPENAI_VALUES_MAX) {
+		openai_refuse(e, where, NULL,
+				"%s: the arguments have too many values: with those before they would take more than "
+				"%d MiB",
+				where, OPENAI_VALUES_MAX >> 20);
 		return NULL;
 	}
 	json_t *copy = json_clone(call), *function = json_clone(f), *object = NULL;
@@ -356,7 +366,7 @@ static json_t *read_call(const json_t *call, const char *where, struct openai_er
 	return copy;
 }
 
-bool openai_tools_message(json_t *copy, const char *where, struct openai_error *e)
+bool openai_tools_message(json_t *copy, const char *where, size_t *n_values, struct openai_error *e)
 {
 	const json_t *calls = json_object_get(copy, "tool_calls");
 	char param[128];
@@ -371,7 +381,7 @@ bool openai_tools_message(json_t *copy, const char *where, struct openai_error *
 	ok = made != NULL || openai_no_memory(e);
 	for (size_t i = 0; i < json_array_size(calls) && ok; i++) {
 		snprintf(param, sizeof param, "%s.tool_calls[%zu]", where, i);
-		json_t *call = read_call(json_array_get(calls, i), param, e);
+		json_t *call = read_call(json_array_get(calls, i), param, n_values, e);
 		ok = call != NULL;
 		if (ok && json_array_append_new(made, call))
 			ok = openai_no_memory(e);

@@ -122,7 +122,12 @@ struct live {
 	bool has_lock;
 	struct cohort_tick ticks[LIVE_TICKS];
 	uint64_t n; /* ever */
+	struct cohort_slot_info *slots; /* [n_slots], as they were seen last */
+	double look_at; /* not before, again */
+	bool looking; /* somebody is at it */
 };
+bool live_init(struct live *l, int32_t n_slots);
+void live_release(struct live *l);
 void live_add(struct live *l, const struct cohort_tick *tick);
 
 /* ---- The server ---- */
@@ -152,6 +157,8 @@ struct server {
 	double opened; /* by clock_now, as the engine was */
 	atomic_int n_connections;
 	struct batches *batches; /* NULL: neither files nor batches are kept */
+	atomic_bool slot_taken; /* somebody saves, restores or erases a slot */
+	double slot_left; /* when that last ended; who has taken it may touch this */
 };
 
 /* ---- Calls ---- */

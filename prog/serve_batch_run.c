@@ -278,7 +278,8 @@ static bool prepare(void *user, struct openai_request *q, struct openai_error *e
 	q->params.priority = PRIORITY;
 	q->params.client = serve_hash(4, r->b->owner, strlen(r->b->owner));
 	q->params.salt = r->salt;
-	return work_check_limits(r->all->srv, q, e);
+	return work_read_text(q->body, "cache_salt", r->salt, &q->params.salt, e) &&
+			work_check_limits(r->all->srv, q, e);
 }
 
 static void on_result(void *user, bool answered)
@@ -297,7 +298,7 @@ static bool settings_changed(struct run *r)
 	json_t *errors = json_array();
 	const bool ok = errors &&
 			add_error(errors, "settings_changed", NULL, 0,
-					"the server was started anew, with another model or other sampling defaults");
+					"the server was started anew, with another model, template or defaults");
 
 	if (ok) {
 		lock_take(&r->s->lock);

@@ -360,18 +360,28 @@ static void find_route(struct call *c, const char *method, const char *path)
 }
 
 struct framing {
-	size_t n_lengths, n_codings, n_hosts;
+	size_t n_lengths, n_codings, n_hosts, n_bad;
 };
+
+/* Whether a header's name is none that everybody reads alike: it has a space before the colon, or it is the name of a
+ * length with more behind it, which is what libmicrohttpd makes of a header that goes on in the next line. */
+static bool is_bad_name(const char *name)
+{
+	static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ!#$%&'*+-.^_`|~";
+
+	return name[strspn(name, letters)] || (strncasecmp(name, "Content-Length", 14) == 0 && name[14]) ||
+			(strncasecmp(name, "Transfer-Encoding", 17) == 0 && name[17]);
+}
 
 static enum MHD_Result count_header(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
 {
 	struct framing *f = arg;
 
 	(void)kind;
-	(void)value;
 	f->n_lengths += strcasecmp(name, "Content-Length") == 0;
 	f->n_codings += strcasecmp(name, "Transfer-Encoding") == 0;
 	f->n_hosts += strcasecmp(name, "Host") == 0;
+	f->n_bad += is_bad_name(name) || (value && strchr(value, '\r'));
 	return MHD_YES;
 }
 
@@ -382,10 +392,14 @@ static void check_framing(struct call *c, const char *version)
 	const char *coding = call_header(c, "Transfer-Encoding"), *why = NULL;
 
 	MHD_get_connection_values(c->conn, MHD_HEADER_KIND, count_header, &f);
-	if (f.n_lengths + f.n_codings > 1)
+	if (f.n_bad > 0)
+		why = "a header is not of the form NAME: VALUE, on one line";
+	else if (f.n_lengths + f.n_codings > 1)
 		why = "the length of the body is told twice";
 	else if (coding && strcasecmp(coding, "chunked") != 0)
 		why = "only chunked is known as Transfer-Encoding";
+	else if (coding && strcmp(version, "HTTP/1.0") == 0)
+		why = "HTTP/1.0 has no Transfer-Encoding";
 	else if (f.n_hosts > 1 || (f.n_hosts == 0 && strcmp(version, "HTTP/1.1") == 0))
 		why = "a request has one Host";
 	if (!why)
@@ -549,17 +563,23 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 	return c->answered ? MHD_YES : go_on(c);
 }
 
-static void log_call(const struct call *c)
+/* What came over the wire has nothing that a terminal would take for a command. */
+static void make_plain(char *text)
 {
-	char *path = c->srv->verbose ? mem_strndup(c->path, strlen(c->path)) : NULL;
+	for (; *text; text++)
+		*text = *text < ' ' || *text > '~' ? '?' : *text;
+}
 
-	for (char *p = path; p && *p; p++)
-		*p = *p < ' ' || *p > '~' ? '?' : *p;
-	if (path)
-		fprintf(stderr, "%s: %s %s %u %" PRIu64 " bytes %.1f ms %s%s%s\n", c->srv->prog, c->method, path,
-				c->status, c->n_sent, 1000 * (clock_now() - c->started), c->id,
-				c->key && *c->key->name ? " " : "", c->key ? c->key->name : "");
-	mem_free(path);
+/* The call is over. */
+static void log_call(struct call *c)
+{
+	if (!c->srv->verbose)
+		return;
+	make_plain(c->method);
+	make_plain(c->path);
+	fprintf(stderr, "%s: %s %s %u %" PRIu64 " bytes %.1f ms %s%s%s\n", c->srv->prog, c->method, c->path, c->status,
+			c->n_sent, 1000 * (clock_now() - c->started), c->id, c->key && *c->key->name ? " " : "",
+			c->key ? c->key->name : "");
 }
 
 static void on_completed(void *arg, struct MHD_Connection *conn, void **ctx, enum MHD_RequestTerminationCode why)

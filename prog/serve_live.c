@@ -6,10 +6,30 @@
 #include "base/pool.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SLOTS_MAX = 4096, LIVE_MS = 100 };
+enum { LIVE_MS = 100 };
+#define PAUSE_S 0.02 /* between two looks at the slots, at most */
+
+bool live_init(struct live *l, int32_t n_slots)
+{
+	l->has_lock = lock_init(&l->lock);
+	l->slots = mem_zalloc((size_t)n_slots, sizeof *l->slots);
+	for (int32_t i = 0; l->slots && i < n_slots; i++)
+		l->slots[i].id = i;
+	return l->has_lock && l->slots;
+}
+
+void live_release(struct live *l)
+{
+	if (l->has_lock)
+		lock_release(&l->lock);
+	l->has_lock = false;
+	mem_free(l->slots);
+	l->slots = NULL;
+}
 
 void live_add(struct live *l, const struct cohort_tick *tick)
 {
@@ -101,13 +121,33 @@ static const char *state_name(enum cohort_slot_state s)
 	return names[s];
 }
 
-/* The slots, in an array that the caller frees; NULL: out of memory. */
+/* The slots, in an array that the caller frees; NULL: out of memory. The engine looks at them between two ticks, and an
+ * HTTP thread waits for that: one at a time, and with a pause behind it if it took any time, so that no number of
+ * viewers keeps threads from other connections. Who comes meanwhile gets what was seen last. */
 static struct cohort_slot_info *read_slots(struct server *srv, size_t *n)
 {
-	const size_t n_max = (size_t)srv->engine_params.n_slots;
-	struct cohort_slot_info *slots = mem_alloc(n_max, sizeof *slots);
+	struct live *l = &srv->live;
+	const size_t n_slots = (size_t)srv->engine_params.n_slots, n_bytes = n_slots * sizeof *l->slots;
+	struct cohort_slot_info *slots = mem_alloc(n_slots, sizeof *slots);
 
-	*n = slots ? cohort_engine_slots_get(srv->engine, slots, n_max) : 0;
+	*n = slots ? n_slots : 0;
+	if (!slots)
+		return NULL;
+	lock_take(&l->lock);
+	const double began = clock_now();
+	const bool looks = !l->looking && began >= l->look_at;
+	l->looking |= looks;
+	memcpy(slots, l->slots, n_bytes);
+	lock_give(&l->lock);
+	if (!looks)
+		return slots;
+	cohort_engine_slots_get(srv->engine, slots, n_slots);
+	lock_take(&l->lock);
+	memcpy(l->slots, slots, n_bytes);
+	const double now = clock_now();
+	l->look_at = now + fmin(now - began, PAUSE_S);
+	l->looking = false;
+	lock_give(&l->lock);
 	return slots;
 }
 

@@ -4,9 +4,11 @@
  * Invariants
  *  1. A file's name is a name: letters, digits, dot, dash and underscore, not a dot first. It cannot leave the folder
  *     that the server was given.
- *  2. With API keys one client cannot save or forget what another's request left, nor use what another restored: cached
- *     prompts are kept apart by the key's salt. Nor are files shared: a name is the key's own.
- *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells. */
+ *  2. Nobody saves or forgets what a request with another key or another cache_salt left, nor uses what was restored
+ *     with another: cached prompts are kept apart by both. Nor are files shared: a name is the key's and the salt's.
+ *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells.
+ *  4. An action waits in its HTTP thread for the engine, up to a few ticks. So there is one at a time, and a pause
+ *     behind it: others sleep until it is their turn, and threads have time for other connections. */
 #include "serve_work.h"
 
 #include "base/file.h"
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 enum { NAME_MAX_BYTES = 128 };
+#define PAUSE_S 0.02
 
 static enum step refuse(struct call *c, json_t *body, struct openai_error *e, int status)
 {
@@ -32,11 +35,13 @@ static enum step engine_refused(struct call *c, const struct cohort_err *err)
 {
 	struct openai_error e = {0};
 
-	/* A client is not told where files lie. */
-	if (err->status == COHORT_E_IO)
+	/* A client is not told where files lie; who runs the server is. */
+	if (err->status == COHORT_E_IO) {
+		fprintf(stderr, "%s: a slot: %s\n", c->srv->prog, err->text);
 		openai_refuse(&e, NULL, "storage_failed", "the server cannot read or write the file");
-	else
+	} else {
 		openai_refuse(&e, NULL, NULL, "%s", err->text);
+	}
 	if (err->status == COHORT_E_IO || err->status == COHORT_NO_ROOM || err->status == COHORT_E_MEMORY) {
 		e.status = err->status == COHORT_E_IO ? 500 : 503;
 		e.type = "server_error";
@@ -45,13 +50,14 @@ static enum step engine_refused(struct call *c, const struct cohort_err *err)
 }
 
 /* The path of the file that the body names; NULL: refused. A key's files begin with its hash and an @, which no name
- * has. */
+ * has, those of a salt with the hash of both. The salt was read, so that it is known to be short. */
 static char *read_path(const struct call *c, const json_t *body, struct openai_error *e)
 {
 	const json_t *v = json_object_get(body, "filename");
 	const char *name = json_string_value(v);
-	const size_t n = json_string_length(v);
-	char owner[SHA256_HEX];
+	const json_t *salt = json_object_get(body, "cache_salt");
+	const size_t n = json_string_length(v), n_salt = json_string_length(salt);
+	char owner[SHA256_HEX], both[SHA256_HEX + WORK_TEXT_MAX];
 	size_t k = 0;
 
 	while (name && k < n &&
@@ -67,6 +73,11 @@ static char *read_path(const struct call *c, const json_t *body, struct openai_e
 		return NULL;
 	}
 	call_owner(c, owner);
+	if (json_is_string(salt)) {
+		const size_t n_owner = (size_t)snprintf(both, sizeof both, "%s@", owner);
+		memcpy(both + n_owner, json_string_value(salt), n_salt);
+		sha256_hex(both, n_owner + n_salt, owner);
+	}
 	const size_t room = strlen(c->srv->slot_path) + strlen(owner) + n + 3;
 	char *path = mem_alloc(room, 1);
 	if (path)
@@ -80,7 +91,8 @@ static char *read_path(const struct call *c, const json_t *body, struct openai_e
 static bool read_key(struct call *c, cohort_seq slot, uint64_t salt, cohort_token **tokens,
 		struct cohort_cache_key *key, struct openai_error *e)
 {
-	const size_t n_max = (size_t)c->srv->engine_params.context.n_ctx;
+	/* No sequence is longer; the cache may hold more than its n_ctx, as it consists of whole blocks. */
+	const size_t n_max = (size_t)c->srv->host.info.n_ctx_train;
 	struct cohort_err err;
 
 	*tokens = mem_alloc(n_max, sizeof **tokens);
@@ -89,9 +101,11 @@ static bool read_key(struct call *c, cohort_seq slot, uint64_t salt, cohort_toke
 	if (cohort_engine_slot_tokens(c->srv->engine, slot, *tokens, n_max, key, &err))
 		return err.status == COHORT_E_MEMORY ? openai_no_memory(e)
 						     : openai_refuse(e, NULL, NULL, "%s", err.text);
-	if (c->key && !c->key->admin && key->n_tokens > 0 && key->salt != salt) {
-		openai_refuse(e, NULL, "forbidden", "what slot %d holds is another client's", (int)slot);
+	if (!(c->key && c->key->admin) && key->n_tokens > 0 && key->salt != salt) {
+		openai_refuse(e, NULL, "forbidden", "what slot %d holds is another client's, or another cache_salt's",
+				(int)slot);
 		e->status = 403;
+		e->type = "permission_error";
 		return false;
 	}
 	return true;
@@ -181,6 +195,22 @@ static enum step erase(struct call *c, cohort_seq slot, uint64_t salt)
 		  : answer_json(c, 200, json_pack("{s:i, s:i}", "id_slot", (int)slot, "n_erased", (int)n));
 }
 
+static bool take_turn(struct server *srv)
+{
+	if (atomic_exchange(&srv->slot_taken, true))
+		return false;
+	const bool soon = clock_now() - srv->slot_left < PAUSE_S;
+	if (soon)
+		atomic_store(&srv->slot_taken, false);
+	return !soon;
+}
+
+static void give_turn(struct server *srv)
+{
+	srv->slot_left = clock_now();
+	atomic_store(&srv->slot_taken, false);
+}
+
 enum step run_slot_action(struct call *c)
 {
 	const char *action = call_query(c, "action");
@@ -204,16 +234,24 @@ enum step run_slot_action(struct call *c)
 		openai_refuse(&e, "action", NULL, "action must be save, restore or erase");
 		return refuse(c, NULL, &e, 0);
 	}
+	if (!take_turn(c->srv)) {
+		c->step = run_slot_action;
+		c->wake_at = clock_now() + PAUSE_S;
+		return refuse_draining(c->srv, &e) ? answer_error(c, &e) : STEP_WAIT;
+	}
 	uint64_t salt = call_salt(c);
 	json_t *body = call_json(c, erases, &e);
 	const bool ok = body && work_read_text(body, "cache_salt", salt, &salt, &e);
 	char *path = ok && !erases ? read_path(c, body, &e) : NULL;
-	if (!ok || (!erases && !path))
+	if (!ok || (!erases && !path)) {
+		give_turn(c->srv);
 		return refuse(c, body, &e, 0);
+	}
 	const char *name = json_string_value(json_object_get(body, "filename"));
 	const enum step s = saves  ? save(c, (cohort_seq)slot, salt, path, name)
 			: restores ? restore(c, (cohort_seq)slot, salt, path, name)
 				   : erase(c, (cohort_seq)slot, salt);
+	give_turn(c->srv);
 	mem_free(path);
 	json_decref(body);
 	return s;

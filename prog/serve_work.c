@@ -82,9 +82,9 @@ bool work_read_text(const json_t *body, const char *name, uint64_t from, uint64_
 
 	if (!v || json_is_null(v))
 		return true;
-	if (!json_is_string(v) || json_string_length(v) > 256)
-		return openai_refuse(e, name, NULL, "%s is %s, expected a string of at most 256 bytes", name,
-				json_is_string(v) ? "too long" : openai_kind(v));
+	if (!json_is_string(v) || json_string_length(v) > WORK_TEXT_MAX)
+		return openai_refuse(e, name, NULL, "%s is %s, expected a string of at most %d bytes", name,
+				json_is_string(v) ? "too long" : openai_kind(v), WORK_TEXT_MAX);
 	*out = serve_hash(from, json_string_value(v), json_string_length(v));
 	return true;
 }

@@ -3,7 +3,7 @@
 # losing or repeating a line.
 #
 # Shown red by: read_back that keeps an unfinished line; ids that do not carry the line's number; next_item that does not
-# skip what is done.
+# skip what is done; values of a line that are not counted.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -165,19 +165,21 @@ hostile() {
 print("{\"custom_id\":\"deep\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"y\":" + "[" * 1500 + "]" * 1500 + "}],\"max_tokens\":1}}")
 print("{\"custom_id\":\"wide\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"" + "a b " * 1_000_000 + "\"}}")
 print("{\"custom_id\":\"1e999\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"x\",\"temperature\":1e999}}")
-print("{\"custom_id\":\"" + "z" * 600 + "\"}")'
+print("{\"custom_id\":\"" + "z" * 600 + "\"}")
+print("{\"custom_id\":\"many\",\"x\":[" + "{}," * 500_000 + "0]}")'
 	printf '{"custom_id":"end","method":"POST","url":"/v1/completions","body":{"prompt":"x","max_tokens":1}}'
 }
 hostile >"$tmp/bad.jsonl"
 jobs "$tmp/bad.jsonl" -output "$tmp/o.jsonl" -restart
-[ "$rc" = 0 ] && has err '4 answered, 4 refused, 19 bad lines'
+[ "$rc" = 0 ] && has err '4 answered, 4 refused, 20 bad lines'
 verdict 'lines that are no requests do not stop the others'
-tool counts "$tmp/o.jsonl" && is out 27
+tool counts "$tmp/o.jsonl" && is out 28
 verdict 'each of them has a line, blank ones have none'
 check bom 'c["finish_reason"] == "length"' 'a byte order mark'
 check crlf 'c["finish_reason"] == "length"' 'CRLF'
 check end 'c["finish_reason"] == "length"' 'no newline at the end'
 check null 'r["error"]["code"] == "line_too_long"' 'a line of 100 MB'
+check null 'r["error"]["code"] == "line_too_large" and "128 MiB" in r["error"]["message"]' 'a line of half a million objects'
 check null 'r["error"]["code"] == "invalid_json" and "line 2:" in r["error"]["message"]' 'no JSON'
 check m1 'r["error"]["code"] == "invalid_method"' 'another method'
 check m3 'b["error"]["message"].startswith("the body is null")' 'no body'

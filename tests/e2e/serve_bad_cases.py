@@ -36,6 +36,11 @@ def chunked(*sizes):
     return out + b"0\r\n\r\n"
 
 
+def hung_up(answer):
+    """A refusal behind which nothing is read: the rest could be the body, or another request."""
+    return refusal(answer) or (None if answer.header("connection") == "close" else "the connection goes on")
+
+
 # ---- HTTP ----
 
 
@@ -77,6 +82,19 @@ def lengths():
         told_twice = name.startswith(("two", "0 and", "both", "chunked", "a coding", "an unknown", "almost"))
         yield name, post(headers, data), refusal if told_twice else REFUSED
     yield "leading zeros", post("Content-Length: 000%d\r\n" % n, body), {200, 400}
+    chunk = chunked().split(b"\r\n\r\n", 1)[1]
+    for name, headers, data in (
+            ("a space before the colon", "Content-Length : %d\r\n" % n, body),
+            ("a tab before the colon", "Content-Length\t: %d\r\n" % n, body),
+            ("on two lines", "Content-Length: %d\r\n %d\r\n" % (n // 10, n % 10), body),
+            ("on the next line", "Content-Length:\r\n %d\r\n" % n, body),
+            ("on the line of another header", "X-A: b\r\n Content-Length: %d\r\n" % n, body),
+            ("behind a return", "X-A: b\rContent-Length: %d\r\n" % n, body),
+            ("chunked, a space before the colon", "Transfer-Encoding : chunked\r\n", chunk),
+            ("chunked with a space, and a length", "Transfer-Encoding : chunked\r\nContent-Length: %d\r\n" % n, body),
+            ("chunked, on the next line", "Transfer-Encoding:\r\n chunked\r\n", chunk)):
+        yield name, post(headers, data), hung_up
+    yield "chunked, of HTTP/1.0", post("Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n", chunk, version="HTTP/1.0"), hung_up
 
 
 def chunks():
@@ -119,7 +137,7 @@ def heads():
             ("a method of 1000 letters", "G" * 1000 + " /health HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
             ("a header without a colon", get + "nonsense\r\n\r\n", REFUSED),
             ("a header with an empty name", get + ": b\r\n\r\n", REFUSED | {200}),
-            ("a space before the colon", get + "Content-Length : 5\r\n\r\n", REFUSED | {200}),
+            ("a space before the colon", get + "X-A : 5\r\n\r\n", refusal),
             ("NUL in a header", get + "X-A: a\0b\r\n\r\n", REFUSED | {200}),
             ("NUL in the path", "GET /hea\0lth HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
             ("a folded header", get + "X-A: a\r\n b\r\n\r\n", REFUSED | {200}),

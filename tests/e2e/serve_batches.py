@@ -214,6 +214,12 @@ def batches():
     assert [x["id"] for x in page["data"]] == every[1:2] and page["has_more"] and page["last_id"] == every[1]
     refused(s.ask("POST", "/v1/batches/%s/cancel" % b["id"]), 409)
     s.good("DELETE", "/v1/files/" + f["id"])  # nobody needs it any more
+    # The cache_salt of a line keeps its prompt to those who have the salt.
+    body = {"prompt": "Tom and Lily had a big dog. " * 20, "max_tokens": 1}
+    b = s.wait(s.batch(s.upload(line(1, "/v1/completions", dict(body, cache_salt="mine")).encode())["id"])["id"])
+    got = [s.good("POST", "/v1/completions", dict(body, **salt))["usage"]["prompt_tokens_details"]["cached_tokens"]
+        for salt in ({}, {"cache_salt": "mine"})]
+    assert b["request_counts"]["completed"] == 1 and got[0] == 0 and got[1] >= 64, (b, got)
     s.end()
     assert not [x for x in left() if x.startswith("batch_")], left()
 
@@ -249,11 +255,14 @@ def bad_batches():
         assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "empty_file", b
     b = s.wait(s.batch(s.upload(b"\n" * 50001)["id"])["id"])
     assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "too_many_lines", b
+    b = s.wait(s.batch(s.upload(b'{"custom_id": "x", "y": [' + b"{}," * 500000 + b"0]}")["id"])["id"])
+    assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "line_too_large", b
     b = s.wait(s.batch(s.upload(b"{\n" * 1000)["id"])["id"])
     assert b["status"] == "failed" and len(b["errors"]["data"]) == 100, b
     # The server's own limits hold for lines, too: 400 in the error file, and no output file.
-    b = s.wait(s.batch(s.upload(line(1, "/v1/completions", {"prompt": "a", "n": 17}).encode())["id"])["id"])
-    assert b["status"] == "completed" and b["output_file_id"] is None and b["request_counts"]["failed"] == 1, b
+    for bad in ({"n": 17}, {"cache_salt": 5}):
+        b = s.wait(s.batch(s.upload(line(1, "/v1/completions", dict(bad, prompt="a")).encode())["id"])["id"])
+        assert b["status"] == "completed" and b["output_file_id"] is None and b["request_counts"]["failed"] == 1, b
     s.end()
 
 def cancel():
@@ -357,16 +366,19 @@ def expired():
     s.end()
 
 def settings():
-    s = Server("-data", data, "-np", "2")
-    i = s.batch(s.upload(requests(200, tokens=60))["id"])["id"]
-    while s.wait(i, ("in_progress",))["request_counts"]["completed"] < 3:
-        time.sleep(0.01)
-    s.kill()
-    s = Server("-data", data, "-np", "2", "-temperature", "0.1")
-    b = s.wait(i)
-    assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "settings_changed", b
-    assert 3 <= len(s.results(b)) == b["request_counts"]["completed"] < 200, b
-    s.end()
+    template = os.path.join(folder, "other.jinja")
+    open(template, "w").write("{% for m in messages %}{{ m.content }}{% endfor %}")
+    for change in ("-temperature", "0.1"), ("-chat-template", template):
+        s = Server("-data", data, "-np", "2")
+        i = s.batch(s.upload(requests(200, "/v1/chat/completions", tokens=60))["id"], "/v1/chat/completions")["id"]
+        while s.wait(i, ("in_progress",))["request_counts"]["completed"] < 3:
+            time.sleep(0.01)
+        s.kill()
+        s = Server("-data", data, "-np", "2", *change)
+        b = s.wait(i)
+        assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "settings_changed", (change, b)
+        assert 3 <= len(s.results(b)) == b["request_counts"]["completed"] < 200, (change, b)
+        s.end()
 
 def full():
     s = Server("-data", data, "-np", "4", limit=100000)

@@ -1,6 +1,7 @@
 """Clients in crowds, and bodies that ask for much: see serve_crowd.sh."""
 import json
 import os
+import select
 import time
 
 from serve_client import FOLDER, PROGRAM, Cases, Server, eventually, request
@@ -78,7 +79,7 @@ def full_queue():
         def state():
             return server.get("/v1/batches/" + b["id"]).json()
 
-        done = eventually(lambda: state()["status"] == "completed", 20)
+        done = eventually(lambda: state()["status"] == "completed", 60)
         check("a full queue: then the batch goes on", done and state()["request_counts"]["completed"] == 63, state())
         bad = server.get("/v1/files/%s/content" % state()["error_file_id"]).json()
         check("a line that no queue would ever hold fails", done and bad["custom_id"] == "never" and
@@ -120,9 +121,9 @@ def windows():
         check("who hangs up has all prompts cancelled", server.idle_within(5), server.slots())
 
 
-def peak_mib(server):
+def peak_mib(server, which="VmHWM"):
     with open("/proc/%d/status" % server.process.pid, encoding="utf-8") as f:
-        return int(next(line for line in f if line.startswith("VmHWM")).split()[1]) / 1024
+        return int(next(line for line in f if line.startswith(which)).split()[1]) / 1024
 
 
 def memory():
@@ -141,10 +142,56 @@ def memory():
         a = server.post(COMPLETIONS, b'{"prompt":"a","x":[' + b"{}," * 1000000 + b"0]}")
         took = peak_mib(server) - before
         check("a million objects in a body are 400", a.status == 400 and "values" in a.error()["message"] and (CHECKED or took < 60), (took, a))
+        before = peak_mib(server)
+        call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":[' + "{}," * 200000 + "0]}"}}
+        a = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}] + [{"role": "assistant", "tool_calls": [call, call]}] * 5})
+        took = peak_mib(server) - before
+        check("so are two million in the arguments of ten calls", a.status == 400 and "values" in a.error()["message"] and
+              a.error()["param"] == "messages[2].tool_calls[0]" and (CHECKED or took < 250), (took, a))
         a = server.post(COMPLETIONS, b'{"prompt":[' + b"5," * 300000 + b"5]}")
         check("300,000 tokens are read, and too many for the context", a.status == 400 and a.error()["param"] == "prompt", a)
         a = server.post(COMPLETIONS, {**GOOD, "pad": '{}[],\\",' * 400000})
         check("what a string says is no value", a.status == 200, a)
+    with Server(SLOW + ["-np", "1"]) as server:
+        before = peak_mib(server, "VmRSS")
+        waiting = [server.connect() for _ in range(9)]
+        for c in waiting:  # the first of them generates, the others are behind it
+            c.send(request("POST", COMPLETIONS, b'{"prompt":"Once","n_predict":900,"ignore_eos":true,"x":[' + b"0," * 500000 + b"0]}"))
+        queued = eventually(lambda: server.metrics()["llamacpp:requests_deferred"] >= 6, 20)
+        took = []
+        check("what a body says that nobody asks for is not kept while it waits", queued and (CHECKED or eventually(
+            lambda: took.append(peak_mib(server, "VmRSS") - before) or took[-1] < 60, 10)), (queued, took[-3:], server.slots()))
+        for c in waiting:
+            c.close()
+
+
+def viewers():
+    """Who looks at slots, or empties them, waits for the end of a tick. However many do, others are answered as ever."""
+    with Server(SLOW + ["-np", "8", "-slot-save-path", FOLDER]) as server:
+        busy = [server.connect() for _ in range(8)]
+        for c in busy:
+            c.send(request("POST", COMPLETIONS, {"prompt": "Once", "n_predict": 1000, "ignore_eos": True}))
+        check("all slots are seen to be busy", eventually(lambda: server.slots() == ["generating"] * 8, 20), server.slots())
+        looking = [server.connect() for _ in range(150)]
+        every = (request("GET", "/cohort/live"), request("GET", "/slots") * 100, request("POST", "/slots/0?action=erase", {}) * 20)
+        for i, c in enumerate(looking):
+            c.send(every[i % 3])
+        time.sleep(1)
+        took = []
+        for _ in range(4):
+            begun = time.monotonic()
+            a = server.get("/health")
+            took.append(time.monotonic() - begun)
+        check("150 viewers keep nobody waiting", a.status == 200 and max(took) < 5, took)
+        first = select.select([c.sock for c in looking[2::3]], [], [], 60)[0]
+        a = next((c.answer() for c in looking[2::3] if c.sock in first), None)
+        check("who empties slots has a turn", a and a.status == 200 and "n_erased" in a.json(), a)
+        for c in busy:
+            c.close()
+        code = server.stop()
+        check("and the server ends while the others wait for theirs", code == 0, (code, server.lines[-3:]))
+        for c in looking:
+            c.close()
 
 
 def names():
@@ -168,7 +215,7 @@ def names():
         check("a name that is no UTF-8: /v1/models", model == want, model)
 
 
-for part in (grammars, full_queue, windows, memory, names):
+for part in (grammars, full_queue, windows, memory, viewers, names):
     begun = time.monotonic()
     part()
     print("# %s: %.1f s" % (part.__name__, time.monotonic() - begun), flush=True)

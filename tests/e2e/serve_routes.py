@@ -3,6 +3,7 @@
 usage: serve_routes.py COHORT FOLDER"""
 import json
 import os
+import re
 import sys
 
 from serve_client import Cases, Server, eventually, request
@@ -151,6 +152,10 @@ def saved_slots(folder):
         b = server.post("/v1/completions", GOOD)
         check("restored by another server: reused, with the same text", a.status == 200 and a.json()["n_restored"] >= 32 and cached(b) >= 32 and
               text(b) == want, (a, b))
+    with Server(["-np", "1", "-c", "100", "-slot-save-path", folder]) as server:
+        n = server.post("/v1/completions", {**GOOD, "n_predict": -1, "max_tokens": None, "ignore_eos": True}).json()["usage"]["total_tokens"]
+        a = server.post("/slots/0?action=save", {"filename": "full.bin"})
+        check("a slot that is full to the last block", n == 128 and a.status == 200 and a.json()["n_saved"] >= 96, (n, a))
     with Server(["-np", "4"]) as server:
         check("without -slot-save-path: 501", server.post("/slots/0?action=save", {"filename": "x"}).status == 501)
 
@@ -195,8 +200,9 @@ def slots_of_keys(folder):
         server.post("/v1/completions", GOOD)
         os.rename(folder, folder + "-gone")
         bad = [a for a in (server.post("/slots/%d?action=save" % i, {"filename": "x"}) for i in range(2)) if a.status != 400]
-        check("a slot that cannot be written: a server's error, that does not say where", len(bad) == 1 and bad[0].status == 500 and
-              bad[0].error()["type"] == "server_error" and folder not in bad[0].error()["message"], bad)
+        check("a slot that cannot be written: a server's error, that says where in the log only", len(bad) == 1 and bad[0].status == 500 and
+              bad[0].error()["type"] == "server_error" and folder not in bad[0].error()["message"] and
+              server.wait_line("a slot: .*" + re.escape(folder), 5), (bad, server.lines))
 
 
 def salted_slots(folder):
@@ -210,25 +216,39 @@ def salted_slots(folder):
         server.post("/v1/completions", salted, keys[0])
         got = [act(action, k, **f).status for action in ("save", "erase") for k, f in
                ((0, {}), (0, {"cache_salt": "other"}), (1, {}), (1, {"cache_salt": "mine"}))]
-        check("a salted slot is nobody else's", got == [403] * 8, got)
+        a = act("save", 0)
+        check("a salted slot is nobody else's", got == [403] * 8 and a.error()["type"] == "permission_error", (got, a))
         got = [act("save", 0, cache_salt="mine"), act("erase", 0, cache_salt="mine"), act("restore", 0, cache_salt="mine")]
         again = [cached(server.post("/v1/completions", b, keys[0])) for b in (GOOD, salted)]
         check("but saved, erased and restored with its salt", [a.status for a in got] == [200] * 3 and again[0] == 0 and again[1] >= 32 and
               got[1].json()["n_erased"] > 0, (got, again))
         a = act("save", 0, cache_salt=5)
         check("a salt that is none is 400", a.status == 400 and a.error()["param"] == "cache_salt", a)
+    with Server(["-np", "1", "-slot-save-path", folder]) as server:
+        def bare(action, **fields):
+            return server.post("/slots/0?action=" + action, {"filename": "b.bin", **fields})
+
+        server.post("/v1/completions", salted)
+        got = [bare(a, **f).status for a in ("save", "erase") for f in ({}, {"cache_salt": "other"})]
+        check("nor is it without keys", got == [403] * 4, got)
+        got = [bare("save", cache_salt="mine").status] + [bare("restore", **f).status for f in ({}, {"cache_salt": "other"}, {"cache_salt": "mine"})]
+        again = [cached(server.post("/v1/completions", {**GOOD, **f})) for f in ({}, {"cache_salt": "other"}, {"cache_salt": "mine"})]
+        check("a salt's file is its own", got == [200, 404, 404, 200] and again[:2] == [0, 0] and again[2] >= 32, (got, again))
 
 
 def template(folder):
     path = os.path.join(folder, "other.jinja")
     with open(path, "w") as f:
         f.write("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}")
-    with Server(["-chat-template", path, "-alias", "org/mine", "-no-page"]) as server:
+    with Server(["-chat-template", path, "-alias", "org/mine", "-no-page", "-verbose"]) as server:
         got = server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}).json()["prompt"]
         check("-chat-template, -alias, -no-page", got == "[user] Hi\n" and server.get("/v1/models").json()["data"][0]["id"] == "org/mine" and
               server.get("/").status == 404, got)
         got = [server.get("/v1/models/" + n).status for n in ("org/mine", "org%2Fmine", "org", "mine", "org/mine/", "org/mine/x")]
         check("/v1/models: a name with a slash", got == [200, 200, 404, 404, 404, 404], got)
+        server.ask("G\x1b[31m", "/a%1b%0ab")
+        check("-verbose: a line for each request, with nothing for a terminal",
+              server.wait_line(r": G\?\[31m /a\?\?b 404 \d+ bytes [0-9.]+ ms test$", 5), server.lines)
 
 
 folder = os.path.join(FOLDER, "slots")
