@@ -118,7 +118,7 @@ describe('with a model', () => {
 		const u64 = (x) => Buffer.from(BigUint64Array.of(BigInt(x)).buffer);
 		const text = (s) => Buffer.concat([u64(s.length), Buffer.from(s)]);
 		const list = (kind, items) => Buffer.concat([u32(kind), u64(items.length), ...items]);
-		const tokens = ['<unk>', '<s>', '</s>', 'a'.repeat(5000)];
+		const tokens = ['<unk>', '<s>', '</s>', 'a '.repeat(2500)]; // with spaces: it is in no text, and so not bounded
 		const pairs = [['general.architecture', 8, text('llama')], ['tokenizer.ggml.model', 8, text('llama')],
 			['tokenizer.ggml.tokens', 9, list(8, tokens.map(text))],
 			['tokenizer.ggml.scores', 9, list(6, tokens.map(() => u32(0)))],

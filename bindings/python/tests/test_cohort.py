@@ -202,10 +202,10 @@ class Models(WithModel):
             self.assertRaisesRegex(ValueError, "NUL", use)
 
     def test_long_token(self):
-        """A token's text has no bound."""
-        with tempfile.TemporaryDirectory() as d, cohort.Model(vocabulary(d, ["a" * 5000]), vocab_only=True) as m:
-            self.assertEqual(m.piece(3), b"a" * 5000)
-            self.assertEqual(m.detok().push(3), b"a" * 5000)
+        """A token's text has no bound, if no text can be made of it: with a space in it, none is."""
+        with tempfile.TemporaryDirectory() as d, cohort.Model(vocabulary(d, ["a " * 2500]), vocab_only=True) as m:
+            self.assertEqual(m.piece(3), b"a " * 2500)
+            self.assertEqual(m.detok().push(3), b"a " * 2500)
         with self.assertRaises(cohort.Error) as r:
             self.model.piece(10**6)
         self.assertIn("not in the vocabulary", str(r.exception))
