@@ -314,6 +314,29 @@ static inline void wordpiece_open(struct vocab *v)
 	open_ok(v);
 }
 
+/* The longest token that a vocabulary like make's may have, and one byte more: those made a text take as much longer as
+ * they are. Seen red without the limit. */
+static inline void longest_token(void (*make)(struct vocab *v, bool bytes), bool bytes)
+{
+	static char text[1026];
+	struct vocab v;
+
+	for (size_t n = 1024; n <= 1025; n++) {
+		struct cohort_err err = {0};
+		char part[64];
+		memset(text, 'a', n);
+		make(&v, bytes);
+		piece(&v, "", TOK_NORMAL, -1);
+		v.last = text;
+		w_vocab(&v, HAS_ALL);
+		parse(&v);
+		snprintf(part, sizeof part, "token %zu has 1025 bytes", v.n - 1);
+		assert_int_equal(tok_open(&v.t, &v.g, &err), n == 1024 ? COHORT_OK : COHORT_E_LIMIT);
+		assert_true(n == 1024 || strstr(err.text, part));
+		done(&v);
+	}
+}
+
 static inline cohort_token id_of(const struct vocab *v, const char *text)
 {
 	for (size_t i = 0; i < v->n; i++)

@@ -113,31 +113,10 @@ static void spm_unknown(void **state)
 	done(&v);
 }
 
-/* The longest token there may be, and one byte more: that made a text take as much longer as its neighbours have ways
- * to grow. Seen red without the limit. */
 static void long_tokens(void **state)
 {
-	static char text[1026];
-	struct vocab v;
 	(void)state;
-
-	for (size_t n = 1024; n <= 1025; n++) {
-		memset(text, 'a', n);
-		spm_vocab(&v, true);
-		piece(&v, "", TOK_NORMAL, -1);
-		v.last = text;
-		w_vocab(&v, HAS_ALL);
-		if (n == 1024) {
-			open_ok(&v);
-			done(&v);
-			continue;
-		}
-		struct cohort_err err = {0};
-		parse(&v);
-		assert_int_equal(tok_open(&v.t, &v.g, &err), COHORT_E_LIMIT);
-		assert_non_null(strstr(err.text, "has 1025 bytes"));
-		done(&v);
-	}
+	longest_token(spm_vocab, true);
 }
 
 int main(void)

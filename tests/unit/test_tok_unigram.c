@@ -275,25 +275,8 @@ static void circular_map(void **state)
 
 static void long_tokens(void **state)
 {
-	static char text[1026];
-	struct vocab v;
 	(void)state;
-
-	for (size_t n = 1024; n <= 1025; n++) {
-		memset(text, 'a', n);
-		unigram_vocab(&v, false);
-		piece(&v, "", TOK_NORMAL, -1);
-		v.last = text;
-		w_vocab(&v, HAS_ALL);
-		if (n == 1024) {
-			open_ok(&v);
-			done(&v);
-			continue;
-		}
-		char part[64];
-		snprintf(part, sizeof part, "token %zu has 1025 bytes", v.n - 1);
-		refused(&v, COHORT_E_LIMIT, part);
-	}
+	longest_token(unigram_vocab, false);
 }
 
 int main(void)
