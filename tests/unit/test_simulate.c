@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -229,6 +230,31 @@ static void refused(void **state)
 	run(&w);
 	assert_int_equal(w.t.n_done, 0);
 	assert_int_equal(w.t.n_refused, 5);
+}
+
+/* Requests that no sequence can hold, or the queue, are refused before a token of theirs is made: a trace of a hundred
+ * bytes may name a billion. Seen red with tokens made first: ten seconds, and a GiB. */
+static void refused_at_once(void **state)
+{
+	static struct world w;
+	(void)state;
+
+	world_init(&w);
+	for (int i = 0; i < 8; i++)
+		add(&w, 0, 1 << 28, 1);
+	add(&w, 0, 10, 1);
+	const clock_t began = clock();
+	run(&w);
+	assert_int_equal(w.t.n_refused, 8);
+	assert_int_equal(w.t.n_done, 1);
+	world_init(&w);
+	w.p.n_ctx = 1 << 26; /* there is room for them, but the queue has none */
+	w.p.no_reuse = true;
+	for (int i = 0; i < 32; i++)
+		add(&w, 0, 1 << 25, 1);
+	run(&w);
+	assert_int_equal(w.t.n_refused, 32);
+	assert_true((double)(clock() - began) / CLOCKS_PER_SEC < 5);
 }
 
 /* A prompt's tokens that a group shares are computed once, in whole blocks, and never the last one of a prompt. */
@@ -698,6 +724,7 @@ int main(void)
 			cmocka_unit_test(one_slot),
 			cmocka_unit_test(strategies),
 			cmocka_unit_test(refused),
+			cmocka_unit_test(refused_at_once),
 			cmocka_unit_test(sharing),
 			cmocka_unit_test(sums),
 			cmocka_unit_test(as_the_engine),
