@@ -104,7 +104,7 @@ static enum cohort_status machine_decode(void *self, const struct cohort_batch_r
 		n_decode += s->core.slots[rows->seq[i]]->phase == STREAM_GENERATES;
 	const int32_t n_prefill = rows->n_tokens - n_decode;
 	const double cost = s->p->cost_s(s->p->cost_user, n_prefill, n_decode);
-	if (!(cost >= 0) || !isfinite(cost)) {
+	if (!(cost >= 0) || !isfinite(s->now + cost)) {
 		/* Said when the tick is over: a decode that fails would be tried again in parts. */
 		s->bad_prefill = n_prefill;
 		s->bad_decode = n_decode;
@@ -408,9 +408,9 @@ static enum cohort_status run(struct sim *s, struct cohort_err *err)
 		note(s);
 		if (s->bad_prefill || s->bad_decode)
 			return err_set(err, COHORT_E_ARG,
-					"the cost of %d prefill and %d decode rows is %g s, expected a number not "
-					"below 0",
-					s->bad_prefill, s->bad_decode, s->bad_cost);
+					"the cost of %d prefill and %d decode rows is %g s at %g s: expected a number "
+					"not below 0, and a finite sum of both",
+					s->bad_prefill, s->bad_decode, s->bad_cost, s->now);
 		if (s->p->abort && s->p->abort(s->p->abort_user))
 			return err_set(err, COHORT_ABORTED, "the simulation was ended");
 		if (busy)

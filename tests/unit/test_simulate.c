@@ -630,6 +630,25 @@ static void bad_costs(void **state)
 	}
 }
 
+/* Costs are numbers, their sum is none: said, not told as times that are NaN. Seen red with each cost looked at alone
+ * (OK, and a clock at infinity). */
+static void clock_at_its_end(void **state)
+{
+	const double half = 1e308;
+	static struct world w;
+	(void)state;
+
+	world_init(&w);
+	add(&w, 0, 5, 9);
+	add(&w, 0, 5, 9);
+	w.p.cost_s = odd_cost;
+	w.p.cost_user = (void *)&half;
+	expect(&w, COHORT_E_ARG, "the cost of 0 prefill and 2 decode rows is 1e+308 s at 1e+308 s");
+	assert_true(isfinite(w.t.now_s) && isfinite(w.t.busy_s) && isfinite(w.t.gap_max_s));
+	for (size_t i = 0; i < w.n; i++)
+		assert_true(isfinite(w.o[i].end_s) && isfinite(w.o[i].gap_max_s));
+}
+
 /* What had ended has its outcome, what was under way says so, the rest was never there. */
 static void aborted(void **state)
 {
@@ -731,6 +750,7 @@ int main(void)
 			cmocka_unit_test(bad_params),
 			cmocka_unit_test(bad_requests),
 			cmocka_unit_test(bad_costs),
+			cmocka_unit_test(clock_at_its_end),
 			cmocka_unit_test(aborted),
 			cmocka_unit_test(no_memory),
 			cmocka_unit_test(bins),
