@@ -169,6 +169,21 @@ else
 	skip 'the JSON: everything is there and belongs together' 'no python3'
 fi
 
+# Times of which no rate can be taken and no axis made. Seen red with rates of any time above 0 (a rate that is infinite,
+# and JSON refused for lack of memory), and with an axis of any (it never came to its end, or had no numbers).
+tiny() { # COST OTHER ARRIVAL: in ms, of prompts and of the rest; and when the second request comes
+	printf '{"cohort_cost": 1, "prefill_rows": [0, 1, 2], "decode_rows": [0, 1], "ms": [[0, %s], [%s, %s], [%s, %s]]}' "$2" "$1" "$2" "$1" "$2" >"$tmp/tiny.json"
+	printf 'arrival_s,prompt_tokens,output_tokens\n0,5,5\n%s,5,5\n' "$3" >"$tmp/tiny.csv"
+	rm -f "$tmp/out.svg" "$tmp/out.json"
+	timeout 60 "$bin/cohort" simulate --cost "$tmp/tiny.json" --trace "$tmp/tiny.csv" --svg "$tmp/out.svg" --json "$tmp/out.json"
+}
+for times in '9e-320 9e-320 0' '1e-200 1e-200 0' '1e-300 1e11 1' '0 0 1e-320'; do
+	# shellcheck disable=SC2086 # three words
+	run tiny $times
+	[ "$rc" = 0 ] && empty err && ! grep -qE -e '[^a-z](nan|inf)[^a-z]' "$tmp/out" "$tmp/out.svg" "$tmp/out.json" && has out.json '"strategies"'
+	verdict "times too small to be divided by: $times"
+done
+
 # ---- Refused ----
 
 bad() { # NAME CODE TEXT ARGUMENT...
