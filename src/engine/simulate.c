@@ -193,23 +193,23 @@ static void on_event(struct cohort_request *request, const struct cohort_event *
 	request_unref(request); /* freeing would count as a cancel, for which the core looks through its queue */
 }
 
-/* A token of a stream of tokens (splitmix64's mixing of both numbers). */
-static cohort_token token_at(uint64_t stream, int32_t i)
+/* A token of a stream of tokens (splitmix64's mixing of both numbers). Streams of groups and those of requests are told
+ * apart between two steps of it, as either may have any number. */
+static cohort_token token_at(uint64_t stream, bool is_group, int32_t i)
 {
 	uint64_t z = stream * 0x9e3779b97f4a7c15 + (uint64_t)i * 0xd1342543de82ef95;
 
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9 + is_group;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
 	return (cohort_token)((z ^ (z >> 31)) % N_VOCAB);
 }
 
-/* Groups are even streams of tokens, requests odd ones: no two of them meet. */
 static void make_prompt(struct sim *s, size_t i)
 {
 	const struct cohort_sim_request *r = &s->requests[i];
 
 	for (int32_t k = 0; k < r->n_prompt; k++)
-		s->prompt[k] = token_at(k < r->n_shared ? 2 * r->group : 2 * (uint64_t)i + 1, k);
+		s->prompt[k] = token_at(k < r->n_shared ? r->group : i, k < r->n_shared, k);
 }
 
 static enum cohort_status submit(struct sim *s, size_t i, struct cohort_err *err)

@@ -257,6 +257,27 @@ static void refused_at_once(void **state)
 	assert_true((double)(clock() - began) / CLOCKS_PER_SEC < 5);
 }
 
+/* Groups may have any number: those that differ in the highest bit alone are two. Seen red with the number doubled to
+ * tell groups from requests. */
+static void far_groups(void **state)
+{
+	const int32_t block = cohort_kv_block_size();
+	static struct world w;
+	(void)state;
+
+	world_init(&w);
+	for (uint64_t i = 0; i < 4; i++) {
+		struct cohort_sim_request *r = add(&w, 100.0 * (double)i, 3 * block, 2);
+		r->group = 7 | i % 2 << 63;
+		r->n_shared = 2 * block;
+	}
+	run(&w);
+	assert_int_equal(w.o[0].n_cached, 0);
+	assert_int_equal(w.o[1].n_cached, 0);
+	assert_int_equal(w.o[2].n_cached, 2 * block);
+	assert_int_equal(w.o[3].n_cached, 2 * block);
+}
+
 /* A prompt's tokens that a group shares are computed once, in whole blocks, and never the last one of a prompt. */
 static void sharing(void **state)
 {
@@ -744,6 +765,7 @@ int main(void)
 			cmocka_unit_test(strategies),
 			cmocka_unit_test(refused),
 			cmocka_unit_test(refused_at_once),
+			cmocka_unit_test(far_groups),
 			cmocka_unit_test(sharing),
 			cmocka_unit_test(sums),
 			cmocka_unit_test(as_the_engine),
