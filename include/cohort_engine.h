@@ -477,8 +477,8 @@ struct cohort_sim_params {
 	double wait_max_s;
 	enum cohort_room room;        /* what is parked is computed again: nothing is swapped */
 	bool no_reuse;
-	/* Seconds that a ubatch of these rows takes: finite, not below 0. Must be given. A row counts as a decode row
-	 * when its slot generates. */
+	/* Seconds that a ubatch of these rows takes: finite, not below 0, and the clock stays finite with it. Must be
+	 * given. A row counts as a decode row when its slot generates. */
 	double (*cost_s)(void *user, int32_t n_prefill_rows, int32_t n_decode_rows);
 	void *cost_user;
 	/* Called after every tick; times are those of the simulation. */

@@ -61,6 +61,10 @@ int sim_cost_measure(const struct sim_measure *m, struct sim_cost *c);
 
 /* ---- Results ---- */
 
+/* Seconds of which rates are taken, or a picture's axis made. Whoever writes costs or arrivals may write less: a
+ * quotient or a logarithm of that may be no number. */
+#define SIM_S_MIN 1e-12
+
 enum { SIM_P50 = 0, SIM_P90, SIM_P99, SIM_MAX, SIM_N_QUANTILES };
 
 struct sim_quantiles {

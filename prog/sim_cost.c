@@ -159,6 +159,18 @@ static const char *read_cost(const json_t *o, struct sim_cost *c)
 	return read_ms(json_object_get(o, "ms"), c);
 }
 
+/* What somebody wrote there stands on a line of the terminal, and may have been cut within a character. */
+static int tidy_about(struct sim_cost *c)
+{
+	char *shown = printable(c->about);
+
+	if (!shown)
+		return out_of_memory(sim_prog);
+	snprintf(c->about, sizeof c->about, "%s", shown);
+	mem_free(shown);
+	return 0;
+}
+
 int sim_cost_load(const char *path, struct sim_cost *c)
 {
 	struct cohort_err err;
@@ -176,12 +188,18 @@ int sim_cost_load(const char *path, struct sim_cost *c)
 	if (no_memory)
 		return out_of_memory(sim_prog);
 	if (!o) {
-		fprintf(stderr, "%s: %s:%d: column %d: %s\n", sim_prog, path, bad.line, bad.column, bad.text);
+		char *shown = printable(bad.text); /* it quotes the file */
+		if (!shown)
+			return out_of_memory(sim_prog);
+		fprintf(stderr, "%s: %s:%d: column %d: %s\n", sim_prog, path, bad.line, bad.column, shown);
+		mem_free(shown);
 		return EXIT_FILE;
 	}
 	const char *why = read_cost(o, c);
 	json_decref(o);
-	if (why)
+	if (why) {
 		fprintf(stderr, "%s: %s: %s\n", sim_prog, path, why);
-	return why ? EXIT_FILE : 0;
+		return EXIT_FILE;
+	}
+	return tidy_about(c);
 }

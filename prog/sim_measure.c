@@ -7,7 +7,8 @@
  *     cheaper than over different ones.
  *  3. Rounds go over all points, every second one backwards, and the median of a point's rounds counts: what else the
  *     machine does in between meets all points alike.
- *  4. After each point the sequences are as before it. */
+ *  4. After each point the sequences are as before it. A window lets go of a block with the row that no longer sees it,
+ *     so that a sequence cannot always come back by that row: then all have a token less. */
 #include "common.h"
 #include "sim.h"
 
@@ -80,23 +81,49 @@ static int open_all(struct meter *k)
 	return 0;
 }
 
-/* Sequences 1 .. d get their tokens; a checkpoint lets a model with states come back to this. */
+/* A sequence gets its tokens; a checkpoint lets a model with states come back to this. */
+static enum cohort_status fill_one(struct meter *k, cohort_seq s, struct cohort_err *err)
+{
+	for (int32_t i = 0; i < k->depth; i++)
+		k->tokens[i] = draw(k);
+	enum cohort_status st = k->depth ? cohort_decode_many(k->ctx, k->tokens, k->depth, 0, s, err) : COHORT_OK;
+	return st ? st : cohort_seq_checkpoint(k->ctx, s, err);
+}
+
+/* A depth from which sequences can come back to it. A model has a few windows at most, and each of them is in the way
+ * of every block_size-th depth only. */
+static enum cohort_status find_depth(struct meter *k, struct cohort_err *err)
+{
+	enum { TRIES = 8 };
+	enum cohort_status st = COHORT_OK;
+
+	for (int i = 0; i < TRIES; i++) {
+		st = fill_one(k, 1, err);
+		if (!st)
+			st = cohort_decode_one(k->ctx, draw(k), k->depth, 1, true, err);
+		if (st)
+			return st;
+		st = cohort_seq_rm(k->ctx, 1, k->depth, -1, err);
+		cohort_seq_rm(k->ctx, 1, 0, -1, NULL);
+		if (!st || k->depth == 0)
+			return st;
+		k->depth--;
+	}
+	return st;
+}
+
+/* Sequences 1 .. d. */
 static int fill(struct meter *k)
 {
 	const int32_t d = k->c->decode[k->c->n_decode - 1];
 	struct cohort_err err;
+	enum cohort_status st = find_depth(k, &err);
 
-	for (cohort_seq s = 1; s <= d; s++) {
-		for (int32_t i = 0; i < k->depth; i++)
-			k->tokens[i] = draw(k);
+	for (cohort_seq s = 1; s <= d && !st; s++) {
 		progress_line(k->started, "measuring: sequence %d of %d", s, d);
-		enum cohort_status st = k->depth ? cohort_decode_many(k->ctx, k->tokens, k->depth, 0, s, &err) : 0;
-		if (!st)
-			st = cohort_seq_checkpoint(k->ctx, s, &err);
-		if (st)
-			return st == COHORT_ABORTED ? EXIT_INTERRUPTED : fail(sim_prog, &err);
+		st = fill_one(k, s, &err);
 	}
-	return 0;
+	return !st ? 0 : st == COHORT_ABORTED ? EXIT_INTERRUPTED : fail(sim_prog, &err);
 }
 
 static enum cohort_status add_rows(struct meter *k, int32_t p, int32_t d, struct cohort_err *err)

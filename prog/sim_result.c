@@ -84,7 +84,7 @@ static double jain(struct share *v, size_t n)
 			until = v[j].to > until ? v[j].to : until;
 			tokens += v[j].tokens;
 		}
-		const double x = busy > 0 ? tokens / busy : 0;
+		const double x = busy >= SIM_S_MIN ? tokens / busy : 0;
 		sum += x;
 		squares += x * x;
 		n_clients++;
@@ -99,7 +99,7 @@ static void rates(struct sim_result *r, const struct sim_trace *t)
 	const struct cohort_sim_totals *c = &r->totals;
 
 	r->span_s = t->n > 0 ? c->now_s - t->requests[0].arrival_s : 0;
-	if (r->span_s > 0) {
+	if (r->span_s >= SIM_S_MIN) {
 		r->out_per_s = (double)c->n_tokens / r->span_s;
 		r->requests_per_s = (double)c->n_done / r->span_s;
 	}

@@ -117,7 +117,7 @@ static void set_axis(const struct picture *k, struct panel *p, enum what w)
 	p->lo = p->hi = 0;
 	for (size_t i = 0; i < k->n; i++) {
 		const double lo = first_of(&k->results[i], w), hi = quantiles_of(&k->results[i], w)->s[SIM_MAX];
-		if (lo > 0 && (p->lo <= 0 || lo < p->lo))
+		if (lo >= SIM_S_MIN && (p->lo <= 0 || lo < p->lo))
 			p->lo = lo;
 		p->hi = hi > p->hi ? hi : p->hi;
 	}

@@ -94,9 +94,10 @@ static int set_field(const struct reader *r, size_t i, const char *s, struct coh
 
 	switch (r->columns[i]) {
 	case ARRIVAL:
+		/* The most that are made come at the lowest rate, 1e-6 a second: until 1e13, on average. */
 		q->arrival_s = strtod(s, &end);
-		if (!*s || *end || !(q->arrival_s >= 0 && q->arrival_s <= 1e12))
-			return bad_field(r, i, "seconds from 0 to 1e12", s);
+		if (!*s || *end || !(q->arrival_s >= 0 && q->arrival_s <= 1e14))
+			return bad_field(r, i, "seconds from 0 to 1e14", s);
 		break;
 	case PROMPT:
 	case OUTPUT:

@@ -153,7 +153,8 @@ static enum cohort_status begin(
 	if (n < 0 || (n > 0 && !items))
 		return err_set(err, COHORT_E_ARG, n < 0 ? "the number of %s is negative" : "%s is NULL", what);
 	f->call++;
-	return make_room(f, n, err);
+	/* Each branch is named once, or the call is refused: no more items than there can be branches are put down. */
+	return make_room(f, n < f->n_nodes ? n : f->n_nodes, err);
 }
 
 static void put_item(struct cohort_forest *f, int32_t i, struct node *n, const cohort_token *tokens, int32_t n_tokens)

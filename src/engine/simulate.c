@@ -37,7 +37,7 @@ struct sim {
 	struct cohort_sim_totals *t;
 	struct live *live; /* [n] */
 	size_t n, n_came;
-	cohort_token *prompt; /* of the longest */
+	cohort_token *prompt; /* of the longest that is not refused */
 	double now;
 	int32_t bad_prefill, bad_decode; /* rows for which the cost is none; 0, 0: there are none such */
 	double bad_cost;
@@ -104,7 +104,7 @@ static enum cohort_status machine_decode(void *self, const struct cohort_batch_r
 		n_decode += s->core.slots[rows->seq[i]]->phase == STREAM_GENERATES;
 	const int32_t n_prefill = rows->n_tokens - n_decode;
 	const double cost = s->p->cost_s(s->p->cost_user, n_prefill, n_decode);
-	if (!(cost >= 0) || !isfinite(cost)) {
+	if (!(cost >= 0) || !isfinite(s->now + cost)) {
 		/* Said when the tick is over: a decode that fails would be tried again in parts. */
 		s->bad_prefill = n_prefill;
 		s->bad_decode = n_decode;
@@ -193,14 +193,23 @@ static void on_event(struct cohort_request *request, const struct cohort_event *
 	request_unref(request); /* freeing would count as a cancel, for which the core looks through its queue */
 }
 
-/* A token of a stream of tokens (splitmix64's mixing of both numbers). */
-static cohort_token token_at(uint64_t stream, int32_t i)
+/* A token of a stream of tokens (splitmix64's mixing of both numbers). Streams of groups and those of requests are told
+ * apart between two steps of it, as either may have any number. */
+static cohort_token token_at(uint64_t stream, bool is_group, int32_t i)
 {
 	uint64_t z = stream * 0x9e3779b97f4a7c15 + (uint64_t)i * 0xd1342543de82ef95;
 
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9 + is_group;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
 	return (cohort_token)((z ^ (z >> 31)) % N_VOCAB);
+}
+
+static void make_prompt(struct sim *s, size_t i)
+{
+	const struct cohort_sim_request *r = &s->requests[i];
+
+	for (int32_t k = 0; k < r->n_prompt; k++)
+		s->prompt[k] = token_at(k < r->n_shared ? r->group : i, k < r->n_shared, k);
 }
 
 static enum cohort_status submit(struct sim *s, size_t i, struct cohort_err *err)
@@ -210,9 +219,6 @@ static enum cohort_status submit(struct sim *s, size_t i, struct cohort_err *err
 	struct cohort_request *handle = NULL;
 	struct cohort_err why;
 
-	/* Groups are even streams of tokens, requests odd ones: no two of them meet. */
-	for (int32_t k = 0; k < r->n_prompt; k++)
-		s->prompt[k] = token_at(k < r->n_shared ? 2 * r->group : 2 * (uint64_t)i + 1, k);
 	s->live[i].sim = s;
 	cohort_request_params_init(&rp);
 	rp.prompt = s->prompt;
@@ -226,7 +232,14 @@ static enum cohort_status submit(struct sim *s, size_t i, struct cohort_err *err
 
 	const double now = s->now;
 	s->now = r->arrival_s;
-	enum cohort_status st = request_open(&s->core, &rp, &handle, &why);
+	/* As an engine asks: what is refused costs no tokens. There is no room for more than a sequence can have. */
+	enum cohort_status st = request_check(&s->core, &rp, &why);
+	if (!st)
+		st = core_may_submit(&s->core, r->n_prompt, &why);
+	if (!st) {
+		make_prompt(s, i);
+		st = request_open(&s->core, &rp, &handle, &why);
+	}
 	if (!st && (st = core_submit(&s->core, handle, &why))) {
 		request_unref(handle); /* ours, and the core's */
 		request_unref(handle);
@@ -306,11 +319,23 @@ static enum cohort_status check_requests(
 	return COHORT_OK;
 }
 
+static int32_t blocks_of(const struct cohort_sim_params *p)
+{
+	const int32_t block = cohort_kv_block_size();
+	return (p->n_ctx + block - 1) / block;
+}
+
+/* Tokens that a sequence can have. */
+static int32_t pos_max(const struct cohort_sim_params *p)
+{
+	const int32_t n_ctx = blocks_of(p) * cohort_kv_block_size();
+	return p->n_pos_max > 0 && p->n_pos_max < n_ctx ? p->n_pos_max : n_ctx;
+}
+
 static enum cohort_status start(struct sim *s, struct cohort_err *err)
 {
 	const struct cohort_sim_params *p = s->p;
-	const int32_t block = cohort_kv_block_size(), n_blocks = (p->n_ctx + block - 1) / block;
-	const int32_t n_ctx = n_blocks * block;
+	const int32_t n_blocks = blocks_of(p);
 	const struct machine m = {
 			.self = s,
 			.now = machine_now,
@@ -329,9 +354,9 @@ static enum cohort_status start(struct sim *s, struct cohort_err *err)
 			.n_ubatch = p->n_ubatch < p->n_batch ? p->n_ubatch : p->n_batch,
 			.budget = p->budget ? p->budget : p->n_batch,
 			.chunk_size = p->chunk_size,
-			.block_size = block,
+			.block_size = cohort_kv_block_size(),
 			.n_blocks = n_blocks,
-			.n_pos_max = p->n_pos_max > 0 && p->n_pos_max < n_ctx ? p->n_pos_max : n_ctx,
+			.n_pos_max = pos_max(p),
 			.n_ids = p->no_reuse ? 0 : n_blocks,
 			.logits = true,
 			.overcommit = p->room == COHORT_ROOM_OVERCOMMIT,
@@ -383,9 +408,9 @@ static enum cohort_status run(struct sim *s, struct cohort_err *err)
 		note(s);
 		if (s->bad_prefill || s->bad_decode)
 			return err_set(err, COHORT_E_ARG,
-					"the cost of %d prefill and %d decode rows is %g s, expected a number not "
-					"below 0",
-					s->bad_prefill, s->bad_decode, s->bad_cost);
+					"the cost of %d prefill and %d decode rows is %g s at %g s: expected a number "
+					"not below 0, and a finite sum of both",
+					s->bad_prefill, s->bad_decode, s->bad_cost, s->now);
 		if (s->p->abort && s->p->abort(s->p->abort_user))
 			return err_set(err, COHORT_ABORTED, "the simulation was ended");
 		if (busy)
@@ -427,7 +452,7 @@ enum cohort_status cohort_simulate(const struct cohort_sim_params *params, const
 	s->t = totals;
 	s->n = n_requests;
 	s->live = mem_zalloc(n_requests, sizeof *s->live);
-	s->prompt = mem_alloc((size_t)n_prompt_max, sizeof *s->prompt);
+	s->prompt = mem_alloc((size_t)(n_prompt_max < pos_max(&p) ? n_prompt_max : pos_max(&p)), sizeof *s->prompt);
 	if (!s->live || !s->prompt)
 		st = err_set(err, COHORT_E_MEMORY, "out of memory for %zu requests", n_requests);
 	else

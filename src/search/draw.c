@@ -40,24 +40,29 @@ static enum cohort_status no_memory(struct cohort_err *err)
 
 /* ---- Drawing ---- */
 
-/* Whether the grammar has come to an end that no token may follow: then there is nothing to draw. */
-static bool at_end(struct draw *d, struct cohort_branch branch)
+/* Whether nothing could be drawn, as of what the grammar permits nothing is left: the text ends. A number that is none
+ * has a rule; without a grammar that says no to anything it was the biases alone. */
+static bool at_end(struct draw *d, struct cohort_branch branch, const struct cohort_err *why)
 {
-	int32_t n = 1;
-	return !cohort_branch_legal_get(d->s.forest, branch, NULL, 0, &n, NULL) && n == 0;
+	int32_t n = d->s.n_vocab;
+	return why->status == COHORT_E_NUMERIC && !why->rule &&
+			!cohort_branch_legal_get(d->s.forest, branch, NULL, 0, &n, NULL) && n < d->s.n_vocab;
 }
 
 /* Draws the text's next token. *goes_on: it is to be decoded. */
 static enum cohort_status draw_one(struct draw *d, struct cohort_branch branch, struct text *t, bool *goes_on,
 		struct cohort_err *err)
 {
+	struct cohort_err why;
 	cohort_token token;
 	float logprob;
 
 	*goes_on = false;
-	enum cohort_status st = cohort_branch_sample(d->s.forest, branch, &token, err);
-	if (st == COHORT_E_NUMERIC && at_end(d, branch))
+	enum cohort_status st = cohort_branch_sample(d->s.forest, branch, &token, &why);
+	if (st && at_end(d, branch, &why))
 		return COHORT_OK;
+	if (st && err)
+		*err = why;
 	if (!st)
 		st = cohort_logprobs_get(cohort_branch_logits_get(d->s.forest, branch, NULL), d->s.n_vocab, token,
 				&logprob, NULL, 0, NULL, err);

@@ -32,6 +32,21 @@ run batched -m "$dir/bert.gguf"
 [ "$rc" = 2 ] && has err 'bert models are encoders: they have embeddings, no logits'
 verdict 'batched: an encoder has no text to give'
 
+# ---- Costs ----
+
+# A window of 8 lets go of the first block with the row at 38. Seen red with depths used as they are given: refused, with
+# exit code 2.
+for m in gemma2 gpt-oss-f32; do
+	run cohort simulate -m "$dir/$m.gguf" --slots 2 --ubatch 4 --batch 4 --rounds 1 --requests 2 --depth 38 -t 1
+	[ "$rc" = 0 ] && has out 'sequences of 37 tokens'
+	verdict "simulate: a depth that a window does not come back to ($m)"
+done
+for m in gemma2 mamba; do
+	run cohort simulate -m "$dir/$m.gguf" --slots 2 --ubatch 4 --batch 4 --rounds 1 --requests 2 --depth 39 -t 1
+	[ "$rc" = 0 ] && has out 'sequences of 39 tokens'
+	verdict "simulate: the depth is what was asked for ($m)"
+done
+
 # ---- Adapters ----
 
 run batched -m "$dir/llama-base.gguf" -p 'abc de' -np 2 -n 8 -seed 5 -temperature 0

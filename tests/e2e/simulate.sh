@@ -64,6 +64,11 @@ verdict 'a trace is made and saved'
 sim --trace "$tmp/made.csv" --save-trace "$tmp/made2.csv"
 [ "$rc" = 0 ] && grep '^|' "$tmp/out" | cmp -s - "$tmp/made.table" && cmp -s "$tmp/made.csv" "$tmp/made2.csv"
 verdict 'the saved trace gives the same table, and itself'
+# The last of 10,000,000 at 1e-6 a second, as it is saved. Seen red with a limit of 1e12: such a trace was not read back.
+printf 'arrival_s,prompt_tokens,output_tokens\n9998413500587.537109,1,1\n' >"$tmp/far.csv"
+sim --trace "$tmp/far.csv" --save-trace "$tmp/far2.csv" --strategy balanced
+[ "$rc" = 0 ] && empty err && matches far2.csv '^9998413500587.537109,1,1,'
+verdict 'a trace as long as any that is made is read back'
 # mean COLUMN WANT WITHIN: of the saved trace. rate WANT WITHIN: its requests per second.
 mean() { awk -F, -v c="$1" -v want="$2" -v d="$3" 'NR > 1 { s += $c; n++ } END { m = s / n; exit !(m > want - d && m < want + d) }' "$tmp/made.csv"; }
 rate() { awk -F, -v want="$1" -v d="$2" '{ t = $1 } END { r = (NR - 1) / t; exit !(r > want - d && r < want + d) }' "$tmp/made.csv"; }
@@ -169,6 +174,21 @@ else
 	skip 'the JSON: everything is there and belongs together' 'no python3'
 fi
 
+# Times of which no rate can be taken and no axis made. Seen red with rates of any time above 0 (a rate that is infinite,
+# and JSON refused for lack of memory), and with an axis of any (it never came to its end, or had no numbers).
+tiny() { # COST OTHER ARRIVAL: in ms, of prompts and of the rest; and when the second request comes
+	printf '{"cohort_cost": 1, "prefill_rows": [0, 1, 2], "decode_rows": [0, 1], "ms": [[0, %s], [%s, %s], [%s, %s]]}' "$2" "$1" "$2" "$1" "$2" >"$tmp/tiny.json"
+	printf 'arrival_s,prompt_tokens,output_tokens\n0,5,5\n%s,5,5\n' "$3" >"$tmp/tiny.csv"
+	rm -f "$tmp/out.svg" "$tmp/out.json"
+	timeout 60 "$bin/cohort" simulate --cost "$tmp/tiny.json" --trace "$tmp/tiny.csv" --svg "$tmp/out.svg" --json "$tmp/out.json"
+}
+for times in '9e-320 9e-320 0' '1e-200 1e-200 0' '1e-300 1e11 1' '0 0 1e-320'; do
+	# shellcheck disable=SC2086 # three words
+	run tiny $times
+	[ "$rc" = 0 ] && empty err && ! grep -qE -e '[^a-z](nan|inf)[^a-z]' "$tmp/out" "$tmp/out.svg" "$tmp/out.json" && has out.json '"strategies"'
+	verdict "times too small to be divided by: $times"
+done
+
 # ---- Refused ----
 
 bad() { # NAME CODE TEXT ARGUMENT...
@@ -193,9 +213,9 @@ csv 'a misspelt column' "column 2 of the header is no column that is known: 'pro
 csv 'a column twice' "column 3 of the header is a second 'arrival_s'" 'arrival_s,client,arrival_s\n'
 csv 'too few fields' 'bad.csv:3: fewer fields than the 7 columns' "${head}1,1,1,1,1,1,0\n1,1\n"
 csv 'too many fields' 'bad.csv:2: more fields than the 7 columns' "${head}1,1,1,1,1,1,0,\n"
-csv 'no time' "bad.csv:2: column 1 (arrival_s): expected seconds from 0 to 1e12, got 'x'" "${head}x,1,1,1,1,1,0\n"
-csv 'a time that is no number' "column 1 (arrival_s): expected seconds from 0 to 1e12, got 'nan'" "${head}nan,1,1,1,1,1,0\n"
-csv 'a time before the start' "column 1 (arrival_s): expected seconds from 0 to 1e12, got '-1'" "${head}-1,1,1,1,1,1,0\n"
+csv 'no time' "bad.csv:2: column 1 (arrival_s): expected seconds from 0 to 1e14, got 'x'" "${head}x,1,1,1,1,1,0\n"
+csv 'a time that is no number' "column 1 (arrival_s): expected seconds from 0 to 1e14, got 'nan'" "${head}nan,1,1,1,1,1,0\n"
+csv 'a time before the start' "column 1 (arrival_s): expected seconds from 0 to 1e14, got '-1'" "${head}-1,1,1,1,1,1,0\n"
 csv 'no prompt' "column 2 (prompt_tokens): expected a whole number from 1 to 1073741824, got '0'" "${head}1,0,1,1,1,1,0\n"
 csv 'an empty field' "column 3 (output_tokens): expected a whole number from 1 to 1073741824, got ''" "${head}1,1,,1,1,1,0\n"
 csv 'half a token' "column 3 (output_tokens): expected a whole number from 1 to 1073741824, got '1.5'" "${head}1,1,1.5,1,1,1,0\n"
@@ -218,6 +238,13 @@ json 'too few lists' "as many lists as there are prefill_rows" '{"cohort_cost": 
 json 'too few numbers' "as many numbers as there are decode_rows" '{"cohort_cost": 1, "prefill_rows": [0, 1], "decode_rows": [0, 1], "ms": [[0, 1], [1]]}'
 json 'a negative cost' 'numbers not below 0' '{"cohort_cost": 1, "prefill_rows": [0, 1], "decode_rows": [0, 1], "ms": [[0, 1], [-1, 1]]}'
 json 'a cost that is text' 'numbers not below 0' '{"cohort_cost": 1, "prefill_rows": [0, 1], "decode_rows": [0, 1], "ms": [[0, 1], ["1", 1]]}'
+# Seen red with what the file says, and what jansson quotes of it, printed as it is.
+printf '{"cohort_cost": 1, "about": "a\\u001b[31mb\\nc", "prefill_rows": [0, 1], "decode_rows": [0, 1], "ms": [[0, 1], [1, 1]]}' >"$tmp/odd.json"
+run cohort simulate --cost "$tmp/odd.json" --trace "$tmp/one.csv"
+[ "$rc" = 0 ] && grep -qxF -e '- cost: a?[31mb?c' "$tmp/out"
+verdict 'costs: what they say of themselves does not steer the terminal'
+printf '{"cohort_cost": \033[31m' >"$tmp/bad.json"
+bad 'costs: a control character in the message' 4 "bad.json:1: column 17: invalid token near '?'" --cost "$tmp/bad.json"
 bad 'costs that are not there' 4 "$tmp/none.json: No such file" --cost "$tmp/none.json"
 
 bad 'an unknown option' 2 "did you mean '-trace'?" --trcae x

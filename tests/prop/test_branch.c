@@ -784,6 +784,15 @@ static void refused(void **state)
 	assert_string_equal(err.rule, "branch-duplicate");
 	assert_int_equal(err.row, 1);
 	assert_int_equal(cohort_seq_pos_max(w.ctx, 2), 0);
+	/* However often: a call that can only be refused takes no room for each of its items. Seen red with that. */
+	static struct cohort_branch_token often[5000];
+	for (size_t i = 0; i < sizeof often / sizeof *often; i++)
+		often[i] = twice[0];
+	const uint64_t n_allocations = mem_count();
+	assert_int_equal(cohort_branch_decode_each(w.f, often, sizeof often / sizeof *often, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "branch-duplicate");
+	assert_int_equal(err.row, 1);
+	assert_true(mem_count() - n_allocations < 2 * N_SEQS);
 	assert_int_equal(cohort_branch_step(w.f, &b, 1, &err), COHORT_E_ARG);
 	assert_string_equal(err.rule, "branch-idle");
 	ok(cohort_branch_accept(w.f, b, t, &err));

@@ -600,6 +600,48 @@ static void texts(void **state)
 	}
 }
 
+/* All that the grammar permits behind a and b is excluded by biases: such texts end there, as they are, and others go
+ * on. Seen red with an end only where the grammar permits nothing at all. */
+static void excluded(void **state)
+{
+	const struct cohort_logit_bias no[] = {{2, -INFINITY}, {3, -INFINITY}, {4, -INFINITY}};
+	const cohort_token end = N_VOCAB - 1; /* of the lexicon */
+	struct cohort_draw_params p;
+	struct cohort_texts t;
+	struct world w;
+	int n_stuck = 0;
+
+	(void)state;
+	open_world(&w, 2, false, (struct shape_of_work){64, 64, 1}, true);
+	cohort_draw_params_init(&p);
+	p.n = 32;
+	p.max_tokens = DEPTH_MAX;
+	p.ends = &end;
+	p.n_ends = 1;
+	ok(cohort_branch_bias_set(w.f, w.root, no, 3, &err));
+	ok(cohort_texts_draw(w.f, w.root, &p, &t, &err));
+	look(&w);
+	for (int i = 0; i < t.n_items; i++) {
+		const struct cohort_drawn *a = &t.items[i];
+		assert_true(a->n_tokens > 0);
+		const cohort_token last = a->tokens[a->n_tokens - 1];
+		for (int k = 0; k + 1 < a->n_tokens; k++)
+			assert_int_equal(a->tokens[k], 5); /* f: what else goes on */
+		assert_true(last == 0 || last == 1 ? !a->finished : a->finished || a->n_tokens == p.max_tokens);
+		n_stuck += last < 2 && a->n_tokens < p.max_tokens;
+	}
+	assert_true(n_stuck > 0 && n_stuck < t.n_items);
+	cohort_texts_release(&t);
+	/* Without a grammar that is an error, as it is of any draw. */
+	struct cohort_logit_bias all[N_VOCAB];
+	for (int i = 0; i < N_VOCAB; i++)
+		all[i] = (struct cohort_logit_bias){i, -INFINITY};
+	plant(&w, false);
+	ok(cohort_branch_bias_set(w.f, w.root, all, N_VOCAB, &err));
+	assert_int_equal(cohort_texts_draw(w.f, w.root, &p, &t, &err), COHORT_E_NUMERIC);
+	close_world(&w);
+}
+
 /* ---- Trees ---- */
 
 struct leaf {
@@ -915,6 +957,7 @@ int main(void)
 			cmocka_unit_test(narrow_beams),
 			cmocka_unit_test(next_length),
 			cmocka_unit_test(texts),
+			cmocka_unit_test(excluded),
 			cmocka_unit_test(trees),
 			cmocka_unit_test(architectures),
 			cmocka_unit_test(no_memory),

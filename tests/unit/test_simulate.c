@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -229,6 +230,52 @@ static void refused(void **state)
 	run(&w);
 	assert_int_equal(w.t.n_done, 0);
 	assert_int_equal(w.t.n_refused, 5);
+}
+
+/* Requests that no sequence can hold, or the queue, are refused before a token of theirs is made: a trace of a hundred
+ * bytes may name a billion. Seen red with tokens made first: ten seconds, and a GiB. */
+static void refused_at_once(void **state)
+{
+	static struct world w;
+	(void)state;
+
+	world_init(&w);
+	for (int i = 0; i < 8; i++)
+		add(&w, 0, 1 << 28, 1);
+	add(&w, 0, 10, 1);
+	const clock_t began = clock();
+	run(&w);
+	assert_int_equal(w.t.n_refused, 8);
+	assert_int_equal(w.t.n_done, 1);
+	world_init(&w);
+	w.p.n_ctx = 1 << 26; /* there is room for them, but the queue has none */
+	w.p.no_reuse = true;
+	for (int i = 0; i < 32; i++)
+		add(&w, 0, 1 << 25, 1);
+	run(&w);
+	assert_int_equal(w.t.n_refused, 32);
+	assert_true((double)(clock() - began) / CLOCKS_PER_SEC < 5);
+}
+
+/* Groups may have any number: those that differ in the highest bit alone are two. Seen red with the number doubled to
+ * tell groups from requests. */
+static void far_groups(void **state)
+{
+	const int32_t block = cohort_kv_block_size();
+	static struct world w;
+	(void)state;
+
+	world_init(&w);
+	for (uint64_t i = 0; i < 4; i++) {
+		struct cohort_sim_request *r = add(&w, 100.0 * (double)i, 3 * block, 2);
+		r->group = 7 | i % 2 << 63;
+		r->n_shared = 2 * block;
+	}
+	run(&w);
+	assert_int_equal(w.o[0].n_cached, 0);
+	assert_int_equal(w.o[1].n_cached, 0);
+	assert_int_equal(w.o[2].n_cached, 2 * block);
+	assert_int_equal(w.o[3].n_cached, 2 * block);
 }
 
 /* A prompt's tokens that a group shares are computed once, in whole blocks, and never the last one of a prompt. */
@@ -604,6 +651,25 @@ static void bad_costs(void **state)
 	}
 }
 
+/* Costs are numbers, their sum is none: said, not told as times that are NaN. Seen red with each cost looked at alone
+ * (OK, and a clock at infinity). */
+static void clock_at_its_end(void **state)
+{
+	const double half = 1e308;
+	static struct world w;
+	(void)state;
+
+	world_init(&w);
+	add(&w, 0, 5, 9);
+	add(&w, 0, 5, 9);
+	w.p.cost_s = odd_cost;
+	w.p.cost_user = (void *)&half;
+	expect(&w, COHORT_E_ARG, "the cost of 0 prefill and 2 decode rows is 1e+308 s at 1e+308 s");
+	assert_true(isfinite(w.t.now_s) && isfinite(w.t.busy_s) && isfinite(w.t.gap_max_s));
+	for (size_t i = 0; i < w.n; i++)
+		assert_true(isfinite(w.o[i].end_s) && isfinite(w.o[i].gap_max_s));
+}
+
 /* What had ended has its outcome, what was under way says so, the rest was never there. */
 static void aborted(void **state)
 {
@@ -698,12 +764,15 @@ int main(void)
 			cmocka_unit_test(one_slot),
 			cmocka_unit_test(strategies),
 			cmocka_unit_test(refused),
+			cmocka_unit_test(refused_at_once),
+			cmocka_unit_test(far_groups),
 			cmocka_unit_test(sharing),
 			cmocka_unit_test(sums),
 			cmocka_unit_test(as_the_engine),
 			cmocka_unit_test(bad_params),
 			cmocka_unit_test(bad_requests),
 			cmocka_unit_test(bad_costs),
+			cmocka_unit_test(clock_at_its_end),
 			cmocka_unit_test(aborted),
 			cmocka_unit_test(no_memory),
 			cmocka_unit_test(bins),
