@@ -113,7 +113,11 @@ function fresh() {
 
 function remove(id) {
 	const conv = convGet(id);
-	if (!conv) return;
+	if (!conv) {
+		// what cannot be read can still be taken off the list
+		convDelete({id});
+		return drawList();
+	}
 	if (chatConv() === conv) chatStop();
 	convDelete(conv);
 	if (chatConv() === conv) show(convNew());

@@ -220,9 +220,79 @@ async function conversations(t) {
 	);
 }
 
+// Takes the room that the browser has left, but for some characters.
+const fill = (page, spare) =>
+	page.evaluate((n_spare) => {
+		let text = '';
+		for (let n = 1 << 23; n >= 1; n >>= 1)
+			try {
+				localStorage.setItem('filler', text + 'x'.repeat(n));
+				text += 'x'.repeat(n);
+			} catch {
+				/* half of it, then */
+			}
+		localStorage.setItem('filler', text.slice(n_spare));
+	}, spare);
+
+async function room(t) {
+	// Seen red with a page that takes the probabilities away from the answer that is being written, which then breaks
+	// off with an error of the page's own.
+	await check(
+		t,
+		'an answer goes on when the browser has no room for its probabilities, and is kept without',
+		{own: true, slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			await fill(page, 12000);
+			await until(
+				'a long answer',
+				async () => (await page.textContent('.assistant .text')).length > 1000,
+			);
+			await seconds(3); // it is kept every two
+			await grows(page);
+			same(await page.locator('.problem').count(), 0, 'errors');
+			await page.click('#stop');
+			await done(page);
+			const text = await page.textContent('.assistant .text');
+			await page.reload();
+			await page.waitForSelector('.assistant .text');
+			same(await page.textContent('.assistant .text'), text, 'the answer after a reload');
+		},
+	);
+
+	// Seen red with a list that is written before the conversation, and with an entry that cannot be deleted because
+	// what it names cannot be read.
+	await check(
+		t,
+		'what the browser has no room for is not listed; what cannot be read can be deleted',
+		{own: true},
+		async (page) => {
+			await fill(page, 300);
+			await say(page, 'One');
+			await page.waitForSelector('.toast:has-text("no room")');
+			await done(page);
+			await page.reload();
+			await page.waitForSelector('.welcome');
+			same(await page.locator('.conv').count(), 0, 'conversations after a reload');
+			await page.evaluate(() => localStorage.removeItem('filler'));
+			await ask(page, 'Two');
+			await page.evaluate(() => {
+				const [{id}] = JSON.parse(localStorage.getItem('cohort.list'));
+				localStorage.setItem('cohort.c.' + id, '{');
+			});
+			await page.reload();
+			await page.hover('.conv');
+			await page.click('.conv [aria-label=Delete]');
+			same(await page.locator('.conv').count(), 0, 'conversations');
+		},
+	);
+}
+
 export async function chat(t) {
 	await sending(t);
 	await stopping(t);
 	await branches(t);
 	await conversations(t);
+	await room(t);
 }
