@@ -118,7 +118,7 @@ function remove(id) {
 		convDelete({id});
 		return drawList();
 	}
-	if (chatConv() === conv) chatStop();
+	chatStop(id);
 	convDelete(conv);
 	if (chatConv() === conv) show(convNew());
 	else drawList();

@@ -107,8 +107,8 @@ function finish(job, failure) {
 	hooks.changed();
 }
 
-export function chatStop() {
-	const job = jobs.get(conv.id);
+export function chatStop(id = conv.id) {
+	const job = jobs.get(id);
 	job?.abort.abort();
 	return job !== undefined;
 }
@@ -459,7 +459,7 @@ export function chatOpen(given) {
 			$('composer').requestSubmit();
 		}
 	});
-	$('stop').addEventListener('click', chatStop);
+	$('stop').addEventListener('click', () => chatStop());
 	$('system').addEventListener('input', (e) => {
 		conv.system = e.target.value;
 		if (path(conv).length > 0) convSave(conv);

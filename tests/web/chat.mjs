@@ -123,6 +123,32 @@ async function stopping(t) {
 	);
 }
 
+async function deleting(t) {
+	// Seen red with a page that stops only what is shown: the server went on for nobody.
+	await check(
+		t,
+		'deleting a conversation that is not shown stops its answer',
+		{slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			await page.keyboard.press('Alt+n');
+			await page.waitForSelector('.welcome');
+			await page.hover('.conv');
+			await page.click('.conv [aria-label=Delete]');
+			await page.click('.toast >> text=Undo');
+			await page.click('.conv-name');
+			await done(page);
+			must((await page.textContent('.assistant .text')).length > 0, 'the text is gone');
+			must(
+				(await page.textContent('.assistant .numbers')).includes('stopped'),
+				'it does not say that it was stopped',
+			);
+			await idle(t, page);
+		},
+	);
+}
+
 async function branches(t) {
 	await check(t, 'regenerating keeps the answer before; arrows go through them', {}, async (page) => {
 		const sent = bodies(page, CHAT);
@@ -292,6 +318,7 @@ async function room(t) {
 export async function chat(t) {
 	await sending(t);
 	await stopping(t);
+	await deleting(t);
 	await branches(t);
 	await conversations(t);
 	await room(t);
