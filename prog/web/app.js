@@ -184,6 +184,11 @@ function entry({id, title}) {
 }
 
 function drawList() {
+	const title = convList().find((c) => c.id === chatConv().id)?.title;
+	document.title = title ? `${title} · cohort` : 'cohort';
+	remember('current', chatConv().id);
+	// A name that is being written stays as it is; its end draws the list.
+	if (renaming !== null && $('convs').querySelector('input')) return;
 	const parts = [];
 	let group = '';
 	for (const c of convList()) {
@@ -196,9 +201,6 @@ function drawList() {
 	if (parts.length === 0)
 		parts.push(el('li', {class: 'conv-none', text: 'Conversations are kept in this browser only.'}));
 	$('convs').replaceChildren(...parts);
-	remember('current', chatConv().id);
-	const title = convList().find((c) => c.id === chatConv().id)?.title;
-	document.title = title ? `${title} · cohort` : 'cohort';
 }
 
 async function importFile(file) {

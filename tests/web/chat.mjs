@@ -203,6 +203,26 @@ async function branches(t) {
 }
 
 async function conversations(t) {
+	// Seen red with a list that is drawn anew under the hands of who writes into it.
+	await check(
+		t,
+		'a name that is being written stays when an answer ends',
+		{own: true, slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			await page.hover('.conv');
+			await page.click('.conv [aria-label=Rename]');
+			await page.fill('.conv input', 'Half a na');
+			await page.evaluate(() => document.getElementById('stop').click());
+			await done(page);
+			await page.keyboard.type('me');
+			await page.keyboard.press('Enter');
+			await page.waitForSelector('.conv input', {state: 'detached'});
+			same(await page.textContent('.conv-name'), 'Half a name', 'the name');
+		},
+	);
+
 	await check(
 		t,
 		'several conversations: new, rename, delete, undo, export and import',
