@@ -307,6 +307,10 @@ function start() {
 		e.target.value = '';
 	});
 	addEventListener('hashchange', view);
+	document.querySelector('.skip').addEventListener('click', (e) => {
+		e.preventDefault(); // the address says which view is shown
+		$('main').focus();
+	});
 	addEventListener('keydown', keys);
 	addEventListener('storage', (e) => {
 		// another tab of this page
