@@ -1,7 +1,7 @@
 // The page as a whole: views, theme, drawers, the list of conversations, keys.
 import {getJSON} from './api.js';
 import {popEscape, tokensOpen} from './answers.js';
-import {chatConv, chatOpen, chatRunning, chatShow, chatStop} from './chat.js';
+import {chatConv, chatKeptElsewhere, chatOpen, chatRunning, chatShow, chatStop} from './chat.js';
 import {completeOpen, completeStop} from './complete.js';
 import {$, choices, download, el, icon, iconButton, recall, remember, toast} from './dom.js';
 import {liveOpen, liveShow} from './live.js';
@@ -317,6 +317,8 @@ function start() {
 		if (e.key === 'cohort.list') {
 			storeLoad();
 			drawList();
+		} else if (e.key?.startsWith('cohort.c.') && e.newValue !== null) {
+			chatKeptElsewhere(e.key.slice('cohort.c.'.length));
 		}
 	});
 	document.addEventListener('visibilitychange', () =>

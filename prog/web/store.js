@@ -159,6 +159,21 @@ export function convRename(conv, title) {
 	convSave(conv);
 }
 
+// Another tab has kept the conversation: it is read anew when it is asked for, unless it cannot be.
+export function convReread(id) {
+	const conv = open.get(id);
+	open.delete(id);
+	if (conv && !convGet(id)) open.set(id, conv);
+}
+
+// Another tab has kept the conversation while this one was about to: here it becomes one of its own.
+export function convPart(conv) {
+	open.delete(conv.id);
+	conv.id = makeId();
+	open.set(conv.id, conv);
+	convSave(conv);
+}
+
 export function convDelete(conv) {
 	list = list.filter((x) => x.id !== conv.id);
 	remember('list', list);

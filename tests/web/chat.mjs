@@ -266,6 +266,63 @@ async function conversations(t) {
 	);
 }
 
+// Another tab on the same server: it shows the conversation that was shown last.
+async function beside(t, page) {
+	const other = await page.context().newPage();
+	await other.addInitScript((key) => sessionStorage.setItem('cohort.key', key), t.key);
+	await other.goto(page.base + '/');
+	await other.waitForSelector('.user');
+	return other;
+}
+
+async function tabs(t) {
+	const asked = (page) => page.locator('.user .text').allTextContents();
+
+	// Seen red with tabs that keep to what they have read: the last one that wrote had its way.
+	await check(t, 'two tabs on one conversation lose nothing of each other', {own: true}, async (page) => {
+		await ask(page, 'One');
+		const other = await beside(t, page);
+		await ask(page, 'Two');
+		await other.waitForSelector('.user >> text=Two');
+		await ask(other, 'Three');
+		await page.waitForSelector('.user >> text=Three');
+		await page.reload();
+		await page.waitForSelector('.user >> text=Three');
+		same(JSON.stringify(await asked(page)), '["One","Two","Three"]', 'messages after a reload');
+		same(await page.locator('.conv').count(), 1, 'conversations');
+	});
+
+	await check(
+		t,
+		'two tabs that write into one conversation at once make two of it',
+		{own: true, slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			const other = await beside(t, page);
+			await say(other, 'Meanwhile');
+			await page.waitForSelector('.toast:has-text("both are kept")');
+			await grows(page);
+			for (const p of [page, other]) {
+				await p.evaluate(() => document.getElementById('stop').click());
+				await done(p);
+			}
+			await page.reload();
+			await page.waitForSelector('.conv');
+			same(await page.locator('.conv').count(), 2, 'conversations');
+			const all = [];
+			for (const name of await page.locator('.conv-name').all()) {
+				await name.click();
+				await page.waitForSelector('.conv.current');
+				all.push(...(await asked(page)));
+				must((await page.textContent('.assistant .text')).length > 0, 'the text is gone');
+			}
+			same(all.filter((text) => text === 'Meanwhile').length, 1, 'what the other tab said');
+			same(all.filter((text) => text === LONG).length, 2, 'what this one said, in both');
+		},
+	);
+}
+
 // Takes the room that the browser has left, but for some characters.
 const fill = (page, spare) =>
 	page.evaluate((n_spare) => {
@@ -341,5 +398,6 @@ export async function chat(t) {
 	await deleting(t);
 	await branches(t);
 	await conversations(t);
+	await tabs(t);
 	await room(t);
 }
