@@ -166,6 +166,16 @@ def saved_slots(folder):
         n = server.post("/v1/completions", {**GOOD, "n_predict": -1, "max_tokens": None, "ignore_eos": True}).json()["usage"]["total_tokens"]
         a = server.post("/slots/0?action=save", {"filename": "full.bin"})
         check("a slot that is full to the last block", n == 128 and a.status == 200 and a.json()["n_saved"] >= 96, (n, a))
+    for name in os.listdir(folder):
+        os.remove(os.path.join(folder, name))
+    with Server(["-np", "1", "-slot-save-path", folder, "-max-saved", "1"]) as server:
+        server.post("/v1/completions", GOOD)
+        size = server.post("/slots/0?action=save", {"filename": "0.bin"}).json()["n_written"]
+        n_most = (1 << 20) // size
+        got = [server.post("/slots/0?action=save", {"filename": "%d.bin" % i}) for i in range(1, n_most + 1)]
+        last = server.post("/slots/0?action=save", {"filename": "0.bin"})
+        check("as many slots as there is room for, and then those again only", n_most < 1000 and [a.status for a in got] == [200] * (n_most - 1) + [507] and
+              got[-1].error()["code"] == "no_space" and last.status == 200 and len(os.listdir(folder)) == n_most, (size, got[-1], last))
     with Server(["-np", "4"]) as server:
         check("without -slot-save-path: 501", server.post("/slots/0?action=save", {"filename": "x"}).status == 501)
 
