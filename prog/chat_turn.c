@@ -135,11 +135,14 @@ static int fit(struct chat *c, struct chat_prompt *out)
 
 static void on_text(void *user, const struct gen_prompt *p, int32_t i, const char *bytes, size_t n_bytes)
 {
-	(void)user;
+	struct chat *c = user;
+
 	(void)p;
 	(void)i;
 	term_print(stdout, bytes, n_bytes);
-	fflush(stdout);
+	/* A reader that has gone ends the answer. */
+	if (!c->gen.rc)
+		c->gen.rc = close_stdout(prog);
 }
 
 static void on_tick(void *user)
@@ -254,14 +257,16 @@ static void remember(struct chat *c, const struct chat_prompt *p, const struct g
 				n);
 }
 
-/* One answer, which becomes the last message. Interrupted before it began, there is none. */
+/* One answer, which becomes the last message. Interrupted before it began, there is none. It is kept as far as it came
+ * when it can no longer be printed, too. */
 static int answer(struct chat *c)
 {
 	struct gen_prompt p = {.text = NULL};
 	struct chat_prompt made = {.text = NULL};
 	int rc = generate(c, 1, false, &made, &p);
 
-	if (!rc || (rc == EXIT_INTERRUPTED && p.texts[0].n_bytes > 0)) {
+	const bool unread = rc == EXIT_FILE && ferror(stdout);
+	if (!rc || ((rc == EXIT_INTERRUPTED || unread) && p.texts && p.texts[0].n_bytes > 0)) {
 		const struct gen_text *t = &p.texts[0];
 		size_t n = t->n_bytes - (t->n_bytes ? utf8_unfinished_tail(t->bytes, t->n_bytes) : 0);
 		if (!chat_convo_add(&c->convo, CHAT_ASSISTANT, t->bytes ? t->bytes : "", n, NULL))

@@ -105,7 +105,8 @@ static int run(struct chat *c, const struct opt_prog *options)
 	if (isatty(STDIN_FILENO))
 		fputs("Say something; ':help' tells what else there is.\n", stderr);
 	rc = talk_run(&c->talk, "> ", c->no_history ? NULL : "chat_history", c->settings.names, c->settings.own.n_opts);
-	const int saved = chat_session_save(c), out = close_stdout(prog);
+	/* What could not be written was said when it was; the reason is not known any more. */
+	const int saved = chat_session_save(c), out = rc == EXIT_FILE ? 0 : close_stdout(prog);
 	return rc ? rc : saved ? saved : out;
 }
 

@@ -421,6 +421,7 @@ int cmd_serve(int argc, char **argv)
 			.fd = -1,
 			.wake = {-1, -1}};
 	o.srv.prog = prog;
+	o.srv.slot_bytes = 16384;
 	o.srv.watch.epoll = o.srv.watch.event = -1;
 	*l = (struct serve_limits){.body_bytes = 16,
 			.header_bytes = 32,
@@ -527,6 +528,8 @@ int cmd_serve(int argc, char **argv)
 					"of an uploaded file; more gets 413 (default: 512)", NULL},
 			{"max-files", NULL, OPT_INT, &o.store_limits.n_files, 1, 1 << 20, "N",
 					"files of a key, and batches that are remembered (default: 1000)", NULL},
+			{"max-saved", NULL, OPT_INT, &o.srv.slot_bytes, 1, 1 << 30, "MIB",
+					"of saved slots, all together; more get 507 (default: 16384)", NULL},
 			{"batch-parallel", NULL, OPT_INT, &o.batch_parallel, 0, 4096, "N",
 					"sequences that batches have at once (default: half of -n-parallel)", NULL},
 			{"drain", NULL, OPT_FLOAT, &o.drain_s, 0, 86400, "S",
@@ -561,6 +564,7 @@ int cmd_serve(int argc, char **argv)
 	l->header_bytes <<= 10;
 	l->grammar_bytes <<= 10;
 	o.store_limits.file_bytes <<= 20;
+	o.srv.slot_bytes <<= 20;
 	tidy_memory();
 	ignore_write_signals();
 	catch_signals();

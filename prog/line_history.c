@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Twice the bound of lines, and some. */
+/* That are read of it. Twice the bound of lines, and some. */
 enum { FILE_BYTES_MAX = 3 * LINE_HISTORY_MAX * (LINE_HISTORY_BYTES_MAX + 1) };
 
 char *line_history_path(const char *name, const char *state_home, const char *home)
@@ -58,13 +58,48 @@ static void cut(const char *path, const char *bytes, size_t n_bytes)
 	umask(before);
 }
 
+/* The end of the file, from the beginning of a line on. NULL: there is none. */
+static uint8_t *load_end(const char *path, size_t *n_bytes)
+{
+	/* A pipe in its place must not make the program wait. */
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	uint8_t *bytes = NULL;
+	size_t n = 0, at = 0;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+		n = st.st_size < FILE_BYTES_MAX ? (size_t)st.st_size : FILE_BYTES_MAX;
+		bytes = mem_alloc(n, 1);
+	}
+	while (bytes && at < n) {
+		const ssize_t got = pread(fd, bytes + at, n - at, st.st_size - (off_t)(n - at));
+		if (got == 0 || (got < 0 && errno != EINTR))
+			break;
+		at += got > 0 ? (size_t)got : 0;
+	}
+	close(fd);
+	if (bytes && at < n) {
+		mem_free(bytes);
+		return NULL;
+	}
+	if (bytes && st.st_size > FILE_BYTES_MAX) {
+		const uint8_t *end = memchr(bytes, '\n', n);
+		const size_t n_part = end ? (size_t)(end - bytes) + 1 : n;
+		n -= n_part;
+		memmove(bytes, bytes + n_part, n);
+	}
+	*n_bytes = n;
+	return bytes;
+}
+
 void line_history_load(const char *path, void (*fn)(void *user, const char *text, size_t n_bytes), void *user)
 {
-	struct cohort_err err;
-	uint8_t *bytes = NULL;
 	size_t n_bytes = 0, n_lines = 0, n_skip = 0, at = 0;
+	uint8_t *bytes = load_end(path, &n_bytes);
 
-	if (file_load(path, FILE_BYTES_MAX, &bytes, &n_bytes, &err))
+	if (!bytes)
 		return;
 	for (size_t i = 0; i < n_bytes; i++)
 		n_lines += bytes[i] == '\n';

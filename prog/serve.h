@@ -144,6 +144,7 @@ struct server {
 	struct serve_limits limits;
 	struct serve_keys keys;
 	const char *slot_path; /* folder of saved slots; NULL: they cannot be saved */
+	int64_t slot_bytes; /* that they may have together */
 	const char *cors; /* origin that may ask, "*": all; NULL: none but the page itself */
 	bool verbose, no_page, admin, tls;
 	struct MHD_Daemon *http;

@@ -132,6 +132,31 @@ static bool stream_error(struct call *c, struct work *w, const struct openai_err
 	return ok;
 }
 
+/* The log-probabilities of an event's token, behind its other fields. The model's last word has none, as it is no part
+ * of the text. */
+static bool add_probs(struct call *c, struct work *w, const struct cohort_event *ev, struct openai_buf *out)
+{
+	static const char name[] = ",\"completion_probabilities\":";
+	const struct openai_host *h = &c->srv->host;
+	const struct openai_request *r = &w->r;
+	struct openai_lists l = {0};
+	size_t n = 0;
+
+	if (r->n_logprobs < 0 || ev->kind != COHORT_EVENT_TOKEN ||
+			(cohort_token_is_eog(h->model, ev->token) && !r->params.ignore_eos))
+		return true;
+	bool ok = openai_lists_init(&l) &&
+			openai_lists_add(h, r, &l, ev->token, ev->logprob, ev->top, ev->n_top) &&
+			!json_array_append_new(l.offsets, json_integer((json_int_t)w->u.native.n_chars));
+	json_t *v = ok ? openai_lists_json(r, &l) : NULL;
+	ok = v && openai_buf_add(out, name, sizeof name - 1) && openai_dump(out, v);
+	const char *bytes = cohort_token_bytes(h->model, ev->token, r->params.special, &n);
+	w->u.native.n_chars += bytes ? openai_count_chars(bytes, n) : 0;
+	json_decref(v);
+	openai_lists_release(&l);
+	return ok;
+}
+
 static bool stream_event(
 		struct call *c, struct work *w, size_t i, const struct cohort_event *ev, struct openai_buf *out)
 {
@@ -159,9 +184,10 @@ static bool stream_event(
 	}
 	const int n = snprintf(tail, sizeof tail,
 			"\",\"tokens\":[%d],\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":%d,"
-			"\"tokens_evaluated\":%zu}\n\n",
+			"\"tokens_evaluated\":%zu",
 			ev->token, w->u.native.n_tokens, w->r.prompts[0].n);
-	return ok && openai_buf_add(out, tail, (size_t)n);
+	return ok && openai_buf_add(out, tail, (size_t)n) && add_probs(c, w, ev, out) &&
+			openai_buf_add(out, "}\n\n", 3);
 }
 
 static bool stream_end(struct call *c, struct work *w, struct openai_buf *out)

@@ -8,16 +8,21 @@
  *     with another: cached prompts are kept apart by both. Nor are files shared: a name is the key's and the salt's.
  *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells.
  *  4. An action waits in its HTTP thread for the engine, up to a few ticks. So there is one at a time, and a pause
- *     behind it: others sleep until it is their turn, and threads have time for other connections. */
+ *     behind it: others sleep until it is their turn, and threads have time for other connections.
+ *  5. The files of the folder have no more than slot_bytes together, whoever's they are: a salt costs a client nothing,
+ *     so that what each may have would be no bound. */
 #include "serve_work.h"
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NAME_MAX_BYTES = 128 };
@@ -111,6 +116,24 @@ static bool read_key(struct call *c, cohort_seq slot, uint64_t salt, cohort_toke
 	return true;
 }
 
+/* Whether the folder may have a file of n bytes at this path, where one may be already. */
+static bool fits(const struct call *c, const char *path, size_t n)
+{
+	const char *own = path + strlen(c->srv->slot_path) + 1;
+	int64_t sum = 0;
+	const struct dirent *f;
+	struct stat st;
+	DIR *d = opendir(c->srv->slot_path);
+
+	while (d && (f = readdir(d)))
+		if (strcmp(f->d_name, own) != 0 && fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+				S_ISREG(st.st_mode))
+			sum += st.st_size;
+	if (d)
+		closedir(d);
+	return sum <= c->srv->slot_bytes && n <= (size_t)(c->srv->slot_bytes - sum);
+}
+
 static double ms_since(double from)
 {
 	return 1000 * (clock_now() - from);
@@ -137,6 +160,15 @@ static enum step save(struct call *c, cohort_seq slot, uint64_t salt, const char
 	mem_free(tokens);
 	if (!st && n_saved == 0) {
 		openai_refuse(&e, NULL, NULL, "there is nothing of slot %d in the cache", (int)slot);
+		return answer_error(c, &e);
+	}
+	if (!st && !fits(c, path, n_bytes)) {
+		openai_refuse(&e, NULL, "no_space",
+				"saved slots may have %lld MiB together: there is no room for %zu bytes more",
+				(long long)(c->srv->slot_bytes >> 20), n_bytes);
+		e.status = 507;
+		e.type = "server_error";
+		cohort_cache_free(bytes);
 		return answer_error(c, &e);
 	}
 	if (!st)

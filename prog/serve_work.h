@@ -45,6 +45,7 @@ struct work {
 		struct {
 			struct openai_escape text;
 			int32_t n_tokens;
+			size_t n_chars; /* of the tokens so far; with log-probabilities only */
 			enum cohort_finish finish;
 		} native;
 	} u; /* the kind's own */

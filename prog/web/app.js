@@ -1,7 +1,7 @@
 // The page as a whole: views, theme, drawers, the list of conversations, keys.
 import {getJSON} from './api.js';
 import {popEscape, tokensOpen} from './answers.js';
-import {chatConv, chatOpen, chatRunning, chatShow, chatStop} from './chat.js';
+import {chatConv, chatKeptElsewhere, chatOpen, chatRunning, chatShow, chatStop} from './chat.js';
 import {completeOpen, completeStop} from './complete.js';
 import {$, choices, download, el, icon, iconButton, recall, remember, toast} from './dom.js';
 import {liveOpen, liveShow} from './live.js';
@@ -113,8 +113,12 @@ function fresh() {
 
 function remove(id) {
 	const conv = convGet(id);
-	if (!conv) return;
-	if (chatConv() === conv) chatStop();
+	if (!conv) {
+		// what cannot be read can still be taken off the list
+		convDelete({id});
+		return drawList();
+	}
+	chatStop(id);
 	convDelete(conv);
 	if (chatConv() === conv) show(convNew());
 	else drawList();
@@ -180,6 +184,11 @@ function entry({id, title}) {
 }
 
 function drawList() {
+	const title = convList().find((c) => c.id === chatConv().id)?.title;
+	document.title = title ? `${title} · cohort` : 'cohort';
+	remember('current', chatConv().id);
+	// A name that is being written stays as it is; its end draws the list.
+	if (renaming !== null && $('convs').querySelector('input')) return;
 	const parts = [];
 	let group = '';
 	for (const c of convList()) {
@@ -192,9 +201,6 @@ function drawList() {
 	if (parts.length === 0)
 		parts.push(el('li', {class: 'conv-none', text: 'Conversations are kept in this browser only.'}));
 	$('convs').replaceChildren(...parts);
-	remember('current', chatConv().id);
-	const title = convList().find((c) => c.id === chatConv().id)?.title;
-	document.title = title ? `${title} · cohort` : 'cohort';
 }
 
 async function importFile(file) {
@@ -301,12 +307,18 @@ function start() {
 		e.target.value = '';
 	});
 	addEventListener('hashchange', view);
+	document.querySelector('.skip').addEventListener('click', (e) => {
+		e.preventDefault(); // the address says which view is shown
+		$('main').focus();
+	});
 	addEventListener('keydown', keys);
 	addEventListener('storage', (e) => {
 		// another tab of this page
 		if (e.key === 'cohort.list') {
 			storeLoad();
 			drawList();
+		} else if (e.key?.startsWith('cohort.c.') && e.newValue !== null) {
+			chatKeptElsewhere(e.key.slice('cohort.c.'.length));
 		}
 	});
 	document.addEventListener('visibilitychange', () =>

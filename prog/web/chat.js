@@ -17,10 +17,25 @@ import {
 	recall,
 	remember,
 	throttle,
+	toast,
 } from './dom.js';
 import {generate, likeliest} from './generate.js';
 import {settingsBody} from './settings.js';
-import {addNode, convNew, convSave, convTouch, messagesTo, path, picked, removeNode, ROOT, siblings} from './store.js';
+import {
+	addNode,
+	convGet,
+	convNew,
+	convPart,
+	convReread,
+	convSave,
+	convTouch,
+	messagesTo,
+	path,
+	picked,
+	removeNode,
+	ROOT,
+	siblings,
+} from './store.js';
 
 let conv = convNew();
 let hooks = {changed() {}, model: () => undefined};
@@ -107,10 +122,30 @@ function finish(job, failure) {
 	hooks.changed();
 }
 
-export function chatStop() {
-	const job = jobs.get(conv.id);
+export function chatStop(id = conv.id) {
+	const job = jobs.get(id);
 	job?.abort.abort();
 	return job !== undefined;
+}
+
+// Another tab has kept a conversation: this one shows what it kept, and does not write over it what it had read before.
+// What is being written or edited here goes on beside it.
+export function chatKeptElsewhere(id) {
+	const job = jobs.get(id);
+	if (job || (conv.id === id && editing)) {
+		const mine = job?.conv ?? conv;
+		jobs.delete(id);
+		convPart(mine);
+		if (job) jobs.set(mine.id, job);
+		toast(`Another tab wrote into “${mine.title.slice(0, 40)}”, too: both are kept`);
+		hooks.changed();
+	} else {
+		convReread(id);
+		if (conv.id === id) {
+			conv = convGet(id) ?? conv;
+			render();
+		}
+	}
 }
 
 // ---- Doing ----
@@ -459,7 +494,7 @@ export function chatOpen(given) {
 			$('composer').requestSubmit();
 		}
 	});
-	$('stop').addEventListener('click', chatStop);
+	$('stop').addEventListener('click', () => chatStop());
 	$('system').addEventListener('input', (e) => {
 		conv.system = e.target.value;
 		if (path(conv).length > 0) convSave(conv);

@@ -50,11 +50,19 @@ function codeBlock(lang, lines) {
 	);
 }
 
-const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.+?)\s*#*$/;
+// A line is gone over once: no two parts of a pattern that follow each other can take the same characters.
+const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(?!\s)([^]*)$/;
+const FENCE = /^ {0,3}(`{3,}(?!`)|~{3,}(?!~))([^`]*)$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(\S[^]*)$/;
 
 const begins = (line) => FENCE.test(line) || HEADING.test(line) || ITEM.test(line) || line.startsWith('>');
+
+// A heading's text without the hashes that may close it.
+function headed(text) {
+	let n = text.trimEnd().length;
+	while (n > 1 && text[n - 1] === '#') n--;
+	return text.slice(0, n).trimEnd();
+}
 
 // Items by their indentation; deeper ones go into the item before them.
 function list(lines, from, parent) {
@@ -101,11 +109,11 @@ function blocks(parent, lines, depth) {
 					l.trim().replaceAll(fence[1][0], '') === '',
 			);
 			const to = end < 0 ? lines.length : end; // what is still being written is open
-			parent.append(codeBlock(fence[2], lines.slice(i + 1, to)));
+			parent.append(codeBlock(/^[\w+#.-]*/.exec(fence[2].trimStart())[0], lines.slice(i + 1, to)));
 			i = to + 1;
 		} else if (heading) {
 			const h = el('h' + Math.min(6, heading[1].length + 2));
-			inline(h, heading[2]);
+			inline(h, headed(heading[2]));
 			parent.append(h);
 			i++;
 		} else if (ITEM.test(line)) {

@@ -96,7 +96,6 @@ export const convList = () => list;
 function putList(conv) {
 	list = [{id: conv.id, title: conv.title, at: conv.at}, ...list.filter((x) => x.id !== conv.id)];
 	list.sort((a, b) => b.at - a.at);
-	remember('list', list);
 }
 
 export function convNew() {
@@ -126,16 +125,26 @@ export function convGet(id) {
 	return open.get(id);
 }
 
-// A full storage costs the token probabilities of the oldest conversations first, then says so.
+// The list names what is kept only: its entry comes behind the conversation itself.
+const put = (conv, what = conv) => remember('c.' + conv.id, what) && remember('list', list);
+
+function withoutTokens(conv) {
+	const nodes = Object.entries(conv.nodes).map(([id, {tokens, ...node}]) => [id, node]);
+	return {...conv, nodes: Object.fromEntries(nodes)};
+}
+
+// A full storage costs the token probabilities of the oldest conversations first, then says so. An answer that is being
+// written goes on with its own, and is kept without them meanwhile.
 export function convSave(conv) {
 	if (conv.deleted) return;
 	putList(conv);
-	if (remember('c.' + conv.id, conv)) return;
+	if (put(conv)) return;
 	for (const {id} of list.toReversed()) {
 		const old = convGet(id);
-		for (const n of Object.values(old?.nodes ?? {})) delete n.tokens;
-		if (old && remember('c.' + id, old) && remember('c.' + conv.id, conv)) return;
+		for (const n of Object.values(old?.nodes ?? {})) if (n.role === 'user' || n.finish) delete n.tokens;
+		if (old && remember('c.' + id, old) && put(conv)) return;
 	}
+	if (put(conv, withoutTokens(conv))) return;
 	toast('The browser has no room left for this conversation: delete or export some');
 }
 
@@ -147,6 +156,21 @@ export function convTouch(conv) {
 export function convRename(conv, title) {
 	conv.title = title.trim().slice(0, 200) || 'Untitled';
 	conv.named = true;
+	convSave(conv);
+}
+
+// Another tab has kept the conversation: it is read anew when it is asked for, unless it cannot be.
+export function convReread(id) {
+	const conv = open.get(id);
+	open.delete(id);
+	if (conv && !convGet(id)) open.set(id, conv);
+}
+
+// Another tab has kept the conversation while this one was about to: here it becomes one of its own.
+export function convPart(conv) {
+	open.delete(conv.id);
+	conv.id = makeId();
+	open.set(conv.id, conv);
 	convSave(conv);
 }
 

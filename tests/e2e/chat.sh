@@ -287,6 +287,26 @@ rc=0
 [ "$rc" = 4 ] && has err 'cannot write to standard output'
 verdict 'a full disk: exit code 4'
 
+# A reader that has gone ends the answer, which is kept as far as it came, and nothing is said. Red when the answer is
+# generated to its end, and when a reason is given that another call left behind.
+lines 'Tell me a story.\n'
+chat -n 200 -session "$tmp/whole.json"
+n_whole=$(wc -c <"$tmp/whole.json")
+rm -f "$tmp/gone"
+{
+	while [ ! -e "$tmp/gone" ]; do sleep 0.02; done
+	"$bin/cohort" chat -n 200 -session "$tmp/gone.json" <"$tmp/in" 2>"$tmp/err"
+	echo $? >"$tmp/rc"
+} | {
+	exec <&-
+	: >"$tmp/gone"
+}
+ran='cohort chat -session gone.json | (gone)'
+: >"$tmp/out"
+rc=$(cat "$tmp/rc")
+[ "$rc" = 4 ] && ! has err 'rite' && grep -q '"assistant"' "$tmp/gone.json" && [ "$(wc -c <"$tmp/gone.json")" -lt $((n_whole / 2)) ]
+verdict 'a reader that has gone ends the answer'
+
 # ---- On a terminal ----
 
 if ! python3 -c 'import pty' 2>/dev/null; then

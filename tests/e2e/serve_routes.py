@@ -68,6 +68,16 @@ def native(server):
     probs = server.post("/completion", {**body, "n_probs": 3}).json()["completion_probabilities"]
     n_top = {len(t) for t in probs["top_logprobs"]}  # the chosen one comes on top where it is none of them
     check("/completion: n_probs", len(probs["token_logprobs"]) == 8 and 3 in n_top and n_top <= {3, 4}, probs)
+    for more in ({}, {"stop": ["."], "n_predict": 40}, {"prompt": "The end.", "n_predict": 300, "temperature": 0}):
+        asked = {**body, "n_probs": 3, **more}
+        whole = server.post("/completion", asked).json()
+        with server.connect() as c:
+            c.send(request("POST", "/completion", {**asked, "stream": True}))
+            events = [e.get("completion_probabilities") for e in values(c.events())]
+        # Tokens that become a stop string are told, too: they are tokens of their events.
+        n = len(whole["completion_probabilities"]["tokens"]) if whole["stop_type"] == "word" else None
+        parts = {k: [x for e in events if e for x in e[k]][:n] for k in whole["completion_probabilities"]}
+        check("/completion: n_probs of a stream, with the tokens (stop type %s)" % whole["stop_type"], parts == whole["completion_probabilities"], (events, whole))
     one = server.post("/embedding", {"content": "a cat"}).json()[0]["embedding"][0]
     other = server.post("/v1/embeddings", {"input": "a cat"}).json()["data"][0]["embedding"]
     check("/embedding is /v1/embeddings in other words", one == other and len(one) == 512, one[:3])
@@ -156,6 +166,16 @@ def saved_slots(folder):
         n = server.post("/v1/completions", {**GOOD, "n_predict": -1, "max_tokens": None, "ignore_eos": True}).json()["usage"]["total_tokens"]
         a = server.post("/slots/0?action=save", {"filename": "full.bin"})
         check("a slot that is full to the last block", n == 128 and a.status == 200 and a.json()["n_saved"] >= 96, (n, a))
+    for name in os.listdir(folder):
+        os.remove(os.path.join(folder, name))
+    with Server(["-np", "1", "-slot-save-path", folder, "-max-saved", "1"]) as server:
+        server.post("/v1/completions", GOOD)
+        size = server.post("/slots/0?action=save", {"filename": "0.bin"}).json()["n_written"]
+        n_most = (1 << 20) // size
+        got = [server.post("/slots/0?action=save", {"filename": "%d.bin" % i}) for i in range(1, n_most + 1)]
+        last = server.post("/slots/0?action=save", {"filename": "0.bin"})
+        check("as many slots as there is room for, and then those again only", n_most < 1000 and [a.status for a in got] == [200] * (n_most - 1) + [507] and
+              got[-1].error()["code"] == "no_space" and last.status == 200 and len(os.listdir(folder)) == n_most, (size, got[-1], last))
     with Server(["-np", "4"]) as server:
         check("without -slot-save-path: 501", server.post("/slots/0?action=save", {"filename": "x"}).status == 501)
 

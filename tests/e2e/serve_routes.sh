@@ -8,7 +8,8 @@
 # restored (/slots?action=...); null taken for a value (/completion); a model's name that ends at a slash; a save that fails
 # as the client's fault, with the path, or that nobody is told of; a slot's cache_salt that is not read, that counts with
 # keys only, or that files know nothing of; no more than n_ctx tokens of a slot ('full to the last block'); a method that is
-# logged as it came (-verbose).
+# logged as it came (-verbose); a stream that says nothing of n_probs, or of the token that ends a text as well; saved
+# slots without a bound, or with one that counts the file that is written over.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh

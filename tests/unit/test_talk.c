@@ -146,10 +146,10 @@ struct seen {
 static void see(void *user, const char *text, size_t n)
 {
 	struct seen *s = user;
-	assert_true(n < sizeof s->first);
+	const int n_shown = n < sizeof s->first ? (int)n : (int)sizeof s->first - 1;
 	if (s->n++ == 0)
-		snprintf(s->first, sizeof s->first, "%.*s", (int)n, text);
-	snprintf(s->last, sizeof s->last, "%.*s", (int)n, text);
+		snprintf(s->first, sizeof s->first, "%.*s", n_shown, text);
+	snprintf(s->last, sizeof s->last, "%.*s", n_shown, text);
 }
 
 static char *temporary(void)
@@ -220,6 +220,41 @@ static void history(void **state)
 	rmdir(dir);
 }
 
+/* Of a file that is too large to be read as a whole the end is read, and kept. Red when its beginning is: then lines
+ * were old ones, and the file was cut to them. */
+static void long_history(void **state)
+{
+	(void)state;
+	enum { N_LINES = 3 * LINE_HISTORY_MAX + 500 };
+	char *dir = temporary(), path[128];
+	char *line = mem_zalloc(LINE_HISTORY_BYTES_MAX + 1, 1);
+	struct seen s = {.n = 0};
+	struct stat st;
+
+	assert_non_null(line);
+	snprintf(path, sizeof path, "%s/history", dir);
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	for (int i = 0; i < N_LINES; i++) {
+		memset(line, 'x', LINE_HISTORY_BYTES_MAX);
+		line[snprintf(line, 16, "line %d", i)] = ' ';
+		assert_true(fprintf(f, "%s\n", line) == LINE_HISTORY_BYTES_MAX + 1);
+	}
+	assert_int_equal(fclose(f), 0);
+	for (int i = 0; i < 2; i++) {
+		s.n = 0;
+		line_history_load(path, see, &s);
+		assert_int_equal(s.n, LINE_HISTORY_MAX);
+		assert_memory_equal(s.first, "line 2500 ", 10);
+		assert_memory_equal(s.last, "line 3499 ", 10);
+		assert_int_equal(stat(path, &st), 0);
+		assert_int_equal(st.st_size, LINE_HISTORY_MAX * (LINE_HISTORY_BYTES_MAX + 1));
+	}
+	mem_free(line);
+	unlink(path);
+	rmdir(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +264,7 @@ int main(void)
 			cmocka_unit_test(completion),
 			cmocka_unit_test(paths),
 			cmocka_unit_test(history),
+			cmocka_unit_test(long_history),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,32 @@ async function stopping(t) {
 	);
 }
 
+async function deleting(t) {
+	// Seen red with a page that stops only what is shown: the server went on for nobody.
+	await check(
+		t,
+		'deleting a conversation that is not shown stops its answer',
+		{slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			await page.keyboard.press('Alt+n');
+			await page.waitForSelector('.welcome');
+			await page.hover('.conv');
+			await page.click('.conv [aria-label=Delete]');
+			await page.click('.toast >> text=Undo');
+			await page.click('.conv-name');
+			await done(page);
+			must((await page.textContent('.assistant .text')).length > 0, 'the text is gone');
+			must(
+				(await page.textContent('.assistant .numbers')).includes('stopped'),
+				'it does not say that it was stopped',
+			);
+			await idle(t, page);
+		},
+	);
+}
+
 async function branches(t) {
 	await check(t, 'regenerating keeps the answer before; arrows go through them', {}, async (page) => {
 		const sent = bodies(page, CHAT);
@@ -177,6 +203,26 @@ async function branches(t) {
 }
 
 async function conversations(t) {
+	// Seen red with a list that is drawn anew under the hands of who writes into it.
+	await check(
+		t,
+		'a name that is being written stays when an answer ends',
+		{own: true, slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			await page.hover('.conv');
+			await page.click('.conv [aria-label=Rename]');
+			await page.fill('.conv input', 'Half a na');
+			await page.evaluate(() => document.getElementById('stop').click());
+			await done(page);
+			await page.keyboard.type('me');
+			await page.keyboard.press('Enter');
+			await page.waitForSelector('.conv input', {state: 'detached'});
+			same(await page.textContent('.conv-name'), 'Half a name', 'the name');
+		},
+	);
+
 	await check(
 		t,
 		'several conversations: new, rename, delete, undo, export and import',
@@ -220,9 +266,138 @@ async function conversations(t) {
 	);
 }
 
+// Another tab on the same server: it shows the conversation that was shown last.
+async function beside(t, page) {
+	const other = await page.context().newPage();
+	await other.addInitScript((key) => sessionStorage.setItem('cohort.key', key), t.key);
+	await other.goto(page.base + '/');
+	await other.waitForSelector('.user');
+	return other;
+}
+
+async function tabs(t) {
+	const asked = (page) => page.locator('.user .text').allTextContents();
+
+	// Seen red with tabs that keep to what they have read: the last one that wrote had its way.
+	await check(t, 'two tabs on one conversation lose nothing of each other', {own: true}, async (page) => {
+		await ask(page, 'One');
+		const other = await beside(t, page);
+		await ask(page, 'Two');
+		await other.waitForSelector('.user >> text=Two');
+		await ask(other, 'Three');
+		await page.waitForSelector('.user >> text=Three');
+		await page.reload();
+		await page.waitForSelector('.user >> text=Three');
+		same(JSON.stringify(await asked(page)), '["One","Two","Three"]', 'messages after a reload');
+		same(await page.locator('.conv').count(), 1, 'conversations');
+	});
+
+	await check(
+		t,
+		'two tabs that write into one conversation at once make two of it',
+		{own: true, slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			const other = await beside(t, page);
+			await say(other, 'Meanwhile');
+			await page.waitForSelector('.toast:has-text("both are kept")');
+			await grows(page);
+			for (const p of [page, other]) {
+				await p.evaluate(() => document.getElementById('stop').click());
+				await done(p);
+			}
+			await page.reload();
+			await page.waitForSelector('.conv');
+			same(await page.locator('.conv').count(), 2, 'conversations');
+			const all = [];
+			for (const name of await page.locator('.conv-name').all()) {
+				await name.click();
+				await page.waitForSelector('.conv.current');
+				all.push(...(await asked(page)));
+				must((await page.textContent('.assistant .text')).length > 0, 'the text is gone');
+			}
+			same(all.filter((text) => text === 'Meanwhile').length, 1, 'what the other tab said');
+			same(all.filter((text) => text === LONG).length, 2, 'what this one said, in both');
+		},
+	);
+}
+
+// Takes the room that the browser has left, but for some characters.
+const fill = (page, spare) =>
+	page.evaluate((n_spare) => {
+		let text = '';
+		for (let n = 1 << 23; n >= 1; n >>= 1)
+			try {
+				localStorage.setItem('filler', text + 'x'.repeat(n));
+				text += 'x'.repeat(n);
+			} catch {
+				/* half of it, then */
+			}
+		localStorage.setItem('filler', text.slice(n_spare));
+	}, spare);
+
+async function room(t) {
+	// Seen red with a page that takes the probabilities away from the answer that is being written, which then breaks
+	// off with an error of the page's own.
+	await check(
+		t,
+		'an answer goes on when the browser has no room for its probabilities, and is kept without',
+		{own: true, slow: true, settings: MANY},
+		async (page) => {
+			await say(page, LONG);
+			await begun(page);
+			await fill(page, 12000);
+			await until(
+				'a long answer',
+				async () => (await page.textContent('.assistant .text')).length > 1000,
+			);
+			await seconds(3); // it is kept every two
+			await grows(page);
+			same(await page.locator('.problem').count(), 0, 'errors');
+			await page.click('#stop');
+			await done(page);
+			const text = await page.textContent('.assistant .text');
+			await page.reload();
+			await page.waitForSelector('.assistant .text');
+			same(await page.textContent('.assistant .text'), text, 'the answer after a reload');
+		},
+	);
+
+	// Seen red with a list that is written before the conversation, and with an entry that cannot be deleted because
+	// what it names cannot be read.
+	await check(
+		t,
+		'what the browser has no room for is not listed; what cannot be read can be deleted',
+		{own: true},
+		async (page) => {
+			await fill(page, 300);
+			await say(page, 'One');
+			await page.waitForSelector('.toast:has-text("no room")');
+			await done(page);
+			await page.reload();
+			await page.waitForSelector('.welcome');
+			same(await page.locator('.conv').count(), 0, 'conversations after a reload');
+			await page.evaluate(() => localStorage.removeItem('filler'));
+			await ask(page, 'Two');
+			await page.evaluate(() => {
+				const [{id}] = JSON.parse(localStorage.getItem('cohort.list'));
+				localStorage.setItem('cohort.c.' + id, '{');
+			});
+			await page.reload();
+			await page.hover('.conv');
+			await page.click('.conv [aria-label=Delete]');
+			same(await page.locator('.conv').count(), 0, 'conversations');
+		},
+	);
+}
+
 export async function chat(t) {
 	await sending(t);
 	await stopping(t);
+	await deleting(t);
 	await branches(t);
 	await conversations(t);
+	await tabs(t);
+	await room(t);
 }

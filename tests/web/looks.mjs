@@ -55,6 +55,21 @@ async function keyboard(t) {
 		},
 	);
 
+	// Seen red with a link to #main and no more: the view is in that place of the address.
+	await check(
+		t,
+		'the link that skips the bar leads into the view that is shown',
+		{own: true, hash: '#complete'},
+		async (page) => {
+			await page.focus('.skip');
+			await page.keyboard.press('Enter');
+			await page.waitForFunction(() => document.activeElement.id === 'main');
+			same(await page.isVisible('#view-complete'), true, 'the view');
+			await page.keyboard.press('Tab');
+			same(await page.evaluate(() => document.activeElement.id), 'text', 'what comes next');
+		},
+	);
+
 	// Seen red with a page that leaves the focus nowhere after an answer.
 	await check(
 		t,
