@@ -16,6 +16,8 @@
  *  - A model and a lexicon are immutable and may be shared by threads, a grammar too
  *    (it has a lock). A context, a sampler and a batch belong to one thread at a time.
  *  - The library never prints, exits, reads the environment or touches signals.
+ *  - It computes in the usual floating-point mode, whatever the caller's is, which
+ *    is the same again behind every call; callbacks run in the library's.
  */
 #ifndef COHORT_H
 #define COHORT_H

@@ -17,6 +17,7 @@
  *     are, all are kept awake: threads were asked for, and sleeping ones would be of no use on any machine. */
 #include "base/pool.h"
 
+#include "base/fp.h"
 #include "base/mem.h"
 
 #include <pthread.h>
@@ -173,6 +174,7 @@ static void *work(void *arg)
 {
 	struct worker *w = arg;
 
+	fp_plain();
 	while (!atomic_load(&w->pool->stop)) {
 		do_chunks(w->pool, w->i);
 		wait_work(w->pool);

@@ -5,6 +5,7 @@
  *  2. A start asks for memory first, so that tests can make it fail like an allocation. */
 #include "base/thread.h"
 
+#include "base/fp.h"
 #include "base/mem.h"
 
 struct start {
@@ -17,6 +18,7 @@ static void *run(void *arg)
 	const struct start s = *(struct start *)arg;
 
 	mem_free(arg);
+	fp_plain();
 	s.fn(s.arg);
 	return NULL;
 }

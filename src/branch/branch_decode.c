@@ -9,6 +9,7 @@
 #include "branch/branch.h"
 
 #include "base/err.h"
+#include "base/fp.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -55,11 +56,15 @@ void branch_count(struct node *n, cohort_token token, float logprob)
 /* The logits as the sampler is to see them. */
 static const float *with_bias(struct cohort_forest *f, const struct node *n)
 {
+	struct fp_mode fp;
+
 	if (n->n_bias == 0)
 		return n->logits;
+	fp_enter(&fp);
 	memcpy(f->biased, n->logits, (size_t)f->n_vocab * sizeof *f->biased);
 	for (int32_t i = 0; i < n->n_bias; i++)
 		f->biased[n->bias[i].token] += n->bias[i].bias;
+	fp_leave(&fp);
 	return f->biased;
 }
 

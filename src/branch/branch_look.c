@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/fmath.h"
+#include "base/fp.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -67,10 +68,14 @@ enum cohort_status cohort_branch_logits_merge(struct cohort_forest *f, struct co
 	const struct node *to = find_logits(f, dst, "the destination", err);
 	const struct node *from = to ? find_logits(f, src, "the source", err) : NULL;
 
+	struct fp_mode fp;
+
 	if (!from)
 		return COHORT_E_ARG;
+	fp_enter(&fp);
 	for (int32_t i = 0; i < f->n_vocab; i++)
 		f->biased[i] = to->logits[i] + alpha * from->logits[i];
+	fp_leave(&fp);
 	return cohort_branch_logits_set(f, dst, f->biased, err);
 }
 
@@ -175,7 +180,12 @@ enum cohort_status cohort_branch_surprisal_get(const struct cohort_forest *f, st
 
 static double perplexity(double sum, int64_t n)
 {
-	return n > 0 ? fm_exp(-sum / (double)n) : 1.0;
+	struct fp_mode fp;
+
+	fp_enter(&fp);
+	const double p = n > 0 ? fm_exp(-sum / (double)n) : 1.0;
+	fp_leave(&fp);
+	return p;
 }
 
 enum cohort_status cohort_branch_info_get(const struct cohort_forest *f, struct cohort_branch branch,

@@ -3,6 +3,7 @@
  * Invariant: all that a sequence holds was computed with the adapter it has now, at the scale it has now. */
 #include "context/impl.h"
 
+#include "base/fp.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -18,7 +19,10 @@ enum cohort_status cohort_adapter_open(
 	if (!a)
 		return err_set(err, COHORT_E_MEMORY, "out of memory for an adapter");
 	a->model = model;
+	struct fp_mode fp;
+	fp_enter(&fp);
 	enum cohort_status st = model_adapter_init(&a->adapter, &model->model, path, err);
+	fp_leave(&fp);
 	if (st)
 		mem_free(a);
 	else

@@ -5,6 +5,7 @@
  *  2. Layers with the same window form a group: a part of the memory, with its own blocks of the backend. */
 #include "context/impl.h"
 
+#include "base/fp.h"
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/pool.h"
@@ -200,6 +201,7 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 {
 	struct cohort_context_params p;
 	enum cohort_status st;
+	struct fp_mode fp;
 
 	cohort_context_params_init(&p);
 	if (!model || !out)
@@ -225,7 +227,9 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
 	c->model = model;
 	c->p = p;
+	fp_enter(&fp);
 	st = open_parts(c, err);
+	fp_leave(&fp);
 	if (st) {
 		cohort_context_free(c);
 		return st;

@@ -9,6 +9,7 @@
  *  3. Outputs are computed in the order of the ubatches; `outputs` names them in batch order. */
 #include "context/impl.h"
 
+#include "base/fp.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -92,6 +93,7 @@ enum cohort_status cohort_check(struct cohort_context *c, const struct cohort_ba
 static enum cohort_status run_rows(struct cohort_context *c, struct be_rows *rows, const int32_t *batch_rows,
 		const struct forward_outputs *out, struct cohort_err *err)
 {
+	struct fp_mode fp;
 	int64_t bad = -1;
 
 	for (size_t g = 0; g < c->n_groups; g++) {
@@ -104,7 +106,9 @@ static enum cohort_status run_rows(struct cohort_context *c, struct be_rows *row
 	rows->state_from = c->state_from;
 	rows->state_to = c->state_to;
 	rows->lora = c->n_lora ? c->row_lora : NULL;
+	fp_enter(&fp);
 	enum cohort_status st = forward_run(&c->forward, rows, out, c->p.abort, c->p.abort_user, &bad);
+	fp_leave(&fp);
 	c->n_places += out->n;
 	c->n_logits += out->n_logits;
 	if (st == COHORT_ABORTED)
@@ -285,7 +289,11 @@ void context_count(struct cohort_context *c, double seconds, size_t n_single, si
 /* The call went well: its outputs may be asked for. */
 static void publish(struct cohort_context *c)
 {
+	struct fp_mode fp;
+
+	fp_enter(&fp);
 	pool_rows(c);
+	fp_leave(&fp);
 	c->n_rows = (size_t)c->checked.n_tokens;
 	c->n_outputs = (size_t)c->checked.n_outputs;
 }

@@ -1,6 +1,7 @@
 /* cohort.h's models and tokens: opening in the order file, vocabulary, weights, and taking apart in reverse. */
 #include "context/state.h"
 
+#include "base/fp.h"
 #include "base/mem.h"
 #include "base/params.h"
 #include "quant/quant.h"
@@ -157,6 +158,7 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 {
 	struct cohort_model_params p;
 	enum cohort_status st;
+	struct fp_mode fp;
 	size_t level;
 
 	cohort_model_params_init(&p);
@@ -179,7 +181,9 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 			add_note(m, "instruction set level %s failed its self-test (%s); %s is used instead",
 					be_cpu_level_name(i), be_cpu_level_failed(i), be_cpu_level_name(level));
 	m->vocab_only = p.vocab_only;
+	fp_enter(&fp);
 	st = open_parts(m, path, &p, err);
+	fp_leave(&fp);
 	if (st) {
 		cohort_model_free(m);
 		return st;

@@ -6,6 +6,7 @@
 #include "context/impl.h"
 
 #include "base/fmath.h"
+#include "base/fp.h"
 #include "base/mem.h"
 #include "sample/lexicon.h"
 
@@ -61,7 +62,7 @@ static enum cohort_status score_chunk(struct scoring *s, int32_t from, int32_t t
 	return st;
 }
 
-enum cohort_status cohort_score_text(struct cohort_context *ctx, cohort_seq seq, const cohort_token *tokens,
+static enum cohort_status score_text(struct cohort_context *ctx, cohort_seq seq, const cohort_token *tokens,
 		int32_t n_tokens, float *logprobs, struct cohort_score *score, struct cohort_err *err)
 {
 	struct scoring s = {.c = ctx, .seq = seq, .tokens = tokens};
@@ -101,6 +102,17 @@ enum cohort_status cohort_score_text(struct cohort_context *ctx, cohort_seq seq,
 	if (score->n > 0)
 		score->perplexity = fm_exp(-s.sum / (double)score->n);
 	return COHORT_OK;
+}
+
+enum cohort_status cohort_score_text(struct cohort_context *ctx, cohort_seq seq, const cohort_token *tokens,
+		int32_t n_tokens, float *logprobs, struct cohort_score *score, struct cohort_err *err)
+{
+	struct fp_mode fp;
+
+	fp_enter(&fp);
+	const enum cohort_status st = score_text(ctx, seq, tokens, n_tokens, logprobs, score, err);
+	fp_leave(&fp);
+	return st;
 }
 
 /* ---- Texts of tokens ---- */

@@ -1,6 +1,8 @@
 /* cohort.h's sequences: the memory's books first, then what they ask of the tensor side, which cannot fail. */
 #include "context/impl.h"
 
+#include "base/fp.h"
+
 static enum cohort_status no_context(struct cohort_err *err)
 {
 	return err_set(err, COHORT_E_ARG, "context is NULL");
@@ -8,12 +10,16 @@ static enum cohort_status no_context(struct cohort_err *err)
 
 static void move_cells(struct cohort_context *c, const struct kv_moves *moves)
 {
+	struct fp_mode fp;
+
+	fp_enter(&fp);
 	for (size_t g = 0; g < c->n_groups; g++)
 		for (size_t i = 0; i < moves[g].n_moves; i++) {
 			const struct kv_move *m = &moves[g].moves[i];
 			be_cpu.kv_move(c->forward.be, g,
 					&(struct be_move){m->from, m->from_slot, m->to, m->to_slot, m->n, m->shift});
 		}
+	fp_leave(&fp);
 }
 
 enum cohort_status cohort_seq_rm(

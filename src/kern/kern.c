@@ -1,6 +1,7 @@
 /* Choosing a level. The table is the only mutable global of the library: filled once, then read-only. */
 #include "kern/kern.h"
 
+#include "base/fp.h"
 #include "base/hwcap.h"
 #include "base/once.h"
 
@@ -53,6 +54,9 @@ static const char *failed[N_LEVELS]; /* what a level does otherwise than the ref
 /* Each level proves itself against the reference before it is used. */
 static void fill(void)
 {
+	struct fp_mode fp;
+
+	fp_enter(&fp);
 	for (size_t i = 0; i < N_LEVELS && ladder[i].can(); i++) {
 		if (i > 0)
 			levels[i] = levels[i - 1];
@@ -61,6 +65,7 @@ static void fill(void)
 		if (i > 0)
 			failed[i] = kern_prove(&levels[i], &levels[0]);
 	}
+	fp_leave(&fp);
 }
 
 static void fill_once(void)

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "base/fp.h"
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/pool.h"
@@ -560,10 +561,12 @@ enum cohort_status cohort_quantize_write(const char *in, const char *out, const 
 		struct cohort_quantize_result *result, struct cohort_err *err)
 {
 	struct job j = {.in = in, .out = out};
+	struct fp_mode fp;
 	enum cohort_status st = check(&j, params, err);
 
 	if (st || (st = gguf_open(&j.g, in, quant_size, err)))
 		return st;
+	fp_enter(&fp);
 	for (size_t i = 0; i < j.g.n_parts && !st; i++)
 		st = check_out(&j, j.g.parts[i].path, err);
 	if (st || (st = plan(&j, err)))
@@ -578,6 +581,7 @@ enum cohort_status cohort_quantize_write(const char *in, const char *out, const 
 	if (!st && result)
 		*result = j.r;
 out:
+	fp_leave(&fp);
 	gguf_writer_free(j.w);
 	mem_free(j.parts);
 	gguf_release(&j.g);

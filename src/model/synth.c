@@ -14,6 +14,7 @@
 #include "cohort_tools.h"
 
 #include "base/err.h"
+#include "base/fp.h"
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/pool.h"
@@ -589,6 +590,7 @@ enum cohort_status cohort_synth_write(const char *path, const struct cohort_synt
 	struct cohort_synth_params p;
 	struct plan a = {.path = path, .p = &p};
 	char known[320];
+	struct fp_mode fp;
 	enum cohort_status st;
 
 	if (!path || !params)
@@ -608,9 +610,11 @@ enum cohort_status cohort_synth_write(const char *path, const struct cohort_synt
 	};
 	if ((st = cohort_gguf_writer_open(path, &a.w, err)))
 		return st;
+	fp_enter(&fp);
 	if (!(st = put_keys(&a, err)) && !(st = put_parts(&a, err)) && !(st = cohort_gguf_writer_begin(a.w, err)) &&
 			!(st = put_weights(&a, err)))
 		st = cohort_gguf_writer_finish(a.w, err);
+	fp_leave(&fp);
 	cohort_gguf_writer_free(a.w);
 	mem_free(a.parts);
 	return st;

@@ -3,6 +3,7 @@
  * Invariant: sums are doubles in the order of ids, so that a row gives the same numbers on every machine. */
 #include "base/err.h"
 #include "base/fmath.h"
+#include "base/fp.h"
 
 #include <math.h>
 
@@ -18,7 +19,7 @@ static int32_t insert(struct cohort_logprob *top, int32_t n, int32_t n_max, coho
 	return n;
 }
 
-enum cohort_status cohort_logprobs_get(const float *logits, int32_t n_vocab, cohort_token token, float *logprob,
+static enum cohort_status logprobs_get(const float *logits, int32_t n_vocab, cohort_token token, float *logprob,
 		struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err)
 {
 	if (!logits || (n_top > 0 && !top))
@@ -55,4 +56,15 @@ enum cohort_status cohort_logprobs_get(const float *logits, int32_t n_vocab, coh
 	if (entropy)
 		*entropy = fm_log(total) - turns / total;
 	return COHORT_OK;
+}
+
+enum cohort_status cohort_logprobs_get(const float *logits, int32_t n_vocab, cohort_token token, float *logprob,
+		struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err)
+{
+	struct fp_mode fp;
+
+	fp_enter(&fp);
+	const enum cohort_status st = logprobs_get(logits, n_vocab, token, logprob, top, n_top, entropy, err);
+	fp_leave(&fp);
+	return st;
 }

@@ -7,6 +7,7 @@
 #include "sample/sample.h"
 
 #include "base/fmath.h"
+#include "base/fp.h"
 #include "base/mem.h"
 #include "base/params.h"
 #include "sample/lexicon.h"
@@ -168,7 +169,7 @@ static bool allocate(struct cohort_sampler *s)
 	return ok && s->bias_values && s->counts && s->runs && s->mask;
 }
 
-enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *params, int32_t n_vocab,
+static enum cohort_status open_sampler(const struct cohort_sampler_params *params, int32_t n_vocab,
 		struct cohort_sampler **out, struct cohort_err *err)
 {
 	struct cohort_sampler_params p;
@@ -224,6 +225,17 @@ enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *param
 		grammar_start(&s->at, p.grammar);
 	*out = s;
 	return COHORT_OK;
+}
+
+enum cohort_status cohort_sampler_open(const struct cohort_sampler_params *params, int32_t n_vocab,
+		struct cohort_sampler **out, struct cohort_err *err)
+{
+	struct fp_mode fp;
+
+	fp_enter(&fp);
+	const enum cohort_status st = open_sampler(params, n_vocab, out, err);
+	fp_leave(&fp);
+	return st;
 }
 
 void cohort_sampler_free(struct cohort_sampler *s)
@@ -510,13 +522,23 @@ static enum cohort_status choose(
 enum cohort_status cohort_sampler_sample(
 		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
 {
-	return choose(s, logits, true, out, err);
+	struct fp_mode fp;
+
+	fp_enter(&fp);
+	const enum cohort_status st = choose(s, logits, true, out, err);
+	fp_leave(&fp);
+	return st;
 }
 
 enum cohort_status cohort_sampler_draw(
 		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
 {
-	return choose(s, logits, false, out, err);
+	struct fp_mode fp;
+
+	fp_enter(&fp);
+	const enum cohort_status st = choose(s, logits, false, out, err);
+	fp_leave(&fp);
+	return st;
 }
 
 double sampler_surprise(const struct cohort_sampler *s)
@@ -524,7 +546,7 @@ double sampler_surprise(const struct cohort_sampler *s)
 	return (fm_log(s->cands.total) - fm_log(s->last_weight)) / fm_log(2.0);
 }
 
-enum cohort_status cohort_sampler_logprobs_get(struct cohort_sampler *s, cohort_token token, float *logprob,
+static enum cohort_status logprobs_get(struct cohort_sampler *s, cohort_token token, float *logprob,
 		struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err)
 {
 	if (!s || (n_top > 0 && !top))
@@ -553,4 +575,15 @@ enum cohort_status cohort_sampler_logprobs_get(struct cohort_sampler *s, cohort_
 	if (entropy)
 		*entropy = cands_entropy(c);
 	return COHORT_OK;
+}
+
+enum cohort_status cohort_sampler_logprobs_get(struct cohort_sampler *s, cohort_token token, float *logprob,
+		struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err)
+{
+	struct fp_mode fp;
+
+	fp_enter(&fp);
+	const enum cohort_status st = logprobs_get(s, token, logprob, top, n_top, entropy, err);
+	fp_leave(&fp);
+	return st;
 }

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/fmath.h"
+#include "base/fp.h"
 #include "base/mem.h"
 #include "base/params.h"
 
@@ -402,6 +403,7 @@ enum cohort_status cohort_beams_search(struct cohort_forest *forest, struct coho
 		const struct cohort_beam_params *params, struct cohort_beams *out, struct cohort_err *err)
 {
 	struct beam_search b = {.length = 0};
+	struct fp_mode fp;
 
 	cohort_beam_params_init(&b.p);
 	if (!out)
@@ -413,6 +415,7 @@ enum cohort_status cohort_beams_search(struct cohort_forest *forest, struct coho
 		st = search_open(&b.s, forest, branch, b.p.ends, b.p.n_ends, true, err);
 	if (st)
 		return st;
+	fp_enter(&fp);
 	st = begin(&b, err);
 	do {
 		if (!st)
@@ -420,6 +423,7 @@ enum cohort_status cohort_beams_search(struct cohort_forest *forest, struct coho
 	} while (!st && b.n_steps > 0);
 	if (!st)
 		st = report(&b, out, err);
+	fp_leave(&fp);
 	end(&b);
 	return st;
 }

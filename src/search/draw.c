@@ -6,6 +6,7 @@
 #include "search/search.h"
 
 #include "base/err.h"
+#include "base/fp.h"
 #include "base/mem.h"
 #include "base/params.h"
 
@@ -161,6 +162,7 @@ enum cohort_status cohort_texts_draw(struct cohort_forest *forest, struct cohort
 		const struct cohort_draw_params *params, struct cohort_texts *out, struct cohort_err *err)
 {
 	struct draw d = {.texts = NULL};
+	struct fp_mode fp;
 
 	cohort_draw_params_init(&d.p);
 	if (!out)
@@ -173,10 +175,12 @@ enum cohort_status cohort_texts_draw(struct cohort_forest *forest, struct cohort
 	enum cohort_status st = search_open(&d.s, forest, branch, d.p.ends, d.p.n_ends, false, err);
 	if (st)
 		return st;
+	fp_enter(&fp);
 	st = draw_all(&d, branch, err);
 	search_close(&d.s);
 	if (!st)
 		st = report(&d, out, err);
+	fp_leave(&fp);
 	for (int32_t i = 0; d.texts && i < d.p.n; i++)
 		mem_free(d.texts[i].tokens);
 	mem_free(d.texts);
