@@ -360,7 +360,7 @@ static bool odd_byte(const char *s, size_t n, size_t *len)
 {
 	uint32_t cp;
 	*len = utf8_decode(s, n, &cp);
-	return *len == 0 || cp < 32 || (cp >= 127 && cp < 160); /* C0, DEL, C1 */
+	return *len == 0 || cp < 32 || (cp >= 127 && cp < 160) || char_steers(cp); /* C0, DEL, C1 */
 }
 
 char *printable(const char *s)

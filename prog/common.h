@@ -117,7 +117,8 @@ int load_text_model(const char *prog, const char *path, const char *isa, struct 
 const char *gguf_name(char out[GGUF_NAME_BYTES], const char *s, size_t n);
 
 /* Both are freed with mem_free, and NULL when out of memory.
- * s for a table or for JSON: each byte that belongs in neither becomes a question mark. */
+ * s for a table or for JSON: each byte that belongs in neither, or turns the direction of writing, becomes a question
+ * mark. */
 char *printable(const char *s);
 /* A command as one line that a shell reads back to the same words. */
 char *command_line(int argc, const char *const *argv);

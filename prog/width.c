@@ -10,16 +10,13 @@
 
 #include "base/utf8.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <utf8proc.h>
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 
-/* Characters without a shape that change how others are laid out: marks and embeddings of direction. Joiners are none
- * of them, as scripts and emoji need them. */
-static bool steers(uint32_t cp)
+bool char_steers(uint32_t cp)
 {
 	return cp == 0x61c || cp == 0x200e || cp == 0x200f || (cp >= 0x202a && cp <= 0x202e) ||
 			(cp >= 0x2066 && cp <= 0x206f) || (cp >= 0xfff9 && cp <= 0xfffb) ||
@@ -49,7 +46,7 @@ size_t glyph_next(const char *s, size_t n, struct glyph *out)
 	}
 	const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)out->cp);
 	if (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP ||
-			steers(out->cp)) {
+			char_steers(out->cp)) {
 		const int k = snprintf(out->bytes, sizeof out->bytes, "<U+%04X>", (unsigned)out->cp);
 		out->n_bytes = out->cells = (size_t)k;
 		return len;

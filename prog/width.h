@@ -2,8 +2,13 @@
 #ifndef PROG_WIDTH_H
 #define PROG_WIDTH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Whether a character has no shape but changes how others are laid out: marks and embeddings of direction. Joiners are
+ * none of them, as scripts and emoji need them. */
+bool char_steers(uint32_t cp);
 
 /* What is shown for one character, or for one byte that belongs to none. */
 struct glyph {

@@ -238,10 +238,11 @@ json 'too few lists' "as many lists as there are prefill_rows" '{"cohort_cost": 
 json 'too few numbers' "as many numbers as there are decode_rows" '{"cohort_cost": 1, "prefill_rows": [0, 1], "decode_rows": [0, 1], "ms": [[0, 1], [1]]}'
 json 'a negative cost' 'numbers not below 0' '{"cohort_cost": 1, "prefill_rows": [0, 1], "decode_rows": [0, 1], "ms": [[0, 1], [-1, 1]]}'
 json 'a cost that is text' 'numbers not below 0' '{"cohort_cost": 1, "prefill_rows": [0, 1], "decode_rows": [0, 1], "ms": [[0, 1], ["1", 1]]}'
-# Seen red with what the file says, and what jansson quotes of it, printed as it is.
-printf '{"cohort_cost": 1, "about": "a\\u001b[31mb\\nc", "prefill_rows": [0, 1], "decode_rows": [0, 1], "ms": [[0, 1], [1, 1]]}' >"$tmp/odd.json"
+# Seen red with what the file says, and what jansson quotes of it, printed as it is, and with marks of direction
+# let through by printable.
+printf '{"cohort_cost": 1, "about": "a\\u001b[31mb\\nc\\u202ed", "prefill_rows": [0, 1], "decode_rows": [0, 1], "ms": [[0, 1], [1, 1]]}' >"$tmp/odd.json"
 run cohort simulate --cost "$tmp/odd.json" --trace "$tmp/one.csv"
-[ "$rc" = 0 ] && grep -qxF -e '- cost: a?[31mb?c' "$tmp/out"
+[ "$rc" = 0 ] && grep -qxF -e '- cost: a?[31mb?c???d' "$tmp/out"
 verdict 'costs: what they say of themselves does not steer the terminal'
 printf '{"cohort_cost": \033[31m' >"$tmp/bad.json"
 bad 'costs: a control character in the message' 4 "bad.json:1: column 17: invalid token near '?'" --cost "$tmp/bad.json"
