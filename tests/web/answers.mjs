@@ -18,7 +18,7 @@ async function four(t) {
 		same(await page.locator('.answer').count(), 4, 'columns');
 		same(await page.locator('.badge.best').count(), 1, 'the likeliest');
 		const numbers = await page.locator('.answer .numbers').allTextContents();
-		const perplexities = numbers.map((x) => Number(/perplexity ([\d.]+)/.exec(x)[1]));
+		const perplexities = numbers.map((x) => Number(/perplexity (\d+\.\d\d)/.exec(x)[1]));
 		const best = await page
 			.locator('.answer')
 			.evaluateAll((all) => all.findIndex((a) => a.querySelector('.best')));
