@@ -302,6 +302,7 @@ async function tabs(t) {
 			const other = await beside(t, page);
 			await say(other, 'Meanwhile');
 			await page.waitForSelector('.toast:has-text("both are kept")');
+			await begun(other); // an answer that is stopped before its first word is none
 			await grows(page);
 			for (const p of [page, other]) {
 				await p.evaluate(() => document.getElementById('stop').click());
