@@ -475,7 +475,7 @@ static enum cohort_status nothing_left(const struct cohort_sampler *s, struct co
 }
 
 /* Chooses; accepts it or not. */
-static enum cohort_status choose(
+static enum cohort_status choose_plain(
 		struct cohort_sampler *s, const float *logits, bool accept, cohort_token *out, struct cohort_err *err)
 {
 	if (!s || !logits || !out)
@@ -519,26 +519,27 @@ static enum cohort_status choose(
 	return COHORT_OK;
 }
 
-enum cohort_status cohort_sampler_sample(
-		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
+static enum cohort_status choose(
+		struct cohort_sampler *s, const float *logits, bool accept, cohort_token *out, struct cohort_err *err)
 {
 	struct fp_mode fp;
 
 	fp_enter(&fp);
-	const enum cohort_status st = choose(s, logits, true, out, err);
+	const enum cohort_status st = choose_plain(s, logits, accept, out, err);
 	fp_leave(&fp);
 	return st;
+}
+
+enum cohort_status cohort_sampler_sample(
+		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
+{
+	return choose(s, logits, true, out, err);
 }
 
 enum cohort_status cohort_sampler_draw(
 		struct cohort_sampler *s, const float *logits, cohort_token *out, struct cohort_err *err)
 {
-	struct fp_mode fp;
-
-	fp_enter(&fp);
-	const enum cohort_status st = choose(s, logits, false, out, err);
-	fp_leave(&fp);
-	return st;
+	return choose(s, logits, false, out, err);
 }
 
 double sampler_surprise(const struct cohort_sampler *s)
