@@ -263,7 +263,10 @@ verdict 'the whole vocabulary at temperature 2'
 
 # ---- The usage examples of the documentation ----
 
+n_example=0
 example() { # N-SEQUENCES PROMPT ARGUMENT...
+	n_example=$((n_example + 1))
+	[ $((n_example % $(few 4 1))) = 0 ] || return 0
 	n=$1
 	prompt=$2
 	shift 2

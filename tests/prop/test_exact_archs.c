@@ -189,7 +189,7 @@ static void settings(const struct subject *s)
 		for (int32_t split = COHORT_SPLIT_SIMPLE; cohort_isa_usable(l) && split <= COHORT_SPLIT_SEQ; split++)
 			for (size_t u = 0; u < 2; u++) {
 				struct rig r;
-				if (effort_is("short") && (l + (size_t)split + u) % 2)
+				if (effort_is("short") && (l + (size_t)split + u) % 3)
 					continue;
 				rig_open(&r, s,
 						(struct setting){cohort_isa_name(l), 1 + (int32_t)u, ubatch[u],

@@ -201,7 +201,7 @@ static const char *const schemas[] = {
 
 static void documents(void **state)
 {
-	const int n_each = effort_is("long") ? 200 : 20;
+	const int n_each = effort_is("long") ? 200 : effort_is("short") ? 10 : 20;
 	static struct made m;
 	struct rng r;
 	int n_cut = 0, n_made = 0;

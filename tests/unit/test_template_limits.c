@@ -16,6 +16,7 @@
 #include <pthread.h>
 
 #include "base/mem.h"
+#include "effort.h"
 #include "template_case.h"
 
 struct job {
@@ -300,7 +301,7 @@ static void piles(void **state)
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		char *s = pile(cases[i][0], cases[i][1], cases[i][2], 100000);
+		char *s = pile(cases[i][0], cases[i][1], cases[i][2], (size_t)effort(100000));
 		struct job j = {.source = s, .n = strlen(s)};
 		cohort_template_params_init(&j.p);
 		run_small(&j);
@@ -309,7 +310,7 @@ static void piles(void **state)
 		free(s);
 	}
 	for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
-		char *expr = pile(inner[i][0], inner[i][1], inner[i][2], 200000), *s = pile("{{ ", expr, " }}", 1);
+		char *expr = pile(inner[i][0], inner[i][1], inner[i][2], (size_t)effort(200000)), *s = pile("{{ ", expr, " }}", 1);
 		struct job j = {.source = s, .n = strlen(s)};
 		cohort_template_params_init(&j.p);
 		run_small(&j); /* refused, or (long lists) well */

@@ -61,7 +61,7 @@ arm_here() { command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-
 # shellcheck disable=SC2086
 arm_build() {
 	[ "$(uname -m)" = x86_64 ] && arm_here || return 1
-	configure build-arm64 aarch64-linux-gnu-gcc -Dwerror=true -Dtests=enabled --cross-file $arm_root/arm64.ini --cross-file tools/cross-aarch64.ini &&
+	configure build-arm64 aarch64-linux-gnu-gcc -Dwerror=true -Dquick=true -Dtests=enabled --cross-file $arm_root/arm64.ini --cross-file tools/cross-aarch64.ini &&
 		compile build-arm64 batched cohort test_gate $arm_tests
 }
 

@@ -40,19 +40,18 @@ cmd_msan() {
 # which measures memory, what takes minutes, and test_pretok, whose long texts PCRE2's compiled patterns read 16 aligned
 # bytes at a time: those around the end of a text are read and not used, which valgrind cannot know.
 valgrind_short='
-	test_base_math test_batching_doc test_chat test_doc_index test_engine_queue test_engine_text test_file_kill
-	test_gguf_tools test_grammar_threads test_jobs_output test_openai test_opt_config test_opt_print test_pool
-	test_quantise test_serve_form test_serve_parts test_serve_web test_spec test_spec_check test_speculate_guess
-	test_talk test_term test_thread
+	test_base_math test_chat test_doc_index test_file_kill test_gguf_tools test_grammar_threads test_jobs_output
+	test_openai test_opt_config test_opt_print test_pool test_serve_form test_serve_parts test_serve_web test_spec
+	test_speculate_guess test_talk test_term test_thread
 '
 valgrind_more='
-	test_base test_base_text test_batch test_batch_check test_batch_random test_batch_split test_bin_pack
-	test_engine_counts test_file test_gguf test_gguf_refuse test_gguf_split test_gguf_sweep test_gguf_tensors
-	test_gguf_values test_gguf_write test_json test_kv test_kv_shape test_memory test_model test_model_files
-	test_openai_answer test_quant test_recur test_sample_chain test_sampler test_score
-	test_serve_store test_spec_decode test_spec_outcome test_spec_seq test_state test_strategy test_synth
-	test_template test_template_limits test_tok_bpe test_tok_detok test_tok_norm test_tok_spm test_tok_unigram
-	test_tok_vocab test_tok_wordpiece test_transaction
+	test_base test_base_text test_batch test_batch_check test_batch_random test_batch_split test_batching_doc
+	test_bin_pack test_engine_counts test_engine_queue test_engine_text test_file test_gguf test_gguf_refuse
+	test_gguf_split test_gguf_sweep test_gguf_tensors test_gguf_values test_gguf_write test_json test_kv
+	test_kv_shape test_memory test_model test_model_files test_openai_answer test_quant test_quantise test_recur
+	test_sample_chain test_sampler test_score test_serve_store test_spec_check test_spec_decode test_spec_outcome
+	test_spec_seq test_state test_strategy test_synth test_template test_template_limits test_tok_bpe
+	test_tok_detok test_tok_norm test_tok_spm test_tok_unigram test_tok_vocab test_tok_wordpiece test_transaction
 '
 valgrind_with='valgrind -q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite,indirect'
 
