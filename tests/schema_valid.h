@@ -162,13 +162,11 @@ static inline bool valid_string(const json_t *s, const json_t *v)
 			!((b = json_object_get(s, "format")) && !has_format(json_string_value(b), t));
 }
 
-static inline bool valid(const json_t *doc, const json_t *s, const json_t *v)
+static inline bool valid_each(const json_t *doc, const json_t *s, const json_t *v)
 {
 	const json_t *k, *x;
 	size_t i, n = 0;
 
-	if (json_is_boolean(s))
-		return json_is_true(s);
 	if ((k = json_object_get(s, "$ref")) && !valid(doc, at_pointer(doc, json_string_value(k)), v))
 		return false;
 	if ((k = json_object_get(s, "type"))) {
@@ -205,6 +203,28 @@ static inline bool valid(const json_t *doc, const json_t *s, const json_t *v)
 	}
 	return (!json_is_object(v) || valid_object(doc, s, v)) && (!json_is_array(v) || valid_array(doc, s, v)) &&
 			(!json_is_number(v) || valid_number(s, v)) && (!json_is_string(v) || valid_string(s, v));
+}
+
+/* A schema may refer to itself in an alternative that nothing satisfies, for the same value: what holds only if it holds
+ * does not. */
+static inline bool valid(const json_t *doc, const json_t *s, const json_t *v)
+{
+	struct under_way {
+		const json_t *s, *v;
+		const struct under_way *before;
+	};
+	static const struct under_way *all;
+	const struct under_way this = {s, v, all};
+
+	if (json_is_boolean(s))
+		return json_is_true(s);
+	for (const struct under_way *u = all; u; u = u->before)
+		if (u->s == s && u->v == v)
+			return false;
+	all = &this;
+	const bool said = valid_each(doc, s, v);
+	all = this.before;
+	return said;
 }
 
 #endif
