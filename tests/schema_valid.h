@@ -205,8 +205,8 @@ static inline bool valid_each(const json_t *doc, const json_t *s, const json_t *
 			(!json_is_number(v) || valid_number(s, v)) && (!json_is_string(v) || valid_string(s, v));
 }
 
-/* A schema may refer to itself in an alternative that nothing satisfies, for the same value: what holds only if it holds
- * does not. */
+/* A schema may refer to itself, for the same value, in an alternative that nothing satisfies: what holds only if it
+ * holds does not. */
 static inline bool valid(const json_t *doc, const json_t *s, const json_t *v)
 {
 	struct under_way {

@@ -425,6 +425,8 @@ class Session:
         def own_terminal():
             os.setsid()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+            for n in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # who began the tests may ignore them: nohup, a script's &
+                signal.signal(n, signal.SIG_DFL)
 
         self.process = subprocess.Popen(argv, stdin=slave if stdin is None else stdin, stdout=slave,
                                         stderr=slave if stderr is None else stderr, env=env, preexec_fn=own_terminal)

@@ -39,6 +39,8 @@ class Talk:
         self.code = None
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            for n in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # who began the tests may ignore them
+                signal.signal(n, signal.SIG_DFL)
             if quiet_stderr:
                 os.dup2(os.open("/dev/null", os.O_WRONLY), 2)
             os.execv(command[0], command)

@@ -198,8 +198,8 @@ static const char *const schemas[] = {
 		"{\"title\":\"t\",\"description\":\"d\",\"default\":3,\"type\":\"integer\",\"x-more\":1,"
 		"\"multipleOf\":1,\"minimum\":1,\"maximum\":2}",
 		/* Of itself in what cannot be: the judge of the fuzz target went round in circles. */
-		"{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/x\"},\"$defs\":{\"x\":{\"type\":\"integer\",\"maximum\":9,"
-		"\"anyOf\":[{\"allOf\":[false],\"$ref\":\"#/$defs/x\"},true]}}}",
+		"{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/x\"},\"$defs\":{\"x\":{\"type\":\"integer\","
+		"\"maximum\":9,\"anyOf\":[{\"allOf\":[false],\"$ref\":\"#/$defs/x\"},true]}}}",
 };
 
 static void documents(void **state)

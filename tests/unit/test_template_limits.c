@@ -310,7 +310,8 @@ static void piles(void **state)
 		free(s);
 	}
 	for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
-		char *expr = pile(inner[i][0], inner[i][1], inner[i][2], (size_t)effort(200000)), *s = pile("{{ ", expr, " }}", 1);
+		char *expr = pile(inner[i][0], inner[i][1], inner[i][2], (size_t)effort(200000));
+		char *s = pile("{{ ", expr, " }}", 1);
 		struct job j = {.source = s, .n = strlen(s)};
 		cohort_template_params_init(&j.p);
 		run_small(&j); /* refused, or (long lists) well */
