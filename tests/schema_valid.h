@@ -206,24 +206,49 @@ static inline bool valid_each(const json_t *doc, const json_t *s, const json_t *
 }
 
 /* A schema may refer to itself, for the same value, in an alternative that nothing satisfies: what holds only if it
- * holds does not. */
+ * holds does not. And it may refer to others many times, at each level of a value: what was found out is kept, but not
+ * what depends on such a circle that began further out. */
 static inline bool valid(const json_t *doc, const json_t *s, const json_t *v)
 {
 	struct under_way {
 		const json_t *s, *v;
 		const struct under_way *before;
+		size_t depth;
 	};
+	enum { N_KNOWN = 4096 };
+	static struct {
+		const json_t *s, *v;
+		bool said;
+	} known[N_KNOWN];
 	static const struct under_way *all;
-	const struct under_way this = {s, v, all};
+	static size_t outermost; /* of those under way that were asked for again */
+	const size_t at = (((uintptr_t)s >> 4) * 31 + ((uintptr_t)v >> 4)) % N_KNOWN, depth = all ? all->depth + 1 : 0;
+	const struct under_way this = {s, v, all, depth};
 
 	if (json_is_boolean(s))
 		return json_is_true(s);
+	if (!all)
+		memset(known, 0, sizeof known);
+	if (known[at].s == s && known[at].v == v)
+		return known[at].said;
 	for (const struct under_way *u = all; u; u = u->before)
-		if (u->s == s && u->v == v)
+		if (u->s == s && u->v == v) {
+			outermost = u->depth < outermost ? u->depth : outermost;
 			return false;
+		}
+	const size_t outermost_before = all ? outermost : SIZE_MAX;
+	outermost = SIZE_MAX;
 	all = &this;
 	const bool said = valid_each(doc, s, v);
 	all = this.before;
+	if (outermost >= depth) {
+		known[at].s = s;
+		known[at].v = v;
+		known[at].said = said;
+		outermost = outermost_before;
+	} else if (outermost_before < outermost) {
+		outermost = outermost_before;
+	}
 	return said;
 }
 
