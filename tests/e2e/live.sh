@@ -55,7 +55,7 @@ on_screen 24 60 --wait '^… and 42 more$' --next 2 --dump "$tmp/mid" --keys '\x
 verdict '64 sequences on a low screen: 22, and how many more'
 awk 'BEGIN { for (i = 0; i < 9; i++) print "This is prompt number", i }' >"$tmp/prompts"
 # shellcheck disable=SC2086
-on_screen 12 60 --wait '^\[8\.1\]' --dump "$tmp/mid" --keys '\x03' -- -prompts "$tmp/prompts" -n-parallel 2 -n-predict 40 -ctx 128 $slow
+on_screen 12 60 --wait '^\[8\.1\]' --dump "$tmp/mid" --keys '\x03' -- -prompts "$tmp/prompts" -n-parallel 2 -n-predict 20 -ctx 128 $slow
 [ "$rc" = 130 ] && clean && left && has mid '… and 8 more' && ! matches mid '^\[0\.0\]'
 verdict 'many prompts in turn: those under way take the place of those that ended'
 

@@ -328,7 +328,7 @@ def s_files(ids):
 
 def term():
     s = Server("-data", data, "-np", "4")
-    text = requests(80, tokens=60)
+    text = requests(40, tokens=60)
     i = s.batch(s.upload(text)["id"])["id"]
     for _ in range(3):
         while s.wait(i, ("in_progress",))["request_counts"]["completed"] < 2:

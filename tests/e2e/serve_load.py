@@ -1,7 +1,7 @@
 """Many clients of one server at once, some of which go away: every answer is the one that the same request gets alone,
 nothing is left behind, and the server stays as quick and as small as it was. See serve_load.sh.
 
-    serve_load.py COHORT TMP [SECONDS]      12 s unless told, 64 clients; limits in time that only a server that hangs breaks
+    serve_load.py COHORT TMP [SECONDS]      8 s unless told, 64 clients; limits in time that only a server that hangs breaks
 
 soak.py does more of it, for as long as it is told, with limits that are narrow. Clients are processes with threads, so that they wait for the server and not for each other.
 """
@@ -19,7 +19,7 @@ import time
 
 from serve_client import Cases, Closed, Conn, Late, Server, eventually, request
 
-SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 else 12.0
+SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 else 8.0
 CLIENTS = 64
 PROCESSES = 4
 GONE = 0.10  # of the requests are left alone by their client
