@@ -104,13 +104,6 @@ coverage_sums() {
 
 coverage_all_tests() { meson test -C $coverage_dir --no-rebuild --list --no-suite house 2>/dev/null | sed -n 's/.* \/ //p' | grep -vxE "$coverage_not"; }
 
-# shellcheck disable=SC2119
-coverage_leg() {
-	ahead_wait coverage
-	cmd_coverage
-}
-
-# shellcheck disable=SC2120
 cmd_coverage() {
 	# shellcheck disable=SC2086
 	need $pkgs_build $pkgs_test
