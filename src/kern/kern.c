@@ -24,14 +24,12 @@ static bool can_avx2(void)
 			(c & 1u << 29);
 }
 
-#if !defined(KERN_NO_AVX512) /* which some builds for tests do without */
 static bool can_avx512(void)
 {
 	return can_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 			__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
 			__builtin_cpu_supports("avx512vnni");
 }
-#endif
 #endif
 
 /* Worst to best. Each starts from a copy of the one before it. */
@@ -43,9 +41,7 @@ static const struct {
 	{"ref", can_ref, kern_init_ref},
 #if defined(KERN_X86)
 	{"avx2", can_avx2, kern_init_avx2},
-#if !defined(KERN_NO_AVX512)
 	{"avx512", can_avx512, kern_init_avx512},
-#endif
 #elif defined(KERN_NEON) /* 64-bit ARM, built by a compiler that knows its target attributes */
 	{"neon", hwcap_arm_dot, kern_init_neon},
 #endif

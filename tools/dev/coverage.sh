@@ -4,7 +4,7 @@
 # Not optimised and without asserts, so that a branch is one that the source has; but for what is not looked at, and with
 # --all the loops of src/kern and src/quant: tests could not wait for these.
 coverage_dir=build-coverage
-coverage_options=-Davx512=false
+coverage_options=
 coverage_rooms='batch engine gguf kv'
 # What takes every branch of the rooms, in little time.
 coverage_tests='test_batch test_batch_check test_batch_random test_batch_split test_bin_pack test_gguf test_gguf_refuse test_gguf_split test_gguf_sweep test_gguf_tensors test_gguf_values test_gguf_write test_kv test_kv_model test_kv_shape test_memory test_recur test_row_embedding test_state_recur'
@@ -21,7 +21,11 @@ coverage_compile() { # TARGET...: none is all
 }
 
 # shellcheck disable=SC2086
-coverage_build() { coverage_compile $coverage_tests strategy_modules; }
+coverage_build() {
+	borrow libuncounted -v "/src_($(say $coverage_rooms | tr ' ' '|'))_" || return 1
+	coverage_options=$borrowed
+	coverage_compile $coverage_tests strategy_modules
+}
 
 # coverage_count DIRECTORY...: FILE.gcov for every source of the objects there, with sums in gcov.log. Objects that no
 # test touched count, too. Sources are named as seen from the build directory.
