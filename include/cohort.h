@@ -85,7 +85,8 @@ COHORT_API const char *cohort_version(void);
 COHORT_API size_t cohort_isa_count(void);
 /* Name of level i ("ref", "avx2", "neon", ...), or NULL past the end. */
 COHORT_API const char *cohort_isa_name(size_t i);
-/* Whether this CPU can run level i. */
+/* Whether this CPU can run level i. The first call, here or when a model is opened, asks Linux for the tile registers
+ * (AMX) where the CPU has them: the signal stacks that threads set up by sigaltstack must have room for them then. */
 COHORT_API bool cohort_isa_usable(size_t i);
 
 /* ---- Model -------------------------------------------------------------- */

@@ -12,8 +12,8 @@ enum { EXIT_OK = 0, EXIT_RUN = 1, EXIT_USAGE = 2, EXIT_MODEL = 3, EXIT_FILE = 4,
 
 /* The text for -isa: the levels that can be built for this machine. */
 #if defined(__x86_64__)
-#define ISA_LEVELS "ref, avx2, avx512"
-#define ISA_ARG "ref|avx2|avx512"
+#define ISA_LEVELS "ref, avx2, avx512, amx"
+#define ISA_ARG "ref|avx2|avx512|amx"
 #elif defined(__aarch64__)
 #define ISA_LEVELS "ref, neon"
 #define ISA_ARG "ref|neon"

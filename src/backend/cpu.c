@@ -36,14 +36,21 @@ static void cpu_free(struct be *be)
 	}
 }
 
+/* Room for the rows that are packed only when they are used, in front of what the product itself needs. */
+static size_t loose_bytes(const struct kern_mat *mat, size_t k)
+{
+	return (mat->packed_bytes(CPU_MM_UNIT, k) + 63) & ~(size_t)63;
+}
+
 static size_t scratch_bytes(const struct be_weights *w, const struct model *m, size_t k_max)
 {
 	const struct model_hparams *h = &m->hp;
-	size_t n = kern_mm_scratch_bytes(k_max);
+	size_t n = 0;
 
 	for (size_t i = 0; i < m->n_weights; i++)
 		if (w->w[i].loose)
-			n = max_size(n, w->w[i].mat->packed_bytes(CPU_MM_UNIT, m->weights[i].k));
+			n = max_size(n, loose_bytes(w->w[i].mat, m->weights[i].k));
+	n += KERN_MM_SCRATCH_BYTES(k_max);
 	n = max_size(n, kern_attn_scratch_bytes(KERN_ATTN_ROWS, h->n_head / h->n_head_kv, h->head_k, h->head_v));
 	n = max_size(n, cpu_kv_scratch_bytes(m));
 	return (n + 4095) & ~(size_t)4095;
@@ -421,6 +428,7 @@ static void mm_loose(const struct cpu_mm *c, const struct kern_mm *mm, size_t ro
 		struct kern_mm part = *mm;
 		part.n_rows = row1 - r < CPU_MM_UNIT ? row1 - r : CPU_MM_UNIT;
 		part.w = mm->scratch;
+		part.scratch = (uint8_t *)mm->scratch + loose_bytes(c->mat, mm->k);
 		part.out = mm->out + r;
 		c->mat->pack(mm->scratch, (const uint8_t *)mm->w + r * c->row_bytes, part.n_rows, mm->k, 0,
 				part.n_rows);

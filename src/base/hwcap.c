@@ -1,6 +1,24 @@
 /* The kernel's list of CPU features. It names a feature only if the kernel keeps its registers for the process, too. */
 #include "base/hwcap.h"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* From the kernel's asm/prctl.h and asm/fpu/types.h, which older headers lack. */
+enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+
+bool hwcap_amx_ask(void)
+{
+	return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
+}
+#else
+bool hwcap_amx_ask(void)
+{
+	return false;
+}
+#endif
+
 #if defined(__aarch64__)
 #include <sys/auxv.h>
 

@@ -7,4 +7,8 @@
 /* The dot product instructions of 64-bit ARM (sdot); false on any other machine. */
 bool hwcap_arm_dot(void);
 
+/* Asks for the tile registers of x86-64 (AMX) on behalf of the process: Linux saves them only for those who did. False:
+ * it does not, or a thread's signal stack is too small for them. */
+bool hwcap_amx_ask(void);
+
 #endif

@@ -30,6 +30,13 @@ static bool can_avx512(void)
 			__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
 			__builtin_cpu_supports("avx512vnni");
 }
+
+static bool can_amx(void)
+{
+	unsigned a, b, c, d;
+	return can_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & 1u << 24) && (d & 1u << 25) &&
+			hwcap_amx_ask();
+}
 #endif
 
 /* Worst to best. Each starts from a copy of the one before it. */
@@ -42,6 +49,7 @@ static const struct {
 #if defined(KERN_X86)
 	{"avx2", can_avx2, kern_init_avx2},
 	{"avx512", can_avx512, kern_init_avx512},
+	{"amx", can_amx, kern_init_amx},
 #elif defined(KERN_NEON) /* 64-bit ARM, built by a compiler that knows its target attributes */
 	{"neon", hwcap_arm_dot, kern_init_neon},
 #endif
@@ -119,10 +127,4 @@ size_t kern_act_bytes(enum quant_act kind, size_t k)
 	case QUANT_ACT_F32: break;
 	}
 	return k * sizeof(float);
-}
-
-/* One row as floats is the most any level asks for. */
-size_t kern_mm_scratch_bytes(size_t k)
-{
-	return kern_pad8(k) * sizeof(float);
 }

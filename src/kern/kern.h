@@ -36,7 +36,7 @@ struct kern_mm {
 	size_t n_cols;
 	float *out;        /* [n_cols, out_ld] */
 	size_t out_ld;
-	void *scratch;     /* kern_mm_scratch_bytes(k), 64-byte aligned, one per thread */
+	void *scratch;     /* KERN_MM_SCRATCH_BYTES(k), 64-byte aligned, one per thread */
 };
 
 struct kern_mat {
@@ -174,7 +174,8 @@ void kern_k_cell_write(enum kern_kv t, size_t n, void *area, size_t slot, const 
 void kern_v_cell_write(enum kern_kv t, size_t n, void *area, size_t slot, const void *cell);
 
 size_t kern_act_bytes(enum quant_act kind, size_t k);
-size_t kern_mm_scratch_bytes(size_t k);
+/* Sixteen rows unpacked to two bytes a weight, with scales and minimums (AMX): the most any level asks for. */
+#define KERN_MM_SCRATCH_BYTES(k) (((k) + 255) / 256 * 8832)
 
 /* Attention of n rows (KERN_ATTN_ROWS at most) with the same head sizes and n_q, over the same KV head of the same
  * pool: where neighbours have the same block they go over it together. Each gets what it would get alone. scratch:
@@ -203,6 +204,7 @@ const char *kern_prove(const struct kern *k, const struct kern *ref);
 void kern_init_ref(struct kern *k);
 void kern_init_avx2(struct kern *k);
 void kern_init_avx512(struct kern *k); /* with VNNI */
+void kern_init_amx(struct kern *k);
 void kern_init_neon(struct kern *k);
 
 #endif

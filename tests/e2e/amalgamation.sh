@@ -73,7 +73,7 @@ C
 
 "$bin/cohort" tokenize 'Once upon a time there was a little girl' >ids
 case $(uname -m) in
-x86_64) levels='ref avx2 avx512' ;;
+x86_64) levels='ref avx2 avx512 amx' ;;
 aarch64) levels='ref neon' ;;
 *) levels=ref ;;
 esac

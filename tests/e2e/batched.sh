@@ -49,7 +49,7 @@ for t in 1 2 3 7; do
 	verdict "-threads $t: the same bytes"
 done
 n_isa=$(few 3 12)
-for isa in ref avx2 avx512 neon; do
+for isa in ref avx2 avx512 amx neon; do
 	run batched --isa $isa -n-predict "$n_isa" -verbose
 	if [ "$rc" = 2 ] && has err "'$isa'"; then
 		skip "--isa $isa: the same bytes" 'this machine has it not'

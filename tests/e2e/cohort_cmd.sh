@@ -117,6 +117,7 @@ few '--ubatch 3
 --isa ref --ubatch 16
 --isa avx2
 --isa avx512
+--isa amx
 --isa neon
 --file-layout
 --file-layout --isa avx2

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { K = 2048, ROWS = 512, COLS_MAX = 32, ROUNDS = 7 };
+enum { K = 2048, ROWS = 512, COLS_MAX = 128, ROUNDS = 7 };
 
 #define L3_GB_S 56.0 /* read bandwidth of one core of that machine */
 #define CELL_SECONDS 2e-3
@@ -24,7 +24,7 @@ static const uint32_t formats[] = {
 	QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_Q4_0, QUANT_Q4_1,
 	QUANT_Q5_0, QUANT_Q5_1, QUANT_MXFP4, QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K,
 };
-static const size_t columns[] = {1, 2, 4, 8, 16, 32};
+static const size_t columns[] = {1, 2, 4, 8, 16, 32, 128};
 /* Attention: query heads per KV head. The cache of one head at this length fits L2 in every type but F32. */
 static const size_t queries[] = {1, 4, 8};
 static const char *const kv_names[KERN_KV_N] = {"f16", "f32", "q8_0"};
@@ -57,6 +57,11 @@ static void *must(void *p)
 	return p;
 }
 
+static bool wide_exponent(uint32_t type)
+{
+	return type == QUANT_F32 || type == QUANT_BF16;
+}
+
 /* Random weights with every f16 number finite: bytes below 0x40 keep any pair of them a small f16. */
 static void make_weights(struct bench *b, size_t f, struct rng *r)
 {
@@ -66,8 +71,11 @@ static void make_weights(struct bench *b, size_t f, struct rng *r)
 
 	for (size_t i = 0; i < n_bytes; i++)
 		file[i] = (uint8_t)(rng_u32(r) & 0x3f);
+	/* Subnormal numbers take some CPUs long: MXFP4's scales, and exponents of F32 and BF16, are not that small. */
 	for (size_t i = 0; formats[f] == QUANT_MXFP4 && i < n_bytes; i += q->block_bytes)
-		file[i] |= 0x40; /* products of smaller scales would be subnormal, which some CPUs take long for */
+		file[i] |= 0x40;
+	for (size_t i = q->block_bytes - 1; wide_exponent(formats[f]) && i < n_bytes; i += q->block_bytes)
+		file[i] |= 0x30;
 	if (!mat_of(b, f)->pack) {
 		b->w[f] = file;
 		return;
@@ -119,7 +127,7 @@ static void bench_init(struct bench *b, const struct kern *kern)
 	for (int type = 0; type < KERN_KV_N; type++)
 		make_cache(b, (enum kern_kv)type, &r);
 	b->attn_scratch = must(mem_zalloc_aligned(kern_attn_scratch_bytes(1, QUERIES_MAX, HEAD, HEAD), 1));
-	b->scratch = must(mem_zalloc_aligned(kern_mm_scratch_bytes(K), 1));
+	b->scratch = must(mem_zalloc_aligned(KERN_MM_SCRATCH_BYTES(K), 1));
 	b->out = must(mem_zalloc_aligned((size_t)COLS_MAX * ROWS, sizeof *b->out));
 }
 
@@ -197,7 +205,8 @@ static double median(const double v[ROUNDS])
 static double limit_of(const struct bench *b, size_t f, size_t n_cols, double scale)
 {
 	const struct quant_format *q = quant_format_get(formats[f]);
-	const double work = limit_gmacs(formats[f], n_cols, strcmp(b->kern->name, "avx512") == 0);
+	const bool vnni = strcmp(b->kern->name, "avx512") == 0 || strcmp(b->kern->name, "amx") == 0;
+	const double work = limit_gmacs(formats[f], n_cols, vnni);
 	const double read = L3_GB_S * (double)n_cols * q->block / q->block_bytes;
 
 	return scale * (work < read ? work : read);

@@ -5,7 +5,10 @@
  * sum; the activation's scale multiplied to the sum first; the fold of eight lanes pairing neighbours; rows past the
  * end stored. Each was found by the proof at the start: the level was left out (self-test red), and programs ran on the
  * reference. In MXFP4's of AVX2 and AVX-512: the scale of exponent 0 left at 0 (mm: random shapes, mm: extreme bytes),
- * that of 255 infinite instead of NaN (mm: Inf and NaN), its offset one less (self-test). */
+ * that of 255 infinite instead of NaN (mm: Inf and NaN), its offset one less (self-test). In AMX's: the offset left
+ * out, sums used before they are there, Q4_1's minimum times another sum, high bytes by 128, low bytes as signed or
+ * high ones as unsigned, minimums added, left-over columns not computed, a scale multiplied to the sum first (self-test
+ * each). */
 #include "effort.h"
 #include "kern_common.h"
 
@@ -162,7 +165,7 @@ static struct kern_mm mm_of(const struct mm_case *c, const void *w)
 	struct kern_mm m = {
 		.w = w, .n_rows = c->n_rows, .k = c->k, .act = c->act, .act_bytes = c->act_bytes, .n_cols = c->n_cols,
 	};
-	m.scratch = guard_get(GUARD_SCRATCH, kern_mm_scratch_bytes(c->k), 64, c->side);
+	m.scratch = guard_get(GUARD_SCRATCH, KERN_MM_SCRATCH_BYTES(c->k), 64, c->side);
 	return m;
 }
 
@@ -266,7 +269,7 @@ static size_t rand_k(struct rng *r, const struct quant_format *f)
 void test_mm_random(void **state)
 {
 	static const size_t rows[] = {1, 3, 7, 8, 9, 15, 16, 17, 33, 64, 100};
-	static const size_t cols[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 17, 32};
+	static const size_t cols[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 17, 32, 48, 61};
 	struct rng r;
 
 	for (size_t t = 0; t < N_LAYOUTS; t++) {
@@ -332,7 +335,8 @@ void test_mm_extreme(void **state)
 		for (size_t i = 0; i < (layouts[t].scales == NO ? N : N * N); i++)
 			for (int how = 0; how < 4; how++) {
 				struct mm_case c;
-				case_init(&c, &layouts[t], &r, 9, 2 * f->block, 5, GUARD_END);
+				const size_t n_cols = (i + (size_t)how) % 2 ? 49 : 5;
+				case_init(&c, &layouts[t], &r, 9, 2 * f->block, n_cols, GUARD_END);
 				fill_extreme(&c, bytes[i % N], bytes[i / N], ds[rand_below(&r, 3)],
 						exponents[(i * 4 + (size_t)how) % 6]);
 				fill_act(&c, how);
@@ -357,7 +361,8 @@ void test_mm_nonfinite(void **state)
 		for (int i = 0; i < 30; i++) {
 			struct mm_case c;
 			float x = bad[i % 3], one[256];
-			case_init(&c, &layouts[t], &r, 1 + rand_below(&r, 20), rand_k(&r, f), 1 + rand_below(&r, 9),
+			case_init(&c, &layouts[t], &r, 1 + rand_below(&r, 20), rand_k(&r, f),
+					i % 5 ? 1 + rand_below(&r, 9) : 50,
 					i % 2 ? GUARD_START : GUARD_END);
 			c.nan_alike = true;
 			uint8_t *block = c.w + rand_below(&r, c.n_rows * c.k / f->block) * f->block_bytes;

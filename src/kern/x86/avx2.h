@@ -124,11 +124,11 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 		_mm256_maskstore_ps(out, avx2_mask((long)(m->n_rows - row)), v);
 }
 
-/* mm_FMT from tile_FMT, which computes `rows` outputs of n columns: tiles of `most` columns (4 or 8), then one of what
- * is left, so that weights are unpacked once per tile and read again, if at all, from L1. The cases that cannot arise
- * with 4 name a tile that exists anyway. */
-#define X86_MM(target, rows, fmt, most)                                                          \
-	target static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)           \
+/* A product from tile_FMT, which computes `rows` outputs of n columns: tiles of `most` columns (4 or 8), then one of
+ * what is left, so that weights are unpacked once per tile and read again, if at all, from L1. The cases that cannot
+ * arise with 4 name a tile that exists anyway. */
+#define X86_MM(target, name, rows, fmt, most)                                                    \
+	target void name(const struct kern_mm *m, size_t row0, size_t row1)                      \
 	{                                                                                        \
 		for (size_t r = row0; r < row1; r += (rows)) {                                   \
 			size_t c = 0;                                                            \
@@ -146,7 +146,7 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 			}                                                                        \
 		}                                                                                \
 	}
-#define AVX2_MM(fmt, most) X86_MM(AVX2, 8, fmt, most)
+#define AVX2_MM(fmt, most) X86_MM(AVX2 static, mm_##fmt, 8, fmt, most)
 
 /* tile_FMT: `rows` outputs of n columns (`most` of them at the most), block after block. `each` adds the block at w to
  * acc; `act` is the block of column 0, `step` the way to the next column's. Needs X86_INLINE_LEVEL, X86_VEC_LEVEL,

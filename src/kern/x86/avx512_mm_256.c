@@ -12,96 +12,9 @@
  *  4. Rows past n_rows are packed as zeros and never stored. */
 #include "kern/x86/avx512.h"
 
-#define X86_N 16
-#include "kern/x86/layout.h"
-
-/* ---- The eight registers of a run ---- */
-
-/* A run is named by the half h (Q2_K, Q3_K) or pair p it lies in and its number r there, which decides about shifts and
- * so must be a constant; the loops over halves and pairs stay loops, or the code becomes very large. */
-
-/* Bits of each byte moved left by n (right for n < 0), and a mask. Shifts work on 16 bits; what crosses a byte is
- * masked away. */
-AVX512_INLINE __m512i bits_at(__m512i q, const int n, const int mask)
-{
-	q = n > 0 ? _mm512_slli_epi16(q, (unsigned)n) : n < 0 ? _mm512_srli_epi16(q, (unsigned)-n) : q;
-	return _mm512_and_si512(q, _mm512_set1_epi8((char)mask));
-}
-
-AVX512_INLINE void load_q2_k(const struct q2_kx16 *w, int h, const int r, __m512i v[8])
-{
-	AVX2_UNROLL
-	for (int i = 0; i < 8; i++)
-		v[i] = bits_at(avx512_load(w->qs[8 * h + i]), -2 * r, 3);
-}
-
-AVX512_INLINE void load_q3_k(const struct q3_kx16 *w, int h, const int r, __m512i v[8])
-{
-	__m512i third[4];
-	AVX2_UNROLL
-	for (int i = 0; i < 4; i++)
-		third[i] = avx512_load(w->h[h].hm[i]);
-	AVX2_UNROLL
-	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(bits_at(avx512_load(w->h[h].qs[i]), -2 * r, 3),
-				bits_at(third[i % 4], 2 - 2 * r - i / 4, 4));
-}
-
-AVX512_INLINE void load_q4_k(const struct q4_kx16 *w, int p, const int r, __m512i v[8])
-{
-	AVX2_UNROLL
-	for (int i = 0; i < 8; i++)
-		v[i] = bits_at(avx512_load(w->qs[8 * p + i]), -4 * r, 15);
-}
-
-AVX512_INLINE void load_q5_k(const struct q5_kx16 *w, int p, const int r, __m512i v[8])
-{
-	const __m512i fifth = avx512_load(w->p[p].qh[r]);
-	AVX2_UNROLL
-	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(bits_at(avx512_load(w->p[p].qs[i]), -4 * r, 15), bits_at(fifth, 4 - i, 16));
-}
-
-AVX512_INLINE void load_q6_k(const struct q6_kx16 *w, int p, const int r, __m512i v[8])
-{
-	__m512i high[4];
-	AVX2_UNROLL
-	for (int i = 0; i < 4; i++)
-		high[i] = avx512_load(w->p[p].qh[i]);
-	AVX2_UNROLL
-	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_or_si512(bits_at(avx512_load(w->p[p].ql[i]), -4 * r, 15),
-				bits_at(high[i % 4], 4 - 2 * (i / 4) - 4 * r, 0x30));
-}
-
-/* 16 bytes a row and run, the low nibbles first. */
-AVX512_INLINE void load_iq4_xs(const struct iq4_xsx16 *w, int r, __m512i v[8])
-{
-	const __m128i signs = _mm_set1_epi8((char)0x80);
-	const __m128i values = _mm_xor_si128(_mm_loadu_si128((const void *)quant_iq4_values), signs);
-	const __m512i table = _mm512_broadcast_i32x4(values);
-	AVX2_UNROLL
-	for (int i = 0; i < 8; i++)
-		v[i] = _mm512_shuffle_epi8(table, bits_at(avx512_load(w->qs[4 * r + i % 4]), i < 4 ? 0 : -4, 15));
-}
+#include "kern/x86/avx512_load.h"
 
 /* ---- Sums ---- */
-
-/* Pairs of bytes as pairs of int16. */
-AVX512_INLINE __m512i pairs_u8(const uint8_t p[32])
-{
-	return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)p));
-}
-AVX512_INLINE __m512i pairs_i8(const int8_t p[32])
-{
-	return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)p));
-}
-
-/* One of each pair, as int32. */
-AVX512_INLINE __m512i one_of(__m512i pairs, const int second)
-{
-	return _mm512_srai_epi32(second ? pairs : _mm512_slli_epi32(pairs, 16), 16);
-}
 
 /* Registers [from, to) of run r against columns [c0, end), from 0. */
 AVX512_INLINE void dots(const __m512i v[8], const int from, const int to, const void *act, size_t step, int r,
@@ -279,26 +192,26 @@ AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const void *act, size
 }
 
 AVX512_TILE_256(q2_k)
-AVX512_MM(q2_k, 8)
+AVX512_MM(q2_k)
 AVX512_TILE_256(q3_k)
-AVX512_MM(q3_k, 8)
+AVX512_MM(q3_k)
 AVX512_TILE_256(q4_k)
-AVX512_MM(q4_k, 8)
+AVX512_MM(q4_k)
 AVX512_TILE_256(q5_k)
-AVX512_MM(q5_k, 8)
+AVX512_MM(q5_k)
 AVX512_TILE_256(q6_k)
-AVX512_MM(q6_k, 8)
+AVX512_MM(q6_k)
 AVX512_TILE_256(iq4_xs)
-AVX512_MM(iq4_xs, 8)
+AVX512_MM(iq4_xs)
 
 void kern_avx512_init_mm_256(struct kern *k)
 {
-	k->packed[QUANT_Q2_K].mm = mm_q2_k;
-	k->packed[QUANT_Q3_K].mm = mm_q3_k;
-	k->packed[QUANT_Q4_K].mm = mm_q4_k;
-	k->packed[QUANT_Q5_K].mm = mm_q5_k;
-	k->packed[QUANT_Q6_K].mm = mm_q6_k;
-	k->packed[QUANT_IQ4_XS].mm = mm_iq4_xs;
+	k->packed[QUANT_Q2_K].mm = kern_avx512_mm_q2_k;
+	k->packed[QUANT_Q3_K].mm = kern_avx512_mm_q3_k;
+	k->packed[QUANT_Q4_K].mm = kern_avx512_mm_q4_k;
+	k->packed[QUANT_Q5_K].mm = kern_avx512_mm_q5_k;
+	k->packed[QUANT_Q6_K].mm = kern_avx512_mm_q6_k;
+	k->packed[QUANT_IQ4_XS].mm = kern_avx512_mm_iq4_xs;
 }
 
 void kern_init_avx512(struct kern *k)
