@@ -1,4 +1,5 @@
-/* The kernel's list of CPU features. It names a feature only if the kernel keeps its registers for the process, too. */
+/* The kernel's list of CPU features, which names one only if the kernel keeps its registers for the process, too; and a
+ * request for those registers that it keeps only for who asks. */
 #include "base/hwcap.h"
 
 #if defined(__x86_64__) && defined(__linux__)

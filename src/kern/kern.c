@@ -59,7 +59,8 @@ enum { N_LEVELS = sizeof ladder / sizeof *ladder };
 static struct kern levels[N_LEVELS];
 static const char *failed[N_LEVELS]; /* what a level does otherwise than the reference; NULL: nothing */
 
-/* Each level proves itself against the reference before it is used. */
+/* Each level proves itself against the reference before it is used. Whether the CPU can run it is asked here, once: the
+ * answer about tiles may be another one later, when the table can no longer be filled. */
 static void fill(void)
 {
 	struct fp_mode fp;
@@ -94,10 +95,8 @@ const char *kern_name(size_t level)
 
 bool kern_usable(size_t level)
 {
-	if (level >= N_LEVELS || !ladder[level].can())
-		return false;
 	fill_once();
-	return !failed[level];
+	return level < N_LEVELS && levels[level].name && !failed[level];
 }
 
 const char *kern_failed(size_t level)

@@ -276,7 +276,7 @@ void test_mm_random(void **state)
 		rng_init(&r, 1, t);
 		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 			for (size_t j = 0; j < sizeof cols / sizeof *cols; j++)
-				for (int n = 0; n < effort(6); n++) {
+				for (int n = 0; n < effort(cols[j] < 40 ? 6 : 2); n++) {
 					struct mm_case c;
 					size_t k = rand_k(&r, quant_format_get(layouts[t].type));
 					case_init(&c, &layouts[t], &r, rows[i], k, cols[j],

@@ -61,6 +61,7 @@ AMX_INLINE void amx_begin(int k_bytes)
 	}
 	AMX_MEMORY(&s);
 	_tile_loadconfig(&s);
+	AMX_MEMORY(&s);
 }
 
 /* mm_FMT: each sixteen rows are unpacked into the scratch block by block, by unpack_FMT, and all whole tiles of columns
@@ -75,9 +76,10 @@ AMX_INLINE void amx_begin(int k_bytes)
 			kern_avx512_mm_##fmt(m, row0, row1);                                            \
 			return;                                                                         \
 		}                                                                                       \
-		rest.act = x86_act_row(m, whole);                                                       \
-		rest.out += whole * m->out_ld;                                                          \
-		rest.n_cols -= whole;                                                                   \
+		if ((rest.n_cols = m->n_cols - whole) > 0) {                                            \
+			rest.act = x86_act_row(m, whole);                                               \
+			rest.out += whole * m->out_ld;                                                  \
+		}                                                                                       \
 		amx_begin((block) == 32 ? 32 : 64);                                                     \
 		for (size_t r = row0; r < row1; r += 16) {                                              \
 			const struct fmt##x16 *w = (const struct fmt##x16 *)m->w + r / 16 * nb;         \
