@@ -70,11 +70,16 @@ verdict "$n_not blocks are marked as not run"
 
 # ---- Figures ----
 
-# The tables and the picture of docs/performance.md are those of the stored results: bench_peer tells them again.
-if [ -x "$COHORT_BUILD/bench_peer" ]; then
-	run "$COHORT_BUILD/bench_peer" --append docs/performance.json --out "$tmp/bench"
-	[ "$rc" = 0 ] && cmp -s "$tmp/bench/peer.svg" docs/performance.svg
-	verdict 'docs/performance.svg is the picture of docs/performance.json'
+# figures PAGE LEAST: the tables (LEAST figures or more) and the picture of docs/PAGE.md are those of the stored results:
+# bench_peer tells them again.
+figures() {
+	if [ ! -x "$COHORT_BUILD/bench_peer" ]; then
+		skip "docs/$1.md: figures as they were measured" 'bench_peer is not there'
+		return 0
+	fi
+	run "$COHORT_BUILD/bench_peer" --append "docs/$1.json" --out "$tmp/bench"
+	[ "$rc" = 0 ] && cmp -s "$tmp/bench/peer.svg" "docs/$1.svg"
+	verdict "docs/$1.svg is the picture of docs/$1.json"
 	awk -F '|' '
 	function trim(t) { gsub(/^[ *]+|[ *]+$/, "", t); return t }
 	function cell(shape, what, rows, format) { return shape " " what " " rows " " format }
@@ -111,13 +116,13 @@ if [ -x "$COHORT_BUILD/bench_peer" ]; then
 				break
 			}
 	}
-	END { print n + 0 " figures" }' "$tmp/out" docs/performance.md >"$tmp/figures"
+	END { print n + 0 " figures" }' "$tmp/out" "docs/$1.md" >"$tmp/figures"
 	grep -v ' figures$' "$tmp/figures" >"$tmp/out"
-	empty out && [ "$(sed -n 's/ figures$//p' "$tmp/figures")" -ge 90 ]
-	verdict "docs/performance.md: $(tail -n 1 "$tmp/figures") as they were measured"
-else
-	skip 'docs/performance.md: figures as they were measured' 'bench_peer is not there'
-fi
+	empty out && [ "$(sed -n 's/ figures$//p' "$tmp/figures")" -ge "$2" ]
+	verdict "docs/$1.md: $(tail -n 1 "$tmp/figures") as they were measured"
+}
+figures performance 90
+figures performance-amx 50
 
 # ---- JSON ----
 
