@@ -201,7 +201,11 @@ static void threads(void **state)
 {
 	const struct place *p = *state;
 	static const char *const types[] = {"Q8_0", "BF16", "Q4_K_M", "IQ4_NL"};
+#ifdef __SANITIZE_THREAD__
+	const size_t n_types = 1;
+#else
 	const size_t n_types = effort_is("short") ? 2 : 4; /* the searches of the last two take long */
+#endif
 	static const int32_t counts[] = {1, 2, 5};
 	const struct cohort_synth_params sp = large("F32");
 	make_input(p, &sp);
