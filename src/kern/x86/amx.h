@@ -24,7 +24,7 @@
 #endif
 
 /* Columns of a tile, and how many it takes for tiles to pay, as unpacking is for all of them: 32 with weights from the
- * cache, but 32 rows of a model in Q8_0 took 10 % longer than at the level below (Sapphire Rapids). */
+ * cache, but 32 rows of a model in Q8_0 took 10 % longer than at the level below (Emerald Rapids). */
 enum { AMX_COLS = 16, AMX_LEAST = 48 };
 
 /* The registers' numbers, which gcc wants as they stand. */
