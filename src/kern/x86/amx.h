@@ -64,6 +64,20 @@ AMX_INLINE void amx_begin(int k_bytes)
 	AMX_MEMORY(&s);
 }
 
+/* The accumulators of a tile's columns: sixteen rows each. */
+AMX_INLINE void amx_clear(__m512 *acc)
+{
+	AMX_UNROLL
+	for (int c = 0; c < AMX_COLS; c++)
+		acc[c] = _mm512_setzero_ps();
+}
+AMX_INLINE void amx_store(const struct kern_mm *m, size_t row, size_t col, const __m512 *acc)
+{
+	AMX_UNROLL
+	for (int c = 0; c < AMX_COLS; c++)
+		avx512_store_rows(m, row, col + (size_t)c, acc[c]);
+}
+
 /* mm_FMT: each sixteen rows are unpacked into the scratch block by block, by unpack_FMT, and all whole tiles of columns
  * go over them by `columns`, whose last arguments follow. */
 #define AMX_MM(fmt, block, ...)                                                                         \

@@ -183,18 +183,14 @@ AMX_INLINE void columns(const struct kern_mm *m, const struct unpacked *w, size_
 	const struct kern_act_q8_256 *act = x86_act_row(m, col);
 	__m512 acc[AMX_COLS];
 
-	AMX_UNROLL
-	for (int c = 0; c < AMX_COLS; c++)
-		acc[c] = _mm512_setzero_ps();
+	amx_clear(acc);
 	for (size_t b = 0; b < nb + 1; b++) {
 		if (b < nb)
 			DOTS(w + b, act + b, step, sums + 2 * (b & 1));
 		if (b > 0)
 			add_block(w + b - 1, act + b - 1, step, n_mins, sums + 2 * (~b & 1), acc);
 	}
-	AMX_UNROLL
-	for (int c = 0; c < AMX_COLS; c++)
-		avx512_store_rows(m, row, col + (size_t)c, acc[c]);
+	amx_store(m, row, col, acc);
 }
 
 AMX_MM(q2_k, 256, 8)
@@ -206,12 +202,7 @@ AMX_MM(iq4_xs, 256, 0)
 
 void kern_amx_init_mm_256(struct kern *k)
 {
-	k->packed[QUANT_Q2_K].mm = mm_q2_k;
-	k->packed[QUANT_Q3_K].mm = mm_q3_k;
-	k->packed[QUANT_Q4_K].mm = mm_q4_k;
-	k->packed[QUANT_Q5_K].mm = mm_q5_k;
-	k->packed[QUANT_Q6_K].mm = mm_q6_k;
-	k->packed[QUANT_IQ4_XS].mm = mm_iq4_xs;
+	X86_FORMATS_256(X86_SET_MM)
 }
 
 void kern_init_amx(struct kern *k)

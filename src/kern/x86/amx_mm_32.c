@@ -74,9 +74,7 @@ AMX_INLINE void columns(const struct kern_mm *m, const struct unpacked *w, size_
 	const struct kern_act_q8_32 *act = x86_act_row(m, col);
 	__m512 acc[AMX_COLS];
 
-	AMX_UNROLL
-	for (int c = 0; c < AMX_COLS; c++)
-		acc[c] = _mm512_setzero_ps();
+	amx_clear(acc);
 	for (size_t b = 0; b < nb + 2; b += 2) {
 		int32_t(*now)[AMX_COLS][16] = sums + (b & 2), (*before)[AMX_COLS][16] = sums + (~b & 2);
 		if (b < nb)
@@ -88,9 +86,7 @@ AMX_INLINE void columns(const struct kern_mm *m, const struct unpacked *w, size_
 		if (b >= 2 && b - 1 < nb)
 			add_block(w + b - 1, act + b - 1, step, mins, before[1], acc);
 	}
-	AMX_UNROLL
-	for (int c = 0; c < AMX_COLS; c++)
-		avx512_store_rows(m, row, col + (size_t)c, acc[c]);
+	amx_store(m, row, col, acc);
 }
 
 AMX_MM(q4_0, 32, false)
@@ -103,11 +99,5 @@ AMX_MM(mxfp4, 32, false)
 
 void kern_amx_init_mm_32(struct kern *k)
 {
-	k->packed[QUANT_Q4_0].mm = mm_q4_0;
-	k->packed[QUANT_Q4_1].mm = mm_q4_1;
-	k->packed[QUANT_Q5_0].mm = mm_q5_0;
-	k->packed[QUANT_Q5_1].mm = mm_q5_1;
-	k->packed[QUANT_Q8_0].mm = mm_q8_0;
-	k->packed[QUANT_IQ4_NL].mm = mm_iq4_nl;
-	k->packed[QUANT_MXFP4].mm = mm_mxfp4;
+	X86_FORMATS_32(X86_SET_MM)
 }

@@ -5,6 +5,7 @@
 
 #include "kern/kern.h"
 #include "kern/kern_math.h"
+#include "kern/x86/formats.h"
 
 #include <immintrin.h>
 #include <string.h>

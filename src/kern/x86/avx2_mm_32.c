@@ -170,11 +170,5 @@ AVX2_MM(mxfp4, 4)
 
 void kern_avx2_init_mm_32(struct kern *k)
 {
-	k->packed[QUANT_Q4_0].mm = mm_q4_0;
-	k->packed[QUANT_Q4_1].mm = mm_q4_1;
-	k->packed[QUANT_Q5_0].mm = mm_q5_0;
-	k->packed[QUANT_Q5_1].mm = mm_q5_1;
-	k->packed[QUANT_Q8_0].mm = mm_q8_0;
-	k->packed[QUANT_IQ4_NL].mm = mm_iq4_nl;
-	k->packed[QUANT_MXFP4].mm = mm_mxfp4;
+	X86_FORMATS_32(X86_SET_MM)
 }

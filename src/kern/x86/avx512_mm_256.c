@@ -206,12 +206,7 @@ AVX512_MM(iq4_xs)
 
 void kern_avx512_init_mm_256(struct kern *k)
 {
-	k->packed[QUANT_Q2_K].mm = kern_avx512_mm_q2_k;
-	k->packed[QUANT_Q3_K].mm = kern_avx512_mm_q3_k;
-	k->packed[QUANT_Q4_K].mm = kern_avx512_mm_q4_k;
-	k->packed[QUANT_Q5_K].mm = kern_avx512_mm_q5_k;
-	k->packed[QUANT_Q6_K].mm = kern_avx512_mm_q6_k;
-	k->packed[QUANT_IQ4_XS].mm = kern_avx512_mm_iq4_xs;
+	X86_FORMATS_256(AVX512_SET_MM)
 }
 
 void kern_init_avx512(struct kern *k)

@@ -77,11 +77,5 @@ AVX512_MM(mxfp4)
 
 void kern_avx512_init_mm_32(struct kern *k)
 {
-	k->packed[QUANT_Q4_0].mm = kern_avx512_mm_q4_0;
-	k->packed[QUANT_Q4_1].mm = kern_avx512_mm_q4_1;
-	k->packed[QUANT_Q5_0].mm = kern_avx512_mm_q5_0;
-	k->packed[QUANT_Q5_1].mm = kern_avx512_mm_q5_1;
-	k->packed[QUANT_Q8_0].mm = kern_avx512_mm_q8_0;
-	k->packed[QUANT_IQ4_NL].mm = kern_avx512_mm_iq4_nl;
-	k->packed[QUANT_MXFP4].mm = kern_avx512_mm_mxfp4;
+	X86_FORMATS_32(AVX512_SET_MM)
 }

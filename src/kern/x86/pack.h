@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "kern/x86/formats.h"
 #include "kern/x86/layout.h"
 
 /* n units of 4 bytes of row j, one register per unit. */
@@ -202,18 +203,7 @@ PACK(iq4_xs, 256)
 
 void X86_INIT_PACK(struct kern *k)
 {
-#define ENTRY(type, fmt) k->packed[type] = (struct kern_mat){X86_N, NULL, bytes_##fmt, pack_##fmt}
-	ENTRY(QUANT_Q4_0, q4_0);
-	ENTRY(QUANT_Q4_1, q4_1);
-	ENTRY(QUANT_Q5_0, q5_0);
-	ENTRY(QUANT_Q5_1, q5_1);
-	ENTRY(QUANT_Q8_0, q8_0);
-	ENTRY(QUANT_IQ4_NL, iq4_nl);
-	ENTRY(QUANT_MXFP4, mxfp4);
-	ENTRY(QUANT_Q2_K, q2_k);
-	ENTRY(QUANT_Q3_K, q3_k);
-	ENTRY(QUANT_Q4_K, q4_k);
-	ENTRY(QUANT_Q5_K, q5_k);
-	ENTRY(QUANT_Q6_K, q6_k);
-	ENTRY(QUANT_IQ4_XS, iq4_xs);
+#define ENTRY(type, fmt) k->packed[type] = (struct kern_mat){X86_N, NULL, bytes_##fmt, pack_##fmt};
+	X86_FORMATS_32(ENTRY)
+	X86_FORMATS_256(ENTRY)
 }
