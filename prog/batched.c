@@ -450,6 +450,8 @@ int main(int argc, char **argv)
 			sizeof opts / sizeof *opts,
 	};
 	ignore_write_signals();
+	if (!hide_levels(prog))
+		return EXIT_USAGE;
 	int rc = opt_parse(&p, argc, argv, 1, NULL, 0, NULL);
 	if (rc)
 		return rc - 1;

@@ -4,6 +4,7 @@
 #include "cohort_tools.h"
 #include "opt.h"
 
+#include "base/hwcap.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -250,20 +251,54 @@ static int print_json(const struct cohort_gguf *g, const char *path, const char 
 	return 0;
 }
 
+/* ---- Levels ---- */
+
+/* Which instruction-set levels this build has, and which of them run here. Tests ask this instead of guessing. */
+static int print_levels(bool json)
+{
+	json_t *levels = json ? json_array() : NULL;
+	size_t best = cohort_isa_count() - 1;
+	bool ok = levels || !json;
+
+	while (!cohort_isa_usable(best))
+		best--;
+	for (size_t i = 0; ok && i < cohort_isa_count(); i++) {
+		const char *name = cohort_isa_name(i);
+		const bool usable = cohort_isa_usable(i);
+		if (!json) {
+			const char *why = hwcap_hidden(name) ? "hidden by COHORT_HIDE_ISA" : "not usable on this CPU";
+			printf("%-7s %s\n", name, !usable ? why : i == best ? "usable, the default" : "usable");
+			continue;
+		}
+		json_t *o = json_object();
+		ok = o && put(o, "name", json_string(name)) && put(o, "usable", json_boolean(usable)) &&
+				put(o, "default", json_boolean(i == best));
+		ok = json_array_append_new(levels, o) == 0 && ok;
+	}
+	ok = ok && (!json || (json_dumpf(levels, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF));
+	json_decref(levels);
+	return ok || ferror(stdout) ? close_stdout(prog) : out_of_memory(prog);
+}
+
 int cmd_info(int argc, char **argv)
 {
 	const char *model = NULL;
-	bool json = false, tensors = false;
+	bool json = false, tensors = false, levels = false;
 	const struct opt opts[] = {
-		{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF file (default: the built-in model)", NULL},
-		{"json", NULL, OPT_FLAG, &json, 0, 0, NULL, "everything, as one JSON object", NULL},
-		{"tensors", NULL, OPT_FLAG, &tensors, 0, 0, NULL, "list every tensor, too", NULL},
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF file (default: the built-in model)", NULL},
+			{"json", NULL, OPT_FLAG, &json, 0, 0, NULL, "everything, as one JSON object", NULL},
+			{"tensors", NULL, OPT_FLAG, &tensors, 0, 0, NULL, "list every tensor, too", NULL},
+			{"levels", NULL, OPT_FLAG, &levels, 0, 0, NULL,
+					"only the levels of -isa, and which of them this CPU runs", NULL},
 	};
 	const struct opt_prog p = {
-		prog, "[-m FILE] [options]",
-		"Tells what a GGUF file holds and whether this version can run it. Any part of a split model\n"
-		"stands for all.",
-		"  cohort info\n  cohort info -m model.gguf --json\n", opts, sizeof opts / sizeof *opts,
+			prog,
+			"[-m FILE] [options]",
+			"Tells what a GGUF file holds and whether this version can run it. Any part of a split model\n"
+			"stands for all.",
+			"  cohort info\n  cohort info -m model.gguf --json\n  cohort info --levels\n",
+			opts,
+			sizeof opts / sizeof *opts,
 	};
 	int rc = opt_parse(&p, argc, argv, 2, NULL, 0, NULL);
 	if (rc)
@@ -273,6 +308,8 @@ int cmd_info(int argc, char **argv)
 	struct cohort_gguf *g = NULL;
 	struct cohort_err err;
 
+	if (levels)
+		return print_levels(json);
 	if (!model && !(model = builtin_model(prog)))
 		return EXIT_MODEL;
 	if (cohort_gguf_open(model, &g, &err)) {

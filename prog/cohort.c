@@ -46,6 +46,8 @@ int main(int argc, char **argv)
 
 	ignore_write_signals();
 	json_take_over();
+	if (!hide_levels("cohort"))
+		return EXIT_USAGE;
 	if (argc < 2) {
 		cmd_usage(stderr);
 		return EXIT_USAGE;

@@ -4,6 +4,7 @@
 #include "term.h"
 #include "width.h"
 
+#include "base/hwcap.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/utf8.h"
@@ -77,7 +78,8 @@ void progress_line(double started, const char *fmt, ...)
 /* "4 s", "2 min 05 s", "3 h 12 min" */
 static void show_span(char *out, size_t n, double seconds)
 {
-	const long s = seconds < 0 ? 0 : seconds > 1e8 ? 100000000 : (long)(seconds + 0.5);
+	const long s = seconds < 0 ? 0 : seconds > 1e8 ? 100000000
+						       : (long)(seconds + 0.5);
 
 	if (s < 60)
 		snprintf(out, n, "%ld s", s);
@@ -261,6 +263,17 @@ void ignore_write_signals(void)
 {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+}
+
+bool hide_levels(const char *prog)
+{
+	const char *names = getenv("COHORT_HIDE_ISA");
+
+	if (hwcap_hide(names))
+		return true;
+	fprintf(stderr, "%s: the environment variable COHORT_HIDE_ISA is '%s', expected some of: " HWCAP_HIDE_NAMES "\n"
+			"Set it right, or unset it.\n", prog, names);
+	return false;
 }
 
 void catch_signals(void)

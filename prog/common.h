@@ -65,6 +65,9 @@ int out_of_memory(const char *prog);
 
 /* A closed pipe and a file size limit are write errors, not deaths. */
 void ignore_write_signals(void);
+/* Hides the instruction-set levels that COHORT_HIDE_ISA names: a test's way to run as on a CPU without them. False: it
+ * cannot be read, which was reported. */
+bool hide_levels(const char *prog);
 /* Ctrl-C: the first sets the flag, the second ends at once. */
 void catch_signals(void);
 bool interrupted(void);

@@ -13,7 +13,7 @@ static const char *const opt_names[] = {
 		"dry-penalty-last-n", "dry-run", "dry-sequence-breaker", "dynatemp-exp", "dynatemp-range",
 		"early-stop", "eos", "errors", "extra", "file", "file-layout", "format", "frequency-penalty",
 		"generate", "grammar", "grammar-file", "host", "http-threads", "idle-timeout", "ignore-eos",
-		"interactive", "isa", "json", "json-schema", "json-schema-file", "kv-type", "length-penalty",
+		"interactive", "isa", "json", "json-schema", "json-schema-file", "kv-type", "length-penalty", "levels",
 		"lines", "load", "logit-bias", "logprobs", "lookup", "lora", "lora-scaled", "max-body",
 		"max-choices", "max-connections", "max-file", "max-files", "max-grammar", "max-headers",
 		"max-priority", "max-saved", "max-stops", "measure", "messages", "min-keep", "min-p", "min-prob",

@@ -201,7 +201,9 @@ static int read_file(struct opt_run *s)
 bool opt_variable(const char *name, char out[OPT_VARIABLE_BYTES])
 {
 	static const char *const reserved[] = {
-			"config", "no-config", "show-config", "help", "version", "build", "source", "shared"};
+			"config", "no-config", "show-config", "help", "hide-isa",
+			"version", "build", "source", "shared",
+	};
 	static const char prefix[] = "COHORT_";
 	size_t n = sizeof prefix - 1;
 

@@ -66,7 +66,7 @@ static void fill(void)
 	struct fp_mode fp;
 
 	fp_enter(&fp);
-	for (size_t i = 0; i < N_LEVELS && ladder[i].can(); i++) {
+	for (size_t i = 0; i < N_LEVELS && !hwcap_hidden(ladder[i].name) && ladder[i].can(); i++) {
 		if (i > 0)
 			levels[i] = levels[i - 1];
 		ladder[i].init(&levels[i]);

@@ -83,6 +83,29 @@ verdict 'tokenize: a directory'
 text='Once upon a time, there was a little girl named Lily. She lived in a small house near the forest with her mother and an
 old grey cat. One day she went to the market to buy bread, and on the way she met a fox who asked her where she was going. "To
 the market," said Lily, and the fox smiled and went along with her.'
+# ---- info --levels; COHORT_HIDE_ISA ----
+run cohort info --levels
+[ "$rc" = 0 ] && empty err && has_level ref && [ "$(grep -c 'the default$' "$tmp/out")" = 1 ]
+verdict 'info --levels: the reference level and one default'
+default=$(sed -n 's/ *usable, the default$//p' "$tmp/out")
+run batched -verbose -n-predict 1
+[ "$rc" = 0 ] && has err "Instruction set: $default"
+verdict 'info --levels: the default is what programs use'
+run cohort info --levels --json
+[ "$rc" = 0 ] && empty err && [ "$(grep -c '"usable": true' "$tmp/out")" = "$(levels | wc -l)" ] &&
+	[ "$(grep -c '"default": true' "$tmp/out")" = 1 ]
+verdict 'info --levels --json: the same'
+# Seen red with a ladder of kern.c that does not look at what is hidden.
+run env COHORT_HIDE_ISA=avx2,neon "$bin/cohort" info --levels
+[ "$rc" = 0 ] && has out 'ref     usable, the default' && ! grep -v '^ref' "$tmp/out" | grep -q usable,
+verdict 'COHORT_HIDE_ISA: only the reference level is left'
+run env COHORT_HIDE_ISA=avx2,neon "$bin/batched" -verbose -n-predict 1
+[ "$rc" = 0 ] && has err 'Instruction set: ref'
+verdict 'COHORT_HIDE_ISA: the reference level runs'
+run env COHORT_HIDE_ISA=axm "$bin/cohort" info --levels
+refused 2 "COHORT_HIDE_ISA is 'axm'"
+verdict 'COHORT_HIDE_ISA: an unknown level is refused'
+
 "$bin/cohort" tokenize "$text" >"$tmp/ids"
 n=$(wc -w <"$tmp/ids")
 n_vocab=8192
@@ -114,7 +137,7 @@ few '--ubatch 3
 --threads 1
 --threads 2
 --threads 3
---isa ref --ubatch 16
+--ubatch 16 --isa ref
 --isa avx2
 --isa avx512
 --isa amx
@@ -127,9 +150,9 @@ while read -r o; do
 	rm -f "$tmp/logits"
 	# shellcheck disable=SC2086
 	logits $o
-	case $o in
-	*--isa\ avx* | *--isa\ neon) if [ "$rc" = 2 ] && has err "${o##* }"; then
-		skip "logits: $o" 'this machine has it not'
+	case $o in *--isa\ *) if ! has_level "${o##* }"; then
+		refused 2 "'${o##* }'"
+		verdict "logits: $o: refused, as this CPU or build is without it"
 		continue
 	fi ;;
 	esac

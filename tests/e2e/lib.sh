@@ -15,7 +15,7 @@ effort=${COHORT_EFFORT:-}
 few() { if [ "$effort" = short ]; then printf '%s\n' "$1"; else printf '%s\n' "$2"; fi; }
 # Options come from the tests alone, not from who runs them.
 for v in $(env | sed -n 's/^\(COHORT_[A-Za-z0-9_]*\)=.*/\1/p'); do
-	case $v in COHORT_BUILD | COHORT_SOURCE | COHORT_SHARED) ;; *) unset "$v" ;; esac
+	case $v in COHORT_BUILD | COHORT_SOURCE | COHORT_SHARED | COHORT_HIDE_ISA) ;; *) unset "$v" ;; esac
 done
 COHORT_CONFIG=/dev/null
 # As many tests run at once as there are processors: with two threads each they would wait for each other most of the
@@ -102,6 +102,10 @@ skip() { # NAME WHY
 
 # refused CODE TEXT: the last run ended so, wrote nothing to standard output and said TEXT.
 refused() { [ "$rc" = "$1" ] && empty out && has err "$2"; }
+
+# levels: the instruction-set levels that the programs run here, worst to best, each on a line. has_level NAME: one of them.
+levels() { "$bin/cohort" info --levels | sed -n 's/^\([a-z0-9]*\) *usable.*/\1/p'; }
+has_level() { levels | grep -qx -e "$1"; }
 
 # sequences N [PROMPT]: standard output is N numbered sequences, each with an empty line and a text that starts with PROMPT.
 sequences() {
