@@ -432,7 +432,7 @@ int main(int argc, char **argv)
 			(rc = parse_list("prompts", c->prompts, TOKENS_MAX, &b.prompts)))
 		return rc;
 	b.started = clock_now();
-	ignore_write_signals();
+	start_signals();
 	catch_signals();
 	rc = run(&b);
 	progress_end();

@@ -725,7 +725,7 @@ static int run(struct state *s)
 
 	if (rc)
 		return rc;
-	ignore_write_signals();
+	start_signals();
 	catch_signals();
 	for (size_t i = 0; s->c.target && i < n_items(s->doc, "cells"); i++)
 		set_targets(s->c.target, item(s->doc, "cells", i));

@@ -443,7 +443,7 @@ int main(int argc, char **argv)
 		b.formats[0] = "file";
 	}
 	b.started = clock_now();
-	ignore_write_signals();
+	start_signals();
 	catch_signals();
 	rc = run(&b);
 	progress_end();

@@ -351,8 +351,9 @@ static int run(struct job *j, const struct opt_prog *options)
 		rc = batched_check(j);
 	if (!rc)
 		rc = gen_open(&j->gen, slot_count(j), j->c.n_ctx, j->n_threads);
-	if (!rc)
-		rc = batched_generate(j);
+	if (rc) /* interrupted while the model was loaded, too: there are no texts to show */
+		return rc;
+	rc = batched_generate(j);
 	if (rc && rc != EXIT_INTERRUPTED)
 		return rc;
 	int out = batched_show(j);
@@ -383,6 +384,7 @@ int main(int argc, char **argv)
 					.n_ctx = 2048,
 					.threads = 4,
 			}};
+	start_signals();
 	json_take_over();
 	sampling_init(&j.s, 0.9);
 	const struct opt own[] = {
@@ -449,7 +451,6 @@ int main(int argc, char **argv)
 			opts,
 			sizeof opts / sizeof *opts,
 	};
-	ignore_write_signals();
 	if (!hide_levels(prog))
 		return EXIT_USAGE;
 	int rc = opt_parse(&p, argc, argv, 1, NULL, 0, NULL);

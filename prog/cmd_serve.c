@@ -566,7 +566,6 @@ int cmd_serve(int argc, char **argv)
 	o.store_limits.file_bytes <<= 20;
 	o.srv.slot_bytes <<= 20;
 	tidy_memory();
-	ignore_write_signals();
 	catch_signals();
 	rc = open_wake(&o);
 	if (!rc)

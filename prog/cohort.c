@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 {
 	char *help[] = {argv[0], (char *)"help", NULL};
 
-	ignore_write_signals();
+	start_signals();
 	json_take_over();
 	if (!hide_levels("cohort"))
 		return EXIT_USAGE;

@@ -235,9 +235,17 @@ int load_model(const char *prog, const char *path, const struct cohort_model_par
 	return 0;
 }
 
+static void end_now(int sig)
+{
+	(void)sig;
+	_exit(EXIT_INTERRUPTED);
+}
+
 static void on_signal(int sig)
 {
 	if (stop) {
+		if (sig == SIGINT)
+			_exit(EXIT_INTERRUPTED);
 		signal(sig, SIG_DFL);
 		raise(sig);
 	}
@@ -259,10 +267,13 @@ void interrupt_wake(void)
 	errno = before;
 }
 
-void ignore_write_signals(void)
+void start_signals(void)
 {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	/* A shell starts what is in its background with the signal ignored. */
+	if (signal(SIGINT, end_now) == SIG_IGN)
+		signal(SIGINT, SIG_IGN);
 }
 
 bool hide_levels(const char *prog)

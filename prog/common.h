@@ -63,12 +63,14 @@ int bad_usage(const char *prog, const char *fmt, ...) __attribute__((format(prin
 /* Likewise when memory is out; returns EXIT_RUN. */
 int out_of_memory(const char *prog);
 
-/* A closed pipe and a file size limit are write errors, not deaths. */
-void ignore_write_signals(void);
+/* At the start of main. A closed pipe and a file size limit are write errors, not deaths; Ctrl-C ends with
+ * EXIT_INTERRUPTED, here and everywhere. */
+void start_signals(void);
 /* Hides the instruction-set levels that COHORT_HIDE_ISA names: a test's way to run as on a CPU without them. False: it
  * cannot be read, which was reported. */
 bool hide_levels(const char *prog);
-/* Ctrl-C: the first sets the flag, the second ends at once. */
+/* Before anything is written that must not be half done. Ctrl-C and SIGTERM: the first sets the flag, the second ends
+ * at once. */
 void catch_signals(void);
 bool interrupted(void);
 /* For programs that go on after it: which signal it was, 0 if none; the next one is a first one again. */

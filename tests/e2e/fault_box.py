@@ -11,6 +11,8 @@ import struct
 
 KINDS = ("alloc", "map", "open", "stat", "read", "write", "sync", "truncate", "rename", "thread", "accept", "recv", "send")
 
+SIGNAL = len(KINDS) + 1  # for arm(): none fails, the process is interrupted before its k-th call
+
 
 class Box:
     """struct fault_box."""
@@ -40,6 +42,10 @@ class Box:
 
     def calls(self):
         return struct.unpack_from("<%dQ" % len(KINDS), self.map, self.CALLS)
+
+    def caught(self):
+        """Armed with SIGNAL: calls before the program caught SIGINT, and since."""
+        return struct.unpack_from("<2Q", self.map, self.CALLS + 8 * 14)
 
     def failed(self):
         return struct.unpack_from("<Q", self.map, self.FAILED)[0]

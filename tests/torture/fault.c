@@ -17,6 +17,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,12 +115,33 @@ static void show(enum fault_kind kind)
 	n_paused--;
 }
 
+/* Before main the signal would end the process whatever the program does: that does not count. */
+static void interrupt(void)
+{
+	static atomic_bool caught;
+	struct sigaction sa;
+
+	if (!atomic_load(&caught)) {
+		if (sigaction(SIGINT, NULL, &sa) != 0 || sa.sa_handler == SIG_DFL) {
+			atomic_fetch_add(&box->n_calls[FAULT_EARLY], 1);
+			return;
+		}
+		atomic_store(&caught, true);
+	}
+	if (atomic_fetch_add(&box->n_calls[FAULT_CAUGHT], 1) + 1 == box->k) {
+		atomic_fetch_add(&box->n_failed, 1);
+		kill(getpid(), SIGINT);
+	}
+}
+
 /* Whether this call is to fail; errno is set then. */
 static bool refused(enum fault_kind kind)
 {
 	if (!atomic_load_explicit(&box->armed, memory_order_acquire) || n_paused)
 		return false;
 	const uint64_t n = atomic_fetch_add(&box->n_calls[kind], 1) + 1;
+	if (box->kind == FAULT_SIGNAL)
+		interrupt();
 	if (box->kind != kind || (box->lasting ? n < box->k : n != box->k))
 		return false;
 	atomic_fetch_add(&box->n_failed, 1);
