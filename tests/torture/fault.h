@@ -30,7 +30,7 @@ enum fault_kind {
 	FAULT_KINDS, /* none: all are counted, none fails */
 	FAULT_SIGNAL /* none fails; before the k-th call of any kind the process gets a SIGINT, as from a terminal */
 };
-/* In n_calls with FAULT_SIGNAL: calls of any kind while SIGINT had its default action, and since. k counts the latter. */
+/* In n_calls with FAULT_SIGNAL: calls of any kind while SIGINT had its default action, and since. k counts these. */
 enum { FAULT_EARLY = 14, FAULT_CAUGHT = 15 };
 
 /* The layout is also that of tests/e2e/serve_torture.py. */
