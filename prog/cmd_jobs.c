@@ -245,30 +245,31 @@ int cmd_jobs(int argc, char **argv)
 	struct state s = {.in.fd = -1, .out.fd = -1};
 	size_t n = 0;
 
-	o = (struct options){.n_slots = 8, .threads = 4, .n_predict = -1};
+	o = (struct options){.n_slots = 8, .threads = threads_default(), .n_predict = -1};
 	sampling_init(&o.s, 0.95);
 	const struct opt own[] = {
 			{"output", "o", OPT_STR, &o.output, 0, 0, "FILE",
 					"results, one line each; beside it FILE.journal is kept", NULL},
 			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
-			{"n-parallel", "np", OPT_INT, &o.n_slots, 1, 4096, "N", "sequences at once (default: 8)", NULL},
-			{"ctx", "c", OPT_INT, &o.n_ctx, 1, 1 << 30, "N",
+			{"n-parallel", "np|parallel", OPT_INT, &o.n_slots, 1, 4096, "N",
+					"sequences at once (default: 8)", NULL},
+			{"ctx", "c|ctx-size", OPT_INT, &o.n_ctx, 1, 1 << 30, "N",
 					"tokens the KV cache holds, for all of them (default: what they can use, up to "
 					"32768)",
 					&o.ctx_given},
 			{"threads", "t", OPT_INT, &o.threads, 1, 1024, "N",
-					"compute threads (default: 4, or the CPUs there are)", &o.threads_given},
+					"compute threads (default: the CPUs that it may use)", &o.threads_given},
 			{"ordered", NULL, OPT_FLAG, &o.ordered, 0, 0, NULL,
 					"results in the order of the input, not as they finish", NULL},
 			{"restart", NULL, OPT_FLAG, &o.restart, 0, 0, NULL, "begin anew: what the output holds is lost",
 					NULL},
-			{"n-predict", "n", OPT_INT, &o.n_predict, -1, 1 << 24, "N",
+			{"n-predict", "n|predict", OPT_INT, &o.n_predict, -1, 1 << 24, "N",
 					"tokens of an answer whose request sets no limit; -1: the rest of the context "
 					"(default: 16 for completions, -1 for chats)",
 					&o.predict_given},
 			{"pooling", NULL, OPT_STR, &o.pooling, 0, 0, "mean|cls|last",
 					"how embeddings are made (default: the model's own, else mean)", NULL},
-			{"chat-template", NULL, OPT_STR, &o.template, 0, 0, "FILE",
+			{"chat-template", "chat-template-file", OPT_STR, &o.template, 0, 0, "FILE",
 					"a Jinja template for chats (default: the model's own)", NULL},
 			{"isa", NULL, OPT_STR, &o.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&o.load),

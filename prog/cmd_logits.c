@@ -129,7 +129,7 @@ static int decode_to(const struct cohort_model *m, struct cohort_context *ctx, c
 int cmd_logits(int argc, char **argv)
 {
 	const char *model = NULL, *tokens = NULL, *output = NULL, *kv = "f16", *isa = NULL;
-	int64_t threads = 4, n_batch = 512, n_ubatch = 128;
+	int64_t threads = threads_default(), n_batch = 512, n_ubatch = 128;
 	bool threads_given = false;
 	struct load_opts load = {0};
 	const struct opt opts[] = {
@@ -138,11 +138,14 @@ int cmd_logits(int argc, char **argv)
 					"token ids, separated by white space; - is standard input", NULL},
 			{"output", "o", OPT_STR, &output, 0, 0, "FILE",
 					"where to write n_tokens x n_vocab float32; - is standard output", NULL},
-			{"kv-type", NULL, OPT_STR, &kv, 0, 0, "f16|f32|q8_0", "type of the cache (default: f16)", NULL},
+			{"kv-type", "ctk|cache-type-k", OPT_STR, &kv, 0, 0, "f16|f32|q8_0",
+					"type of the cache (default: f16)", NULL},
 			{"threads", "t", OPT_INT, &threads, 1, 1024, "N",
-					"compute threads (default: 4, or the CPUs there are)", &threads_given},
-			{"batch", "b", OPT_INT, &n_batch, 1, 1 << 20, "N", "rows of one decode (default: 512)", NULL},
-			{"ubatch", "ub", OPT_INT, &n_ubatch, 1, 1 << 20, "N", "rows computed together (default: 128)",
+					"compute threads (default: the CPUs that it may use)", &threads_given},
+			{"batch", "b|batch-size", OPT_INT, &n_batch, 1, 1 << 20, "N",
+					"rows of one decode (default: 512)", NULL},
+			{"ubatch", "ub|ubatch-size", OPT_INT, &n_ubatch, 1, 1 << 20, "N",
+					"rows computed together (default: 128)",
 					NULL},
 			{"isa", NULL, OPT_STR, &isa, 0, 0, ISA_ARG,
 					ISA_HELP, NULL},

@@ -449,18 +449,19 @@ static void cleanup(struct ppl *p)
 int cmd_perplexity(int argc, char **argv)
 {
 	static struct ppl p;
-	p = (struct ppl){.threads = 4, .n_batch = BATCH_MAX, .front = -1};
+	p = (struct ppl){.threads = threads_default(), .n_batch = BATCH_MAX, .front = -1};
 	const struct opt opts[] = {
 			{"model", "m", OPT_STR, &p.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
 			{"file", "f", OPT_STR, &p.file, 0, 0, "FILE", "the text, every byte of it; - is standard input",
 					NULL},
-			{"ctx", "c", OPT_INT, &p.n_ctx, 2, 1 << 24, "N",
+			{"ctx", "c|ctx-size", OPT_INT, &p.n_ctx, 2, 1 << 24, "N",
 					"tokens of a window (default: 512, or what the model was trained for)",
 					&p.ctx_given},
 			{"stride", NULL, OPT_INT, &p.stride, 1, 1 << 24, "N",
 					"tokens from a window to the next; the rest is context (default: half)",
 					&p.stride_given},
-			{"n-parallel", "np", OPT_INT, &p.n_parallel, 1, 4096, "N", "windows at once (default: as fits)",
+			{"n-parallel", "np|parallel", OPT_INT, &p.n_parallel, 1, 4096, "N",
+					"windows at once (default: as fits)",
 					&p.parallel_given},
 			{"no-bos", NULL, OPT_FLAG, &p.no_bos, 0, 0, NULL,
 					"windows do not begin with the model's begin token", NULL},
@@ -469,9 +470,10 @@ int cmd_perplexity(int argc, char **argv)
 					"what is written (default: text)", NULL},
 			{"output", "o", OPT_STR, &p.output, 0, 0, "FILE", "where to write (default: standard output)",
 					NULL},
-			{"batch", "b", OPT_INT, &p.n_batch, 1, 1 << 16, "N", "rows of one decode (default: 512)", NULL},
+			{"batch", "b|batch-size", OPT_INT, &p.n_batch, 1, 1 << 16, "N",
+					"rows of one decode (default: 512)", NULL},
 			{"threads", "t", OPT_INT, &p.threads, 1, 1024, "N",
-					"compute threads (default: 4, or the CPUs there are)", &p.threads_given},
+					"compute threads (default: the CPUs that it may use)", &p.threads_given},
 			{"isa", NULL, OPT_STR, &p.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&p.load),
 	};

@@ -318,7 +318,7 @@ static void cleanup(struct run *r)
 int cmd_run(int argc, char **argv)
 {
 	static struct run r;
-	r = (struct run){.n_parallel = 1, .n_predict = 128, .n_ctx = 4096, .threads = 4};
+	r = (struct run){.n_parallel = 1, .n_predict = 128, .n_ctx = 4096, .threads = threads_default()};
 	sampling_init(&r.s, 0.95);
 	run_search_init(&r.search);
 	const struct opt own[] = {
@@ -329,22 +329,23 @@ int cmd_run(int argc, char **argv)
 					NULL},
 			{"prompts", NULL, OPT_STR, &r.prompts_file, 0, 0, "FILE",
 					"many prompts, one on each line; - is standard input", NULL},
-			{"n-predict", "n", OPT_INT, &r.n_predict, 0, 1 << 24, "N", "tokens per text (default: 128)",
+			{"n-predict", "n|predict", OPT_INT, &r.n_predict, 0, 1 << 24, "N",
+					"tokens per text (default: 128)",
 					NULL},
-			{"n-parallel", "np", OPT_INT, &r.n_parallel, 1, 65536, "N",
+			{"n-parallel", "np|parallel", OPT_INT, &r.n_parallel, 1, 65536, "N",
 					"continuations of each prompt (default: 1)", NULL},
-			{"ctx", "c", OPT_INT, &r.n_ctx, 1, 1 << 30, "N",
+			{"ctx", "c|ctx-size", OPT_INT, &r.n_ctx, 1, 1 << 30, "N",
 					"tokens the KV cache holds; texts beyond it wait (default: 4096)",
 					&r.ctx_given},
 			{"threads", "t", OPT_INT, &r.threads, 1, 1024, "N",
-					"compute threads (default: 4, or the CPUs there are)", &r.threads_given},
+					"compute threads (default: the CPUs that it may use)", &r.threads_given},
 			{"logprobs", NULL, OPT_INT, &r.n_top, 0, TOP_MAX, "N",
 					"list each token's log-probability before and after the chain, and the N "
 					"likeliest",
 					&r.top_given},
-			{"show-prompt", NULL, OPT_FLAG, &r.show_prompt, 0, 0, NULL,
+			{"show-prompt", "display-prompt", OPT_FLAG, &r.show_prompt, 0, 0, NULL,
 					"print the prompt before its continuation", NULL},
-			{"stop", NULL, OPT_LIST, &r.stops, 0, 0, "TEXT",
+			{"stop", "reverse-prompt", OPT_LIST, &r.stops, 0, 0, "TEXT",
 					"ends a text before this; may be given again", NULL},
 			{"ignore-eos", NULL, OPT_FLAG, &r.ignore_eos, 0, 0, NULL, "go on after the model ends its text",
 					NULL},

@@ -200,7 +200,7 @@ int cmd_tree(int argc, char **argv)
 {
 	static struct job j;
 	size_t n_operands = 0;
-	j = (struct job){.depth = 3, .top_k = 3, .nodes = 1000, .threads = 4};
+	j = (struct job){.depth = 3, .top_k = 3, .nodes = 1000, .threads = threads_default()};
 	sampling_init(&j.s, 0.95);
 	const struct opt opts[] = {
 			{"model", "m", OPT_STR, &j.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
@@ -229,7 +229,7 @@ int cmd_tree(int argc, char **argv)
 			{"json-schema-file", "jf", OPT_STR, &j.s.json_schema_file, 0, 0, "FILE",
 					"the same from a file", NULL},
 			{"threads", "t", OPT_INT, &j.threads, 1, 1024, "N",
-					"compute threads (default: 4, or the CPUs there are)", &j.threads_given},
+					"compute threads (default: the CPUs that it may use)", &j.threads_given},
 			{"isa", NULL, OPT_STR, &j.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&j.load),
 	};

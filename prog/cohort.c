@@ -60,6 +60,16 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < N_CMDS; i++)
 		if (strcmp(name, cmds[i].name) == 0)
 			return cmds[i].run(argc, argv);
+	static const char *const ollama[] = {"pull", "list", "ls", "ps", "show", "rm", "cp", "create", "push"};
+	for (size_t i = 0; i < sizeof ollama / sizeof *ollama; i++)
+		if (strcmp(name, ollama[i]) == 0) {
+			fprintf(stderr,
+					"cohort: there is no '%s': models are files, given with -model FILE; cohort "
+					"downloads none.\n"
+					"'cohort info -m FILE' says what a file holds.\nTry 'cohort --help'.\n",
+					name);
+			return EXIT_USAGE;
+		}
 	const char *names[N_CMDS];
 	for (size_t i = 0; i < N_CMDS; i++)
 		names[i] = cmds[i].name;

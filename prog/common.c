@@ -4,6 +4,7 @@
 #include "term.h"
 #include "width.h"
 
+#include "base/cpus.h"
 #include "base/hwcap.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -320,9 +321,15 @@ int close_stdout(const char *prog)
 	return EXIT_FILE;
 }
 
+int64_t threads_default(void)
+{
+	const size_t n = cpus_usable();
+	return n < 1024 ? (int64_t)n : 1024; /* as the options have it */
+}
+
 int32_t thread_count(bool given, int64_t n)
 {
-	int64_t cpus = (int64_t)pool_cpu_count();
+	const int64_t cpus = threads_default();
 	return (int32_t)(given || n <= cpus ? n : cpus);
 }
 

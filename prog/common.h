@@ -10,18 +10,15 @@
 
 enum { EXIT_OK = 0, EXIT_RUN = 1, EXIT_USAGE = 2, EXIT_MODEL = 3, EXIT_FILE = 4, EXIT_INTERRUPTED = 130 };
 
-/* The text for -isa: the levels that can be built for this machine. */
+/* The values of -isa: the levels that can be built for this machine. */
 #if defined(__x86_64__)
-#define ISA_LEVELS "ref, avx2, avx512, amx"
 #define ISA_ARG "ref|avx2|avx512|amx"
 #elif defined(__aarch64__)
-#define ISA_LEVELS "ref, neon"
 #define ISA_ARG "ref|neon"
 #else
-#define ISA_LEVELS "ref"
 #define ISA_ARG "ref|"
 #endif
-#define ISA_HELP "instruction set level: " ISA_LEVELS " (default: the best there is)"
+#define ISA_HELP "instruction set level (default: the best of this CPU)"
 
 /* How a model is brought into memory: the options, and what they say. */
 struct load_opts {
@@ -32,7 +29,7 @@ struct load_opts {
 };
 /* Lines of a table of options. */
 #define OPT_FILE_LAYOUT(l) \
-	"file-layout", NULL, OPT_FLAG, &(l)->file_layout, 0, 0, NULL, \
+	"file-layout", "nr|no-repack", OPT_FLAG, &(l)->file_layout, 0, 0, NULL, \
 			"keep the weights in the file's layout (starts at once, runs slower)", NULL
 #define OPT_NO_MMAP(l) \
 	"no-mmap", NULL, OPT_FLAG, &(l)->no_mmap, 0, 0, NULL, "read the file into memory instead of mapping it", NULL
@@ -99,7 +96,9 @@ void progress_bar(double started, const char *what, double done, double total, c
  * said. NULL: nobody. */
 void progress_owner(void (*end)(void *user), void *user);
 
-/* Threads to use: as given, or 4 but not more than there are CPUs. */
+/* The default number of threads: the CPUs that the process may use, by affinity and by its control group's quota. */
+int64_t threads_default(void);
+/* Threads to use: as given, or the default, but not more than those CPUs. */
 int32_t thread_count(bool given, int64_t n);
 
 /* The next line of text[*at .. n), without its newline (and a carriage return before it); false at the end. A newline

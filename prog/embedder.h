@@ -17,7 +17,7 @@ struct embed_opts {
 };
 #define EMBED_OPTS_INIT \
 	{ \
-		.slots = 32, .batch = 512, .threads = 4 \
+		.slots = 32, .batch = 512, .threads = threads_default() \
 	}
 #define OPTS_EMBED(e) \
 	{"model", "m", OPT_STR, &(e)->model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL}, \
@@ -27,7 +27,7 @@ struct embed_opts {
 			{"batch", "b", OPT_INT, &(e)->batch, 1, 1 << 20, "N", "rows of one step (default: 512)", \
 					NULL}, \
 			{"threads", "t", OPT_INT, &(e)->threads, 1, 1024, "N", \
-					"compute threads (default: 4, or the CPUs there are)", &(e)->threads_given}, \
+					"compute threads (default: the CPUs that it may use)", &(e)->threads_given}, \
 			{"isa", NULL, OPT_STR, &(e)->isa, 0, 0, ISA_ARG, ISA_HELP, NULL}, OPTS_LOAD(&(e)->load)
 
 struct embedder {

@@ -12,6 +12,7 @@
 
 #include "common.h"
 #include "opt_complete.h"
+#include "opt_foreign.h"
 #include "opt_man.h"
 #include "opt_part.h"
 
@@ -21,6 +22,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const struct opt opt_common[OPT_COMMON] = {
 		{"config", NULL, OPT_STR, NULL, 0, 0, "FILE",
@@ -184,18 +186,51 @@ bool opt_take(struct opt_run *s, size_t i, const char *text, enum opt_from from,
 	return true;
 }
 
-static bool called(const struct opt *o, const char *name, size_t n)
+bool opt_name(const struct opt *o, size_t i, char out[OPT_NAME_BYTES])
 {
-	return (strlen(o->name) == n && memcmp(o->name, name, n) == 0) ||
-			(o->alias && strlen(o->alias) == n && memcmp(o->alias, name, n) == 0);
+	const char *s = i == 0 ? o->name : o->alias;
+
+	for (size_t k = 1; s && k < i; k++) {
+		s = strchr(s, '|');
+		s += s != NULL;
+	}
+	if (s)
+		snprintf(out, OPT_NAME_BYTES, "%.*s", (int)strcspn(s, "|"), s);
+	return s != NULL;
+}
+
+bool opt_called(const struct opt *o, const char *name, size_t n)
+{
+	char own[OPT_NAME_BYTES];
+
+	for (size_t i = 0; opt_name(o, i, own); i++)
+		if (strlen(own) == n && memcmp(own, name, n) == 0)
+			return true;
+	return false;
 }
 
 /* An argument taken apart. */
 struct word {
 	const struct opt *o;
 	bool common; /* o is of opt_common, else of the table */
+	const struct opt_foreign *foreign; /* then o is NULL */
 	const char *text; /* NULL for flags */
 };
+
+/* An option of llama.cpp that this program does not have: accepted because it changes no answer here, or refused with
+ * the reason. */
+static int read_foreign(const struct opt_prog *p, int argc, char **argv, int *i, struct word *w)
+{
+	const char *option = argv[*i];
+
+	if (!w->text && *i + 1 < argc && opt_foreign_takes(w->foreign, argv[*i + 1]))
+		w->text = argv[++*i];
+	const char *reason = opt_foreign_refusal(w->foreign, w->text);
+	if (!reason)
+		return 0;
+	fprintf(stderr, "%s: %.*s: %s\n", p->name, (int)strcspn(option, "="), option, reason);
+	return EXIT_USAGE + 1;
+}
 
 /* The option at argv[*i], which starts with a dash, and its value; *i moves to the last word of it. Returns 0, or as
  * opt_parse does. */
@@ -206,10 +241,13 @@ static int read_word(const struct opt_prog *p, int argc, char **argv, int *i, st
 
 	*w = (struct word){.text = eq ? eq + 1 : NULL};
 	for (size_t k = 0; k < p->n_opts && !w->o; k++)
-		w->o = called(&p->opts[k], name, len) ? &p->opts[k] : NULL;
+		w->o = opt_called(&p->opts[k], name, len) ? &p->opts[k] : NULL;
 	w->common = !w->o;
 	for (size_t k = 0; k < OPT_COMMON && !w->o; k++)
-		w->o = called(&opt_common[k], name, len) ? &opt_common[k] : NULL;
+		w->o = opt_called(&opt_common[k], name, len) ? &opt_common[k] : NULL;
+	w->foreign = w->o ? NULL : opt_foreign(name, len);
+	if (w->foreign)
+		return read_foreign(p, argc, argv, i, w);
 	if (!w->o)
 		return unknown(p, argv[*i], name);
 	if (w->o->type == OPT_FLAG && w->text) {
@@ -271,6 +309,56 @@ static const char *hint(const struct opt_prog *p, size_t n_max)
 	return n_max == 0 ? "" : "; a text with blanks goes in quotes";
 }
 
+/* Whether a word names a model's file: by its ending, or by what it holds. */
+static bool names_model(const char *word)
+{
+	const size_t n = strlen(word);
+	char magic[4] = {0};
+	struct stat st;
+
+	if (n > 5 && strcmp(word + n - 5, ".gguf") == 0)
+		return true;
+	FILE *f = stat(word, &st) == 0 && S_ISREG(st.st_mode) ? fopen(word, "rb") : NULL;
+	const bool is = f && fread(magic, 1, 4, f) == 4 && memcmp(magic, "GGUF", 4) == 0;
+	if (f)
+		fclose(f);
+	return is;
+}
+
+/* A model's file as an operand, as in 'ollama run MODEL', would be taken for a prompt. Says so and what to type
+ * instead. words: [n] the command line; i: which of them it is. Returns 0 if it is none, or as opt_parse does. */
+static int model_operand(const struct opt_prog *p, size_t n_max, int n, char **words, int from, int i)
+{
+	char shown[ERR_SHOW_BYTES];
+	bool takes = false, given = false;
+	int k = 0;
+
+	for (size_t j = 0; j < p->n_opts && !takes; j++)
+		takes = strcmp(p->opts[j].name, "model") == 0;
+	if (!takes || !names_model(words[i]))
+		return 0;
+	const char **line = mem_alloc((size_t)n + 2, sizeof *line);
+	if (!line)
+		return out_of_memory(p->name) + 1;
+	line[k++] = "-m";
+	line[k++] = words[i];
+	for (int j = from; j < n; j++) {
+		const char *w = words[j] + (strncmp(words[j], "--", 2) == 0);
+		given = given || strcmp(w, "-m") == 0 || strncmp(w, "-model", 6) == 0;
+		if (j != i)
+			line[k++] = words[j];
+	}
+	char *text = command_line(k, line);
+	mem_free(line);
+	fprintf(stderr, "%s: '%s' is a model file; a model goes behind -model%s\n", p->name,
+			err_show(shown, words[i], strlen(words[i])),
+			n_max > 0 ? ", a text of this name behind --" : "");
+	if (text && !given)
+		fprintf(stderr, "Try: %s %s\n", p->name, text);
+	mem_free(text);
+	return EXIT_USAGE + 1;
+}
+
 /* One of the two walks of invariant 1: the first when values is false. Returns 0, or as opt_parse does. */
 static int walk(struct opt_run *s, bool values, int argc, char **argv, int from, const char **operands, size_t n_max,
 		size_t *n_operands)
@@ -286,6 +374,9 @@ static int walk(struct opt_run *s, bool values, int argc, char **argv, int from,
 		struct word w;
 		if (only_operands || a[0] != '-' || a[1] == '\0') {
 			char shown[ERR_SHOW_BYTES];
+			rc = only_operands ? 0 : model_operand(p, n_max, argc, argv, from, i);
+			if (rc)
+				return rc;
 			if (n >= n_max) {
 				fprintf(stderr, "%s: unexpected argument '%s'%s\n", p->name,
 						err_show(shown, a, strlen(a)), hint(p, n_max));
@@ -299,6 +390,11 @@ static int walk(struct opt_run *s, bool values, int argc, char **argv, int from,
 			continue;
 		}
 		rc = read_word(p, argc, argv, &i, &w);
+		if (!rc && w.foreign) {
+			if (values)
+				fprintf(stderr, "%s: %s has no effect: %s\n", p->name, a, opt_foreign_note(w.foreign));
+			continue;
+		}
 		if (!rc && !values && w.common)
 			rc = take_common(s, &w);
 		if (!rc && values && !w.common &&
@@ -363,8 +459,11 @@ void opt_help_options(const struct opt *opts, size_t n, FILE *out)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct opt *o = &opts[i];
-		const int len = fprintf(out, "  -%s%s%s%s%s", o->name, o->alias ? ", -" : "", o->alias ? o->alias : "",
-				o->arg ? " " : "", o->arg ? o->arg : "");
+		char name[OPT_NAME_BYTES];
+		int len = 0;
+		for (size_t k = 0; opt_name(o, k, name); k++)
+			len += fprintf(out, "%s-%s", k == 0 ? "  " : ", ", name);
+		len += fprintf(out, "%s%s", o->arg ? " " : "", o->arg ? o->arg : "");
 		/* One that is too long for its column has a line of its own. */
 		if (len > HELP_COLUMN)
 			fprintf(out, "\n%*s", HELP_COLUMN + 1, "");
@@ -380,7 +479,7 @@ int opt_set(const struct opt_prog *p, const char *name, const char *text)
 	char why[OPT_WHY_BYTES];
 
 	for (size_t i = 0; i < p->n_opts && !o; i++)
-		o = called(&p->opts[i], name, strlen(name)) ? &p->opts[i] : NULL;
+		o = opt_called(&p->opts[i], name, strlen(name)) ? &p->opts[i] : NULL;
 	if (!o) {
 		const char *names[256];
 		char shown[ERR_SHOW_BYTES];
@@ -403,8 +502,24 @@ int opt_set(const struct opt_prog *p, const char *name, const char *text)
 
 void opt_help(const struct opt_prog *p, FILE *out)
 {
+	const bool divided = p->n_opts >= OPT_GROUPED;
+
 	fprintf(out, "Usage: %s %s\n\n%s\n\nOptions (one dash or two):\n", p->name, p->usage, p->about);
-	opt_help_options(p->opts, p->n_opts, out);
+	for (size_t g = 0; divided && opt_group(g); g++) {
+		bool begun = false;
+		for (size_t i = 0; i < p->n_opts; i++) {
+			if (!opt_in_group(&p->opts[i], g))
+				continue;
+			if (!begun)
+				fprintf(out, "\n%s\n", opt_group(g));
+			begun = true;
+			opt_help_options(&p->opts[i], 1, out);
+		}
+	}
+	if (divided)
+		fputs("\nConfiguration:\n", out);
+	else
+		opt_help_options(p->opts, p->n_opts, out);
 	opt_help_options(opt_common, OPT_COMMON, out);
 	if (p->examples)
 		fprintf(out, "\nExamples:\n%s", p->examples);

@@ -19,7 +19,7 @@ struct opt_list {
 
 struct opt {
 	const char *name;    /* long name without dashes */
-	const char *alias;   /* another name or NULL */
+	const char *alias;   /* other names, separated by bars, llama.cpp's among them; or NULL */
 	enum opt_type type;
 	void *value;         /* bool, const char *, int64_t, uint64_t, double, struct opt_list */
 	double min, max;     /* for numbers */
@@ -50,6 +50,17 @@ int opt_parse(const struct opt_prog *p, int argc, char **argv, int from, const c
  * words as opt_parse's but for where help is, and nothing has changed. */
 int opt_set(const struct opt_prog *p, const char *name, const char *text);
 void opt_help(const struct opt_prog *p, FILE *out);
+/* Name i of an option into out: 0 is its own, the others are aliases. False past the last. */
+enum { OPT_NAME_BYTES = 64 };
+bool opt_name(const struct opt *o, size_t i, char out[OPT_NAME_BYTES]);
+/* Whether one of its names is name[0 .. n). */
+bool opt_called(const struct opt *o, const char *name, size_t n);
+/* A group of options for help: a heading, and whether an option belongs there. NULL past the last. */
+const char *opt_group(size_t i);
+bool opt_in_group(const struct opt *o, size_t i);
+/* Tables that are smaller are not divided. */
+enum { OPT_GROUPED = 16 };
+
 /* The lines of opt_help about options. */
 void opt_help_options(const struct opt *opts, size_t n, FILE *out);
 /* Prints the name of the best match for a misspelt word, or nothing. */

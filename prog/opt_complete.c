@@ -97,9 +97,10 @@ static void bash_commands(const struct completion *c, const char *const *names, 
 /* A case of `case $prev in`: the names of an option. */
 static void bash_case(const struct completion *c, const struct opt *o)
 {
-	fprintf(c->out, "\t\t-%s", o->name);
-	if (o->alias)
-		fprintf(c->out, " | -%s", o->alias);
+	char name[OPT_NAME_BYTES];
+
+	for (size_t i = 0; opt_name(o, i, name); i++)
+		fprintf(c->out, "%s-%s", i > 0 ? " | " : "\t\t", name);
 	if (has_values(o->arg)) {
 		fprintf(c->out, ") kind=%s words='", takes_files(o->arg) ? "both" : "word");
 		put_values(o->arg, c->out);
@@ -116,9 +117,9 @@ static void bash_table(const struct completion *c, const struct opt_prog *p, con
 	fprintf(out, "\t%s)\n\t\topts='", command);
 	for (size_t i = 0; i < p->n_opts + OPT_COMMON; i++) {
 		const struct opt *o = i < p->n_opts ? &p->opts[i] : &opt_common[i - p->n_opts];
-		fprintf(out, " -%s", o->name);
-		if (o->alias)
-			fprintf(out, " -%s", o->alias);
+		char name[OPT_NAME_BYTES];
+		for (size_t k = 0; opt_name(o, k, name); k++)
+			fprintf(out, " -%s", name);
 	}
 	fputs("'\n", out);
 	if (words)
@@ -182,21 +183,21 @@ static void zsh_commands(const struct completion *c, const char *const *names, c
 static void zsh_option(const struct completion *c, const struct opt *o)
 {
 	static const char *const dashes[] = {"-", "--"};
-	const char *names[] = {o->name, o->alias}, *value = o->type == OPT_FLAG ? "" : "=";
-	const size_t n = o->alias ? 4 : 2;
+	const char *value = o->type == OPT_FLAG ? "" : "=";
+	char name[OPT_NAME_BYTES];
 	FILE *out = c->out;
 
 	fputs(" \\\n\t\t\t'", out);
 	if (o->type == OPT_LIST) {
 		fputc('*', out);
 	} else {
-		for (size_t i = 0; i < n; i++)
-			fprintf(out, "%s%s%s", i > 0 ? " " : "(", dashes[i % 2], names[i / 2]);
+		for (size_t i = 0; opt_name(o, i / 2, name); i++)
+			fprintf(out, "%s%s%s", i > 0 ? " " : "(", dashes[i % 2], name);
 		fputc(')', out);
 	}
 	fputs("'{", out);
-	for (size_t i = 0; i < n; i++)
-		fprintf(out, "%s%s%s%s", i > 0 ? "," : "", dashes[i % 2], names[i / 2], value);
+	for (size_t i = 0; opt_name(o, i / 2, name); i++)
+		fprintf(out, "%s%s%s%s", i > 0 ? "," : "", dashes[i % 2], name, value);
 	fputs("}'[", out);
 	put_quoted(c, o->help, "[]:\\");
 	fputc(']', out);
@@ -250,11 +251,11 @@ static void fish_name(const struct completion *c, const char *name)
 static void fish_option(const struct completion *c, const struct opt *o, const char *command)
 {
 	FILE *out = c->out;
+	char name[OPT_NAME_BYTES];
 
 	fish_condition(c, command);
-	fish_name(c, o->name);
-	if (o->alias)
-		fish_name(c, o->alias);
+	for (size_t i = 0; opt_name(o, i, name); i++)
+		fish_name(c, name);
 	if (o->type != OPT_FLAG && takes_files(o->arg))
 		fputs(" -r -F", out);
 	else if (o->type != OPT_FLAG && takes_dirs(o->arg))

@@ -167,8 +167,10 @@ static void options(const struct opt *opts, size_t n, FILE *out)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct opt *o = &opts[i];
-		char word[128];
-		snprintf(word, sizeof word, "-%s%s%s", o->name, o->alias ? ", -" : "", o->alias ? o->alias : "");
+		char word[4 * OPT_NAME_BYTES], name[OPT_NAME_BYTES];
+		size_t at = 0;
+		for (size_t k = 0; opt_name(o, k, name) && at < sizeof word; k++)
+			at += (size_t)snprintf(word + at, sizeof word - at, "%s-%s", k > 0 ? ", " : "", name);
 		man_entry(word, o->arg, strcmp(o->name, "help") == 0 ? "print a summary of this page" : o->help, out);
 	}
 }
@@ -183,7 +185,22 @@ void opt_man(const struct opt_prog *p, const char *brief, FILE *out)
 	man_text(p->about, out);
 	man_section("OPTIONS", out);
 	fputs("One dash or two; a value is the next word, or follows an equals sign.\n", out);
-	options(p->opts, p->n_opts, out);
+	const bool divided = p->n_opts >= OPT_GROUPED;
+	for (size_t g = 0; divided && opt_group(g); g++) {
+		bool begun = false;
+		for (size_t i = 0; i < p->n_opts; i++) {
+			if (!opt_in_group(&p->opts[i], g))
+				continue;
+			if (!begun)
+				fprintf(out, ".SS \"%.*s\"\n", (int)strlen(opt_group(g)) - 1, opt_group(g));
+			begun = true;
+			options(&p->opts[i], 1, out);
+		}
+	}
+	if (divided)
+		fputs(".SS \"Configuration\"\n", out);
+	else
+		options(p->opts, p->n_opts, out);
 	options(opt_common, OPT_COMMON, out);
 	if (p->examples) {
 		man_section("EXAMPLES", out);

@@ -120,8 +120,8 @@ static int unknown_name(const struct opt_run *s, const struct opt_config_line *l
 	size_t n = 0;
 
 	for (size_t i = 0; i < p->n_opts; i++)
-		if (p->opts[i].alias && strcmp(p->opts[i].alias, l->name) == 0)
-			return bad_line(s, l, "is a short form, which may mean something else to another program",
+		if (opt_called(&p->opts[i], l->name, strlen(l->name)))
+			return bad_line(s, l, "is another name of an option, which this file does not take",
 					p->opts[i].name);
 	for (; n < p->n_opts && n < 256; n++)
 		names[n] = p->opts[n].name;
@@ -247,6 +247,34 @@ int opt_sources(struct opt_run *s)
 	for (int which = SECTION_ALL; !rc && s->found && which <= SECTION_OWN; which++)
 		rc = take_lines(s, (enum section)which);
 	return rc ? rc : take_environment(s);
+}
+
+/* ---- Groups ---- */
+
+/* A heading: it ends in a colon. */
+static bool heading(const char *name)
+{
+	return name[strlen(name) - 1] == ':';
+}
+
+const char *opt_group(size_t i)
+{
+	for (size_t k = 0; k < sizeof opt_names / sizeof *opt_names; k++)
+		if (heading(opt_names[k]) && i-- == 0)
+			return opt_names[k];
+	return NULL;
+}
+
+bool opt_in_group(const struct opt *o, size_t i)
+{
+	size_t group = 0;
+
+	for (size_t k = 1; k < sizeof opt_names / sizeof *opt_names; k++) {
+		group += heading(opt_names[k]);
+		if (strcmp(o->name, opt_names[k]) == 0)
+			break;
+	}
+	return group == i;
 }
 
 /* ---- -show-config ---- */

@@ -45,7 +45,7 @@ void sampling_options(struct sampling *s, const char *top_p_help, struct opt *ou
 					"only tokens at least X times as likely as the best (default: 0.05)", NULL},
 			{"seed", "s", OPT_UINT64, &s->seed, 0, 0, "N",
 					"same seed, same text, on every machine (default: 0)", NULL},
-			{"typical", NULL, OPT_FLOAT, &s->typical, 0, 1, "X",
+			{"typical", "typical-p", OPT_FLOAT, &s->typical, 0, 1, "X",
 					"only the most typical tokens with X of the mass; 1: all (default: 1)", NULL},
 			{"top-n-sigma", "top-nsigma", OPT_FLOAT, &s->top_n_sigma, -1, 1000, "X",
 					"only logits within X deviations of the best; 0 or less: all (default: -1)",

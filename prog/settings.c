@@ -176,12 +176,6 @@ static int change(struct settings *st, size_t i, const char *value)
 	return rc;
 }
 
-static bool named(const struct opt *o, const char *name, size_t n)
-{
-	return (strlen(o->name) == n && memcmp(o->name, name, n) == 0) ||
-			(o->alias && strlen(o->alias) == n && memcmp(o->alias, name, n) == 0);
-}
-
 int settings_set(struct settings *st, const char *args)
 {
 	const char *dashes = args + strspn(args, "-");
@@ -189,7 +183,7 @@ int settings_set(struct settings *st, const char *args)
 	const char *value = dashes + n_name + strspn(dashes + n_name, " \t");
 
 	for (size_t i = 0; i < st->own.n_opts; i++) {
-		if (*args && !named(&st->opts[i], dashes, n_name))
+		if (*args && !opt_called(&st->opts[i], dashes, n_name))
 			continue;
 		if (*args && *value)
 			return change(st, i, value);
@@ -200,7 +194,7 @@ int settings_set(struct settings *st, const char *args)
 	if (!*args)
 		return 0;
 	for (size_t i = 0; i < st->prog->n_opts; i++)
-		if (named(&st->prog->opts[i], dashes, n_name)) {
+		if (opt_called(&st->prog->opts[i], dashes, n_name)) {
 			fprintf(stderr, "%s: -%s cannot be changed while running; start again with it\n",
 					st->prog->name, st->prog->opts[i].name);
 			return EXIT_USAGE;

@@ -18,7 +18,7 @@ done
 verdict 'the commands are found in the help text'
 
 # names HELP: the names of options in a help text, aliases too.
-names() { sed -n 's/^  \(-[a-z0-9-]*\)\(, \(-[a-z0-9-]*\)\)\{0,1\}\( .*\)\{0,1\}$/\1 \3/p' "$1" | tr ' ' '\n' | sed '/^$/d'; }
+names() { sed -n 's/^  \(-[a-z0-9-]*\(, -[a-z0-9-]*\)*\)\( .*\)\{0,1\}$/\1/p' "$1" | tr -d ' ' | tr ',' '\n'; }
 
 # drift PROGRAM COMMAND PAGE: every option of the help text $tmp/help is in the page and the three scripts.
 drift() {

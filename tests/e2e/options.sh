@@ -112,6 +112,19 @@ config ''
 with COHORT_THREADS=200 COHORT_N_PREDICT=1 batched
 [ "$rc" = 0 ] && has err 'threads 200'
 verdict 'the environment counts as given'
+# Shown red by the default of 4 that batched has.
+if command -v taskset >/dev/null && run taskset -c "$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$bin/cohort" run -show-config && [ "$rc" = 0 ]; then
+	value threads 1 default
+	verdict 'the default number of threads: the CPUs that the process may use'
+else
+	skip 'the default number of threads' 'there is no taskset, or the system refuses it'
+fi
+run cohort serve -show-config
+[ "$rc" = 0 ] && n=$(awk '$1 == "threads" { print $2 }' "$tmp/out") && [ "$n" -ge 1 ] && [ "$n" -le "$(nproc)" ]
+verdict 'serve: as many threads as there are CPUs'
+run batched -show-config
+[ "$rc" = 0 ] && value threads 4 default
+verdict 'batched: 4'
 with COHORT_MODEL="$tmp/none.gguf" batched
 refused 3 "$tmp/none.gguf"
 verdict 'COHORT_MODEL'
@@ -199,7 +212,7 @@ verdict 'names of other programs are skipped quietly'
 sed -n '/^static/,/^}/p' "$COHORT_SOURCE/prog/opt_names.h" | grep -o '"[a-z-]*"' | tr -d '"' | LC_ALL=C sort >"$tmp/listed"
 [ "$(wc -l <"$tmp/names")" -gt 100 ] && diff "$tmp/names" "$tmp/listed" >"$tmp/out"
 verdict 'opt_names.h has the names of all tables, and no other'
-wrong 'a short form' 'temp = 1' ":1: 'temp' is a short form, which may mean something else to another program; did you mean 'temperature'?"
+wrong 'a short form' 'temp = 1' ":1: 'temp' is another name of an option, which this file does not take; did you mean 'temperature'?"
 wrong 'an unknown section' '[rnu]\nseed = 1' ":2: 'seed' is in section [rnu], which is no program or command; did you mean 'run'?"
 wrong 'a number that is none' 'temperature = hot' ":1: 'temperature' expects a number from 0 to 100, got 'hot'"
 wrong 'a number out of range' 'seed = 1\nn-parallel = 0' ":2: 'n-parallel' expects a whole number from 1 to 65536, got '0'"
