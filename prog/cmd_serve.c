@@ -29,7 +29,7 @@ enum { TEMPLATE_MAX = 1 << 20 };
 
 struct options {
 	const char *model, *isa, *host, *socket, *alias, *strategy, *key_file, *cert, *cert_key, *template, *data;
-	struct opt_list api_keys;
+	struct opt_list api_keys, allow_hosts;
 	struct load_opts load;
 	int64_t port, n_slots, n_ctx, n_batch, n_ubatch, threads, http_threads, n_predict, queue, queue_tokens,
 			swap_mib, batch_parallel;
@@ -490,7 +490,11 @@ int cmd_serve(int argc, char **argv)
 			{"chat-template", "chat-template-file", OPT_STR, &o.template, 0, 0, "FILE",
 					"a Jinja file instead of the model's own template", NULL},
 			{"no-page", "no-webui|no-ui", OPT_FLAG, &o.srv.no_page, 0, 0, NULL, "no web page at /", NULL},
-			{"cors", NULL, OPT_STR, &o.srv.cors, 0, 0, "ORIGIN",
+			{"allow-host", NULL, OPT_LIST, &o.allow_hosts, 0, 0, "NAME",
+					"a name that requests without API keys may have as Host, beside localhost, IP "
+					"addresses and -host; may be given again",
+					NULL},
+			{"cors", NULL, OPT_STR, &o.srv.guard.cors, 0, 0, "ORIGIN",
 					"pages of this origin may ask, too; *: all", NULL},
 			{"tls-cert", "ssl-cert-file", OPT_STR, &o.cert, 0, 0, "FILE",
 					"certificate (PEM): speak HTTPS", NULL},
@@ -564,6 +568,9 @@ int cmd_serve(int argc, char **argv)
 	int rc = opt_parse(&p, argc, argv, 2, NULL, 0, &n);
 	if (rc)
 		return rc - 1;
+	o.srv.guard.listen = o.host;
+	o.srv.guard.names = o.allow_hosts.items;
+	o.srv.guard.n_names = o.allow_hosts.n;
 	l->body_bytes <<= 20;
 	l->header_bytes <<= 10;
 	l->grammar_bytes <<= 10;

@@ -27,8 +27,8 @@ static const char *const opt_names[] = {
 		"mirostat-lr", "min-keep", "logit-bias", "samplers", "grammar", "grammar-file", "json-schema",
 		"json-schema-file",
 
-		"Server:", "host", "port", "socket", "alias", "api-key", "api-key-file", "admin", "cors", "tls-cert",
-		"tls-key", "no-page", "slot-save-path", "data", "batch-parallel", "http-threads", "drain", "ping",
+		"Server:", "host", "port", "socket", "alias", "api-key", "api-key-file", "admin", "allow-host", "cors",
+		"tls-cert", "tls-key", "no-page", "slot-save-path", "data", "batch-parallel", "http-threads", "drain", "ping",
 
 		"Scheduling:", "strategy", "reserve", "swap", "no-reuse", "slots", "seq-max", "budget", "chunk",
 		"room", "wait-max", "cost", "measure", "rounds",

@@ -13,6 +13,7 @@
 #define PROG_SERVE_H
 
 #include "openai.h"
+#include "serve_guard.h"
 #include "serve_metrics.h"
 #include "sha256.h"
 
@@ -145,7 +146,7 @@ struct server {
 	struct serve_keys keys;
 	const char *slot_path; /* folder of saved slots; NULL: they cannot be saved */
 	int64_t slot_bytes; /* that they may have together */
-	const char *cors; /* origin that may ask, "*": all; NULL: none but the page itself */
+	struct guard guard; /* pages that may ask: all that -cors names, and the server's own */
 	bool verbose, no_page, admin, tls;
 	struct MHD_Daemon *http;
 	struct watch watch;

@@ -119,13 +119,13 @@ json_t *call_json(struct call *c, bool empty, struct openai_error *e)
 
 static bool add_headers(struct call *c, struct MHD_Response *r, const char *type)
 {
-	const char *origin = call_header(c, "Origin"), *cors = c->srv->cors;
+	const char *origin = call_header(c, "Origin");
 	bool ok = MHD_add_response_header(r, "Content-Type", type) &&
 			MHD_add_response_header(r, "X-Request-Id", c->id) &&
 			MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 
-	if (cors && origin && (strcmp(cors, "*") == 0 || strcmp(cors, origin) == 0))
-		ok = ok && MHD_add_response_header(r, "Access-Control-Allow-Origin", cors) &&
+	if (origin && guard_cors(&c->srv->guard, origin))
+		ok = ok && MHD_add_response_header(r, "Access-Control-Allow-Origin", c->srv->guard.cors) &&
 				MHD_add_response_header(r, "Vary", "Origin") &&
 				MHD_add_response_header(r, "Access-Control-Expose-Headers",
 						"X-Request-Id, X-Prefix-Hash, Retry-After");
@@ -302,7 +302,8 @@ static const struct serve_key *find_key(struct call *c, const char *text)
 
 	if (!text && c->route->flags & ROUTE_PAGE)
 		name = MHD_basic_auth_get_username_password(c->conn, &password);
-	const char *found = password ? password : text ? text : "";
+	const char *found = password ? password : text ? text
+						       : "";
 	const struct serve_key *key = keys_find(keys, found, strlen(found));
 
 	MHD_free(name);
@@ -338,13 +339,12 @@ static void check_key(struct call *c)
 
 static void find_route(struct call *c, const char *method, const char *path)
 {
-	struct server *srv = c->srv;
 	const char *origin = call_header(c, "Origin");
 
 	c->route = route_find(method, path, c->arg, sizeof c->arg, c->allow, sizeof c->allow);
 	if (c->route)
 		return;
-	if (*c->allow && srv->cors && origin && strcmp(method, "OPTIONS") == 0) {
+	if (*c->allow && c->srv->guard.cors && origin && strcmp(method, "OPTIONS") == 0) {
 		c->allow_header = "Access-Control-Allow-Methods"; /* answered without a body, below */
 		return;
 	}
@@ -357,6 +357,23 @@ static void find_route(struct call *c, const char *method, const char *path)
 		openai_refuse(&c->early, NULL, "not_found", "there is no %.16s %.100s here", method, path);
 		c->early.status = 404;
 	}
+}
+
+/* Without keys: whether a web page made a browser ask. With them a browser's request has a key only if the page has it,
+ * or opens the page (find_key). */
+static void check_origin(struct call *c, const char *method)
+{
+	const unsigned flags = c->route ? c->route->flags : 0;
+	const struct guard_request r = {.host = call_header(c, "Host"),
+			.origin = call_header(c, "Origin"),
+			.site = call_header(c, "Sec-Fetch-Site"),
+			.mode = call_header(c, "Sec-Fetch-Mode"),
+			.dest = call_header(c, "Sec-Fetch-Dest"),
+			.page = flags & ROUTE_PAGE && strcmp(method, "GET") == 0,
+			.admin = flags & ROUTE_ADMIN};
+
+	if (c->srv->keys.n == 0 && !guard_check(&c->srv->guard, &r, &c->early))
+		c->allow_header = NULL;
 }
 
 struct framing {
@@ -416,12 +433,12 @@ static void check_size(struct call *c, bool *at_once)
 
 	for (const char *p = text ? text : ""; *p >= '0' && *p <= '9'; p++)
 		n = n > UINT64_MAX / 16 ? n : n * 10 + (uint64_t)(*p - '0');
-	if (n > max) {
+	if (n > max && !c->early.status) {
 		openai_refuse(&c->early, NULL, "body_too_large",
 				"the body has %" PRIu64 " bytes, at most %" PRIu64 " are taken", n, max);
 		c->early.status = 413;
-		c->hang_up = true;
 	}
+	c->hang_up |= n > max;
 	/* Who asked whether to send the body need not. */
 	*at_once = c->hang_up || (c->early.status && call_header(c, "Expect"));
 }
@@ -453,6 +470,7 @@ static enum MHD_Result begin(struct server *srv, struct MHD_Connection *conn, co
 	lock_give(&seat->lock);
 	seat_phase_set(seat, SEAT_BODY);
 	find_route(c, method, path);
+	check_origin(c, method);
 	if (c->route)
 		check_key(c);
 	if (seat->over && atomic_load(&srv->n_connections) > (int)srv->limits.connections && !c->early.status) {

@@ -15,7 +15,7 @@ COMPLETIONS, CHATS, EMBEDDINGS = "/v1/completions", "/v1/chat/completions", "/v1
 REFUSED = frozenset([0] + list(range(400, 600)))
 
 
-def post(headers, body=b"", path=COMPLETIONS, version="HTTP/1.1", host="Host: test\r\n"):
+def post(headers, body=b"", path=COMPLETIONS, version="HTTP/1.1", host="Host: localhost\r\n"):
     return ("POST %s %s\r\n%s%s\r\n" % (path, version, host, headers)).encode("latin-1") + body
 
 
@@ -26,7 +26,7 @@ def whole(name="whole"):
 def chunked(*sizes):
     """The good request in chunks."""
     body = json.dumps(GOOD).encode()
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\nX-Request-Id: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: test\r\nTransfer-Encoding: chunked\r\n\r\n"
     out, at = head, 0
     for n in sizes + (len(body),):
         piece = body[at:at + n]
@@ -125,40 +125,40 @@ def chunks():
 
 def heads():
     """Request lines and headers."""
-    get = "GET /health HTTP/1.1\r\nHost: test\r\n"
+    get = "GET /health HTTP/1.1\r\nHost: localhost\r\n"
     for name, data, want in (
             ("a header of 100 KiB", get + "X-A: " + "a" * 102400 + "\r\n\r\n", {431, 0}),
             ("a name of 100 KiB", get + "a" * 102400 + ": b\r\n\r\n", {431, 0}),
             ("ten thousand headers", get + "X-A: b\r\n" * 10000 + "\r\n", {431, 0}),
             ("one header ten thousand times longer than another", get + "A:\r\n" * 20000 + "\r\n", {431, 0}),
-            ("a path of 100 KiB", "GET /" + "a" * 102400 + " HTTP/1.1\r\nHost: t\r\n\r\n", {414, 431, 0}),
-            ("a path of 20 KiB", "GET /" + "a" * 20480 + " HTTP/1.1\r\nHost: t\r\n\r\n", {404, 414, 431, 0}),
-            ("ten thousand arguments", "GET /health?" + "a=b&" * 10000 + " HTTP/1.1\r\nHost: t\r\n\r\n", {414, 431, 0}),
-            ("a method of 1000 letters", "G" * 1000 + " /health HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
+            ("a path of 100 KiB", "GET /" + "a" * 102400 + " HTTP/1.1\r\nHost: localhost\r\n\r\n", {414, 431, 0}),
+            ("a path of 20 KiB", "GET /" + "a" * 20480 + " HTTP/1.1\r\nHost: localhost\r\n\r\n", {404, 414, 431, 0}),
+            ("ten thousand arguments", "GET /health?" + "a=b&" * 10000 + " HTTP/1.1\r\nHost: localhost\r\n\r\n", {414, 431, 0}),
+            ("a method of 1000 letters", "G" * 1000 + " /health HTTP/1.1\r\nHost: localhost\r\n\r\n", REFUSED),
             ("a header without a colon", get + "nonsense\r\n\r\n", REFUSED),
             ("a header with an empty name", get + ": b\r\n\r\n", REFUSED | {200}),
             ("a space before the colon", get + "X-A : 5\r\n\r\n", refusal),
             ("NUL in a header", get + "X-A: a\0b\r\n\r\n", REFUSED | {200}),
-            ("NUL in the path", "GET /hea\0lth HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
+            ("NUL in the path", "GET /hea\0lth HTTP/1.1\r\nHost: localhost\r\n\r\n", REFUSED),
             ("a folded header", get + "X-A: a\r\n b\r\n\r\n", REFUSED | {200}),
-            ("a first line that is folded", "GET /health HTTP/1.1\r\n Host: t\r\n\r\n", REFUSED),
+            ("a first line that is folded", "GET /health HTTP/1.1\r\n Host: localhost\r\n\r\n", REFUSED),
             ("no version", "GET /health\r\n\r\n", REFUSED),
-            ("HTTP/0.9", "GET /health HTTP/0.9\r\nHost: t\r\n\r\n", REFUSED),
-            ("HTTP/2.0 by name", "GET /health HTTP/2.0\r\nHost: t\r\n\r\n", REFUSED),
-            ("HTTP/9.9", "GET /health HTTP/9.9\r\nHost: t\r\n\r\n", REFUSED),
-            ("HTTP/1.10", "GET /health HTTP/1.10\r\nHost: t\r\n\r\n", REFUSED),
-            ("HTTP/x.y", "GET /health HTTP/x.y\r\nHost: t\r\n\r\n", REFUSED),
-            ("HTP/1.1", "GET /health HTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
+            ("HTTP/0.9", "GET /health HTTP/0.9\r\nHost: localhost\r\n\r\n", REFUSED),
+            ("HTTP/2.0 by name", "GET /health HTTP/2.0\r\nHost: localhost\r\n\r\n", REFUSED),
+            ("HTTP/9.9", "GET /health HTTP/9.9\r\nHost: localhost\r\n\r\n", REFUSED),
+            ("HTTP/1.10", "GET /health HTTP/1.10\r\nHost: localhost\r\n\r\n", REFUSED),
+            ("HTTP/x.y", "GET /health HTTP/x.y\r\nHost: localhost\r\n\r\n", REFUSED),
+            ("HTP/1.1", "GET /health HTP/1.1\r\nHost: localhost\r\n\r\n", REFUSED),
             ("the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", REFUSED),
             ("no host", "GET /health HTTP/1.1\r\n\r\n", refusal),
             ("two hosts", get + "Host: other\r\n\r\n", refusal),
             ("1.0 without a host", "GET /health HTTP/1.0\r\n\r\n", {200}),
             ("only a line end, then a request", "\r\n" + get + "\r\n", {200}),
-            ("line ends without returns", "GET /health HTTP/1.1\nHost: t\n\n", REFUSED | {200}),
+            ("line ends without returns", "GET /health HTTP/1.1\nHost: localhost\n\n", REFUSED | {200}),
             ("a word", "hello\r\n\r\n", REFUSED),
             ("three spaces", "   \r\n\r\n", REFUSED),
-            ("spaces in the path", "GET /hea lth HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
-            ("no path", "GET  HTTP/1.1\r\nHost: t\r\n\r\n", REFUSED),
+            ("spaces in the path", "GET /hea lth HTTP/1.1\r\nHost: localhost\r\n\r\n", REFUSED),
+            ("no path", "GET  HTTP/1.1\r\nHost: localhost\r\n\r\n", REFUSED),
             ("Expect of something else", get + "Expect: the-moon\r\n\r\n", REFUSED | {200}),
             ("Upgrade", get + "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n", {200}),
             ("a key with a quote", get + "Authorization: Bearer \"\\\x7f\r\n\r\n", {200}),
@@ -188,11 +188,11 @@ PATHS = ("//", "//health", "/ui", "/ui/", "/ui/..", "/ui/../..", "/ui/%2e%2e%2fe
 def paths():
     """Paths that are not there, and some that are."""
     for path in PATHS:
-        yield (path[:60], ("GET %s HTTP/1.1\r\nHost: t\r\n\r\n" % path).encode(),
+        yield (path[:60], ("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path).encode(),
                lambda a: None if a.status in (0, 400) else refusal(a, 404))
-    yield "an absolute address", b"GET http://test/health HTTP/1.1\r\nHost: t\r\n\r\n", {200, 400, 404}
-    yield "arguments", b"GET /health?a=%00&%zz=&&=&x HTTP/1.1\r\nHost: t\r\n\r\n", {200}
-    yield "an escaped letter", b"GET /he%61lth HTTP/1.1\r\nHost: t\r\n\r\n", {200}
+    yield "an absolute address", b"GET http://test/health HTTP/1.1\r\nHost: localhost\r\n\r\n", {200, 400, 404}
+    yield "arguments", b"GET /health?a=%00&%zz=&&=&x HTTP/1.1\r\nHost: localhost\r\n\r\n", {200}
+    yield "an escaped letter", b"GET /he%61lth HTTP/1.1\r\nHost: localhost\r\n\r\n", {200}
 
 
 def halves():
@@ -206,7 +206,7 @@ def halves():
     todo += [("after %d bytes of chunks" % at, chunk[:head + at]) for at in (0, 1, 2, 3, 5, 8, 9, 12)]
     todo += [("before the last chunk", chunk[:-5]), ("within the last chunk", chunk[:-4]), ("before its end", chunk[:-2]),
              ("a length of 1 MiB, 10 bytes of it", post("Content-Length: 1048576\r\n", b"0123456789")),
-             ("headers without an end", b"GET /health HTTP/1.1\r\nHost: t\r\n" + b"X-A: b\r\n" * 10),
+             ("headers without an end", b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 10),
              ("TLS, the beginning", b"\x16\x03\x01")]
     return todo
 

@@ -60,7 +60,7 @@ GOOD = form(PURPOSE, GOOD_FILE)
 
 def post(body, kind=TYPE, more=(), length=None):
     """The bytes of an upload."""
-    head = ["POST /v1/files HTTP/1.1", "Host: test"] + ["%s: %s" % h for h in more]
+    head = ["POST /v1/files HTTP/1.1", "Host: localhost"] + ["%s: %s" % h for h in more]
     if kind is not None:
         head.append("Content-Type: " + kind)
     head.append("Content-Length: %d" % (len(body) if length is None else length))
@@ -68,7 +68,7 @@ def post(body, kind=TYPE, more=(), length=None):
 
 
 def chunks(body, size):
-    head = "POST /v1/files HTTP/1.1\r\nHost: test\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n" % TYPE
+    head = "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n" % TYPE
     pieces = [body[i:i + size] for i in range(0, len(body), size)]
     return head.encode() + b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in pieces) + b"0\r\n\r\n"
 
@@ -304,7 +304,7 @@ def ids(file_id, batch_id):
     g = Group("ids that are none")
     for i in odd:
         for method, path in (("GET", FILES + "/%s"), ("GET", FILES + "/%s/content"), ("DELETE", FILES + "/%s"), ("GET", BATCHES + "/%s"), ("POST", BATCHES + "/%s/cancel")):
-            a = send(("%s %s HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n" % (method, path % i)).encode("latin-1"))
+            a = send(("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n" % (method, path % i)).encode("latin-1"))
             why = None if a.status in (0, 400) else "got %r" % a if a.status not in (404, 405, 414, 431) else refusal(a, a.status)
             g.case("%s %.60s" % (method, path % i), why, method == "DELETE")
         a = server.post(BATCHES, {"input_file_id": i, "endpoint": "/v1/completions", "completion_window": "24h"})

@@ -481,13 +481,13 @@ def traversal():
     for i in ids:
         for method, ending in (("GET", ""), ("GET", "/content"), ("DELETE", "")):
             for base in ("/v1/files/", "/v1/batches/"):
-                said = raw(s, ("%s %s%s%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % (method, base, i, ending)).encode())
+                said = raw(s, ("%s %s%s%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % (method, base, i, ending)).encode())
                 status = int(said.split()[1])
                 assert status in (400, 404, 405, 431, 414) and b"secret" not in said and b"root:" not in said, (i, said[:300])
         refused(s.ask("POST", "/v1/batches", {"input_file_id": i, "endpoint": "/v1/completions", "completion_window": "24h"}), 400)
     # A byte of zeros within the path ends it, for the library; what follows is seen by nobody.
     for tail in (b"/../../lock", b".data", b""):
-        said = raw(s, b"GET /v1/files/%s\0%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % (f.encode(), tail))
+        said = raw(s, b"GET /v1/files/%s\0%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % (f.encode(), tail))
         assert b" 200 " not in said.split(b"\r\n")[0] or json.loads(said.split(b"\r\n\r\n")[1])["id"] == f, said
     assert s.content(f) == b"secret?"
     s.end()
@@ -499,7 +499,7 @@ def forms():
     kind = "multipart/form-data; boundary="
     # Larger than may be: told by its length, found out, beside the file, and just as large as may be.
     big = form([p, ("file", "a", b"x" * (2 << 20))])
-    said = raw(s, b"POST /v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: " + big[1].encode() +
+    said = raw(s, b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: " + big[1].encode() +
         b"\r\nContent-Length: %d\r\n\r\n" % len(big[0]))
     assert said.startswith(b"HTTP/1.1 413 "), said
     pieces = lambda b: iter([b[i:i + 50000] for i in range(0, len(b), 50000)])
@@ -553,7 +553,7 @@ def forms():
     # Who goes away, or stops talking, leaves nothing.
     for close in (True, False):
         c = socket.create_connection(("127.0.0.1", s.port), timeout=30)
-        c.sendall(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: " + t.encode() + b"\r\nContent-Length: 500000\r\n\r\n" + whole[:-22])
+        c.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + t.encode() + b"\r\nContent-Length: 500000\r\n\r\n" + whole[:-22])
         end = time.time() + 20
         while time.time() < end and len(os.listdir(os.path.join(data, "files"))) == n:
             time.sleep(0.01)
@@ -565,7 +565,7 @@ def forms():
         assert len(os.listdir(os.path.join(data, "files"))) == n
     # Killed in the middle of one.
     c = socket.create_connection(("127.0.0.1", s.port), timeout=30)
-    c.sendall(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: " + t.encode() + b"\r\nContent-Length: 500000\r\n\r\n" + whole[:-22])
+    c.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + t.encode() + b"\r\nContent-Length: 500000\r\n\r\n" + whole[:-22])
     while len(os.listdir(os.path.join(data, "files"))) == n:
         time.sleep(0.01)
     s.kill()

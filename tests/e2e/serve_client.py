@@ -214,7 +214,7 @@ class Conn:
 
 def request(method, path, body=None, headers=()):
     """The bytes of a request. A body is bytes, or a value for JSON."""
-    lines = ["%s %s HTTP/1.1" % (method, path), "Host: test", "X-Request-Id: test"]
+    lines = ["%s %s HTTP/1.1" % (method, path), "Host: localhost", "X-Request-Id: test"]
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
     if body is not None and not any(name.lower() == "content-type" for name, _ in headers):

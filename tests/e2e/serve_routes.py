@@ -90,7 +90,7 @@ def looking(server):
     check("/: unchanged", server.get("/", [("If-None-Match", etag)]).status == 304)
     check("/ui/: no other file", [server.get(p).status for p in ("/ui/app.js", "/ui/../serve.c", "/ui/none.js", "/ui/")] == [200, 404, 404, 404])
     with server.connect() as c:
-        c.send(b"GET /cohort/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        c.send(b"GET /cohort/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         events = values(c.events(5))
         first = next(events)
         server.post("/v1/completions", GOOD)
@@ -111,7 +111,7 @@ def looking(server):
     model = listed["id"]
     check("/v1/models/ID", server.get("/v1/models/" + model).json()["id"] == model and server.get("/v1/models/none").status == 404)
     with server.connect() as c:
-        c.send(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Request-Id: a b\r\n\r\n")
+        c.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: a b\r\n\r\n")
         own = c.answer().header("X-Request-Id")
     check("X-Request-Id: as it came, or one of the server's own", server.get("/health").header("X-Request-Id") == "test" and own.startswith("req-"), own)
 
@@ -124,7 +124,7 @@ def strategies(server):
     eventually(lambda: server.get("/cohort/strategy").json()["strategy"] == other, 5)  # from the next tick on
     after = server.get("/cohort/strategy").json()
     with server.connect() as c:
-        c.send(b"GET /cohort/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        c.send(b"GET /cohort/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         live = next(values(c.events(5)))["strategy"]
     check("/cohort/strategy: switched, and told everywhere", len(before["built_in"]) >= 3 and a.json() == {"strategy": other} and
           after["strategy"] == live == other, (before, a, after, live))

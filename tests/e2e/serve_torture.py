@@ -122,7 +122,7 @@ def upload(server, content):
     head = '--xx\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xx\r\nContent-Disposition: form-data; ' \
         'name="file"; filename="in.jsonl"\r\nContent-Type: application/octet-stream\r\n\r\n'
     raw = head.encode() + content + b"\r\n--xx--\r\n"
-    lines = "POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=xx\r\nContent-Length: %d\r\n\r\n"
+    lines = "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=xx\r\nContent-Length: %d\r\n\r\n"
     with server.connect(PATIENCE_S) as c:
         c.send((lines % len(raw)).encode() + raw)
         return whole(c.answer())

@@ -32,16 +32,27 @@ export async function until(what, condition) {
 
 // ---- Pages ----
 
+async function launched() {
+	browser ??= await chromium.launch({
+		executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+		args: ['--no-sandbox', '--disable-gpu', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'],
+	});
+	return browser;
+}
+
+// A page of any server of this machine, which may do and say what it likes.
+export async function openPage(url) {
+	const page = await (await launched()).newPage();
+	await page.goto(url);
+	return page;
+}
+
 async function open(
 	t,
 	{width = 1280, height = 800, dark = false, settings, hash = '', key = t.key, slow = false} = {},
 ) {
 	const base = slow ? t.slow : t.url;
-	browser ??= await chromium.launch({
-		executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-		args: ['--no-sandbox', '--disable-gpu', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'],
-	});
-	const context = await browser.newContext({
+	const context = await (await launched()).newContext({
 		viewport: {width, height},
 		colorScheme: dark ? 'dark' : 'light',
 		acceptDownloads: true,
