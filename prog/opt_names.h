@@ -28,7 +28,8 @@ static const char *const opt_names[] = {
 		"json-schema-file",
 
 		"Server:", "host", "port", "socket", "alias", "api-key", "api-key-file", "admin", "allow-host", "cors",
-		"tls-cert", "tls-key", "no-page", "slot-save-path", "data", "batch-parallel", "http-threads", "drain", "ping",
+		"tls-cert", "tls-key", "no-page", "slot-save-path", "data", "batch-parallel", "http-threads", "drain",
+		"ping",
 
 		"Scheduling:", "strategy", "reserve", "swap", "no-reuse", "slots", "seq-max", "budget", "chunk",
 		"room", "wait-max", "cost", "measure", "rounds",

@@ -74,7 +74,8 @@ static void serve(void *arg)
 	snprintf(line, sizeof line,
 			"cohort\nserve\n-model\n%s/tests/golden/data/llama.gguf\n-chat-template\n%s/template\n"
 			"-socket\n%s\n-data\n%s\n-slot-save-path\n%s\n"
-			"-admin\n-allow-host\nx\n-n-parallel\n2\n-ctx\n192\n-batch\n64\n-threads\n1\n-http-threads\n2\n-n-predict\n2\n"
+			"-admin\n-allow-host\nx\n"
+			"-n-parallel\n2\n-ctx\n192\n-batch\n64\n-threads\n1\n-http-threads\n2\n-n-predict\n2\n"
 			"-max-body\n1\n-max-headers\n8\n-idle-timeout\n0.3\n-body-timeout\n0.3\n-total-timeout\n1\n"
 			"-max-file\n1\n-max-files\n8\n-drain\n1",
 			root ? root : ".", dir, path, dir, dir);
