@@ -335,7 +335,8 @@ static int run(struct options *o)
 	clock_gettime(CLOCK_REALTIME, &now);
 	srv->id_seed = serve_hash((uint64_t)getpid(), &now, sizeof now);
 	srv->tls = o->cert != NULL;
-	if (!watch_start(srv, &srv->watch, (size_t)srv->limits.connections + 64, &err))
+	if (!watch_start(srv, &srv->watch, (size_t)srv->limits.connections + 64, &err) ||
+			!prepare_start(&srv->prepare[0], false, &err) || !prepare_start(&srv->prepare[1], true, &err))
 		return fail(prog, &err);
 	if (!http_start(srv, o->fd, o->http_threads, o->cert_text, o->key_text)) {
 		fprintf(stderr, "%s: the HTTP daemon cannot be started%s\n", prog,
@@ -358,8 +359,12 @@ static void release(struct options *o)
 	struct server *srv = &o->srv;
 
 	/* Calls are dropped with the daemon, and need the engine until then. */
+	for (size_t i = 0; i < 2; i++)
+		prepare_stop(&srv->prepare[i]);
 	watch_empty(&srv->watch, 1);
 	http_stop(srv);
+	for (size_t i = 0; i < 2; i++)
+		prepare_release(&srv->prepare[i]);
 	batches_release(&o->batches);
 	cohort_engine_free(srv->engine);
 	watch_stop(&srv->watch);

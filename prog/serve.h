@@ -1,11 +1,12 @@
 /* cohort serve, in parts: the daemon and a request's way through it (serve_http.c), sleeping and waking of connections
- * (serve_watch.c), routes (serve_route.c), API keys (serve_keys.c), what generates (serve_work.c; serve_generate.c,
- * serve_native.c), what is looked at and changed (serve_live.c, serve_metrics.c, serve_llama.c),
- * files and batches (serve_files.c, serve_batches.c, which serve_batch_run.c runs).
+ * (serve_watch.c), work that may take long (serve_prepare.c), routes (serve_route.c), API keys (serve_keys.c), what
+ * generates (serve_work.c; serve_generate.c, serve_native.c), what is looked at and changed (serve_live.c,
+ * serve_metrics.c, serve_llama.c), files and batches (serve_files.c, serve_batches.c, which serve_batch_run.c runs).
  *
- * Three kinds of threads. HTTP threads (a pool of libmicrohttpd's) read bodies, parse, template, tokenise and format.
- * The engine's thread ticks, and tells by a flag and a list whose events are there. The watch thread wakes the
- * connections on that list, and looks after clients that went away, pings and limits in time.
+ * Four kinds of threads. HTTP threads (a pool of libmicrohttpd's) read headers and bodies, and send answers. Workers
+ * parse, template, tokenise and compile grammars, at a lower priority, while the connection is suspended. The engine's
+ * thread ticks, and tells by a flag and a list whose events are there. The watch thread wakes the connections on that
+ * list, and looks after clients that went away, pings and limits in time.
  *
  * A connection has a seat for as long as it lasts, a request on it a call. Seats are never freed while the server runs,
  * so that a late word of the engine about a request that is gone wakes somebody for nothing at worst. */
@@ -56,6 +57,7 @@ struct seat {
 	double since; /* when the phase began */
 	struct call *call; /* NULL: between requests */
 	bool suspended, ready; /* it sleeps; somebody wanted to wake it while it did not */
+	bool held; /* a worker has its call: it is not resumed before that gives it back */
 	bool gone; /* the client is */
 	bool over; /* it came when there were as many as there may be; for its own HTTP thread only */
 	double wake_at; /* when to wake it in any case; 0: never */
@@ -86,6 +88,11 @@ void seat_phase_set(struct seat *s, enum seat_phase phase);
  * without news. Only from the callbacks of libmicrohttpd for this connection. */
 bool seat_sleep(struct seat *s, double wake_at);
 bool seat_gone(struct seat *s);
+/* A worker gets the call: seat_sleep_held suspends the connection until the worker calls seat_give_back, whatever else
+ * there is news of. seat_sleep_held: false when the call is back already. */
+void seat_hold(struct seat *s);
+bool seat_sleep_held(struct seat *s);
+void seat_give_back(struct seat *s);
 /* There is news. Any thread; never waits. */
 void seat_wake(struct seat *s);
 
@@ -113,6 +120,24 @@ int keys_read(struct serve_keys *k, const char *prog, const char *path);
 /* The key that was presented; NULL: none of them. Takes as long whichever it is. */
 const struct serve_key *keys_find(const struct serve_keys *k, const char *text, size_t n);
 void keys_release(struct serve_keys *k);
+
+/* ---- Workers ---- */
+
+struct prepare_client; /* serve_prepare.c */
+
+struct prepare {
+	struct lock lock; /* of everything below */
+	struct cond wake; /* there may be a job to take */
+	bool has_lock, has_wake, stop;
+	bool large; /* it is for large bodies */
+	struct thread *threads; /* [n_workers] */
+	size_t n_workers, n_started;
+	struct prepare_client *clients; /* those with jobs that wait or are under way */
+};
+bool prepare_start(struct prepare *p, bool large, struct cohort_err *err);
+/* Waits for the jobs under way, and closes the connections of those that wait. */
+void prepare_stop(struct prepare *p);
+void prepare_release(struct prepare *p);
 
 /* ---- The live view: ticks as they come ---- */
 
@@ -150,6 +175,7 @@ struct server {
 	bool verbose, no_page, admin, tls;
 	struct MHD_Daemon *http;
 	struct watch watch;
+	struct prepare prepare[2]; /* of small and of large bodies */
 	struct live live;
 	struct metrics metrics;
 	atomic_bool draining;
@@ -165,8 +191,9 @@ struct server {
 
 /* ---- Calls ---- */
 
-/* What a step of a call leaves: it waits for news, an answer was queued, or the connection is to be closed. */
-enum step { STEP_WAIT, STEP_DONE, STEP_CLOSE };
+/* What a step of a call leaves: it waits for news, an answer was queued, the connection is to be closed, or a worker
+ * has the call. */
+enum step { STEP_WAIT, STEP_DONE, STEP_CLOSE, STEP_HELD };
 
 struct route {
 	const char *method, *path; /* a segment of the path that is * stands for any one, which becomes call->arg */
@@ -174,8 +201,15 @@ struct route {
 	/* Without a key; for admins only; run is called before the body as well (the call is not complete then), to set
 	 * sink and body_max or to refuse early. */
 	/* OPEN: without a key; PAGE: with one that a browser asks for, too; REST: the * takes all that follows, slashes
-	 * as well. */
-	enum { ROUTE_OPEN = 1, ROUTE_ADMIN = 2, ROUTE_SINK = 4, ROUTE_PAGE = 8, ROUTE_REST = 16 } flags;
+	 * as well; LONG: run may take long, so a worker calls it. */
+	enum {
+		ROUTE_OPEN = 1,
+		ROUTE_ADMIN = 2,
+		ROUTE_SINK = 4,
+		ROUTE_PAGE = 8,
+		ROUTE_REST = 16,
+		ROUTE_LONG = 32
+	} flags;
 };
 /* NULL: none; then *allow lists the methods the path has ("" if there is no such path). */
 const struct route *route_find(
@@ -206,7 +240,16 @@ struct call {
 	double wake_at; /* and when to do it without; 0: never */
 	void *work; /* of the route; freed by drop */
 	void (*drop)(struct call *c);
+	struct {
+		enum step (*run)(struct call *c); /* NULL: no worker has the call */
+		struct call *next; /* of its client's */
+		struct MHD_Response *answer; /* that was made, and is to be sent; or NULL */
+	} job;
 };
+
+/* Leaves the rest of the call to a worker, which calls run: what that returns counts as if a step had. For HTTP
+ * threads, as the last thing a step does. */
+enum step call_prepare(struct call *c, enum step (*run)(struct call *c));
 
 /* Answers: each queues one, or closes the connection when memory is out. */
 enum step answer_json(struct call *c, unsigned status, json_t *value); /* takes the reference; NULL: out of memory */
@@ -215,6 +258,8 @@ enum step answer_bytes(struct call *c, unsigned status, const char *type, struct
 enum step answer_static(struct call *c, unsigned status, const char *type, const void *bytes, size_t n,
 		const char *etag, const char *policy);
 enum step answer_error(struct call *c, const struct openai_error *e);
+/* Sends what was answered by a worker. */
+enum step answer_send(struct call *c);
 /* n bytes of a file, whose descriptor it takes, to be saved and not shown. */
 enum step answer_file(struct call *c, const char *type, int fd, uint64_t n);
 /* A stream of server-sent events. `more` appends what there is to `out`; it returns false when nothing will follow, and

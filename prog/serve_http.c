@@ -149,16 +149,27 @@ static enum step queue(struct call *c, unsigned status, const char *type, struct
 				c->route && c->route->flags & ROUTE_PAGE
 						? "Basic realm=\"cohort: any name, and an API key as the password\""
 						: "Bearer");
+	if (!ok) {
+		if (r)
+			MHD_destroy_response(r);
+		return STEP_CLOSE;
+	}
+	c->job.answer = r;
+	c->status = status;
+	return c->job.run ? STEP_DONE : answer_send(c);
+}
+
+enum step answer_send(struct call *c)
+{
 	/* From now on the client is to read; before and behind it the watch thread looks at the clock. */
-	if (ok)
-		ok = MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT,
-				     (unsigned)(c->srv->limits.write_s + 0.999)) &&
-				MHD_queue_response(c->conn, status, r);
-	if (r)
-		MHD_destroy_response(r);
-	c->answered = ok;
-	c->status = ok ? status : 0;
-	return ok ? STEP_DONE : STEP_CLOSE;
+	c->answered = MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT,
+				      (unsigned)(c->srv->limits.write_s + 0.999)) &&
+			MHD_queue_response(c->conn, c->status, c->job.answer);
+	MHD_destroy_response(c->job.answer);
+	c->job.answer = NULL;
+	if (!c->answered)
+		c->status = 0;
+	return c->answered ? STEP_DONE : STEP_CLOSE;
 }
 
 enum step answer_bytes(struct call *c, unsigned status, const char *type, struct openai_buf *b)
@@ -544,7 +555,9 @@ static enum step first_step(struct call *c)
 {
 	if (c->early.status)
 		return answer_error(c, &c->early);
-	return c->route ? c->route->run(c) : preflight(c);
+	if (!c->route)
+		return preflight(c);
+	return c->route->flags & ROUTE_LONG ? call_prepare(c, c->route->run) : c->route->run(c);
 }
 
 /* Goes on as long as there is news. */
@@ -559,7 +572,7 @@ static enum MHD_Result go_on(struct call *c)
 	}
 	do {
 		s = seat_gone(c->seat) ? STEP_CLOSE : c->step(c);
-	} while (s == STEP_WAIT && !seat_sleep(c->seat, c->wake_at));
+	} while (s == STEP_HELD ? !seat_sleep_held(c->seat) : s == STEP_WAIT && !seat_sleep(c->seat, c->wake_at));
 	return s == STEP_CLOSE ? MHD_NO : MHD_YES;
 }
 
@@ -617,6 +630,8 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **ctx, enu
 	seat_phase_set(seat, SEAT_IDLE);
 	metrics_http(&c->srv->metrics, c->status, clock_now() - c->started);
 	log_call(c);
+	if (c->job.answer)
+		MHD_destroy_response(c->job.answer); /* which may be a stream that looks at what drop frees */
 	if (c->drop)
 		c->drop(c);
 	openai_buf_release(&c->body);

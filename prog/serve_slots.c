@@ -243,6 +243,11 @@ static void give_turn(struct server *srv)
 	atomic_store(&srv->slot_taken, false);
 }
 
+static enum step again(struct call *c)
+{
+	return call_prepare(c, run_slot_action);
+}
+
 enum step run_slot_action(struct call *c)
 {
 	const char *action = call_query(c, "action");
@@ -267,7 +272,7 @@ enum step run_slot_action(struct call *c)
 		return refuse(c, NULL, &e, 0);
 	}
 	if (!take_turn(c->srv)) {
-		c->step = run_slot_action;
+		c->step = again;
 		c->wake_at = clock_now() + PAUSE_S;
 		return refuse_draining(c->srv, &e) ? answer_error(c, &e) : STEP_WAIT;
 	}

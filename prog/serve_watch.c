@@ -7,7 +7,8 @@
  *     under the same lock before it suspends.
  *  3. A seat is in the list of those to be woken at most once; who sets `listed` pushes it, and it is cleared before
  * the seat is looked at, so that what comes after pushes it again.
- *  4. The client's going away is seen by the kernel's word about the socket (hang-up, or the end of what the client
+ *  4. A seat that is held has a call that an HTTP thread must not touch: it is not resumed before seat_give_back.
+ *  5. The client's going away is seen by the kernel's word about the socket (hang-up, or the end of what the client
  *     sends), not by a failed write: libmicrohttpd does not look at a connection that is suspended.
  * It does not know what calls wait for. */
 #include "serve.h"
@@ -44,7 +45,7 @@ struct seat *seat_take(struct watch *w, struct MHD_Connection *conn, int fd)
 		found->phase = SEAT_IDLE;
 		found->since = clock_now();
 		found->call = NULL;
-		found->suspended = found->ready = found->gone = false;
+		found->suspended = found->ready = found->gone = found->held = false;
 		found->wake_at = 0;
 		found->turn++;
 		/* Without it, going away is noticed by the next write. */
@@ -107,13 +108,40 @@ bool seat_gone(struct seat *s)
 /* With the seat's lock in hand. */
 static void wake_locked(struct seat *s)
 {
-	if (s->suspended) {
+	if (s->suspended && !s->held) {
 		s->suspended = false;
 		s->wake_at = 0;
 		MHD_resume_connection(s->conn);
 	} else {
 		s->ready = true;
 	}
+}
+
+void seat_hold(struct seat *s)
+{
+	lock_take(&s->lock);
+	s->held = true;
+	lock_give(&s->lock);
+}
+
+bool seat_sleep_held(struct seat *s)
+{
+	lock_take(&s->lock);
+	const bool sleeps = s->held;
+	if (sleeps) {
+		s->suspended = true;
+		MHD_suspend_connection(s->conn);
+	}
+	lock_give(&s->lock);
+	return sleeps;
+}
+
+void seat_give_back(struct seat *s)
+{
+	lock_take(&s->lock);
+	s->held = false;
+	wake_locked(s);
+	lock_give(&s->lock);
 }
 
 void seat_wake(struct seat *s)

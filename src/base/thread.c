@@ -8,6 +8,11 @@
 #include "base/fp.h"
 #include "base/mem.h"
 
+#ifdef __linux__
+#include <errno.h>
+#include <sys/resource.h>
+#endif
+
 struct start {
 	void (*fn)(void *arg);
 	void *arg;
@@ -38,4 +43,17 @@ bool thread_start(struct thread *t, void (*fn)(void *arg), void *arg)
 void thread_join(struct thread *t)
 {
 	pthread_join(t->id, NULL);
+}
+
+void thread_lower(int by)
+{
+#ifdef __linux__
+	/* For Linux who is 0 is the calling thread, not its process. */
+	errno = 0;
+	const int now = getpriority(PRIO_PROCESS, 0);
+	if (now != -1 || errno == 0)
+		setpriority(PRIO_PROCESS, 0, now + by);
+#else
+	(void)by;
+#endif
 }

@@ -18,6 +18,9 @@ static inline void thread_self(struct thread *t)
 {
 	t->id = pthread_self();
 }
+/* Lowers the caller's priority by so many steps of nice(1), for good; its process and its later threads keep theirs.
+ * Without effect where the system has no priorities of threads. */
+void thread_lower(int by);
 /* Whether the caller is that thread. */
 static inline bool thread_is_self(const struct thread *t)
 {

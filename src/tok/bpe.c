@@ -276,18 +276,22 @@ static enum cohort_status merge_word(const struct tok *t, struct tok_out *o, con
 	enum cohort_status st = COHORT_OK;
 	uint32_t cp;
 
-	m->n_syms = 0;
-	for (size_t i = 0, len; i < n; i += len) {
-		len = chars ? utf8_decode(s + i, n - i, &cp) : 1;
-		cohort_token id = chars ? strmap_find(&t->ids, s + i, len, -1) : t->byte_id[(uint8_t)s[i]];
-		if (!merge_add(m, i, len, id))
+	for (size_t from = 0, end, window = merge_window; from < n && !st; from = end) {
+		m->n_syms = 0;
+		for (size_t i = from, len; i < n && i - from < window; i += len) {
+			len = chars ? utf8_decode(s + i, n - i, &cp) : 1;
+			cohort_token id = chars ? strmap_find(&t->ids, s + i, len, -1) : t->byte_id[(uint8_t)s[i]];
+			if (!merge_add(m, i, len, id))
+				return no_memory(err);
+		}
+		if (!merge_run(m, t, s, n, pair, &end))
 			return no_memory(err);
-	}
-	if (!merge_run(m, t, s, pair))
-		return no_memory(err);
-	for (int32_t i = 0; i >= 0 && !st; i = m->syms[i].next) {
-		const struct tok_sym *y = &m->syms[i];
-		st = y->id >= 0 ? tok_emit(o, y->id, err) : spm_emit_bytes(t, o, s + y->at, y->n, err);
+		if (end == from)
+			window *= 2;
+		for (int32_t i = 0; i >= 0 && m->syms[i].at < end && !st; i = m->syms[i].next) {
+			const struct tok_sym *y = &m->syms[i];
+			st = y->id >= 0 ? tok_emit(o, y->id, err) : spm_emit_bytes(t, o, s + y->at, y->n, err);
+		}
 	}
 	return st;
 }

@@ -171,21 +171,24 @@ static enum cohort_status part(const struct tok *t, struct tok_out *o, const cha
 	enum cohort_status st = COHORT_OK;
 	uint32_t cp;
 
-	m->n_syms = 0;
-	for (size_t i = 0; i < n;) {
-		size_t len = utf8_decode(s + i, n - i, &cp);
-		if (!len)
-			len = 1;
-		if (!merge_add(m, i, len, -1))
+	for (size_t from = 0, end, window = merge_window; from < n && !st; from = end) {
+		m->n_syms = 0;
+		for (size_t i = from, len; i < n && i - from < window; i += len) {
+			len = utf8_decode(s + i, n - i, &cp);
+			if (!len)
+				len = 1;
+			if (!merge_add(m, i, len, -1))
+				return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
+		}
+		if (!merge_run(m, t, s, n, pair, &end))
 			return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
-		i += len;
-	}
-	if (!merge_run(m, t, s, pair))
-		return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
-	for (int32_t i = 0; i >= 0 && !st; i = m->syms[i].next) {
-		const struct tok_sym *y = &m->syms[i];
-		cohort_token id = y->id >= 0 ? y->id : strmap_find(&t->ids, s + y->at, y->n, -1);
-		st = id >= 0 ? tok_emit(o, id, err) : spm_emit_bytes(t, o, s + y->at, y->n, err);
+		if (end == from)
+			window *= 2;
+		for (int32_t i = 0; i >= 0 && m->syms[i].at < end && !st; i = m->syms[i].next) {
+			const struct tok_sym *y = &m->syms[i];
+			cohort_token id = y->id >= 0 ? y->id : strmap_find(&t->ids, s + y->at, y->n, -1);
+			st = id >= 0 ? tok_emit(o, id, err) : spm_emit_bytes(t, o, s + y->at, y->n, err);
+		}
 	}
 	return st;
 }

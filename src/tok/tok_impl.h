@@ -206,15 +206,27 @@ struct merge {
 	size_t n_syms, syms_max;
 	struct tok_cand *heap;
 	size_t n_heap, heap_max;
+	size_t sure;        /* what lies behind this place of the text may still become something else */
+	int32_t last;       /* the symbol that ends there; -1: none */
+	uint32_t n_behind;  /* bytes that the symbol behind it has at least */
+	/* The last answer of soonest, and the symbol that it is for. */
+	uint64_t soonest;
+	int32_t seen;
+	uint32_t seen_end, seen_n;
 };
 
 /* Whether two neighbours make a token, which, and how urgently (0 first). */
 typedef bool merge_pair_fn(const struct tok *t, const char *text, const struct tok_sym *l, const struct tok_sym *r,
 		uint32_t *priority, cohort_token *id);
 
+/* Long words go through in pieces of so many bytes, so that one of any length takes little memory. Tests set it. */
+extern size_t merge_window;
+
 bool merge_add(struct merge *m, size_t at, size_t n, cohort_token id);
-/* Merges until nothing merges; what is left hangs together from syms[0] by next. False: out of memory. */
-bool merge_run(struct merge *m, const struct tok *t, const char *text, merge_pair_fn *pair);
+/* Merges until nothing merges; what is left hangs together from syms[0] by next. The symbols are those of a piece of a
+ * text of n bytes. *end: up to where the result is that of the text as a whole; behind it, if it is not the end of the
+ * text, the caller begins again, with a longer piece if *end is where this one began. False: out of memory. */
+bool merge_run(struct merge *m, const struct tok *t, const char *text, size_t n, merge_pair_fn *pair, size_t *end);
 void merge_release(struct merge *m);
 
 /* ---- Words that were seen before (cache.c) --------------------------------------- */

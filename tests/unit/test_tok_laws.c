@@ -98,6 +98,7 @@ static size_t slowly(const struct vocab *v, const char *text, size_t n, cohort_t
 static void merging_is_the_definition(void **state)
 {
 	static const char letters[] = "aaabbcchi";
+	const size_t before = merge_window;
 	struct vocab v[2];
 	uint64_t seed = 2;
 	(void)state;
@@ -123,9 +124,85 @@ static void merging_is_the_definition(void **state)
 			assert_memory_equal(got, want, n_want * sizeof *want);
 			mem_free(got);
 		}
+		merge_window = i & 1 ? 1 + rnd(&seed) % 12 : before;
 	}
+	merge_window = before;
 	done(&v[0]);
 	done(&v[1]);
+}
+
+/* Letters, and tokens of them that are put together from two others, urgent in any order. pair: room for the merges. */
+static void random_vocab(struct vocab *v, bool spm, uint64_t *seed, char pair[][2 * TEXT_MAX], const char **merges)
+{
+	const size_t n_more = 4 + rnd(seed) % 20, base = spm ? 259 : 0;
+	const char *parts[32] = {"a", "b", "c", spm ? M : "d"};
+	size_t n_parts = 4, n = 0;
+
+	if (spm)
+		spm_vocab(v, true);
+	else
+		bpe_vocab(v);
+	if (spm)
+		v->n = base;
+	for (size_t i = 0; spm && i < n_parts; i++)
+		piece(v, parts[i], TOK_NORMAL, -1000);
+	while (n < n_more) {
+		const char *l = parts[rnd(seed) % n_parts], *r = parts[rnd(seed) % n_parts];
+		if (strlen(l) + strlen(r) > 12)
+			break;
+		snprintf(pair[n], 2 * TEXT_MAX, "%s%s", l, r);
+		piece(v, pair[n], TOK_NORMAL, -(float)(rnd(seed) % 16));
+		snprintf(pair[n], 2 * TEXT_MAX, "%s %s", l, r);
+		merges[n] = pair[n];
+		n++;
+		if (n_parts < N_OF(parts))
+			parts[n_parts++] = v->text[v->n - 1];
+	}
+	for (size_t i = n; i > 1; i--) {
+		size_t k = rnd(seed) % i;
+		const char *m = merges[i - 1];
+		merges[i - 1] = merges[k];
+		merges[k] = m;
+	}
+	v->merges = merges;
+	v->n_merges = n;
+}
+
+/* A long word that goes through in pieces becomes the same tokens as in one, whatever the order of merges is. */
+static void pieces_are_the_whole(void **state)
+{
+	const size_t before = merge_window;
+	uint64_t seed = 5;
+	(void)state;
+
+	for (int i = 0; i < effort(400); i++) {
+		static char pair[32][2 * TEXT_MAX];
+		static const char *merges[32];
+		struct vocab v;
+		random_vocab(&v, i & 1, &seed, pair, merges);
+		w_vocab(&v, HAS_ALL);
+		open_ok(&v);
+		for (int k = 0; k < 8; k++) {
+			char text[400];
+			const size_t n_letters = 1 + rnd(&seed) % 4, n_run = 1 + rnd(&seed) % 12;
+			cohort_token *want, *got;
+			size_t n_want, n_got;
+			for (size_t at = 0; at < sizeof text; at++)
+				text[at] = at % n_run ? text[at - 1]
+						      : (i & 1 ? "abc " : "abcd")[rnd(&seed) % n_letters];
+			merge_window = before;
+			assert_int_equal(tok_encode(v.t, text, sizeof text, NO_BOS, &want, &n_want, NULL), COHORT_OK);
+			for (merge_window = 1; merge_window < 100; merge_window += 1 + merge_window / 2) {
+				assert_int_equal(tok_encode(v.t, text, sizeof text, NO_BOS, &got, &n_got, NULL), 0);
+				assert_int_equal(n_got, n_want);
+				assert_memory_equal(got, want, n_want * sizeof *want);
+				mem_free(got);
+			}
+			mem_free(want);
+		}
+		done(&v);
+	}
+	merge_window = before;
 }
 
 /* The highest sum of any way to cut the text, found by trying all. Texts have no character that is not a token. */
@@ -355,6 +432,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_bytes_round_trip),
 		cmocka_unit_test(merging_is_the_definition),
+		cmocka_unit_test(pieces_are_the_whole),
 		cmocka_unit_test(best_way_is_the_definition),
 		cmocka_unit_test(words_again),
 		cmocka_unit_test(worst_cases),
