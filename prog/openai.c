@@ -8,6 +8,8 @@
  * It does not know how bodies come or answers go. */
 #include "openai.h"
 
+#include "template_use.h"
+
 #include "base/err.h"
 #include "base/mem.h"
 
@@ -54,6 +56,15 @@ static cohort_token front_of(const struct cohort_model *model)
 			: -1;
 }
 
+/* Finds out what the template takes. False: out of memory. */
+static bool probe_template(struct openai_host *h)
+{
+	bool ok = openai_tools_probe(h);
+
+	h->no_system = h->template && !template_takes_system(h->template, h->bos, h->eos, &ok);
+	return ok;
+}
+
 static enum cohort_status open_template(struct openai_host *h, const char *path, struct cohort_err *err)
 {
 	struct cohort_gguf *g = NULL;
@@ -77,7 +88,7 @@ static enum cohort_status open_template(struct openai_host *h, const char *path,
 			!token_text(h->model, cohort_token_eos(h->model), &h->eos))
 		st = err_set(err, COHORT_E_MEMORY, "out of memory");
 	cohort_gguf_free(g);
-	if (!st && !openai_tools_probe(h))
+	if (!st && !probe_template(h))
 		st = err_set(err, COHORT_E_MEMORY, "out of memory");
 	return st;
 }
@@ -87,6 +98,7 @@ enum cohort_status openai_host_template(
 {
 	struct cohort_template *made = NULL, *before = h->template;
 	const enum openai_call_style calls = h->calls;
+	const bool no_system = h->no_system;
 	char call_open[sizeof h->call_open];
 
 	const enum cohort_status st = cohort_template_open(source, n_bytes, &made, err);
@@ -95,10 +107,11 @@ enum cohort_status openai_host_template(
 	char *text = mem_strndup(source, n_bytes);
 	memcpy(call_open, h->call_open, sizeof call_open);
 	h->template = made;
-	if (!text || !openai_tools_probe(h)) {
+	if (!text || !probe_template(h)) {
 		mem_free(text);
 		h->template = before;
 		h->calls = calls;
+		h->no_system = no_system;
 		memcpy(h->call_open, call_open, sizeof call_open);
 		cohort_template_free(made);
 		return err_set(err, COHORT_E_MEMORY, "out of memory");

@@ -93,6 +93,7 @@ struct openai_host {
 	char *bos, *eos; /* texts that the template sees, or NULL */
 	enum openai_call_style calls;
 	char call_open[40]; /* what it writes in front of a call's JSON */
+	bool no_system; /* it takes no messages of the system */
 	cohort_token front; /* that the model's own rule puts in front of a text; -1: none */
 	const char *now; /* the time that it sees; NULL: the clock's. Set by the caller, who keeps it */
 	struct cohort_sampler_params sampler; /* what a body leaves out */

@@ -6,6 +6,8 @@
  *     embedded is only text. */
 #include "openai.h"
 
+#include "template_use.h"
+
 #include "base/json.h"
 #include "base/mem.h"
 
@@ -191,14 +193,18 @@ static json_t *read_message(const json_t *m, size_t i, size_t *n_values, struct 
 		return NULL;
 	}
 	snprintf(where, sizeof where, "messages[%zu].content", i);
+	/* An assistant's message may be without text. */
 	const bool calls = json_object_get(m, "tool_calls") || json_object_get(m, "function_call");
-	if (!json_is_string(content) && !json_is_array(content) && !(calls && (!content || json_is_null(content)))) {
+	const bool empty = content ? json_is_null(content) && (k == 3 || calls) : calls;
+	if (!json_is_string(content) && !json_is_array(content) && !empty) {
 		openai_refuse(e, where, NULL, "%s is %s, expected a string or an array of parts", where,
 				content ? openai_kind(content) : "missing");
 		return NULL;
 	}
 	json_t *copy = json_clone(m); /* shallow: values are shared, and not changed */
 	int bad = copy ? 0 : -1;
+	if (empty) /* templates expect a text in every message */
+		bad |= json_object_set_new(copy, "content", json_string(""));
 	if (json_is_array(content)) {
 		json_t *joined = join_parts(content, where, e);
 		if (!joined) {
@@ -236,16 +242,58 @@ static uint64_t tokens_hash(uint64_t h, const cohort_token *tokens, size_t n)
 	return h;
 }
 
-static bool render(const struct openai_host *h, struct openai_request *r, const json_t *messages, const json_t *extra,
+/* The template's variables: the body's own, and reasoning_effort by the names that templates have for it, on top of
+ * those of every chat. NULL: refused. */
+static json_t *read_variables(const struct openai_host *h, const struct openai_request *r, char now[TEMPLATE_NOW_MAX],
+		struct openai_error *e)
+{
+	json_t *given = openai_field(r, "chat_template_kwargs"), *effort = openai_field(r, "reasoning_effort");
+	const json_t *thinking = json_object_get(given, "enable_thinking");
+
+	if (given && !json_is_object(given)) {
+		openai_refuse(e, "chat_template_kwargs", NULL, "chat_template_kwargs is %s, expected an object",
+				openai_kind(given));
+		return NULL;
+	}
+	if (thinking && !json_is_boolean(thinking)) { /* the text "false" would count as true */
+		openai_refuse(e, "chat_template_kwargs.enable_thinking", NULL,
+				"chat_template_kwargs.enable_thinking is %s, expected true or false",
+				openai_kind(thinking));
+		return NULL;
+	}
+	if (effort && !json_is_string(effort)) {
+		openai_refuse(e, "reasoning_effort", NULL, "reasoning_effort is %s, expected a string",
+				openai_kind(effort));
+		return NULL;
+	}
+	json_t *v = template_variables(h->now, now);
+	bool ok = v != NULL;
+	if (effort && strcmp(json_string_value(effort), "none") == 0)
+		ok = ok && !json_object_set_new(v, "enable_thinking", json_false());
+	else if (effort)
+		ok = ok && !json_object_set(v, "reasoning_effort", effort) &&
+				!json_object_set(v, "reasoning_strength", effort);
+	if (ok && (!given || !json_object_update(v, given)))
+		return v;
+	json_decref(v);
+	openai_no_memory(e);
+	return NULL;
+}
+
+static bool render(const struct openai_host *h, struct openai_request *r, const json_t *messages,
 		struct openai_error *e)
 {
 	struct cohort_template_params p;
+	char now[TEMPLATE_NOW_MAX];
+	json_t *extra = read_variables(h, r, now, e);
 	struct openai_buf m = {0}, x = {0}, t = {0};
 	struct cohort_err err;
 	char *text = NULL;
 	size_t n = 0;
-	bool ok = dump_text(&m, messages) && (!extra || dump_text(&x, extra)) && (!r->tools || dump_text(&t, r->tools));
-
+	if (!extra)
+		return false;
+	bool ok = dump_text(&m, messages) && dump_text(&x, extra) && (!r->tools || dump_text(&t, r->tools));
+	json_decref(extra);
 	if (!ok) {
 		openai_no_memory(e);
 	} else {
@@ -255,7 +303,7 @@ static bool render(const struct openai_host *h, struct openai_request *r, const 
 		p.tools = t.p;
 		p.bos_token = h->bos;
 		p.eos_token = h->eos;
-		p.now = h->now;
+		p.now = *now ? now : NULL;
 		ok = !cohort_template_render(h->template, &p, &text, &n, &err);
 		if (!ok && err.status == COHORT_E_MEMORY)
 			openai_no_memory(e);
@@ -293,16 +341,13 @@ static bool render(const struct openai_host *h, struct openai_request *r, const 
 
 static bool read_messages(const struct openai_host *h, struct openai_request *r, struct openai_error *e)
 {
-	const json_t *v = openai_field(r, "messages"), *extra = openai_field(r, "chat_template_kwargs");
+	const json_t *v = openai_field(r, "messages");
 
 	if (!v)
 		return openai_refuse(e, "messages", "missing_required_parameter", "messages is missing");
 	if (!json_is_array(v) || json_array_size(v) == 0)
 		return openai_refuse(e, "messages", NULL, "messages is %s, expected an array of at least one message",
 				json_is_array(v) ? "empty" : openai_kind(v));
-	if (extra && !json_is_object(extra))
-		return openai_refuse(e, "chat_template_kwargs", NULL, "chat_template_kwargs is %s, expected an object",
-				openai_kind(extra));
 	if (!h->template)
 		return openai_refuse(e, "messages", NULL, "%s", h->no_template);
 	size_t n_values = 0;
@@ -314,7 +359,9 @@ static bool read_messages(const struct openai_host *h, struct openai_request *r,
 		if (ok && json_array_append_new(messages, m))
 			ok = openai_no_memory(e);
 	}
-	ok = ok && render(h, r, messages, extra, e);
+	if (ok && h->no_system && !template_merge_system(messages))
+		ok = openai_no_memory(e);
+	ok = ok && render(h, r, messages, e);
 	json_decref(messages);
 	return ok;
 }
