@@ -256,9 +256,15 @@ bool openai_request_submit(const struct openai_host *h, struct openai_request *r
 	(void)h;
 	r->params.prompt = r->tokens + r->prompts[i].first;
 	r->params.n_prompt = (int32_t)r->prompts[i].n;
-	if (cohort_engine_submit(engine, &r->params, out, &err))
-		return engine_refused(r, &err, e);
-	return true;
+	enum cohort_status st = cohort_engine_submit(engine, &r->params, out, &err);
+	if (st == COHORT_E_LIMIT && r->params.max_tokens > 0 && err.rule && strcmp(err.rule, "context") == 0) {
+		/* More tokens than the context has room for are as many as it has room for. That depends on the
+		 * request alone, not on what else runs. */
+		struct cohort_request_params most = r->params;
+		most.max_tokens = -1;
+		st = cohort_engine_submit(engine, &most, out, &err);
+	}
+	return !st || engine_refused(r, &err, e);
 }
 
 void openai_request_release(struct openai_host *h, struct openai_request *r)

@@ -166,8 +166,9 @@ bool openai_request_parse(struct openai_host *h, enum openai_route route, json_t
 /* The same where the prompts are in another field than the route's own. field: static; NULL: the route's own. */
 bool openai_request_parse_field(struct openai_host *h, enum openai_route route, const char *field, json_t *body,
 		struct openai_request *r, struct openai_error *e);
-/* Queues prompt i. params->on_event, client, priority and limits may be set before. Full queues are 429, a
- * prompt that no queue of this engine holds 400, a closed engine 503. */
+/* Queues prompt i. params->on_event, client, priority and limits may be set before. max_tokens beyond the context ends
+ * where the context does. Full queues are 429, a prompt that no queue or context of this engine holds 400, a closed
+ * engine 503. */
 bool openai_request_submit(const struct openai_host *h, struct openai_request *r, size_t i,
 		struct cohort_engine *engine, struct cohort_request **out, struct openai_error *e);
 /* Reads all events of prompt i, which has ended (and has no on_event), and keeps its part of the answer. The handle may

@@ -41,8 +41,8 @@ static const struct field {
 		{"best_of", LEGACY, INT64, REQUEST(best_of), 1, OPENAI_N_MAX},
 		/* The later one wins. */
 		{"n_predict", GENERATE, INT32, REQUEST(params.max_tokens), -1, INT32_MAX},
-		{"max_tokens", GENERATE, INT32, REQUEST(params.max_tokens), 0, INT32_MAX},
-		{"max_completion_tokens", CHAT, INT32, REQUEST(params.max_tokens), 0, INT32_MAX},
+		{"max_tokens", GENERATE, INT32, REQUEST(params.max_tokens), -1, INT32_MAX},
+		{"max_completion_tokens", GENERATE, INT32, REQUEST(params.max_tokens), -1, INT32_MAX},
 		{"logprobs", LEGACY, INT32, REQUEST(n_logprobs), 0, OPENAI_TOP_MAX},
 		{"echo", LEGACY, BOOL, REQUEST(echo), 0, 0},
 		{"stream", GENERATE, BOOL, REQUEST(stream), 0, 0},

@@ -39,12 +39,12 @@ enum step run_props(struct call *c)
 {
 	const struct server *srv = c->srv;
 	const struct cohort_sampler_params *s = &srv->host.sampler;
-	json_t *defaults = json_pack("{s:i, s:i, s:{s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i}}", "n_ctx",
+	json_t *defaults = json_pack("{s:i, s:i, s:{s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:I}}", "n_ctx",
 			(int)srv->engine_params.context.n_ctx, "n_predict", (int)srv->host.n_chat, "params",
 			"temperature", (double)s->temperature, "top_k", (int)s->top_k, "top_p", (double)s->top_p,
 			"min_p", (double)s->min_p, "typical_p", (double)s->typical_p, "repeat_penalty",
 			(double)s->repeat_penalty, "presence_penalty", (double)s->presence_penalty, "frequency_penalty",
-			(double)s->frequency_penalty, "seed", 0);
+			(double)s->frequency_penalty, "seed", (json_int_t)s->seed);
 	const char *file = strrchr(srv->model_path, '/');
 	const char *text = srv->host.template_text;
 

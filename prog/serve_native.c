@@ -23,11 +23,11 @@ static bool prepare(struct call *c, json_t *body, struct openai_error *e)
 	const json_t *probs = json_object_get(body, "n_probs");
 	int bad = 0;
 
-	(void)c;
 	if (has(body, "n") || has(body, "best_of"))
 		return openai_refuse(e, "n", NULL, "/completion gives one text; /v1/completions takes n");
-	if (!has(body, "n_predict") && !has(body, "max_tokens"))
-		bad |= json_object_set_new(body, "n_predict", json_integer(-1));
+	/* As long as a chat, not as short as OpenAI's completions. */
+	if (!has(body, "n_predict") && !has(body, "max_tokens") && !has(body, "max_completion_tokens"))
+		bad |= json_object_set_new(body, "n_predict", json_integer(c->srv->host.n_chat));
 	if (has(body, "n_probs") &&
 			!(json_is_integer(probs) && json_integer_value(probs) >= 0 &&
 					json_integer_value(probs) <= OPENAI_TOP_MAX))
@@ -63,14 +63,16 @@ static json_t *final_json(const struct call *c, const struct work *w, json_t *co
 {
 	const struct cohort_request_stats *s = &w->stats[0];
 	const struct openai_prompt *p = &w->r.prompts[0];
+	const int32_t n_max = w->r.params.max_tokens;
+	const bool truncated = finish == COHORT_FINISH_LENGTH && (n_max < 0 || s->n_generated < n_max);
 
 	return json_pack("{s:i, s:o, s:i, s:b, s:o, s:I, s:I, s:I, s:b, s:s, s:s, s:o, s:o, s:o}", "index", 0,
 			"content", content, "id_slot", -1, "stop", 1, "model",
 			openai_text(c->srv->host.name, strlen(c->srv->host.name)), "tokens_predicted",
 			(json_int_t)s->n_generated, "tokens_evaluated", (json_int_t)s->n_prompt, "tokens_cached",
-			(json_int_t)s->n_cached, "truncated", 0, "stop_type", stop_type(finish), "stopping_word", "",
-			"prompt", p->text ? openai_text(p->text, p->n_text) : json_string(""), "generation_settings",
-			settings_json(w), "timings", work_timings(w->stats, 1));
+			(json_int_t)s->n_cached, "truncated", truncated, "stop_type", stop_type(finish),
+			"stopping_word", "", "prompt", p->text ? openai_text(p->text, p->n_text) : json_string(""),
+			"generation_settings", settings_json(w), "timings", work_timings(w->stats, 1));
 }
 
 static enum step whole(struct call *c, struct work *w)

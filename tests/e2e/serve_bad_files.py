@@ -431,7 +431,7 @@ def batch_lines():
     g.end()
     # Lines that are requests, but none that is taken: each has its error, and the rest its answer.
     g = Group("batches: requests that are refused")
-    bad = [("prompt", {"prompt": 5}), ("prompt", {}), ("temperature", {"temperature": "hot"}), ("n", {"n": 17}), ("max_tokens", {"max_tokens": -1}), ("stop", {"stop": [""]}), ("stop", {"stop": ["x"] * 17}),
+    bad = [("prompt", {"prompt": 5}), ("prompt", {}), ("temperature", {"temperature": "hot"}), ("n", {"n": 17}), ("max_tokens", {"max_tokens": -2}), ("stop", {"stop": [""]}), ("stop", {"stop": ["x"] * 17}),
            ("grammar", {"grammar": "root ::= ["}), ("grammar", {"grammar": "root ::= " + '"a" ' * 400}), ("json_schema", {"json_schema": {"type": "object", "description": "x" * 1100}}),
            ("prompt", {"prompt": "the cat sat " * 3000}), ("logit_bias", {"logit_bias": {"x": 1}}), ("prompt", {"prompt": [10 ** 9]})]
     text = [line(custom_id="bad%d" % i, body={**({"prompt": "Tom"} if fields else {}), "max_tokens": 1, **fields}) for i, (_, fields) in enumerate(bad)]

@@ -271,6 +271,29 @@ def template(folder):
               server.wait_line(r": G\?\[31m /a\?\?b 404 \d+ bytes [0-9.]+ ms test$", 5), server.lines)
 
 
+def lengths():
+    """How long answers are: by -n-predict, by what is asked for, by the context (100 tokens are four blocks, 128)."""
+    with Server(["-np", "2", "-c", "100", "-n-predict", "4", "-seed", "42"]) as server:
+        props = server.get("/props").json()["default_generation_settings"]
+        check("/props: the seed and the length in use", props["params"]["seed"] == 42 and props["n_predict"] == 4, props)
+        once = {"prompt": "Once", "ignore_eos": True}
+        whole = [server.post("/completion", {**once, **more}).json() for more in ({}, {"n_predict": None}, {"n_predict": 6}, {"n_predict": -1})]
+        n_rest = 128 - whole[0]["tokens_evaluated"]
+        check("/completion: -n-predict, unless the body says more", [w["tokens_predicted"] for w in whole] == [4, 4, 6, n_rest] and
+              [w["stop_type"] for w in whole] == ["limit"] * 4, whole)
+        check("/completion: truncated, where the context ended it", [w["truncated"] for w in whole] == [False] * 3 + [True], whole)
+        got = [server.post("/v1/completions", {**once, **more}) for more in ({}, {"max_tokens": -1}, {"max_tokens": 32000}, {"max_completion_tokens": 32000})]
+        check("max_tokens beyond the context: as far as that goes", [a.json()["usage"]["completion_tokens"] for a in got] == [4] + [n_rest] * 3 and
+              [a.json()["choices"][0]["finish_reason"] for a in got] == ["length"] * 4 and len({text(a) for a in got[1:]}) == 1, got)
+        with server.connect() as c:
+            c.send(request("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_completion_tokens": 32000,
+                                                            "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}))
+            events = [json.loads(e[6:]) for e in c.events() if e.startswith("data: {")]
+        check("and in the stream of a chat", events[-1]["usage"]["total_tokens"] == 128 and events[-2]["choices"][0]["finish_reason"] == "length", events[-2:])
+        a = server.post("/v1/completions", {"prompt": STORY * 4, "max_tokens": 1})
+        check("only a prompt that does not fit is refused", a.status == 400 and a.error()["code"] == "context_length_exceeded" and a.error()["param"] == "prompt", a)
+
+
 folder = os.path.join(FOLDER, "slots")
 os.mkdir(folder)
 with Server(["-np", "4", "-admin"]) as server:
@@ -287,4 +310,5 @@ folder = os.path.join(FOLDER, "salted-slots")
 os.mkdir(folder)
 salted_slots(folder)
 template(FOLDER)
+lengths()
 cases.end()

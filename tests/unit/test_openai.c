@@ -71,6 +71,8 @@ static void numbers(void **state)
 	number("max_tokens", 9, R(params.max_tokens), 'i');
 	number("max_tokens", 0, R(params.max_tokens), 'i');
 	number("n_predict", -1, R(params.max_tokens), 'i');
+	number("max_tokens", -1, R(params.max_tokens), 'i');
+	number("max_completion_tokens", -1, R(params.max_tokens), 'i');
 	number("max_tokens", 9.0, R(params.max_tokens), 'i');
 }
 
@@ -207,7 +209,7 @@ static void ranges(void **state)
 		bool legacy_only;
 	} t[] = {{"temperature", "-0.1", "2.1", false}, {"top_p", "-0.1", "1.1", false},
 			{"presence_penalty", "-2.1", "2.1", false}, {"frequency_penalty", "-2.1", "2.1", false},
-			{"n", "0", "129", false}, {"max_tokens", "-1", "3000000000", false},
+			{"n", "0", "129", false}, {"max_tokens", "-2", "3000000000", false},
 			{"n_predict", "-2", "3000000000", false}, {"top_k", "-2", "3000000000", false},
 			{"min_p", "-1", "1.5", false}, {"typical_p", "-1", "1.5", false},
 			{"top_n_sigma", "-2", "1e9", false}, {"min_keep", "-1", "3000000000", false},
@@ -218,7 +220,7 @@ static void ranges(void **state)
 			{"dry_allowed_length", "-1", "2000000", false}, {"dry_penalty_last_n", "-2", "2000000", false},
 			{"mirostat", "-1", "3", false}, {"mirostat_tau", "-1", "1001", false},
 			{"mirostat_eta", "-1", "1001", false}, {"best_of", "0", "129", true},
-			{"logprobs", "-1", "21", true}, {"max_completion_tokens", "-1", "3000000000", false},
+			{"logprobs", "-1", "21", true}, {"max_completion_tokens", "-2", "3000000000", false},
 			{"seed", "1e300", "1.5", false}};
 	static const char *const wrong[] = {"'x'", "true", "[]", "{}", "[1]"};
 	char body[200];

@@ -181,7 +181,7 @@ static void logprobs(void **state)
 	for (size_t i = 0; i < 3; i++) {
 		static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs"};
 		assert_int_equal(size_of(choice(a, i), "tokens"), 7);
-		for (size_t k = 0; k < 3; k++) {
+		for (size_t k = 0; k < 2; k++) {
 			const json_t *first = json_object_get(json_object_get(choice(a, 0), "logprobs"), names[k]),
 				     *list = json_object_get(json_object_get(choice(a, i), "logprobs"), names[k]);
 			assert_int_equal(json_array_size(list), 7);
@@ -280,19 +280,93 @@ static void engine_says_no(void **state)
 	static const struct {
 		enum openai_route route;
 		const char *text, *param, *code;
-	} t[] = {{OPENAI_COMPLETIONS, "{'prompt':'x','max_tokens':5000}", "prompt", "context_length_exceeded"},
-			{OPENAI_CHAT, "{'messages':[{'role':'user','content':'x'}],'max_tokens':5000}", "messages",
+	} t[] = {{OPENAI_COMPLETIONS, "{'prompt':[%s]}", "prompt", "context_length_exceeded"},
+			{OPENAI_COMPLETIONS, "{'prompt':[%s],'max_tokens':-1}", "prompt", "context_length_exceeded"},
+			{OPENAI_COMPLETIONS, "{'prompt':[%s],'max_tokens':0}", "prompt", "context_length_exceeded"},
+			{OPENAI_CHAT, "{'messages':[{'role':'user','content':'%s'}],'max_tokens':9}", "messages",
 					"context_length_exceeded"},
 			{OPENAI_COMPLETIONS, "{'prompt':'x','n':5}", "n", NULL}};
 	struct openai_error e;
+	char many[8192] = "7", text[9000];
 	(void)state;
 
+	for (int i = 1; i < 1100; i++) /* tokens; the engine has room for 1024 */
+		memcpy(many + strlen(many), ",7", 3);
+
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
-		assert_null(ask_n(t[i].route, t[i].text, &e, -1));
+		const char *mark = strstr(t[i].text, "%s");
+		if (mark)
+			snprintf(text, sizeof text, "%.*s%s%s", (int)(mark - t[i].text), t[i].text, many, mark + 2);
+		assert_null(ask_n(t[i].route, mark ? text : t[i].text, &e, -1));
 		assert_int_equal(e.status, 400);
 		assert_string_equal(e.param, t[i].param);
 		assert_true(t[i].code ? e.code && strcmp(e.code, t[i].code) == 0 : e.code == NULL);
 	}
+}
+
+#define LONG(more) "{" PROMPT ",'ignore_eos':true," more "}"
+
+/* max_tokens beyond the context ends where the context does, by the request alone: the same tokens beside others that
+ * take all the room there is. Seen red with the refusal of before, and with a limit made of the room that is free. */
+static void length(void **state)
+{
+	static const struct {
+		enum openai_route route;
+		const char *body;
+		int n_all; /* prompt and answer of each choice come to 64 */
+		int n_reserved; /* where all of the request's blocks are reserved at once */
+		bool beside;
+	} t[] = {{OPENAI_COMPLETIONS, LONG("'max_tokens':32000"), 59, 59, true},
+			{OPENAI_COMPLETIONS, LONG("'max_tokens':-1"), 59, 59, false},
+			{OPENAI_COMPLETIONS, LONG("'max_completion_tokens':60"), 59, 59, false},
+			{OPENAI_COMPLETIONS, LONG("'max_tokens':59"), 59, 59, false},
+			{OPENAI_COMPLETIONS, LONG("'max_tokens':58"), 58, 58, false},
+			{OPENAI_COMPLETIONS, LONG("'max_tokens':999,'n':2,'seed':4"), 2 * 59, 2 * 27, true},
+			{OPENAI_COMPLETIONS, LONG("'max_tokens':999,'best_of':2"), 2 * 59, 2 * 27, false},
+			{OPENAI_CHAT,
+					"{'messages':[{'role':'user','content':'Hi'}],'ignore_eos':true,"
+					"'max_completion_tokens':32000}",
+					60, 60, true}};
+	static const cohort_token other[] = {1, 400, 500};
+	struct cohort_engine *big = engine;
+	(void)state;
+
+	for (int room = COHORT_ROOM_RESERVE; room <= COHORT_ROOM_OVERCOMMIT; room++) {
+		struct cohort_engine_params ep;
+		cohort_engine_params_init(&ep);
+		ep.n_slots = 6;
+		ep.context.n_ctx = 64;
+		ep.context.n_threads = 1;
+		ep.room = (enum cohort_room)room;
+		assert_int_equal(cohort_engine_open(oa_model, &ep, &engine, NULL), COHORT_OK);
+		for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+			struct cohort_request *others[2];
+			const int want = room == COHORT_ROOM_RESERVE ? t[i].n_reserved : t[i].n_all;
+			json_t *alone = ask(t[i].route, t[i].body);
+			if (usage(alone, "completion_tokens") != want)
+				fail_msg("%s: %d tokens, not %d", t[i].body, (int)usage(alone, "completion_tokens"),
+						want);
+			assert_string_equal(text_at(alone, "choices", 0, "finish_reason", NULL), "length");
+			for (size_t k = 0; k < 2 && t[i].beside; k++) {
+				struct cohort_request_params p;
+				cohort_request_params_init(&p);
+				p.prompt = other;
+				p.n_prompt = 3;
+				p.ignore_eos = true;
+				p.sampler.seed = k;
+				assert_int_equal(cohort_engine_submit(engine, &p, &others[k], NULL), COHORT_OK);
+			}
+			json_t *beside = t[i].beside ? ask(t[i].route, t[i].body) : json_incref(alone);
+			for (size_t k = 0; k < 2 && t[i].beside; k++)
+				cohort_request_free(others[k]);
+			assert_int_equal(usage(beside, "completion_tokens"), want);
+			assert_true(json_equal(json_object_get(alone, "choices"), json_object_get(beside, "choices")));
+			json_decref(alone);
+			json_decref(beside);
+		}
+		cohort_engine_free(engine);
+	}
+	engine = big;
 }
 
 static void *json_alloc(size_t n)
@@ -343,6 +417,7 @@ int main(void)
 			cmocka_unit_test(best),
 			cmocka_unit_test(embedding),
 			cmocka_unit_test(engine_says_no),
+			cmocka_unit_test(length),
 			cmocka_unit_test(memory),
 	};
 	return cmocka_run_group_tests(cases, open_all, close_all);
