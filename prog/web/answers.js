@@ -29,6 +29,34 @@ function tokenSpans(box, answer) {
 	}
 }
 
+// What the shades, or the tints and marks of differences, mean.
+export function legend(mode) {
+	const key = (name, text) => el('span', {class: 'key'}, el('i', {class: name}), text);
+	if (mode === 'probabilities')
+		return el(
+			'p',
+			{class: 'legend legend-keys', 'data-legend': mode},
+			'Probability of each token:',
+			...[...SHADES, 0].map((s, i) =>
+				key(
+					'swatch p' + i,
+					i === 0 ? '90 % or more' : s === 0 ? 'below 5 %' : `from ${s * 100} %`,
+				),
+			),
+			el('span', {text: 'Select one for its alternatives.'}),
+		);
+	if (mode === 'differences')
+		return el(
+			'p',
+			{class: 'legend legend-keys', 'data-legend': mode},
+			el('span', {class: 'shared-all', text: 'the same in all'}),
+			el('span', {class: 'shared-some', text: 'the same in some'}),
+			key('fork', 'from here on fewer are the same'),
+			key('fork own-fork', 'from here on different from all others'),
+		);
+	return el('p', {class: 'legend legend-keys', hidden: true});
+}
+
 let current = null; // the token whose alternatives are shown
 
 function popClose() {
@@ -122,9 +150,11 @@ function differences(box, answers, answer) {
 		if (i > 0)
 			box.append(
 				el('span', {
-					class: 'fork',
-					'data-n': n,
-					title: n > 1 ? `${n} answers go on alike` : 'This answer goes on alone',
+					class: n > 1 ? 'fork' : 'fork own-fork',
+					title:
+						n > 1
+							? `${n} answers continue the same way`
+							: 'Only this answer continues this way',
 				}),
 			);
 		box.append(el('span', {class: kind, text}));
@@ -169,9 +199,10 @@ export function meter(answer) {
 
 export const endOf = (finish) =>
 	({
-		length: 'cut at its length',
+		length: 'stopped at the token limit',
+		context: 'stopped: the context is full',
 		stopped: 'stopped',
-		error: 'broken off',
+		error: 'interrupted',
 		content_filter: 'filtered',
 		tool_calls: 'calls a tool',
 	})[finish] ?? '';
@@ -191,9 +222,9 @@ function balance(columns, n) {
 	columns.style.gridTemplateColumns = `repeat(${Math.ceil(n / Math.ceil(n / fit))}, minmax(0, 1fr))`;
 }
 
-// answers: live objects. running(): whether they still grow; chosen(): the one to go on with; pick(answer) takes one.
-// Returns {element, update}.
-export function compareView({answers, title, running, chosen, pick, pickLabel, tools = []}) {
+// answers: live objects. running(): whether they still grow; chosen(): the one to continue with, which chosenLabel
+// marks; pick(answer) takes one; ended(answer): why it ended, by the names of endOf. Returns {element, update}.
+export function compareView({answers, title, running, chosen, chosenLabel, pick, pickLabel, ended, tools = []}) {
 	let mode = recall('compare', 'differences');
 	const buttons = MODES.map(([name, label]) =>
 		el('button', {
@@ -218,7 +249,7 @@ export function compareView({answers, title, running, chosen, pick, pickLabel, t
 		});
 		const card = el(
 			'article',
-			{class: 'answer', 'aria-label': `Answer ${i + 1}`},
+			{class: 'answer', 'aria-label': `Answer ${i + 1}`, 'data-id': answer.id},
 			el(
 				'header',
 				{},
@@ -233,6 +264,7 @@ export function compareView({answers, title, running, chosen, pick, pickLabel, t
 	});
 	const columns = el('div', {class: 'columns'}, ...cards.map((c) => c.card));
 	new ResizeObserver(() => balance(columns, cards.length)).observe(columns);
+	let keys = legend(mode);
 	const element = el(
 		'div',
 		{class: 'compare'},
@@ -247,6 +279,7 @@ export function compareView({answers, title, running, chosen, pick, pickLabel, t
 			),
 			el('span', {class: 'compare-tools'}, ...tools),
 		),
+		keys,
 		columns,
 	);
 
@@ -255,11 +288,19 @@ export function compareView({answers, title, running, chosen, pick, pickLabel, t
 			best = likeliest(answers),
 			mine = chosen();
 		buttons.forEach((b, i) => b.setAttribute('aria-pressed', MODES[i][0] === mode));
+		if ((keys.dataset.legend ?? 'formatted') !== mode) {
+			const now = legend(mode);
+			keys.replaceWith(now);
+			keys = now;
+		}
 		for (const {answer, card, text, badges, numbers, take} of cards) {
 			const writing = busy && !answer.finish;
 			renderText(text, answer, mode, answers, writing);
-			const end = endOf(answer.finish);
+			const end = endOf(ended?.(answer) ?? answer.finish);
 			badges.replaceChildren(
+				...(!busy && answer === mine
+					? [el('span', {class: 'badge mine', text: chosenLabel})]
+					: []),
 				...(!busy && answer === best
 					? [el('span', {class: 'badge best', text: 'likeliest'})]
 					: []),
@@ -271,6 +312,7 @@ export function compareView({answers, title, running, chosen, pick, pickLabel, t
 			);
 			card.classList.toggle('chosen', !busy && answer === mine);
 			card.classList.toggle('is-best', !busy && answer === best);
+			take.classList.toggle('primary', !busy && answer === mine);
 			take.disabled = writing || answer.text === '';
 		}
 	}
@@ -280,8 +322,9 @@ export function compareView({answers, title, running, chosen, pick, pickLabel, t
 
 // ---- What went wrong, in place ----
 
-// With a time to wait the button counts it down; it works at once all the same.
-export function problem(error, retry) {
+// With a time to wait the button counts it down; it works at once all the same. other: buttons in place of the retry,
+// for what cannot succeed as it is.
+export function problem(error, retry, other = null) {
 	const button = el('button', {
 		type: 'button',
 		text: 'Try again',
@@ -298,14 +341,16 @@ export function problem(error, retry) {
 	const timer = left > 0 ? setInterval(tick, 1000) : null;
 	tick();
 	const what =
-		{'-1': 'Broken off', 0: 'No connection', 429: 'The server is busy', settings: 'Not sent'}[
+		error.title ??
+		{'-1': 'Interrupted', 0: 'No connection', 429: 'The server is busy', settings: 'Not sent'}[
 			error.status
-		] ?? `Refused (${error.status})`;
+		] ??
+		`Refused (${error.status})`;
 	return el(
 		'div',
 		{class: 'problem', role: 'alert'},
 		el('div', {}, el('strong', {text: what}), el('p', {text: error.message})),
-		button,
+		...(other ?? [button]),
 	);
 }
 

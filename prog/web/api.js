@@ -1,12 +1,13 @@
 // The server: requests with the key, errors with a reason, and streams of server-sent events.
 import {$} from './dom.js';
 
-// status 0: no answer came; -1: it broke off. retryAfter: seconds, or null.
+// status 0: no answer came; -1: it broke off. retryAfter: seconds, or null. code: the server's name for the error.
 export class ApiError extends Error {
-	constructor(message, status = 0, retryAfter = null) {
+	constructor(message, status = 0, retryAfter = null, code = '') {
 		super(message);
 		this.status = status;
 		this.retryAfter = retryAfter;
+		this.code = code;
 	}
 }
 
@@ -57,15 +58,17 @@ function retryAfter(response) {
 }
 
 async function errorOf(response) {
-	let message = `The server answered ${response.status} ${response.statusText}`.trim();
+	let message = `The server answered ${response.status} ${response.statusText}`.trim(),
+		code = '';
 	try {
 		const body = JSON.parse(await response.text());
 		const said = body?.error?.message ?? body?.error ?? body?.message;
+		code = body?.error?.code ?? '';
 		if (typeof said === 'string' && said !== '') message = said;
 	} catch {
 		/* no JSON: the status has to do */
 	}
-	return new ApiError(message, response.status, retryAfter(response));
+	return new ApiError(message, response.status, retryAfter(response), code);
 }
 
 // A response that is ok, or an ApiError; an abort stays an AbortError. A refusal for want of a key asks for one.

@@ -1,7 +1,7 @@
 // The page as a whole: views, theme, drawers, the list of conversations, keys.
 import {getJSON} from './api.js';
 import {popEscape, tokensOpen} from './answers.js';
-import {chatConv, chatKeptElsewhere, chatOpen, chatRunning, chatShow, chatStop} from './chat.js';
+import {chatConv, chatKeptElsewhere, chatOpen, chatPossible, chatRunning, chatShow, chatStop} from './chat.js';
 import {completeOpen, completeStop} from './complete.js';
 import {$, choices, download, el, icon, iconButton, recall, remember, toast} from './dom.js';
 import {liveOpen, liveShow} from './live.js';
@@ -19,6 +19,7 @@ import {
 } from './store.js';
 
 let model; // the name that requests carry
+let n_ctx = 0; // tokens that a conversation can have; 0: unknown
 let renaming = null;
 
 // ---- Theme ----
@@ -224,7 +225,10 @@ async function hello() {
 		settingsDefaults(props);
 		// More answers than slots are refused.
 		for (const id of ['n', 'text-n']) choices($(id), Math.min(16, props.total_slots || 16));
-		const n_ctx = props.n_ctx ?? props.default_generation_settings?.n_ctx;
+		const sizes = [props.n_ctx, props.default_generation_settings?.n_ctx].filter((n) => n > 0);
+		n_ctx = sizes.length > 0 ? Math.min(...sizes) : 0; // of one conversation
+		chatPossible(props.has_chat !== false);
+		if (props.has_chat === false && location.hash === '') location.replace('#complete');
 		const facts = [
 			n_ctx ? `${n_ctx.toLocaleString('en')} tokens` : '',
 			props.total_slots ? `${props.total_slots} slots` : '',
@@ -274,9 +278,9 @@ function start() {
 	settingsBadge();
 	tokensOpen();
 	storeLoad();
-	chatOpen({changed: drawList, model: () => model});
+	chatOpen({changed: drawList, model: () => model, n_ctx: () => n_ctx});
 	completeOpen(() => model);
-	liveOpen();
+	liveOpen(() => n_ctx);
 	const current = convGet(recall('current', ''));
 	if (current && convList().some((c) => c.id === current.id)) show(current);
 	else drawList();

@@ -3,7 +3,8 @@
 // A job is what runs for a conversation; there is at most one each, and several conversations may run at once. A job
 // holds the very nodes that are shown, so that going to another conversation and back loses nothing.
 import {isAbort} from './api.js';
-import {compareView, endOf, meter, problem, renderText, timingText} from './answers.js';
+import {compareView, endOf, legend, meter, problem, renderText, timingText} from './answers.js';
+import {beginAt, contextMeter, contextSize, endedFull, isFull} from './context.js';
 import {
 	$,
 	announce,
@@ -34,11 +35,12 @@ import {
 	picked,
 	removeNode,
 	ROOT,
+	sentTo,
 	siblings,
 } from './store.js';
 
 let conv = convNew();
-let hooks = {changed() {}, model: () => undefined};
+let hooks = {changed() {}, model: () => undefined, n_ctx: () => 0};
 const jobs = new Map(); // conversation's id -> job
 const problems = new Map(); // the message without its answer -> the error
 let views = []; // [{nodes, update}] of what is shown
@@ -63,6 +65,7 @@ async function run(parent, n) {
 	problems.delete(parent);
 	editing = null;
 	const messages = messagesTo(c, parent);
+	const n_before = siblings(c, parent).length;
 	const nodes = Array.from({length: n}, () => addNode(c, parent, 'assistant', ''));
 	const job = {conv: c, nodes, abort: new AbortController(), touched: false, reader: new Reader()};
 	jobs.set(c.id, job);
@@ -70,10 +73,12 @@ async function run(parent, n) {
 	if (n > 1) c.compare[parent] = true;
 	else delete c.compare[parent];
 	render();
-	if (n > 1)
-		// the question stays in sight, and the columns grow below it
-		document.querySelector(`.message[data-id="${parent}"]`)?.scrollIntoView({block: 'start'});
-	else stick(true);
+	if (n > 1) {
+		// the question stays in sight, and the columns grow below it; behind other answers, the new ones do
+		if (n_before > 0) job.anchor = nodes[0].id;
+		else document.querySelector(`.message[data-id="${parent}"]`)?.scrollIntoView({block: 'start'});
+	} else stick(true);
+	anchor(job);
 	announce(n > 1 ? `${n} answers are being written` : 'The answer is being written');
 	const draw = throttle(
 		() => {
@@ -116,9 +121,12 @@ function finish(job, failure) {
 	const best = likeliest(left);
 	if (best && !job.touched) c.pick[parent] = best.id;
 	if (nodes.length === 1 && left.length === 1) job.reader.push(left[0].text, true);
-	else if (best) announce(`All are done. Answer ${siblings(c, parent).indexOf(best) + 1} is the likeliest`);
+	else if (best) announce(`All are done. Continuing from answer ${siblings(c, parent).indexOf(best) + 1}`);
 	convTouch(c);
-	if (conv === c) render();
+	if (conv === c) {
+		render();
+		anchor(job);
+	}
 	hooks.changed();
 }
 
@@ -163,6 +171,76 @@ function send(text) {
 	convTouch(conv);
 	hooks.changed();
 	run(node.id, wanted());
+}
+
+// Leaves out the oldest messages, so that half of the context is free again.
+function leaveOut(id) {
+	const first = beginAt(conv, id, hooks.n_ctx());
+	if (!first) return false;
+	first.cut = id;
+	problems.delete(id);
+	convSave(conv);
+	return true;
+}
+
+// The last messages again, as a conversation of their own. Returns the copy of the message.
+function copyLast(id) {
+	const nodes = sentTo(conv, id);
+	const first = beginAt(conv, id, hooks.n_ctx());
+	const made = convNew();
+	Object.assign(made, {title: conv.title, named: conv.named, system: conv.system});
+	let at = ROOT;
+	for (const n of nodes.slice(nodes.indexOf(first))) {
+		const copy = addNode(made, at, n.role, n.text);
+		if (n.tokens) copy.tokens = n.tokens;
+		if (n.finish) copy.finish = n.finish;
+		at = copy.id;
+	}
+	convTouch(made);
+	chatShow(made);
+	return at;
+}
+
+// Ways on when the context is full: asked is the message to answer then, or null where all are answered.
+function waysOn(id, asked) {
+	const button = (text, onclick, props) => el('button', {type: 'button', text, onclick, ...props});
+	if (!beginAt(conv, id, hooks.n_ctx()))
+		return asked
+			? [
+					button('Edit the message', () => {
+						editing = conv.nodes[id];
+						render();
+					}),
+					button('Try again', () => run(id, wanted())),
+				]
+			: [button('New conversation', () => chatShow(convNew()))];
+	return [
+		button('Leave out the oldest messages', () => {
+			leaveOut(id);
+			if (asked) run(id, wanted());
+			else render();
+			$('input').focus();
+		}),
+		button('Copy the last ones into a new conversation', () => {
+			const at = copyLast(id);
+			if (asked) run(at, wanted());
+			$('input').focus();
+		}),
+	];
+}
+
+// What a full context is called, and what can be done. A single message that is too long stays the server's refusal.
+function contextProblem(error, id, asked) {
+	const alone = !beginAt(conv, id, hooks.n_ctx());
+	const text = alone
+		? asked
+			? 'This message does not fit into the model’s context: '
+			: 'The last question and its answer fill the model’s context. '
+		: 'The conversation does not fit into the model’s context any more. ';
+	const hint = alone && asked ? ' Shorten it, or lower “Max tokens” in the settings.' : '';
+	const said = error?.message ? error.message.replace(/[^.]$/, '$&.') : '';
+	const title = alone && asked ? 'Too long' : 'The context is full';
+	return problem({title, message: text + said + hint}, null, [el('div', {class: 'ways'}, ...waysOn(id, asked))]);
 }
 
 function choose(parent, node) {
@@ -295,11 +373,14 @@ function actions(node, busy) {
 	return row;
 }
 
+const ended = (node) => (endedFull(conv, node, hooks.n_ctx()) ? 'context' : node.finish);
+
 function message(node, busy) {
 	const job = jobs.get(conv.id);
 	const live = job?.nodes.includes(node) ?? false;
 	const text = el('div', {class: 'text'});
 	const numbers = el('div', {class: 'numbers'});
+	const keys = el('div');
 	const box = el('article', {
 		class: 'message ' + node.role,
 		'data-id': node.id,
@@ -317,7 +398,8 @@ function message(node, busy) {
 			null,
 			live && jobs.get(conv.id) === job,
 		);
-		const end = endOf(node.finish);
+		keys.replaceChildren(...(text.dataset.mode === 'probabilities' ? [legend('probabilities')] : []));
+		const end = endOf(ended(node));
 		numbers.replaceChildren(
 			...[
 				end ? el('span', {class: 'badge', text: end}) : null,
@@ -328,7 +410,7 @@ function message(node, busy) {
 	};
 	update();
 	if (editing === node) box.append(editor(node));
-	else box.append(text, node.role === 'assistant' ? numbers : '', actions(node, busy));
+	else box.append(keys, text, node.role === 'assistant' ? numbers : '', actions(node, busy));
 	views.push({nodes: [node], update});
 	return box;
 }
@@ -344,7 +426,9 @@ function comparison(parent, busy) {
 	const view = compareView({
 		answers,
 		title: plural(answers.length, 'answer'),
-		pickLabel: 'Go on with this',
+		pickLabel: 'Continue with this',
+		chosenLabel: '✓ chosen',
+		ended,
 		running: () => jobs.get(conv.id)?.nodes.some((n) => answers.includes(n)) ?? false,
 		chosen: () => picked(conv, parent),
 		pick: (node) => {
@@ -386,6 +470,24 @@ export function render() {
 	views = [];
 	const parts = [];
 	for (const node of path(conv)) {
+		if (node.cut)
+			parts.push(
+				el(
+					'div',
+					{class: 'cut', role: 'note'},
+					el('span', {text: 'Messages above this line are no longer sent to the model'}),
+					el('button', {
+						type: 'button',
+						class: 'ghost small',
+						text: 'Send them again',
+						onclick: () => {
+							delete node.cut;
+							convSave(conv);
+							render();
+						},
+					}),
+				),
+			);
 		const compare =
 			node.role === 'assistant' &&
 			conv.compare[node.parent] &&
@@ -395,7 +497,14 @@ export function render() {
 	const tip = path(conv).at(-1);
 	const asked = tip?.role === 'assistant' ? tip.parent : tip?.id;
 	const error = problems.get(asked);
-	if (error && !busy) parts.push(problem(error, () => run(asked, wanted())));
+	if (error && !busy)
+		parts.push(
+			error.code === 'context_length_exceeded'
+				? contextProblem(error, asked, true)
+				: problem(error, () => run(asked, wanted())),
+		);
+	else if (tip?.role === 'assistant' && !busy && isFull(conv, tip.id, hooks.n_ctx()))
+		parts.push(contextProblem(null, tip.id, false));
 	if (!error && !busy && tip?.role === 'user')
 		parts.push(
 			el(
@@ -420,7 +529,14 @@ export function render() {
 		? '· ' + conv.system.trim().replace(/\s+/g, ' ').slice(0, 60)
 		: '';
 	const open = tip && conv.compare[tip.parent] && !busy ? siblings(conv, tip.parent) : [];
-	$('hint').textContent = open.length > 1 ? `answer ${open.indexOf(tip) + 1} goes on` : '';
+	$('hint').textContent = open.length > 1 ? `Continuing from answer ${open.indexOf(tip) + 1}` : '';
+	showContext();
+}
+
+// While something is written the answer that is seen first counts.
+function showContext() {
+	const tip = path(conv).at(-1);
+	contextMeter($('context'), tip ? contextSize(conv, tip.id) : 0, hooks.n_ctx());
 }
 
 function welcome() {
@@ -431,7 +547,7 @@ function welcome() {
 		el('p', {
 			text:
 				'Choose how many answers you want; they are written at the same time, with their likelihood, ' +
-				'and you go on with the one you like.',
+				'and you continue with the one you like.',
 		}),
 		el(
 			'p',
@@ -448,11 +564,18 @@ function welcome() {
 
 function drawJob(job) {
 	const follow = atEnd();
+	anchor(job);
 	for (const v of views) {
 		if (v.nodes.some((n) => job.nodes.includes(n))) v.update();
 	}
+	showContext();
 	if (job.nodes.length === 1) job.reader.push(job.nodes[0].text, false);
 	if (follow && job.nodes.length === 1) stick(false);
+}
+
+// Keeps the first of new answers at the top, until the reader scrolls.
+function anchor(job) {
+	if (job.anchor) document.querySelector(`.answer[data-id="${job.anchor}"]`)?.scrollIntoView({block: 'start'});
 }
 
 const atEnd = () => $('scroll').scrollHeight - $('scroll').scrollTop - $('scroll').clientHeight < 80;
@@ -469,6 +592,13 @@ export function chatShow(which) {
 	$('system-box').open = false;
 	stick(false);
 	hooks.changed();
+}
+
+// A model without a chat template can only continue texts.
+export function chatPossible(possible) {
+	$('composer').hidden = !possible;
+	for (const id of ['no-chat', 'complete-why']) $(id).hidden = possible;
+	render();
 }
 
 export function chatOpen(given) {
@@ -495,6 +625,8 @@ export function chatOpen(given) {
 		}
 	});
 	$('stop').addEventListener('click', () => chatStop());
+	for (const event of ['wheel', 'touchmove', 'pointerdown', 'keydown'])
+		$('scroll').addEventListener(event, () => jobs.forEach((job) => (job.anchor = null)), {passive: true});
 	$('system').addEventListener('input', (e) => {
 		conv.system = e.target.value;
 		if (path(conv).length > 0) convSave(conv);

@@ -6,6 +6,8 @@ import {$, announce, choices, el, plural, recall, remember, throttle} from './do
 import {generate, likeliest} from './generate.js';
 import {settingsBody} from './settings.js';
 
+const LENGTH = 128; // of a continuation, where neither the settings nor the server say one: the API's own is 16
+
 let model = () => undefined;
 let job = null; // {answers, at, abort}
 let taken = null; // {at, text}: what went in last
@@ -61,7 +63,7 @@ async function go() {
 	const prompt = area.value.slice(0, at);
 	if (asked.prompt !== prompt) asked = {prompt, n: 0};
 	try {
-		request = settingsBody(asked.n);
+		request = settingsBody(asked.n, {max_tokens: LENGTH});
 	} catch (e) {
 		out.replaceChildren(problem(Object.assign(e, {status: 'settings'}), go));
 		return;
@@ -76,7 +78,8 @@ async function go() {
 	const view = compareView({
 		answers,
 		title: plural(n, 'continuation'),
-		pickLabel: 'Put into the text',
+		pickLabel: 'Insert',
+		chosenLabel: '✓ inserted',
 		running: () => job === mine,
 		chosen: () => used,
 		pick: (answer) => {

@@ -133,20 +133,32 @@ export function likeliest(answers) {
 	return answers.length > 1 ? best : null;
 }
 
-function sharedLength(a, b) {
+// What words are made of, in scripts that have blanks between them; in others every character may begin a word.
+const IN_WORD =
+	/^(?![\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}])[\p{L}\p{M}\p{N}\p{Join_C}_'’]/u;
+
+// Whether a word goes over place i of a text, or a character does.
+function inWord(text, i) {
+	if (/^[\udc00-\udfff]/.test(text.slice(i, i + 1))) return true;
+	const before = text.slice(/[\udc00-\udfff]/.test(text[i - 1]) ? i - 2 : i - 1, i);
+	return IN_WORD.test(before) && IN_WORD.test(text.slice(i, i + 2));
+}
+
+// How much of a is the beginning of b, in whole words. A text that is still being written (open) may end within one.
+function sharedLength(a, b, open) {
 	const n = Math.min(a.length, b.length);
 	let i = 0;
 	while (i < n && a.charCodeAt(i) === b.charCodeAt(i)) i++;
-	if (i > 0 && i < a.length && /[\ud800-\udbff]/.test(a[i - 1]))
-		// never in the middle of a pair
-		i--;
+	if (i === n && (a.length === b.length || open)) return i;
+	while (i > 0 && (inWord(a, i) || inWord(b, i))) i--;
 	return i;
 }
 
 // The text of answer k in pieces [{text, n}]: n answers begin with everything up to the end of the piece.
 export function forks(answers, k) {
 	const text = answers[k].text;
-	const ends = answers.map((a, i) => (i === k ? text.length : sharedLength(text, a.text)));
+	const open = (a) => !(text.length < a.text.length ? answers[k] : a).finish;
+	const ends = answers.map((a, i) => (i === k ? text.length : sharedLength(text, a.text, open(a))));
 	const cuts = [...new Set(ends)].sort((a, b) => a - b).filter((x) => x > 0);
 	let from = 0;
 	return cuts.map((to) => {

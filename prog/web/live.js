@@ -16,6 +16,7 @@ let rates = []; // tokens/s, four a second
 let rateAt = 0;
 const slots = new Map(); // id -> its elements
 let tiles = null;
+let size = () => 0; // tokens that the context of a slot holds; 0: unknown
 
 const fixed = (x, digits) => (Number.isFinite(x) ? x.toFixed(digits) : '–');
 const STATES = {idle: 'idle', prefilling: 'reading', generating: 'writing', parked: 'parked'};
@@ -38,8 +39,7 @@ function tile(label, canvas) {
 function slotBox(id) {
 	const state = el('span', {class: 'slot-state'}),
 		who = el('span', {class: 'slot-who'});
-	const fill = el('i'),
-		bar = el('div', {class: 'slot-bar'}, fill);
+	const bar = el('div', {class: 'slot-bar'}, el('i', {class: 'prefill'}), el('i', {class: 'decode'}));
 	const text = el('span', {class: 'slot-text'}),
 		room = el('span', {class: 'slot-text'});
 	const box = el(
@@ -50,7 +50,7 @@ function slotBox(id) {
 		text,
 		room,
 	);
-	return {box, state, who, fill, text, room};
+	return {box, state, who, bar, text, room};
 }
 
 function drawSlots(list) {
@@ -66,8 +66,9 @@ function drawSlots(list) {
 		v.state.textContent = STATES[s.state] ?? s.state;
 		v.who.textContent = busy ? `#${s.request}${s.output > 0 ? '.' + s.output : ''}` : '';
 		v.who.title = busy ? `request ${s.request}, answer ${s.output + 1}` : '';
-		const part = s.n_prompt > 0 ? Math.min(1, s.n_prefilled / s.n_prompt) : 0;
-		v.fill.style.width = busy ? part * 100 + '%' : '0';
+		const parts = busy ? [Math.min(s.n_prefilled, s.n_prompt), s.n_generated] : [0, 0];
+		const most = Math.max(size() || s.n_prompt + s.n_generated, parts[0] + parts[1], 1);
+		parts.forEach((n, i) => (v.bar.children[i].style.width = (n / most) * 100 + '%'));
 		v.text.textContent = !busy
 			? ' '
 			: s.state === 'prefilling'
@@ -181,6 +182,8 @@ function take(e) {
 function state(text, kind) {
 	$('live-state').textContent = text;
 	$('live-state').dataset.kind = kind;
+	ticks.empty = kind === 'off' ? 'No connection yet.' : 'No work yet: the server is idle.';
+	ticks.draw();
 }
 
 async function listen(signal) {
@@ -236,7 +239,8 @@ export function liveShow(visible) {
 	}
 }
 
-export function liveOpen() {
+export function liveOpen(n_ctx) {
+	size = n_ctx;
 	const spark = el('canvas', {class: 'spark', 'aria-hidden': 'true'});
 	tiles = {
 		rate: tile('Tokens per second', spark),
@@ -258,7 +262,7 @@ export function liveOpen() {
 	$('live-pause').addEventListener('click', (e) => {
 		paused = !paused;
 		e.target.setAttribute('aria-pressed', paused);
-		e.target.textContent = paused ? 'Go on' : 'Pause';
+		e.target.textContent = paused ? 'Resume' : 'Pause';
 		if ($('live-state').dataset.kind !== 'off')
 			state(paused ? 'paused' : 'live', paused ? 'paused' : 'live');
 		if (!paused && last) draw(last);

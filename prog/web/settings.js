@@ -41,7 +41,15 @@ const FIELDS = [
 	{name: 'presence_penalty', label: 'Presence', min: -2, max: 2, step: 0.05, range: true, hint: '0: off'},
 	{name: 'frequency_penalty', label: 'Frequency', min: -2, max: 2, step: 0.05, range: true, hint: '0: off'},
 	{group: 'Length and shape'},
-	{name: 'max_tokens', label: 'Max tokens', min: 1, max: 10000000, step: 1, whole: true, hint: 'of each answer'},
+	{
+		name: 'max_tokens',
+		label: 'Max tokens',
+		min: 1,
+		max: 10000000,
+		step: 1,
+		whole: true,
+		hint: 'of each answer; empty: 128 on Complete',
+	},
 	{name: 'stop', label: 'Stop at', kind: 'lines', rows: 2, hint: 'one text per line; \\n for a new line'},
 	{name: 'json_schema', label: 'JSON schema', kind: 'json', rows: 4, hint: 'answers follow it exactly'},
 	{group: 'Shown'},
@@ -162,6 +170,23 @@ function row(field) {
 	);
 }
 
+// What stands under each answer can be hidden, but for why it ended.
+function showNumbers(on) {
+	document.body.classList.toggle('calm', !on);
+	remember('numbers', on);
+}
+
+function numbersRow() {
+	const input = el('input', {
+		type: 'checkbox',
+		id: 'set-numbers',
+		checked: recall('numbers', true),
+		onchange: (e) => showNumbers(e.target.checked),
+	});
+	showNumbers(input.checked);
+	return el('div', {class: 'field'}, el('label', {for: 'set-numbers', text: 'Statistics of answers'}), input);
+}
+
 // changed: called after each change.
 export function settingsOpen(changed) {
 	onChange = changed;
@@ -170,7 +195,7 @@ export function settingsOpen(changed) {
 		if (f.name && typeof kept?.[f.name] === 'string') values[f.name] = kept[f.name];
 	}
 	const fields = FIELDS.map((f) => (f.group ? el('h3', {text: f.group}) : row(f)));
-	$('settings-fields').replaceChildren(...fields);
+	$('settings-fields').replaceChildren(...fields, numbersRow());
 	FIELDS.filter((f) => f.name).forEach(show);
 	$('settings-reset').addEventListener('click', () => {
 		values = {};
@@ -184,15 +209,17 @@ export function settingsOpen(changed) {
 export function settingsDefaults(props) {
 	const d = props?.default_generation_settings ?? {};
 	defaults = {...d, ...d.params};
-	if (defaults.max_tokens === undefined || defaults.max_tokens < 0) delete defaults.max_tokens;
+	defaults.max_tokens ??= defaults.n_predict;
+	if (!(defaults.max_tokens >= 0)) delete defaults.max_tokens;
 	FIELDS.filter((f) => f.name).forEach(show);
 }
 
 export const settingsCount = () => Object.keys(values).length;
 
 // The fields of a request, or an Error that names the setting. again: how many answers this very request has already.
-// The server has the same ones for the same request: then, unless a seed is set, another one is sent.
-export function settingsBody(again = 0) {
+// The server has the same ones for the same request: then, unless a seed is set, another one is sent. otherwise: values
+// for what neither the settings nor the server say.
+export function settingsBody(again = 0, otherwise = {}) {
 	const body = {};
 	let alternatives = 5;
 	for (const f of FIELDS.filter((x) => x.name)) {
@@ -208,6 +235,7 @@ export function settingsBody(again = 0) {
 			body.response_format = {type: 'json_schema', json_schema: {name: 'answer', schema: v}};
 		else body[f.name] = v;
 	}
+	for (const [name, v] of Object.entries(otherwise)) body[name] ??= defaults[name] ?? v;
 	if (again > 0 && body.seed === undefined) body.seed = Math.max(0, Number(defaults.seed) || 0) + again;
 	return {body, alternatives};
 }

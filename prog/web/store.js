@@ -2,7 +2,8 @@
 //
 // A conversation is {id, title, named, system, at, nodes, kids, pick, compare}. nodes[id] is {id, role, parent, text,
 // tokens, finish, timings}; kids[parent] lists the branches in the order they were made ('root' is the parent of the
-// first message); pick[parent] is the branch one sees; compare[parent] says that all are seen side by side.
+// first message); pick[parent] is the branch one sees; compare[parent] says that all are seen side by side. A node with
+// cut is the first that is sent (context.js).
 import {forget, recall, remember, toast} from './dom.js';
 
 export const ROOT = 'root';
@@ -75,6 +76,9 @@ function sane(raw) {
 					Object.entries(n.timings).filter(([, v]) => Number.isFinite(v)),
 				);
 		}
+	}
+	for (const [from, to] of ids) {
+		if (from !== ROOT && ids.has(raw.nodes[from].cut)) conv.nodes[to].cut = ids.get(raw.nodes[from].cut);
 	}
 	for (const [from, to] of Object.entries(raw.pick ?? {})) {
 		if (ids.has(from) && ids.has(to)) conv.pick[ids.get(from)] = ids.get(to);
@@ -245,10 +249,16 @@ export function path(conv) {
 	return nodes;
 }
 
-// What a model gets to answer the node: everything above it, and itself.
+// The messages above a node that are sent, and itself.
+export function sentTo(conv, id) {
+	const nodes = [];
+	for (let n = conv.nodes[id]; n; n = n.cut ? null : conv.nodes[n.parent]) nodes.unshift(n);
+	return nodes;
+}
+
+// What a model gets to answer the node.
 export function messagesTo(conv, id) {
-	const messages = [];
-	for (let n = conv.nodes[id]; n; n = conv.nodes[n.parent]) messages.unshift({role: n.role, content: n.text});
+	const messages = sentTo(conv, id).map((n) => ({role: n.role, content: n.text}));
 	if (conv.system.trim() !== '') messages.unshift({role: 'system', content: conv.system});
 	return messages;
 }

@@ -20,6 +20,7 @@ function lane(rows, height) {
 }
 
 export class Ticks {
+	empty = ''; // what stands there while there are none
 	#canvas;
 	#ticks = [];
 	#picked = null; // the number of a tick
@@ -97,7 +98,7 @@ export class Ticks {
 		g.lineWidth = 1;
 		if (shown.length === 0) {
 			g.fillStyle = ink;
-			g.fillText('No tick yet: the machine is idle.', MARGIN, 3);
+			g.fillText(this.empty, MARGIN, 3);
 			return;
 		}
 		const room = height - TIME_HEIGHT - 3 * LABEL - MARGIN;

@@ -1,5 +1,5 @@
 // Many answers: side by side, with their likelihood, where they part, and tokens with what else could have come.
-import {answerWith, api, ask, begun, bodies, check, done, must, same, say, shot} from './lib.mjs';
+import {answerWith, api, ask, begun, bodies, check, done, must, same, say, shot, until} from './lib.mjs';
 
 const CHAT = '/chat/completions';
 const lists = (a, b, what) => same(JSON.stringify(a), JSON.stringify(b), what);
@@ -61,9 +61,10 @@ async function asTheServer(t) {
 		);
 		const best = means.indexOf(Math.max(...means));
 		same(await page.textContent('.answer.is-best .answer-n'), String(best + 1), 'the likeliest');
-		// What an answer shares with all others is the longest common beginning.
-		let n = 0;
-		while (texts.every((x) => n < x.length && x[n] === texts[0][n])) n++;
+		// What an answer shares with all others is the longest common beginning, in whole words.
+		const ends = (x, k) => k === x.length || !/[\w']/.test(x[k]) || !/[\w']/.test(x[k - 1]);
+		let n = texts[0].length;
+		while (n > 0 && !texts.every((x) => x.startsWith(texts[0].slice(0, n)) && ends(x, n))) n--;
 		const shared = n > 0 ? texts.map(() => texts[0].slice(0, n)) : [];
 		lists(await page.locator('.answer .shared-all').allTextContents(), shared, 'what all begin with');
 	});
@@ -80,6 +81,84 @@ async function differences(t) {
 		same(await page.textContent('.answer.is-best .answer-n'), '1', 'the likeliest');
 		const numbers = await page.locator('.answer .numbers').first().textContent();
 		must(numbers.includes('mean log p −0.500perplexity 1.65'), 'its numbers: ' + numbers);
+	});
+}
+
+// Seen red with differences by characters: "little b" was shared by the boy and the bird.
+async function byWords(t) {
+	await check(t, 'answers part between words, not within one', {own: true}, async (page) => {
+		await answerWith(page, [
+			'Once a little boy ran.',
+			'Once a little bird ran.',
+			"Once a little bird's nest",
+		]);
+		await ask(page, 'Words', 3);
+		const pieces = (i) => page.locator('.answer').nth(i).locator('.text span:not(.fork)').allTextContents();
+		lists(await pieces(0), ['Once a little ', 'boy ran.'], 'the first');
+		lists(await pieces(1), ['Once a little ', 'bird ran.'], 'the second');
+		lists(await pieces(2), ['Once a little ', "bird's nest"], 'the third');
+		same(await page.locator('.answer .own-fork').count(), 3, 'marks');
+	});
+}
+
+// Seen red with the page before, which had no legend at all, and with one that does not follow the view.
+async function legends(t) {
+	await check(t, 'probabilities and differences have a legend', {}, async (page) => {
+		await ask(page, 'Legends', 2);
+		const shown = () => page.locator('.compare .legend:visible').allTextContents();
+		must(/same in all.*same in some.*different from all/.test((await shown()).join()), 'of differences');
+		await page.click('.segments >> text=Probabilities');
+		must(
+			/Probability of each token:90 % or more.*from 20 %.*below 5 %/.test((await shown()).join()),
+			'of probabilities',
+		);
+		const colour = (selector) =>
+			page
+				.locator(selector)
+				.first()
+				.evaluate((e) => getComputedStyle(e).backgroundColor);
+		for (const p of [1, 2, 3, 4, 5]) {
+			if ((await page.locator('.tok.p' + p).count()) > 0)
+				same(await colour('.legend .p' + p), await colour('.tok.p' + p), 'the colour of p' + p);
+		}
+		await page.click('.segments >> text=Formatted');
+		lists(await shown(), [], 'of formatted texts');
+		await page.locator('.take').first().click();
+		await page.click('.assistant [aria-label="Token probabilities"]');
+		same(await page.locator('.assistant .legend').count(), 1, 'of a single answer');
+	});
+}
+
+// Seen red with the page before: new answers came below the window, and the likeliest looked as the chosen one.
+async function chosen(t) {
+	await check(t, 'the chosen answer is marked, and new ones come into view', {}, async (page) => {
+		await ask(page, 'Many', 3);
+		const hint = async () =>
+			Number(/^Continuing from answer (\d+)$/.exec(await page.textContent('#hint'))?.[1]);
+		const marked = () => page.locator('.answer:has(.badge.mine) .answer-n').allTextContents();
+		lists(await marked(), [String(await hint())], 'the mark');
+		same(await page.locator('.answer.chosen .badge.mine').textContent(), '✓ chosen', 'its words');
+		await page.click('.compare-tools [aria-label=Regenerate]');
+		await page.waitForFunction(() => document.querySelectorAll('.answer').length === 6);
+		await done(page);
+		same(await page.textContent('.compare-title'), '6 answers', 'how many');
+		lists(await marked(), [String(await hint())], 'the mark, then');
+		must((await hint()) > 3, 'it is one of the new ones');
+		await until('a new answer is in view', () =>
+			page.evaluate(() => {
+				const box = document.getElementById('scroll').getBoundingClientRect();
+				const card = document.querySelectorAll('.answer')[3].getBoundingClientRect();
+				return card.top >= box.top - 1 && card.top < box.top + box.height / 2;
+			}),
+		);
+		const edges = await page.evaluate(() => {
+			const of = (e) => getComputedStyle(e).borderTopColor;
+			const plain = [...document.querySelectorAll('.answer:not(.chosen)')].map(of);
+			return [of(document.querySelector('.answer.chosen')), ...new Set(plain)];
+		});
+		same(edges.length, 2, 'edges of the others look alike');
+		must(edges[0] !== edges[1], 'the edge of the chosen one');
+		await shot(page, 'chosen');
 	});
 }
 
@@ -105,5 +184,8 @@ export async function answers(t) {
 	await four(t);
 	await asTheServer(t);
 	await differences(t);
+	await byWords(t);
+	await legends(t);
+	await chosen(t);
 	await tokens(t);
 }

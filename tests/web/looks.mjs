@@ -151,8 +151,10 @@ async function phone(t, width, height, dark) {
 		{width, height, dark},
 		async (page) => {
 			same(await isDark(page), dark, 'dark');
+			await page.waitForSelector('#model b');
 			await shot(page, name + '-welcome');
 			must(await noScroll(page), 'at the start');
+			must(await page.isVisible('#model b'), 'the name of the model');
 			await ask(page, 'A_very_long_word_'.repeat(12) + ' and more');
 			await shot(page, name + '-chat');
 			await ask(page, 'And some more', 3);

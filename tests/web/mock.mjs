@@ -110,9 +110,9 @@ function live(request, response) {
 
 // ---- Answers ----
 
-function refuse(response, status, message, headers = {}) {
+function refuse(response, status, message, headers = {}, code = null) {
 	response.writeHead(status, {'Content-Type': 'application/json', ...headers});
-	response.end(JSON.stringify({error: {message, type: 'invalid_request_error', param: null, code: null}}));
+	response.end(JSON.stringify({error: {message, type: 'invalid_request_error', param: null, code}}));
 }
 
 const bytes = (text) => [...Buffer.from(text)];
@@ -164,13 +164,18 @@ async function answer(request, response, body, chat) {
 	if (asked.includes('mock:500')) return refuse(response, 500, 'Something broke, and this says what.');
 	if (body.temperature > 2)
 		return refuse(response, 400, `temperature is ${body.temperature}, expected a number from 0 to 2`);
+	const type = body.response_format?.json_schema?.schema?.type ?? 'object';
+	if (type === 'banana') return refuse(response, 400, `the schema's type is "${type}"`);
 	const n_prompt = Math.ceil(JSON.stringify(body.messages ?? body.prompt).length / 4);
-	if (n_prompt + (body.max_tokens ?? 0) > N_CTX)
+	if (n_prompt >= N_CTX)
 		return refuse(
 			response,
 			400,
-			`a prompt of ${n_prompt} tokens and ${body.max_tokens} to generate; there is room for ${N_CTX}`,
+			`a prompt of ${n_prompt} tokens and 1 to generate; there is room for ${N_CTX}`,
+			{},
+			'context_length_exceeded',
 		);
+	const n_max = Math.min(body.max_tokens ?? 1e9, N_CTX - n_prompt);
 	const id = ++n_requests,
 		from = now();
 	const mine = Array.from({length: n}, (_, output) =>
@@ -189,7 +194,7 @@ async function answer(request, response, body, chat) {
 				}),
 		),
 	).filter(Boolean);
-	const texts = Array.from({length: n}, (_, i) => pieces(asked, i, n).slice(0, body.max_tokens ?? 1e9));
+	const texts = Array.from({length: n}, (_, i) => pieces(asked, i, n).slice(0, n_max));
 	const top = (chat ? body.top_logprobs : body.logprobs) ?? 0;
 	let gone = false;
 	const waits = mine.length === 0;
@@ -213,7 +218,7 @@ async function answer(request, response, body, chat) {
 		for (let i = 0; i < n; i++) {
 			if (k > texts[i].length) continue;
 			if (k === texts[i].length) {
-				const reason = body.max_tokens <= k ? 'length' : 'stop';
+				const reason = n_max <= k ? 'length' : 'stop';
 				put({
 					choices: [
 						chat
@@ -295,7 +300,8 @@ async function serve(request, response) {
 				},
 			},
 			total_slots: N_SLOTS,
-			chat_template: '',
+			chat_template: '{{ messages }}',
+			has_chat: true,
 			model_path: 'mock.gguf',
 			n_ctx: N_CTX,
 		});

@@ -5,6 +5,7 @@
 // the views. CHROMIUM: the browser. ONLY: a part of the names of the cases to run.
 import {answers} from './answers.mjs';
 import {chat} from './chat.mjs';
+import {context} from './context.mjs';
 import {foreign} from './foreign.mjs';
 import {check, finish, same} from './lib.mjs';
 import {live} from './live.mjs';
@@ -16,7 +17,7 @@ import {trouble} from './trouble.mjs';
 const all = targets();
 for (const target of all) {
 	const t = {...(await target()), last: target === all.at(-1)};
-	for (const cases of [chat, answers, settings, live, trouble, looks, foreign]) await cases(t);
+	for (const cases of [chat, answers, context, settings, live, trouble, looks, foreign]) await cases(t);
 	for (const [i, server] of t.servers.entries())
 		await check(t, `server ${i + 1} ends cleanly`, {blank: true}, async () =>
 			same(await server.stop(), 0, 'its exit code'),

@@ -1,5 +1,5 @@
 // The sampler's settings, and plain completion.
-import {api, ask, bodies, check, done, must, same, shot} from './lib.mjs';
+import {api, ask, bodies, check, done, must, same, shot, until} from './lib.mjs';
 
 const CHAT = '/chat/completions';
 
@@ -68,7 +68,10 @@ async function heeded(t) {
 			const greedy = await api(t, page, '/v1' + CHAT, {messages, max_tokens: 12, temperature: 0});
 			for (const text of await texts())
 				same(text, greedy.choices[0].message.content, 'with temperature 0');
-			must((await page.textContent('.answer .numbers')).includes('cut at its length'), 'max_tokens');
+			must(
+				(await page.textContent('.answer .numbers')).includes('stopped at the token limit'),
+				'max_tokens',
+			);
 
 			await page.click('#settings-open');
 			await page.fill('#set-temperature', '1.8');
@@ -127,8 +130,54 @@ async function completion(t) {
 	});
 }
 
+// Seen red with the page before: 16 tokens, the API's default.
+async function length(t) {
+	await check(
+		t,
+		'a continuation has 128 tokens where nothing says otherwise',
+		{hash: '#complete', settings: {}},
+		async (page) => {
+			const all = bodies(page, '/v1/completions');
+			const go = async (n) => {
+				await page.click('#text-go');
+				await until('it is sent', () => all.length === n);
+				await page.waitForSelector('#text-go:not([hidden])', {state: 'visible'});
+			};
+			await page.waitForSelector('#model b');
+			await go(1);
+			same(all[0].max_tokens, 128, 'max_tokens');
+			await page.click('#settings-open');
+			await page.fill('#set-max_tokens', '7');
+			await go(2);
+			same(all[1].max_tokens, 7, 'max_tokens of the settings');
+		},
+	);
+}
+
+// Seen red with a switch that is not remembered.
+async function calm(t) {
+	await check(
+		t,
+		'a switch hides the statistics of answers, and is remembered',
+		{own: true, settings: {max_tokens: '3'}},
+		async (page) => {
+			await ask(page, 'Calm');
+			const shown = () => page.locator('.numbers > :visible').allTextContents();
+			must((await shown()).join().includes('perplexity'), 'they are shown');
+			await page.click('#settings-open');
+			await page.click('#set-numbers');
+			same((await shown()).join(), 'stopped at the token limit', 'what is left');
+			await page.reload();
+			await page.waitForSelector('.assistant .text');
+			same((await shown()).join(), 'stopped at the token limit', 'what is left after a reload');
+		},
+	);
+}
+
 export async function settings(t) {
 	await sent(t);
 	await heeded(t);
 	await completion(t);
+	await length(t);
+	await calm(t);
 }

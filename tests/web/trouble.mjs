@@ -82,13 +82,13 @@ async function errors(t) {
 	await check(
 		t,
 		'a refusal of the server has its words, and is mended',
-		{settings: {max_tokens: '1000000'}},
+		{settings: {max_tokens: '10', json_schema: '{"type": "banana"}'}},
 		async (page) => {
 			page.allowed = /400/;
 			await ask(page, 'Too much');
-			must(/Refused \(400\).*room for/.test(await page.textContent('.problem')), 'the reason');
+			must(/Refused \(400\).*banana/.test(await page.textContent('.problem')), 'the reason');
 			await page.click('#settings-open');
-			await page.fill('#set-max_tokens', '10');
+			await page.fill('#set-json_schema', '');
 			await page.click('.problem button');
 			await begun(page);
 			await done(page);
@@ -114,8 +114,8 @@ async function gone(t) {
 		await page.waitForSelector('.problem');
 		must((await page.textContent('.assistant .text')).length > 0, 'what came is gone');
 		must(
-			(await page.textContent('.assistant .numbers')).includes('broken off'),
-			'it does not say that it broke off',
+			(await page.textContent('.assistant .numbers')).includes('interrupted'),
+			'it does not say that it was interrupted',
 		);
 		await page.click('.problem button');
 		await page.waitForSelector('.problem:has-text("cannot be reached")');
@@ -196,6 +196,93 @@ async function markup(t) {
 		await shot(page, 'markdown');
 	});
 
+	// Seen red with links to any address, and with a picture that becomes a link.
+	await check(t, 'Markdown: tables, and links to http and https that open apart', {own: true}, async (page) => {
+		await answerWith(page, [
+			'| Name | Legs | Says |\n|:-----|-----:|:----:|\n| **cat** | 4 | a \\| b |\n| bird | 2 |\nplain | x | y | z\n\n' +
+				'See [the *docs*](https://example.com/a_(b) "title"), <http://example.com/c>, https://example.com/d?e=f_g. ' +
+				'Not [this](javascript:alert(1)), [that](//example.com), [it](data:text/html,x) or ![pic](http://example.com/p.png). ' +
+				'[a https://example.com/inner](https://example.com/outer)\n\nno | table\nhere | at all',
+		]);
+		await ask(page, 'A table');
+		const all = (selector) => page.locator('.assistant ' + selector).allTextContents();
+		same((await all('th')).join(), 'Name,Legs,Says', 'the head');
+		same((await all('tbody tr:nth-child(1) td')).join(), 'cat,4,a | b', 'the first row');
+		same((await all('tbody tr:nth-child(2) td')).join(), 'bird,2,', 'a short row');
+		same((await all('tbody tr:nth-child(3) td')).join(), 'plain,x,y', 'a long row');
+		same((await all('td strong')).join(), 'cat', 'bold in a cell');
+		same(await page.locator('.assistant tbody td.to-right').count(), 3, 'cells to the right');
+		const links = await page
+			.locator('.assistant a')
+			.evaluateAll((as) => as.map((a) => a.getAttribute('href')));
+		const want = ['a_(b)', 'c', 'd?e=f_g', 'outer'].map(
+			(x) => (x === 'c' ? 'http' : 'https') + '://example.com/' + x,
+		);
+		same(JSON.stringify(links), JSON.stringify(want), 'where links go');
+		const apart = await page
+			.locator('.assistant a')
+			.evaluateAll((as) =>
+				as.every((a) => a.rel === 'noopener noreferrer' && a.target === '_blank' && a.title),
+			);
+		same(apart, true, 'rel, target and title of links');
+		same((await all('a em')).join(), 'docs', 'italics in a link');
+		const text = (await all('p')).join(' ');
+		for (const part of ['[this](javascript:alert(1))', '![pic](http://example.com/p.png)', 'no | table'])
+			must(text.includes(part), part + ' is not text');
+		await shot(page, 'table');
+	});
+
+	// Seen red with the page before, which showed the tags, and with a page that folds again with each new token.
+	await check(
+		t,
+		'what a model thinks is folded, and stays unfolded while it grows',
+		{own: true},
+		async (page) => {
+			const drawn = await page.evaluate(async () => {
+				const {markdown} = await import('/ui/markdown.js');
+				const box = document.createElement('div');
+				const look = (text) => {
+					markdown(box, text);
+					return [...box.children]
+						.map((e) => `${e.localName}${e.open ? ' open' : ''} ${e.textContent}`)
+						.join('; ');
+				};
+				const all = [
+					look('<think>\nHm **x'),
+					(box.firstChild.open = true),
+					look('\n<think>\nHm **x** <b>y</b>'),
+				];
+				all.push(
+					look('<think>\nHm **x** <b>y</b>\n</think>\n\nFour.'),
+					look('Hm\n</think>\nFive'),
+				);
+				all.push(
+					look('<think>\n\n</think>\n\nSix'),
+					look('Use `</think>` at the end'),
+					box.querySelectorAll('b').length,
+				);
+				return all;
+			});
+			const want = [
+				'details Thinking …Hm **x',
+				true,
+				'details open Thinking …Hm x <b>y</b>',
+				'details open ThoughtsHm x <b>y</b>; p Four.',
+				'details open ThoughtsHm; p Five',
+				'p Six',
+				'p Use </think> at the end',
+				0,
+			];
+			same(JSON.stringify(drawn), JSON.stringify(want), 'what is drawn');
+			await answerWith(page, ['<think>\nTwo and two.\n</think>\n\nIt is **four**.']);
+			await ask(page, 'Think');
+			same(await page.isVisible('.think p'), false, 'the thoughts');
+			await page.click('.think summary');
+			same(await page.isVisible('.think p'), true, 'the thoughts, unfolded');
+			await shot(page, 'think');
+		},
+	);
+
 	// A page that cannot draw a conversation cannot leave it either: it is shown again after a reload. Seen red with
 	// patterns that tried every way to cut a line: the first took 24 seconds of its 2 kB.
 	await check(t, 'no line of an answer takes the page long to draw', {own: true}, async (page) => {
@@ -208,6 +295,18 @@ async function markup(t) {
 			'```' + 'a'.repeat(many) + '`',
 			'```' + ' '.repeat(many) + '`',
 			'~'.repeat(many) + '`',
+			'|'.repeat(many) + '\n' + '|-'.repeat(many),
+			'|a\n|-\n' + '|b'.repeat(many),
+			'a|\n' + '-'.repeat(many) + 'a',
+			'[a](http://'.repeat(many / 10),
+			'[' + 'a'.repeat(many),
+			'[a](http://x' + '(a'.repeat(many / 2),
+			'https://a' + ').'.repeat(many / 2),
+			('https://a(' + ')'.repeat(1990) + ' ').repeat(50),
+			'![a'.repeat(many / 3),
+			'<http://'.repeat(many / 8),
+			'<think>' + '</think'.repeat(many / 7),
+			'\n </think> a'.repeat(many / 10),
 		];
 		for (const line of lines) {
 			const ms = await page.evaluate(async (text) => {
