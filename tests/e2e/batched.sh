@@ -81,10 +81,12 @@ run batched -help
 [ "$rc" = 0 ] && empty err && has out 'Usage: batched'
 verdict '-help: standard output, exit 0'
 keep out help
-for o in '-model, -m FILE.*built-in' '-prompt, -p TEXT.*"Hello my name is"' '-n-parallel, -np N.*default: 4' '-n-predict, -n N.*default: 32' \
-	'-ctx, -c N.*default: 2048' '-threads, -t N.*default: 4' '-temperature.* X.*default: 0\.8' '-top-k N.*default: 40' '-top-p X.*default: 0\.9' \
+# An option and its description on one line: long names have a line of their own.
+sed ':a;N;$!ba;s/\n     */ /g' "$tmp/out" >"$tmp/joined"
+for o in '-model, -m FILE.*built-in' '-prompt, -p TEXT.*"Hello my name is"' '-n-parallel, -np, .*default: 4' '-n-predict, -n, .*default: 32' \
+	'-ctx, -c, .*default: 2048' '-threads, -t N.*default: 4' '-temperature, .*default: 0\.8' '-top-k N.*default: 40' '-top-p X.*default: 0\.9' \
 	'-verbose' '-seed.* N.*default: 0' '-help'; do
-	matches help "^  $o"
+	matches joined "^  $o"
 	verdict "-help tells ${o%%[,. ]*} and its default"
 done
 for o in --help -h '-n-predict 3 --help'; do

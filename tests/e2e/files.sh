@@ -27,7 +27,7 @@ done
 for p in batched 'cohort run' 'cohort bench' 'cohort logits'; do
 	# shellcheck disable=SC2086
 	run $p --help
-	[ "$rc" = 0 ] && has out '-no-mmap ' && has out '-mlock ' && has out '-file-layout '
+	[ "$rc" = 0 ] && has out '  -no-mmap ' && has out '  -mlock ' && has out '  -file-layout, '
 	verdict "$p: help has the options of loading"
 done
 run batched -n-predict 6

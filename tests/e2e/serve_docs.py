@@ -101,14 +101,14 @@ def routes():
 
 
 def options():
-    text = open(HELP, encoding="utf-8").read()
+    text = re.sub(r"\n {4,}", " ", open(HELP, encoding="utf-8").read())  # long names have a line of their own
     real = set(re.findall(r"(?:^  |, )-([a-z][a-z0-9-]*)", text, re.M))
     doc = read("docs/server.md")
     for name in set(re.findall(r"`-([a-z][a-z0-9-]+)[` ]", doc)):
         check(name in real, "docs/server.md names -%s, which `cohort serve` has not" % name)
     for row in list(rows(doc, "## Limits"))[1:]:
         name, default = row[0].strip("`-"), re.match(r"(none|\d+)", row[1]).group(1)
-        line = re.search(r"^  -%s .*?$" % re.escape(name), text, re.M)
+        line = re.search(r"^  -%s[ ,].*$" % re.escape(name), text, re.M)
         want = "0" if default == "none" else default
         check(line and re.search(r"default: %s\b" % want, line.group(0)), "-%s: the doc says %s" % (name, row[1]))
     for name in real:
