@@ -106,7 +106,7 @@ msg='"messages":[{"role":"user","content":"Tell me a story"}]'
 	req base64 $emb '{"input":["Tom","Lily"],"encoding_format":"base64"}'
 	req hot $comp '{"prompt":"x","temperature":3}'
 	req suffix $comp '{"prompt":"x","suffix":"y"}'
-	req long $comp '{"prompt":"x","max_tokens":5000}'
+	req long $comp "{\"prompt\":\"$(seq 2000 | tr '\n' ' ')\",\"max_tokens\":5}"
 	req nine $comp '{"prompt":"x","n":9}'
 	req url /v1/nothing '{"prompt":"x"}'
 	req text $comp '{"prompt":"again"}'
@@ -199,7 +199,8 @@ verdict '-ordered: the order of the input, and the same answers with other slots
 # ---- Killed at any moment ----
 
 # kill.py SIGNAL OUTPUT COMMAND...: runs it until it has ended by itself, and kills it before that again and again: every
-# other time at any moment, else soon after some more lines were written, so that there is an end however slow it all is.
+# other time at any moment, else soon after some more lines were written. So there is an end however slow it all is, and
+# the first kills come before it however quick.
 cat >"$tmp/kill.py" <<'PY'
 import os, random, signal, subprocess, sys, time
 r, n = random.Random(7), 0
@@ -207,12 +208,12 @@ sig, output = getattr(signal, sys.argv[1]), sys.argv[2]
 def lines():
     return open(output, "rb").read().count(b"\n") if os.path.exists(output) else 0
 while True:
-    before, more = lines(), r.randint(1, 9)
+    before, more, by_lines = lines(), r.randint(1, 9), n % 2 or n < 3
     p = subprocess.Popen(sys.argv[3:], stderr=subprocess.PIPE)
-    while n % 2 and p.poll() is None and lines() < before + more:
+    while by_lines and p.poll() is None and lines() < before + more:
         time.sleep(0.005)
     try:
-        p.wait(timeout=r.uniform(0, 0.04) if n % 2 else r.uniform(0, 0.4))
+        p.wait(timeout=r.uniform(0, 0.02) if by_lines else r.uniform(0, 0.4))
     except subprocess.TimeoutExpired:
         p.send_signal(sig)
         n += 1

@@ -7,7 +7,7 @@
 #
 # COHORT_BUILD, COHORT_SOURCE and COHORT_SHARED come from meson. Temporary files live in $tmp and go at the end.
 set -u
-LC_ALL=C
+LC_ALL=${E2E_LOCALE:-C}
 export LC_ALL
 : "${COHORT_BUILD:?}" "${COHORT_SOURCE:?}"
 # Where programs run slowly, as under sanitizers, effort is short: `few A B` is A there, else B.
@@ -20,7 +20,7 @@ done
 COHORT_CONFIG=/dev/null
 # As many tests run at once as there are processors: with two threads each they would wait for each other most of the
 # time. What depends on threads says -threads; a run that looks for races sets E2E_THREADS to more, and a test of the
-# defaults to nothing.
+# defaults to nothing. E2E_LOCALE is that of a user elsewhere (tools/dev/machines.sh).
 COHORT_THREADS=${E2E_THREADS-1}
 export COHORT_CONFIG COHORT_THREADS
 [ -n "$COHORT_THREADS" ] || unset COHORT_THREADS
