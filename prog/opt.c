@@ -192,7 +192,8 @@ bool opt_name(const struct opt *o, size_t i, char out[OPT_NAME_BYTES])
 
 	for (size_t k = 1; s && k < i; k++) {
 		s = strchr(s, '|');
-		s += s != NULL;
+		if (s)
+			s++;
 	}
 	if (s)
 		snprintf(out, OPT_NAME_BYTES, "%.*s", (int)strcspn(s, "|"), s);

@@ -167,7 +167,7 @@ static void options(const struct opt *opts, size_t n, FILE *out)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct opt *o = &opts[i];
-		char word[4 * OPT_NAME_BYTES], name[OPT_NAME_BYTES];
+		char word[4 * OPT_NAME_BYTES] = "", name[OPT_NAME_BYTES];
 		size_t at = 0;
 		for (size_t k = 0; opt_name(o, k, name) && at < sizeof word; k++)
 			at += (size_t)snprintf(word + at, sizeof word - at, "%s-%s", k > 0 ? ", " : "", name);

@@ -109,7 +109,7 @@ json_t *template_variables(const char *now, char out[TEMPLATE_NOW_MAX])
 		snprintf(out, TEMPLATE_NOW_MAX, "%s", now);
 	else if (clock_local(&tm))
 		strftime(out, TEMPLATE_NOW_MAX, "%Y-%m-%dT%H:%M:%S", &tm);
-	const int month = strlen(out) > 10 ? atoi(out + 5) : 0;
+	const int month = strlen(out) > 10 ? (int)strtol(out + 5, NULL, 10) : 0;
 	if (v && month >= 1 && month <= 12) {
 		char date[16], other[16];
 		snprintf(date, sizeof date, "%.2s %s %.4s", out + 8, names[month - 1], out);

@@ -48,21 +48,6 @@ for t in 1 2 3 7; do
 	[ "$rc" = 0 ] && same out default
 	verdict "-threads $t: the same bytes"
 done
-n_isa=$(few 3 12)
-for isa in ref avx2 avx512 amx neon; do
-	run batched --isa $isa -n-predict "$n_isa" -verbose
-	if ! has_level $isa; then
-		refused 2 "'$isa'"
-		verdict "--isa $isa: refused, as this CPU or build is without it"
-		continue
-	fi
-	[ -e "$tmp/isa" ] || keep out isa
-	[ "$rc" = 0 ] && sequences 4 && same out isa && has err "Instruction set: $isa"
-	verdict "--isa $isa: the same bytes"
-done
-run batched -n-predict "$n_isa"
-[ "$rc" = 0 ] && same out isa
-verdict 'the best level: the same bytes'
 
 # The greedy texts of the model's own page. Of the third prompt the two likeliest tokens are nearly tied, so it may go either way.
 greedy() { # IDS PROMPT EXPECTED-TEXT [OTHER]

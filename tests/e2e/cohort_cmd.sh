@@ -95,6 +95,21 @@ run cohort info --levels --json
 [ "$rc" = 0 ] && empty err && [ "$(grep -c '"usable": true' "$tmp/out")" = "$(levels | wc -l)" ] &&
 	[ "$(grep -c '"default": true' "$tmp/out")" = 1 ]
 verdict 'info --levels --json: the same'
+n_isa=$(few 3 12)
+for isa in ref avx2 avx512 amx neon; do
+	run batched --isa $isa -n-predict "$n_isa" -verbose
+	if ! has_level $isa; then
+		refused 2 "'$isa'"
+		verdict "--isa $isa: refused, as this CPU or build is without it"
+		continue
+	fi
+	[ -e "$tmp/isa" ] || keep out isa
+	[ "$rc" = 0 ] && sequences 4 && same out isa && has err "Instruction set: $isa"
+	verdict "--isa $isa: the same bytes"
+done
+run batched -n-predict "$n_isa"
+[ "$rc" = 0 ] && same out isa
+verdict 'the best level: the same bytes'
 # Seen red with a ladder of kern.c that does not look at what is hidden.
 run env COHORT_HIDE_ISA=avx2,neon "$bin/cohort" info --levels
 [ "$rc" = 0 ] && has out 'ref     usable, the default' && ! grep -v '^ref' "$tmp/out" | grep -q usable,

@@ -1,8 +1,8 @@
-/* Preloaded into programs, makes the disk a slow one: opening, reading and writing a regular file takes milliseconds more,
- * syncing and renaming tens of milliseconds. Pipes, sockets and terminals are as fast as ever, and so are the shell and
- * its tools: only batched and cohort wait. */
-#undef _FORTIFY_SOURCE /* whose inline functions would stand in the place of these */
-#undef _FILE_OFFSET_BITS /* which would give these other names */
+/* A preload that makes the disk slow: opening, reading and writing a regular file takes milliseconds longer, syncing
+ * and renaming tens of milliseconds. Pipes, sockets and terminals keep their speed, and so do the shell and its tools:
+ * only batched and cohort wait. */
+#undef _FORTIFY_SOURCE /* its inline functions would replace these */
+#undef _FILE_OFFSET_BITS /* it would rename these */
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -341,20 +341,22 @@ static void awkward_shapes(void **state)
 	}
 }
 
-/* Many blocks: 300 tokens, 700 in a long run. The reference level is slow, so it takes the beginning of one text. */
+/* Several blocks: 300 tokens, 700 in a long run, 70 in a short one. The reference level is slow, so it takes
+ * the beginning of one text. */
 static void builtin_blocks(void **state)
 {
+	const int32_t n = effort_is("long") ? 700 : effort_is("short") ? 70 : 300;
 	struct subject s = {.kv = COHORT_KV_F16};
 	struct rig r;
 	size_t bad = 0;
 	const char *best = NULL;
 
 	(void)state;
-	subject_open(&s, source_path("models/cohort-tiny.gguf"), effort_is("long") ? 700 : 300, best, 3);
+	subject_open(&s, source_path("models/cohort-tiny.gguf"), n, best, 3);
 	rig_open(&r, &s, "ref", 2, 64, false);
 	bad += whole_text(&r, &s, 0, s.n / 4, 50);
 	rig_close(&r);
-	for (int32_t threads = 1; threads <= 3; threads++) {
+	for (int32_t threads = 1; threads <= 3; threads += effort_is("short") ? 2 : 1) {
 		rig_open(&r, &s, best, threads, threads == 1 ? 64 : threads == 2 ? 7 : 3, false);
 		bad += whole_text(&r, &s, 1, s.n, 256);
 		bad += mixture(&r, &s, 2 * threads, s.n, (uint64_t)threads);

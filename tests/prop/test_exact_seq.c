@@ -19,6 +19,7 @@
  *  assembled               the destination's own cells not brought along where two ranges meet in a block
  *  window_is_head_removed  the window's beginning left out of attention
  *  moved_is_nearly_fresh   moved keys not rotated */
+#include "effort.h"
 #include "model_case.h"
 
 #include "context/impl.h"
@@ -454,6 +455,8 @@ static void families_in_world(struct world *w, size_t n, int32_t n_rows, bool cu
 	for (size_t f = 0; f < n; f++)
 		family_open(&r, w, &families[f], n_rows, cut, &g);
 	rig_close(&r);
+	if (effort_is("short"))
+		n_hows = (n_hows + 2) / 3;
 	for (size_t i = 0; i < n_hows; i++) {
 		const struct how h = how_of(i + seed);
 		rig_open(&r, w, &h);
@@ -611,7 +614,7 @@ static void assembled(void **state)
 		world_open(&w, i % N_SHAPES);
 		struct story *s = text_open(&w, 130, i);
 		rng_init(&g, i, 1);
-		for (size_t k = 0; k < 12; k++) {
+		for (size_t k = 0; k < (effort_is("short") ? 4 : 12); k++) {
 			const struct how h = how_of(k);
 			/* Within what a window of 64 keeps of the sources. */
 			const int32_t n = 2 + (int32_t)(rng_u32(&g) % (i < N_SHAPES ? 119 : 85));
@@ -727,7 +730,7 @@ static void enough_comparisons(void **state)
 {
 	(void)state;
 	print_message("# %llu rows compared\n", (unsigned long long)n_compared);
-	assert_true(n_compared >= 100000);
+	assert_true(n_compared >= (effort_is("short") ? 30000 : 100000));
 }
 
 int main(void)
