@@ -259,8 +259,10 @@ static bool heading(const char *name)
 
 const char *opt_group(size_t i)
 {
+	size_t before = 0; /* headings */
+
 	for (size_t k = 0; k < sizeof opt_names / sizeof *opt_names; k++)
-		if (heading(opt_names[k]) && i-- == 0)
+		if (heading(opt_names[k]) && before++ == i)
 			return opt_names[k];
 	return NULL;
 }
