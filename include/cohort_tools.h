@@ -298,7 +298,9 @@ struct cohort_template_params {
 	uint32_t depth_max;         /* levels of calls and values; a level takes less than 1 KB of stack */
 };
 
-/* With the generation prompt, no texts; 20 million steps, 64 MiB of text, 512 MiB of memory, 400 levels. */
+/* With the generation prompt, no texts; 64 MiB of text, 400 levels. n_steps_max is UINT64_MAX, which stands for 2
+ * million and 64 for each byte of the template and of its data, but 20 million at most; n_bytes_max is SIZE_MAX, for 8
+ * MiB and 128 for each of those bytes, but 512 MiB at most. */
 COHORT_API void cohort_template_params_init(struct cohort_template_params *params);
 /* *out: [*n_out], UTF-8 with a NUL behind it, freed by cohort_template_text_free. params may be NULL. Statuses: E_ARG,
  * also for what the template refuses (raise_exception) or Python would raise for; E_FORMAT, a text that is not JSON;

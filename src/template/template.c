@@ -16,12 +16,23 @@
 
 struct cohort_template {
 	struct run run; /* the arena of the nodes */
+	size_t n_source;
 	struct dict syms;
 	struct nodes body;
 };
 
 /* Limits of opening: the text is parsed in one pass, so they bound its size. */
 enum { SOURCE_BYTES_MAX = 1 << 22 };
+
+/* Limits of a rendering that are not given: so much by itself and for each byte of the template and of its data, and
+ * so much at most. Public templates take up to 17 steps and 100 bytes for a byte of data, those that put a long list of
+ * tools together piece by piece the most. */
+#define STEPS_BASE 2000000
+#define STEPS_BYTE 64
+#define STEPS_MAX 20000000
+#define BYTES_BASE ((size_t)8 << 20)
+#define BYTES_BYTE 128
+#define BYTES_MAX ((size_t)512 << 20)
 
 static enum cohort_status report(const struct run *r, struct cohort_err *err)
 {
@@ -55,6 +66,7 @@ enum cohort_status cohort_template_open(
 	struct cohort_template *t = mem_zalloc(1, sizeof *t);
 	if (!t)
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
+	t->n_source = n_bytes;
 	struct run *r = &t->run;
 	*r = (struct run){.line = 1, .n_bytes_max = (size_t)1 << 30, .n_steps_max = UINT64_MAX, .depth_max = 1000};
 	struct parse p = {.r = r, .syms = &t->syms};
@@ -83,9 +95,9 @@ void cohort_template_params_init(struct cohort_template_params *p)
 	if (p)
 		*p = (struct cohort_template_params){.struct_size = sizeof *p,
 				.add_generation_prompt = true,
-				.n_steps_max = 20000000,
+				.n_steps_max = UINT64_MAX,
 				.n_out_max = (size_t)64 << 20,
-				.n_bytes_max = (size_t)512 << 20,
+				.n_bytes_max = SIZE_MAX,
 				.depth_max = 400};
 }
 
@@ -143,6 +155,20 @@ static bool set_globals(struct run *r, const struct cohort_template_params *p)
 	return !r->failed;
 }
 
+/* Sets the limits that the caller left open. */
+static void set_limits(struct cohort_template_params *p, size_t n_source)
+{
+	const char *const data[] = {p->messages, p->tools, p->documents, p->extra};
+	size_t n = n_source;
+
+	for (size_t i = 0; i < sizeof data / sizeof *data; i++)
+		n += data[i] ? strlen(data[i]) : 0;
+	if (p->n_steps_max == UINT64_MAX)
+		p->n_steps_max = n < (STEPS_MAX - STEPS_BASE) / STEPS_BYTE ? STEPS_BASE + n * STEPS_BYTE : STEPS_MAX;
+	if (p->n_bytes_max == SIZE_MAX)
+		p->n_bytes_max = n < (BYTES_MAX - BYTES_BASE) / BYTES_BYTE ? BYTES_BASE + n * BYTES_BYTE : BYTES_MAX;
+}
+
 enum cohort_status cohort_template_render(const struct cohort_template *t, const struct cohort_template_params *params,
 		char **out, size_t *n_out, struct cohort_err *err)
 {
@@ -157,6 +183,7 @@ enum cohort_status cohort_template_render(const struct cohort_template *t, const
 	cohort_template_params_init(&p);
 	if (params && !params_take(&p, sizeof p, params))
 		return err_set(err, COHORT_E_ARG, "params were not set by cohort_template_params_init");
+	set_limits(&p, t->n_source);
 	struct run r = {.n_steps_max = p.n_steps_max,
 			.n_bytes_max = p.n_bytes_max,
 			.n_out_max = p.n_out_max,

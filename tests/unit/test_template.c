@@ -201,7 +201,7 @@ static void arguments(void **state)
 	char *text = render_n("{{ strftime_now('%Y')|int > 2020 }}", 35, NULL, &n, &err);
 	assert_string_equal(text, "True");
 	cohort_template_text_free(text);
-	/* No limit at all, where a width was compared with -1. */
+	/* The default limit, where a width was compared with -1. */
 	cohort_template_params_init(&p);
 	p.n_bytes_max = SIZE_MAX;
 	text = render_n("{{ 'a'|center(3) }}", 19, &p, &n, &err);

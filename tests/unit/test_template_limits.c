@@ -6,7 +6,7 @@
  * tmpl_expr.c and parse_until without their bounds; a scratch text that is not released when its copy fails; a failed
  * allocation with another status. long_values, many_names: each case but a.split() by leaving out the
  * charge that it is about; many_constants: by constants, and filters behind filters, without one; long_and_well: by a
- * charge for all that is left with every word. */
+ * charge for all that is left with every word; explained: by limits that no size changes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -246,6 +246,43 @@ static char *pile(const char *a, const char *b, const char *c, size_t n)
 	return s;
 }
 
+/* What a rendering may take follows from the sizes of the template and of its data: 78 bytes took 512 MiB, and 115 took
+ * 20 million steps. What is long because its data are long goes through. */
+static void explained(void **state)
+{
+	static const char greedy[] =
+			"{% for i in range(100000) %}{{ ('a'*10000).startswith('a'*9999) }}{% endfor %}";
+	static const char slow[] = "{% for i in range(90000) %}{% for k in range(90000) %}{% endfor %}{% endfor %}";
+	static const char pieces[] = "{% set n = namespace(s=[]) %}{% for m in messages %}{% set n.s = n.s + [m] %}"
+				     "{% endfor %}{{ n.s|length }}";
+	enum { N = 4000 };
+	struct cohort_template_params p;
+	struct cohort_err err;
+	size_t n;
+	(void)state;
+	assert_null(render(greedy, NULL, &err));
+	assert_int_equal(err.status, COHORT_E_LIMIT);
+	assert_non_null(strstr(err.text, "bytes of memory"));
+	assert_int_equal(atoll(strstr(err.text, "more than ") + 10), (8 << 20) + 128 * (sizeof greedy - 1));
+	assert_null(render(slow, NULL, &err));
+	assert_int_equal(err.status, COHORT_E_LIMIT);
+	assert_int_equal(atoll(strstr(err.text, "more than ") + 10), 2000000 + 64 * (sizeof slow - 1));
+	char *json = pile(",\"some text\"", "]", "", N);
+	json[0] = '[';
+	cohort_template_params_init(&p);
+	p.messages = json;
+	p.n_bytes_max = (size_t)8 << 20; /* which the data alone do not explain */
+	assert_null(render_n(pieces, sizeof pieces - 1, &p, &n, &err));
+	p.n_bytes_max = (size_t)512 << 20; /* what the caller says counts */
+	p.n_steps_max = 20000000;
+	char *got = render_n(pieces, sizeof pieces - 1, &p, &n, &err);
+	if (!got)
+		fail_msg("%s", err.text);
+	assert_string_equal(got, "4000");
+	cohort_template_text_free(got);
+	free(json);
+}
+
 /* What costs little by itself counts where there is a lot of it: 300 turns reach the limit, where a step for each would
  * be nothing. 36 KB of the first kept a processor busy for hours. */
 static void many_constants(void **state)
@@ -418,6 +455,7 @@ int main(void)
 			cmocka_unit_test(long_values),
 			cmocka_unit_test(many_names),
 			cmocka_unit_test(long_and_well),
+			cmocka_unit_test(explained),
 			cmocka_unit_test(many_constants),
 			cmocka_unit_test(piles),
 			cmocka_unit_test(allocation_failures),
