@@ -1,23 +1,23 @@
 /* cohort: many language-model sequences through one model at once.
  *
- * The library's interface: models, tokens, batches, contexts, decoding,
- * sequences and sampling. Everything here is plain C99, and C++.
+ * The library's interface: models, tokens, batches, contexts, decoding, sequences and sampling. Everything here is
+ * plain C99, and C++.
  *
  * Conventions
- *  - A call that can fail returns enum cohort_status; results come through
- *    out-parameters, which are written only on success.
+ *  - A call that can fail returns enum cohort_status; results come through out-parameters, which are written only on
+ *    success.
  *  - `struct cohort_err *err` may be NULL. When given, it is filled on failure.
  *  - A failed call leaves its object exactly as it was.
- *  - `_open/_free` make and end heap handles; `_init/_release` embedded structs;
- *    `_get` borrows. `_free` and `_release` accept NULL and half-built objects.
- *  - Options structs are filled by their `_init` with the defaults and then
- *    changed field by field. Zero means zero, not "default". `struct_size` says
- *    how much of one the caller knows: later fields have their defaults then.
- *  - A model and a lexicon are immutable and may be shared by threads, a grammar too
- *    (it has a lock). A context, a sampler and a batch belong to one thread at a time.
+ *  - NULL where a function needs something is E_ARG; without a status 0, false or NULL is returned, or nothing is done.
+ *  - `_open/_free` make and end heap handles; `_init/_release` embedded structs; `_get` borrows. `_free` and `_release`
+ *    accept NULL and half-built objects.
+ *  - Options structs are filled by their `_init` with the defaults and then changed field by field. Zero means zero,
+ *    not "default". `struct_size` says how much of one the caller knows: later fields have their defaults then.
+ *  - A model and a lexicon are immutable and may be shared by threads, a grammar too (it has a lock). A context, a
+ *    sampler and a batch belong to one thread at a time.
  *  - The library never prints, exits, reads the environment or touches signals.
- *  - It computes in the usual floating-point mode, whatever the caller's is, which
- *    is the same again behind every call; callbacks run in the library's.
+ *  - It computes in the usual floating-point mode, whatever the caller's is, which is the same again behind every call;
+ *    callbacks run in the library's.
  */
 #ifndef COHORT_H
 #define COHORT_H
@@ -791,7 +791,8 @@ COHORT_API enum cohort_status cohort_sampler_rng_set(struct cohort_sampler *s, c
 /* ---- Drawing tokens ------------------------------------------------------------ */
 
 /* Picks a token from logits [n_vocab] and accepts it, once; allocates nothing. E_NUMERIC if a logit is NaN or +Inf, or
- * no token is left; E_LIMIT if the grammar is too ambiguous. After a failure the sampler is as it was. */
+ * no token is left (rule excluded); E_LIMIT if the grammar is too ambiguous (rule grammar). The sampler is as it was
+ * then. */
 COHORT_API enum cohort_status cohort_sampler_sample(struct cohort_sampler *s, const float *logits,
 		cohort_token *out, struct cohort_err *err);
 /* The same without accepting: the generator and mirostat go on, nothing else. */

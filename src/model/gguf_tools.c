@@ -69,36 +69,36 @@ void cohort_gguf_free(struct cohort_gguf *g)
 
 uint32_t cohort_gguf_version(const struct cohort_gguf *g)
 {
-	return g->g.version;
+	return g ? g->g.version : 0;
 }
 
 uint32_t cohort_gguf_alignment(const struct cohort_gguf *g)
 {
-	return g->g.alignment;
+	return g ? g->g.alignment : 0;
 }
 
 uint64_t cohort_gguf_data_offset(const struct cohort_gguf *g)
 {
-	return g->g.data_offset;
+	return g ? g->g.data_offset : 0;
 }
 
 uint64_t cohort_gguf_file_bytes(const struct cohort_gguf *g)
 {
 	uint64_t n = 0;
 
-	for (size_t i = 0; i < g->g.n_parts; i++)
+	for (size_t i = 0; g && i < g->g.n_parts; i++)
 		n += g->g.parts[i].map.n_bytes; /* all are in the address space, so that the sum fits */
 	return n;
 }
 
 size_t cohort_gguf_n_parts(const struct cohort_gguf *g)
 {
-	return g->g.n_parts;
+	return g ? g->g.n_parts : 0;
 }
 
 bool cohort_gguf_part_get(const struct cohort_gguf *g, size_t i, struct cohort_gguf_part *out)
 {
-	if (i >= g->g.n_parts)
+	if (!g || !out || i >= g->g.n_parts)
 		return false;
 	const struct gguf_part *p = &g->g.parts[i];
 	*out = (struct cohort_gguf_part){
@@ -110,12 +110,12 @@ bool cohort_gguf_part_get(const struct cohort_gguf *g, size_t i, struct cohort_g
 
 size_t cohort_gguf_n_kv(const struct cohort_gguf *g)
 {
-	return g->g.n_kv;
+	return g ? g->g.n_kv : 0;
 }
 
 size_t cohort_gguf_n_tensors(const struct cohort_gguf *g)
 {
-	return g->g.n_tensors;
+	return g ? g->g.n_tensors : 0;
 }
 
 static struct cohort_gguf_value value_of(const struct gguf_kv *kv)
@@ -157,7 +157,7 @@ static void fill_kv(const struct gguf_kv *kv, struct cohort_gguf_kv *out)
 
 bool cohort_gguf_kv_get(const struct cohort_gguf *g, size_t i, struct cohort_gguf_kv *out)
 {
-	if (i >= g->g.n_kv)
+	if (!g || !out || i >= g->g.n_kv)
 		return false;
 	fill_kv(&g->g.kv[i], out);
 	return true;
@@ -165,7 +165,7 @@ bool cohort_gguf_kv_get(const struct cohort_gguf *g, size_t i, struct cohort_ggu
 
 bool cohort_gguf_kv_find(const struct cohort_gguf *g, const char *key, struct cohort_gguf_kv *out)
 {
-	const struct gguf_kv *kv = gguf_find(&g->g, key);
+	const struct gguf_kv *kv = g && key && out ? gguf_find(&g->g, key) : NULL;
 
 	if (!kv)
 		return false;
@@ -178,7 +178,7 @@ bool cohort_gguf_tensor_get(const struct cohort_gguf *g, size_t i, struct cohort
 	const struct quant_format *format;
 	const struct gguf_tensor *t;
 
-	if (i >= g->g.n_tensors)
+	if (!g || !out || i >= g->g.n_tensors)
 		return false;
 	t = &g->g.tensors[i];
 	format = quant_format_get(t->type);
@@ -195,21 +195,23 @@ bool cohort_gguf_tensor_get(const struct cohort_gguf *g, size_t i, struct cohort
 
 void cohort_gguf_cursor_init(struct cohort_gguf_cursor *c, const struct cohort_gguf_value *array)
 {
-	*c = (struct cohort_gguf_cursor){.array = *array};
-	if (array->type != COHORT_GGUF_ARRAY)
-		c->array.n_elems = 0;
+	if (!c)
+		return;
+	*c = (struct cohort_gguf_cursor){0};
+	if (array && array->type == COHORT_GGUF_ARRAY)
+		c->array = *array;
 }
 
 bool cohort_gguf_cursor_next(struct cohort_gguf_cursor *c, struct cohort_gguf_value *out)
 {
+	struct gguf_kv kv;
+
+	if (!c || !out || c->i_elem >= c->array.n_elems)
+		return false;
 	const struct gguf_array a = {
 		.type = (enum gguf_type)c->array.elem_type, .n = c->array.n_elems,
 		.data = c->array.data, .n_bytes = c->array.data_bytes,
 	};
-	struct gguf_kv kv;
-
-	if (c->i_elem >= c->array.n_elems)
-		return false;
 	gguf_array_next(&a, &c->at, &kv);
 	c->i_elem++;
 	*out = value_of(&kv);
@@ -218,11 +220,11 @@ bool cohort_gguf_cursor_next(struct cohort_gguf_cursor *c, struct cohort_gguf_va
 
 bool cohort_gguf_cursor_seek(struct cohort_gguf_cursor *c, uint64_t i)
 {
-	size_t n_bytes = gguf_type_bytes((enum gguf_type)c->array.elem_type);
 	struct cohort_gguf_value skipped;
 
-	if (i >= c->array.n_elems)
+	if (!c || i >= c->array.n_elems)
 		return false;
+	const size_t n_bytes = gguf_type_bytes((enum gguf_type)c->array.elem_type);
 	if (n_bytes) {
 		c->i_elem = i;
 		c->at = (size_t)i * n_bytes;
@@ -344,10 +346,11 @@ static void put_value(struct text *t, const struct cohort_gguf_value *v, size_t 
 
 size_t cohort_gguf_format(const struct cohort_gguf_value *value, size_t n_elems_max, char *buf, size_t n_max)
 {
-	struct text t = {.buf = buf, .n_max = n_max};
+	struct text t = {.buf = buf, .n_max = buf ? n_max : 0};
 
-	put_value(&t, value, n_elems_max);
-	if (n_max)
+	if (value)
+		put_value(&t, value, n_elems_max);
+	if (t.n_max)
 		buf[t.n_written] = '\0';
 	return t.n;
 }

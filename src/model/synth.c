@@ -57,7 +57,7 @@ const char *cohort_synth_shape_name(size_t i)
 
 bool cohort_synth_shape(struct cohort_synth_params *p, const char *name)
 {
-	if (p->struct_size < offsetof(struct cohort_synth_params, seed)) /* they have room for a shape */
+	if (!p || !name || p->struct_size < offsetof(struct cohort_synth_params, seed)) /* they have room for a shape */
 		return false;
 	for (size_t i = 0; i < N_SHAPES; i++) {
 		const struct shape *s = &shapes[i];
