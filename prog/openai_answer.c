@@ -202,7 +202,14 @@ bool openai_check_end(enum cohort_finish finish, const struct cohort_err *error,
 {
 	if (finish == COHORT_FINISH_EOG || finish == COHORT_FINISH_STOP || finish == COHORT_FINISH_LENGTH)
 		return true;
+	const char *rule = error && error->rule ? error->rule : "";
+
 	openai_refuse(e, NULL, cohort_finish_name(finish), "%s", error ? error->text : "the request was not finished");
+	/* What the request itself asked for cannot be followed: its grammar or schema, or its biases. */
+	if (finish == COHORT_FINISH_ERROR && (strcmp(rule, "grammar") == 0 || strcmp(rule, "excluded") == 0)) {
+		e->code = "impossible_constraint";
+		return false;
+	}
 	e->status = finish == COHORT_FINISH_ERROR ? 500 : 503;
 	e->type = "server_error";
 	if (error && error->status == COHORT_E_MEMORY)

@@ -421,7 +421,8 @@ static enum cohort_status give_up(struct cohort_grammar *g, struct cohort_err *e
 {
 	const bool ambiguous = g->ambiguous;
 	g->full = g->ambiguous = false;
-	return err_set(err, COHORT_E_LIMIT, "the grammar is too %s here", ambiguous ? "ambiguous" : "large");
+	return err_rule(err, COHORT_E_LIMIT, "grammar", -1, -1, 0, 0, "the grammar is too %s here",
+			ambiguous ? "ambiguous" : "large");
 }
 
 /* ---- Masks ---- */

@@ -468,10 +468,8 @@ static size_t draw(struct cohort_sampler *s)
 
 static enum cohort_status nothing_left(const struct cohort_sampler *s, struct cohort_err *err)
 {
-	if (s->at.g)
-		return err_set(err, COHORT_E_NUMERIC, "every token is excluded: no token of the vocabulary%s",
-				" goes on with what the grammar wants here");
-	return err_set(err, COHORT_E_NUMERIC, "every token is excluded");
+	return err_rule(err, COHORT_E_NUMERIC, "excluded", -1, -1, 0, 0, "every token is excluded%s",
+			s->at.g ? ": no token of the vocabulary goes on with what the grammar wants here" : "");
 }
 
 /* Chooses; accepts it or not. */
