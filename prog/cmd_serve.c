@@ -26,6 +26,7 @@
 static const char prog[] = "cohort serve";
 
 enum { TEMPLATE_MAX = 1 << 20 };
+#define LOG_S 2.0 /* for what is left of the log at the end */
 
 struct options {
 	const char *model, *isa, *host, *socket, *alias, *strategy, *key_file, *cert, *cert_key, *template, *data;
@@ -279,7 +280,7 @@ static void drain(struct options *o)
 		close(fd);
 	if (o->socket)
 		unlink(o->socket);
-	fprintf(stderr, "%s: ending: what is under way has %.0f s; a second signal ends it now\n", prog, o->drain_s);
+	log_add(&o->srv.log, "ending: what is under way has %.0f s; a second signal ends it now", o->drain_s);
 	if (!thread_start(&t, drain_main, &d))
 		return;
 	struct pollfd p = {.fd = o->wake[0], .events = POLLIN};
@@ -299,7 +300,7 @@ static void drain(struct options *o)
 	}
 	thread_join(&t);
 	watch_empty(&o->srv.watch, hurry ? 0.2 : 5);
-	fprintf(stderr, "%s: %s\n", prog,
+	log_add(&o->srv.log, "%s",
 			d.clean && !hurry ? "ended, with nothing left" : "ended; requests were cut short");
 }
 
@@ -335,20 +336,21 @@ static int run(struct options *o)
 	clock_gettime(CLOCK_REALTIME, &now);
 	srv->id_seed = serve_hash((uint64_t)getpid(), &now, sizeof now);
 	srv->tls = o->cert != NULL;
-	if (!watch_start(srv, &srv->watch, (size_t)srv->limits.connections + 64, &err) ||
+	if (!log_start(&srv->log, prog, STDERR_FILENO, &err) ||
+			!watch_start(srv, &srv->watch, (size_t)srv->limits.connections + 64, &err) ||
 			!prepare_start(&srv->prepare[0], false, &err) || !prepare_start(&srv->prepare[1], true, &err))
 		return fail(prog, &err);
 	if (!http_start(srv, o->fd, o->http_threads, o->cert_text, o->key_text)) {
-		fprintf(stderr, "%s: the HTTP daemon cannot be started%s\n", prog,
+		log_add(&srv->log, "the HTTP daemon cannot be started%s",
 				o->cert ? "; are the certificate and the key PEM files that belong together?" : "");
 		return EXIT_RUN;
 	}
 	o->fd = -1;
 	if (srv->batches && !batches_start(srv->batches))
 		return out_of_memory(prog);
-	fprintf(stderr, "%s: %s, %d slots, %d tokens of cache, %s\n", prog, srv->host.name, srv->engine_params.n_slots,
+	log_add(&srv->log, "%s, %d slots, %d tokens of cache, %s", srv->host.name, srv->engine_params.n_slots,
 			srv->engine_params.context.n_ctx, srv->keys.n ? "with API keys" : "no API keys");
-	fprintf(stderr, "%s: listening on %s%s\n", prog, o->socket ? "" : o->cert ? "https://" : "http://", shown);
+	log_add(&srv->log, "listening on %s%s", o->socket ? "" : o->cert ? "https://" : "http://", shown);
 	wait_for_signal(o);
 	drain(o);
 	return 0;
@@ -382,6 +384,7 @@ static void release(struct options *o)
 	keys_release(&srv->keys);
 	mem_free(o->cert_text);
 	mem_free(o->key_text);
+	log_stop(&srv->log, LOG_S);
 }
 
 static int open_wake(struct options *o)

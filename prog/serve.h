@@ -1,7 +1,8 @@
 /* cohort serve, in parts: the daemon and a request's way through it (serve_http.c), sleeping and waking of connections
  * (serve_watch.c), work that may take long (serve_prepare.c), routes (serve_route.c), API keys (serve_keys.c), what
  * generates (serve_work.c; serve_generate.c, serve_native.c), what is looked at and changed (serve_live.c,
- * serve_metrics.c, serve_llama.c), files and batches (serve_files.c, serve_batches.c, which serve_batch_run.c runs).
+ * serve_metrics.c, serve_llama.c), lines on standard error (serve_log.c), files and batches (serve_files.c,
+ * serve_batches.c, which serve_batch_run.c runs).
  *
  * Four kinds of threads. HTTP threads (a pool of libmicrohttpd's) read headers and bodies, and send answers. Workers
  * parse, template, tokenise and compile grammars, at a lower priority, while the connection is suspended. The engine's
@@ -15,6 +16,7 @@
 
 #include "openai.h"
 #include "serve_guard.h"
+#include "serve_log.h"
 #include "serve_metrics.h"
 #include "sha256.h"
 
@@ -173,6 +175,7 @@ struct server {
 	int64_t slot_bytes; /* that they may have together */
 	struct guard guard; /* pages that may ask: all that -cors names, and the server's own */
 	bool verbose, no_page, admin, tls;
+	struct serve_log log;
 	struct MHD_Daemon *http;
 	struct watch watch;
 	struct prepare prepare[2]; /* of small and of large bodies */

@@ -80,8 +80,7 @@ static void postpone(struct run *r, const char *why)
 {
 	lock_take(&r->s->lock);
 	if (r->b->not_before <= 0)
-		fprintf(stderr, "%s: %s waits: %s; it is tried again every %.0f s\n", r->all->srv->prog, r->b->id, why,
-				RETRY_S);
+		log_add(&r->all->srv->log, "%s waits: %s; it is tried again every %.0f s", r->b->id, why, RETRY_S);
 	r->b->not_before = clock_now() + RETRY_S;
 	lock_give(&r->s->lock);
 }

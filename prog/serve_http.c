@@ -608,8 +608,8 @@ static void log_call(struct call *c)
 		return;
 	make_plain(c->method);
 	make_plain(c->path);
-	fprintf(stderr, "%s: %s %s %u %" PRIu64 " bytes %.1f ms %s%s%s\n", c->srv->prog, c->method, c->path, c->status,
-			c->n_sent, 1000 * (clock_now() - c->started), c->id, c->key && *c->key->name ? " " : "",
+	log_add(&c->srv->log, "%s %s %u %" PRIu64 " bytes %.1f ms %s%s%s", c->method, c->path, c->status, c->n_sent,
+			1000 * (clock_now() - c->started), c->id, c->key && *c->key->name ? " " : "",
 			c->key ? c->key->name : "");
 }
 
@@ -660,12 +660,13 @@ static void on_connection(void *arg, struct MHD_Connection *conn, void **ctx, en
 
 static void on_log(void *arg, const char *fmt, va_list args)
 {
-	const struct server *srv = arg;
+	struct server *srv = arg;
+	char text[512];
 
-	if (srv->verbose) {
-		fprintf(stderr, "%s: http: ", srv->prog);
-		vfprintf(stderr, fmt, args);
-	}
+	if (!srv->verbose)
+		return;
+	vsnprintf(text, sizeof text, fmt, args);
+	log_add(&srv->log, "http: %s", text);
 }
 
 /* A NUL within an argument would end it early: kept as it came, so that names and paths with one match nothing. */

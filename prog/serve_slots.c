@@ -42,7 +42,7 @@ static enum step engine_refused(struct call *c, const struct cohort_err *err)
 
 	/* A client is not told where files lie; who runs the server is. */
 	if (err->status == COHORT_E_IO) {
-		fprintf(stderr, "%s: a slot: %s\n", c->srv->prog, err->text);
+		log_add(&c->srv->log, "a slot: %s", err->text);
 		openai_refuse(&e, NULL, "storage_failed", "the server cannot read or write the file");
 	} else {
 		openai_refuse(&e, NULL, NULL, "%s", err->text);

@@ -8,10 +8,11 @@ import signal
 import socket
 import stat
 import subprocess
+import tempfile
 import threading
 import time
 
-from serve_client import FOLDER, PROGRAM, Cases, Server, eventually, request
+from serve_client import FOLDER, PATIENCE_S, PROGRAM, Cases, Server, eventually, request
 
 COMPLETIONS, CHATS, EMBEDDINGS = "/v1/completions", "/v1/chat/completions", "/v1/embeddings"
 GOOD = {"prompt": "Once upon a time", "max_tokens": 3, "temperature": 0}
@@ -553,7 +554,53 @@ def server_full(server, held):
     check("all connections are gone", eventually(lambda: server.metrics()["cohort:connections"] == 1, 5))
 
 
-for part in (sizes, connections, patience, unread, queue, times, keys, sockets, addresses, tls, drains, vanish):
+def ask_many(s, f, ask, n):
+    """Sends a request n times; how many of the answers are 404."""
+    found = 0
+    for _ in range(n // 20):
+        s.sendall(ask * 20)
+        for _ in range(20):
+            found += b" 404 " in f.readline()
+            for header in iter(f.readline, b"\r\n"):
+                if header.lower().startswith(b"content-length:"):
+                    length = int(header.split(b":")[1])
+            f.read(length)
+    return found
+
+
+def log():
+    """A log that is not read. The pipe is small, so that it and the server's own room are full soon."""
+    with tempfile.TemporaryFile() as nothing:
+        p = subprocess.Popen([PROGRAM, "serve", "-port", "0", "-v", "-np", "1"], stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, bufsize=0)
+    try:
+        said = b""
+        while not re.search(rb"listening on http://[^ ]*:(\d+)\n", said):
+            got = os.read(p.stderr.fileno(), 4096)
+            assert got, said
+            said += got
+        port = int(re.search(rb"listening on http://[^ ]*:(\d+)\n", said).group(1))
+        n = 2000
+        ask = b"GET /%s HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: %s\r\n\r\n" % (b"x" * 180, b"i" * 120)
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as s, s.makefile("rb") as f:
+            check("a log that is not read: all requests are answered", ask_many(s, f, ask, n) == n)
+            said, missing = b"", []
+            while said.count(b" 404 ") + sum(missing) < n:
+                got = os.read(p.stderr.fileno(), 65536)
+                assert got, said[-500:]
+                said += got
+                missing = [int(m) for m in re.findall(rb"(\d+) lines of the log were dropped", said)]
+            check("when it is read again: how many lines are missing", said.count(b" 404 ") > 500 and len(missing) == 1 and
+                  said.count(b" 404 ") + missing[0] == n, missing)
+            ask_many(s, f, ask, n)
+        p.send_signal(signal.SIGTERM)
+        check("nor does the end wait for its reader", p.wait(PATIENCE_S) == 0, p.returncode)
+    finally:
+        p.kill()
+        p.wait()
+        p.stderr.close()
+
+
+for part in (log, sizes, connections, patience, unread, queue, times, keys, sockets, addresses, tls, drains, vanish):
     start = time.monotonic()
     try:
         part()

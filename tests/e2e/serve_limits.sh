@@ -2,7 +2,8 @@
 # cohort serve: each bound of its --help, each by itself: sizes, connections, patience, the queue, times, keys, where it
 # listens, how it ends, and clients that go away.
 #
-# Shown red by: client_gone that does nothing ('going away ...'); drop that does not free its requests ('-write-timeout',
+# Shown red by: lines written where the request is served, or dropped without a word ('a log ...', 'when it is read
+# again', 'nor does the end'); client_gone that does nothing ('going away ...'); drop that does not free its requests ('-write-timeout',
 # '-queue: it recovers', 'going away ...'); look_around without hang_up ('-idle-timeout', '-body-timeout'); more without
 # pings ('-ping'); a write-timeout that libmicrohttpd applies to all of a connection ('longer than -write-timeout'); all
 # connections refused when there are too many, not only the new ones ('a crowd'); openai_stream_end left out ('one [DONE]');
