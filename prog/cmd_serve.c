@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #ifdef __GLIBC__
@@ -332,9 +333,10 @@ static int run(struct options *o)
 	if (o->fd < 0)
 		return EXIT_FILE;
 	srv->started = (int64_t)time(NULL);
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	srv->id_seed = serve_hash((uint64_t)getpid(), &now, sizeof now);
+	if (!random_draw(srv->secret, sizeof srv->secret)) {
+		fprintf(stderr, "%s: the system gives no random bytes: %s\n", prog, strerror(errno));
+		return EXIT_RUN;
+	}
 	srv->tls = o->cert != NULL;
 	if (!log_start(&srv->log, prog, STDERR_FILENO, &err) ||
 			!watch_start(srv, &srv->watch, (size_t)srv->limits.connections + 64, &err) ||

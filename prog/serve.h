@@ -19,6 +19,7 @@
 #include "serve_log.h"
 #include "serve_metrics.h"
 #include "sha256.h"
+#include "siphash.h"
 
 #include "base/lock.h"
 #include "base/thread.h"
@@ -183,7 +184,8 @@ struct server {
 	struct metrics metrics;
 	atomic_bool draining;
 	atomic_uint_fast64_t n_ids;
-	uint64_t id_seed;
+	uint64_t secret[2]; /* what serve_hash is keyed by: drawn at the start, and never shown */
+	bool seed_given; /* requests without a seed have the host's; else one is drawn for each */
 	int64_t started; /* time of day */
 	double opened; /* by clock_now, as the engine was */
 	atomic_int n_connections;
@@ -279,7 +281,12 @@ uint64_t call_client(const struct call *c);
 uint64_t call_salt(const struct call *c);
 /* Whose it is over restarts, for what is kept on the disk: the hash of its key; "" without one. */
 void call_owner(const struct call *c, char owner[SHA256_HEX]);
-uint64_t serve_hash(uint64_t from, const void *bytes, size_t n);
+/* A hash that only this run of the server can compute. from: one of these, so that nothing of one kind has the hash of
+ * another, or an earlier hash. */
+enum { HASH_KEY = 1, HASH_IPV4, HASH_IPV6, HASH_SALT, HASH_ID, HASH_BATCHES, HASH_GONE };
+uint64_t serve_hash(const struct server *srv, uint64_t from, const void *bytes, size_t n);
+/* What prompts of the key's owner are kept apart by; NULL: no key. */
+uint64_t serve_salt(const struct server *srv, const struct serve_key *key);
 /* prefix-0123456789abcdef0123456789abcdef */
 void serve_id(struct server *srv, const char *prefix, char *out, size_t n);
 

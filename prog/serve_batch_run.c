@@ -275,9 +275,11 @@ static bool prepare(void *user, struct openai_request *q, struct openai_error *e
 	const struct run *r = user;
 
 	q->params.priority = PRIORITY;
-	q->params.client = serve_hash(4, r->b->owner, strlen(r->b->owner));
+	q->params.client = serve_hash(r->all->srv, HASH_BATCHES, r->b->owner, strlen(r->b->owner));
 	q->params.salt = r->salt;
-	return work_read_text(q->body, "cache_salt", r->salt, &q->params.salt, e) &&
+	if (!q->has_seed && !r->all->srv->seed_given)
+		q->params.sampler.seed += batch_seed(r->b);
+	return work_read_text(r->all->srv, q->body, "cache_salt", r->salt, &q->params.salt, e) &&
 			work_check_limits(r->all->srv, q, e);
 }
 
@@ -522,9 +524,9 @@ static uint64_t salt_of(const struct server *srv, const char *owner)
 		const struct serve_key *k = &srv->keys.keys[i];
 		sha256_hex(k->text, k->n_text, hash);
 		if (strcmp(hash, owner) == 0)
-			return serve_hash(srv->id_seed, k->text, k->n_text);
+			return serve_salt(srv, k);
 	}
-	return *owner ? serve_hash(srv->id_seed ^ 5, owner, strlen(owner)) : 0;
+	return *owner ? serve_hash(srv, HASH_GONE, owner, strlen(owner)) : 0;
 }
 
 /* One step of a batch. */

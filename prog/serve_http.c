@@ -41,33 +41,37 @@ const char *call_header(const struct call *c, const char *name)
 	return MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, name);
 }
 
-uint64_t serve_hash(uint64_t from, const void *bytes, size_t n)
+uint64_t serve_hash(const struct server *srv, uint64_t from, const void *bytes, size_t n)
 {
-	const unsigned char *p = bytes;
-	uint64_t h = from ^ 0xcbf29ce484222325u;
+	const uint64_t first[] = {from, 0}, second[] = {from, 1};
+	const uint64_t key[] = {siphash(srv->secret, first, sizeof first), siphash(srv->secret, second, sizeof second)};
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ p[i]) * 0x100000001b3u;
-	h = (h ^ h >> 32) * 0x9e3779b97f4a7c15u;
-	return h ^ h >> 29;
+	return siphash(key, bytes, n);
+}
+
+uint64_t serve_salt(const struct server *srv, const struct serve_key *key)
+{
+	return key ? serve_hash(srv, HASH_SALT, key->text, key->n_text) : 0;
 }
 
 uint64_t call_client(const struct call *c)
 {
 	if (c->key)
-		return serve_hash(1, c->key->text, c->key->n_text);
+		return serve_hash(c->srv, HASH_KEY, c->key->text, c->key->n_text);
 	const union MHD_ConnectionInfo *i = MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	const struct sockaddr *a = i ? i->client_addr : NULL;
+	const struct server *srv = c->srv;
 	if (a && a->sa_family == AF_INET)
-		return serve_hash(2, &((const struct sockaddr_in *)a)->sin_addr, sizeof(struct in_addr));
+		return serve_hash(srv, HASH_IPV4, &((const struct sockaddr_in *)a)->sin_addr, sizeof(struct in_addr));
 	if (a && a->sa_family == AF_INET6)
-		return serve_hash(3, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof(struct in6_addr));
+		return serve_hash(srv, HASH_IPV6, &((const struct sockaddr_in6 *)a)->sin6_addr,
+				sizeof(struct in6_addr));
 	return 0;
 }
 
 uint64_t call_salt(const struct call *c)
 {
-	return c->key ? serve_hash(c->srv->id_seed, c->key->text, c->key->n_text) : 0;
+	return serve_salt(c->srv, c->key);
 }
 
 void call_owner(const struct call *c, char owner[SHA256_HEX])
@@ -81,7 +85,7 @@ void serve_id(struct server *srv, const char *prefix, char *out, size_t n)
 {
 	const uint64_t count = atomic_fetch_add(&srv->n_ids, 1);
 
-	snprintf(out, n, "%s%016" PRIx64 "%08x", prefix, serve_hash(srv->id_seed, &count, sizeof count),
+	snprintf(out, n, "%s%016" PRIx64 "%08x", prefix, serve_hash(srv, HASH_ID, &count, sizeof count),
 			(unsigned)count);
 }
 

@@ -278,7 +278,7 @@ enum step run_slot_action(struct call *c)
 	}
 	uint64_t salt = call_salt(c);
 	json_t *body = call_json(c, erases, &e);
-	const bool ok = body && work_read_text(body, "cache_salt", salt, &salt, &e);
+	const bool ok = body && work_read_text(c->srv, body, "cache_salt", salt, &salt, &e);
 	char *path = ok && !erases ? read_path(c, body, &e) : NULL;
 	if (!ok || (!erases && !path)) {
 		give_turn(c->srv);

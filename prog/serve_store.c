@@ -10,6 +10,8 @@
  * It does not know who asks, nor what files are for. */
 #include "serve_store.h"
 
+#include "siphash.h"
+
 #include "base/err.h"
 #include "base/json.h"
 #include "base/map.h"
@@ -22,7 +24,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,15 +43,10 @@ bool store_id_ok(const char *id, const char *prefix)
 bool store_id_new(char out[STORE_ID], const char *prefix)
 {
 	unsigned char bytes[16];
-	size_t n = 0;
 
-	while (n < sizeof bytes) {
-		const ssize_t k = getrandom(bytes + n, sizeof bytes - n, 0);
-		if (k < 0 && errno != EINTR)
-			return false;
-		n += k > 0 ? (size_t)k : 0;
-	}
-	n = (size_t)snprintf(out, STORE_ID, "%s", prefix);
+	if (!random_draw(bytes, sizeof bytes))
+		return false;
+	size_t n = (size_t)snprintf(out, STORE_ID, "%s", prefix);
 	for (size_t i = 0; i < sizeof bytes; i++)
 		n += (size_t)snprintf(out + n, STORE_ID - n, "%02x", bytes[i]);
 	return true;

@@ -76,7 +76,8 @@ static bool read_number(const struct openai_request *r, const char *name, double
 	return true;
 }
 
-bool work_read_text(const json_t *body, const char *name, uint64_t from, uint64_t *out, struct openai_error *e)
+bool work_read_text(const struct server *srv, const json_t *body, const char *name, uint64_t from, uint64_t *out,
+		struct openai_error *e)
 {
 	const json_t *v = json_object_get(body, name);
 
@@ -85,7 +86,7 @@ bool work_read_text(const json_t *body, const char *name, uint64_t from, uint64_
 	if (!json_is_string(v) || json_string_length(v) > WORK_TEXT_MAX)
 		return openai_refuse(e, name, NULL, "%s is %s, expected a string of at most %d bytes", name,
 				json_is_string(v) ? "too long" : openai_kind(v), WORK_TEXT_MAX);
-	*out = serve_hash(from, json_string_value(v), json_string_length(v));
+	*out = serve_hash(srv, from, json_string_value(v), json_string_length(v));
 	return true;
 }
 
@@ -103,8 +104,9 @@ static bool read_extras(struct call *c, struct openai_request *r, struct openai_
 	p->decode_limit_s = l->decode_s;
 	if (!read_number(r, "priority", -1000, 1000, &priority, e) ||
 			!read_number(r, "deadline_s", 0.001, 1e6, &deadline, e) ||
-			!work_read_text(r->body, "session", serve_hash(p->client, "s", 1), &p->session, e) ||
-			!work_read_text(r->body, "cache_salt", p->salt, &p->salt, e))
+			!work_read_text(c->srv, r->body, "session", serve_hash(c->srv, p->client, "s", 1), &p->session,
+					e) ||
+			!work_read_text(c->srv, r->body, "cache_salt", p->salt, &p->salt, e))
 		return false;
 	if (floor(priority) != priority)
 		return openai_refuse(e, "priority", NULL, "priority is %g, expected a whole number", priority);
@@ -349,7 +351,13 @@ static bool more(struct call *c, struct openai_buf *out, double *wake_at)
 static void set_prefix(struct call *c, const struct openai_request *r)
 {
 	const size_t n = r->prompts[0].n < PREFIX_TOKENS ? r->prompts[0].n : PREFIX_TOKENS;
-	const uint64_t hash = serve_hash(0, r->tokens + r->prompts[0].first, n * sizeof *r->tokens);
+	const unsigned char *p = (const unsigned char *)(r->tokens + r->prompts[0].first);
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	for (size_t i = 0; i < n * sizeof *r->tokens; i++)
+		hash = (hash ^ p[i]) * 0x100000001b3u;
+	hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15u;
+	hash ^= hash >> 29;
 
 	snprintf(c->prefix, sizeof c->prefix, "%016" PRIx64, hash);
 }

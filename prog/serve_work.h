@@ -58,7 +58,8 @@ json_t *work_timings(const struct cohort_request_stats *stats, size_t n);
 enum { WORK_TEXT_MAX = 256 };
 /* The hash of a text field of at most so many bytes, from a number on; `out` stays as it is if the field is absent or
  * null. */
-bool work_read_text(const json_t *body, const char *name, uint64_t from, uint64_t *out, struct openai_error *e);
+bool work_read_text(const struct server *srv, const json_t *body, const char *name, uint64_t from, uint64_t *out,
+		struct openai_error *e);
 /* How large grammars and schemas may be. Before a body is parsed: to open a grammar is the expensive part. */
 bool work_check_grammars(const struct server *srv, const json_t *body, struct openai_error *e);
 /* Choices and stop strings that this server gives and takes. */

@@ -3,6 +3,7 @@
  * Faults planted, each seen to turn this red: in serve_metrics.c a value on a bound counted above it, buckets that are
  * not cumulative, a label that is not cleaned, batches timed as clients' requests are, prompts of embeddings left out;
  * in serve_keys.c a key found by its beginning, the length not compared, the word admin taken for a name; in
+ * serve_http.c a hash without the kind, or of one word of the secret, in siphash.c another constant, a round less; in
  * serve_route.c a star that matches nothing or a slash, HEAD without GET. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -211,6 +212,48 @@ static void key_files(void **state)
 	keys_release(&k);
 }
 
+/* ---- Hashes ---- */
+
+static void hashes(void **state)
+{
+	/* The reference implementation's, for the key 00 01 .. 0f and messages 00 01 .. */
+	static const struct {
+		size_t n;
+		uint64_t want;
+	} vectors[] = {{0, 0x726fdb47dd0e0e31}, {1, 0x74f839c593dc67fd}, {2, 0x0d6c8009d9a94f5a},
+			{7, 0xab0200f58b01d137}, {8, 0x93f5f5799a932462}, {15, 0xa129ca6149be45e5},
+			{63, 0x958a324ceb064572}};
+	const uint64_t key[] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+	unsigned char bytes[63];
+	char a[64], b[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bytes; i++)
+		bytes[i] = (unsigned char)i;
+	for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+		assert_int_equal(siphash(key, bytes, vectors[i].n), vectors[i].want);
+
+	/* Both words of the secret count, the kind, and all bytes. */
+	struct server *s = mem_zalloc(3, sizeof *s);
+	assert_non_null(s);
+	s[1].secret[0] = s[2].secret[1] = 1;
+	const uint64_t some[] = {serve_hash(s, 1, "ab", 2), serve_hash(s + 1, 1, "ab", 2),
+			serve_hash(s + 2, 1, "ab", 2), serve_hash(s, 2, "ab", 2), serve_hash(s, 1, "aa", 2),
+			serve_hash(s, 1, "bb", 2), serve_hash(s, 1, "a", 1)};
+	for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+		for (size_t k = 0; k < i; k++)
+			assert_true(some[i] != some[k]);
+	serve_id(s, "x-", a, sizeof a);
+	serve_id(s + 1, "x-", b, sizeof b);
+	assert_int_equal(strlen(a), 2 + 16 + 8);
+	assert_string_equal(a + 18, "00000000");
+	assert_memory_not_equal(a + 2, b + 2, 16);
+	mem_free(s);
+
+	uint64_t drawn[4] = {0};
+	assert_true(random_draw(drawn, sizeof drawn) && drawn[0] != drawn[1] && drawn[2] != drawn[3]);
+}
+
 /* ---- Routes ---- */
 
 static void routes(void **state)
@@ -247,6 +290,7 @@ int main(void)
 			cmocka_unit_test(metrics),
 			cmocka_unit_test(keys),
 			cmocka_unit_test(key_files),
+			cmocka_unit_test(hashes),
 			cmocka_unit_test(routes),
 	};
 	return cmocka_run_group_tests_name("serve_parts", tests, NULL, NULL);
