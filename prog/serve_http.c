@@ -393,15 +393,35 @@ static void check_origin(struct call *c, const char *method)
 
 struct framing {
 	size_t n_lengths, n_codings, n_hosts, n_bad;
+	const char *end; /* of the header before, in libmicrohttpd's buffer; NULL: none */
 };
 
-/* Whether a header's name is none that everybody reads alike: it has a space before the colon, or it is the name of a
- * length with more behind it, which is what libmicrohttpd makes of a header that goes on in the next line. */
+/* Whether nothing but n bytes of line ends are between the end of a header's value and what follows it. libmicrohttpd
+ * up to 0.9.75 takes a NUL for the end of a value, whatever the line says behind it, moves headers that go on in the
+ * next line elsewhere, and takes LF alone for the end of a line. Lines stay where they came, with NULs for CR and LF.
+ */
+static bool is_line_end(const char *end, const char *next, uintptr_t n)
+{
+#if MHD_VERSION <= 0x00097500
+	static const char zeros[4];
+
+	return (uintptr_t)next - (uintptr_t)end == n && memcmp(end, zeros, n) == 0;
+#else
+	(void)end;
+	(void)next;
+	(void)n;
+	return true; /* refused by libmicrohttpd */
+#endif
+}
+
+/* Whether a header's name is none that everybody reads alike: it is empty, it has a space before the colon, or it is
+ * the name of a length with more behind it, which is what libmicrohttpd makes of a header that goes on in the next
+ * line. */
 static bool is_bad_name(const char *name)
 {
 	static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ!#$%&'*+-.^_`|~";
 
-	return name[strspn(name, letters)] || (strncasecmp(name, "Content-Length", 14) == 0 && name[14]) ||
+	return !*name || name[strspn(name, letters)] || (strncasecmp(name, "Content-Length", 14) == 0 && name[14]) ||
 			(strncasecmp(name, "Transfer-Encoding", 17) == 0 && name[17]);
 }
 
@@ -413,19 +433,24 @@ static enum MHD_Result count_header(void *arg, enum MHD_ValueKind kind, const ch
 	f->n_lengths += strcasecmp(name, "Content-Length") == 0;
 	f->n_codings += strcasecmp(name, "Transfer-Encoding") == 0;
 	f->n_hosts += strcasecmp(name, "Host") == 0;
-	f->n_bad += is_bad_name(name) || (value && strchr(value, '\r'));
+	f->n_bad += is_bad_name(name) || (value && strchr(value, '\r')) || (f->end && !is_line_end(f->end, name, 2));
+	f->end = value ? value + strlen(value) : NULL;
 	return MHD_YES;
 }
 
 /* Where a proxy could understand another request than we do, nobody is to guess: the connection ends. */
-static void check_framing(struct call *c, const char *version)
+static void check_framing(struct call *c, const char *method, const char *version)
 {
+	const union MHD_ConnectionInfo *size =
+			MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 	struct framing f = {0};
 	const char *coding = call_header(c, "Transfer-Encoding"), *why = NULL;
 
 	MHD_get_connection_values(c->conn, MHD_HEADER_KIND, count_header, &f);
+	if (f.end && size)
+		f.n_bad += !is_line_end(f.end, method + size->header_size, 4);
 	if (f.n_bad > 0)
-		why = "a header is not of the form NAME: VALUE, on one line";
+		why = "a header is not of the form NAME: VALUE, on one line, that ends by CR and LF, and without a NUL";
 	else if (f.n_lengths + f.n_codings > 1)
 		why = "the length of the body is told twice";
 	else if (coding && strcasecmp(coding, "chunked") != 0)
@@ -494,10 +519,13 @@ static enum MHD_Result begin(struct server *srv, struct MHD_Connection *conn, co
 		c->early.status = 503;
 		c->early.type = "server_error";
 	}
-	check_framing(c, version);
+	check_framing(c, method, version);
 	if (c->route && c->route->flags & ROUTE_SINK && !c->early.status)
 		c->route->run(c);
 	check_size(c, &at_once);
+	/* libmicrohttpd also takes LF alone for the end of a chunk's line, which others may not: what follows the body
+	 * on the same connection is not taken for a request, so that they need not agree where it ends. */
+	c->hang_up |= call_header(c, "Transfer-Encoding") != NULL;
 	if (!at_once)
 		return MHD_YES;
 	c->complete = true;

@@ -25,7 +25,7 @@ def plain(answer):
     for name in ("id", "created", "timings"):
         v.pop(name, None)
     v.get("usage", {}).pop("prompt_tokens_details", None)
-    headers = sorted((k, w) for k, w in answer.headers if k not in ("date", "content-length"))
+    headers = sorted((k, w) for k, w in answer.headers if k not in ("connection", "date", "content-length"))
     return json.dumps([answer.status, headers, v], sort_keys=True)
 
 

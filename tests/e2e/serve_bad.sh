@@ -3,7 +3,8 @@
 # with a JSON error that names the field where there is one, or hung up on, within 5 seconds; behind each a good request
 # has the same answer as ever; in the end no slot, block, connection or descriptor is left in use.
 #
-# Shown red by: no check_framing, or one that takes names as they come and HTTP/1.0 for 1.1 ('lengths of bodies', 'request
+# Shown red by: is_line_end that is always true, an empty name let through, chunks behind which the connection goes on
+# ('request lines and headers', 'lengths of bodies', 'chunks'); no check_framing, or one that takes names as they come and HTTP/1.0 for 1.1 ('lengths of bodies', 'request
 # lines and headers'); embeddings counted as choices ('odd,
 # but good'); n_probs that is not looked at ('/completion: every field ...'); body-timeout not looked at ('requests that
 # stop halfway', 'all connections are gone', 'descriptors'); /embedding's texts called input ('/embedding: ...').
