@@ -21,6 +21,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -587,6 +588,7 @@ int cmd_serve(int argc, char **argv)
 	o.store_limits.file_bytes <<= 20;
 	o.srv.slot_bytes <<= 20;
 	tidy_memory();
+	umask(0077); /* prompts are in what it writes: saved slots, files, results */
 	catch_signals();
 	rc = open_wake(&o);
 	if (!rc)

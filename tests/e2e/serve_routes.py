@@ -4,6 +4,7 @@ usage: serve_routes.py COHORT FOLDER"""
 import json
 import os
 import re
+import stat
 import sys
 
 from serve_client import Cases, Server, eventually, request
@@ -144,6 +145,8 @@ def saved_slots(folder):
         good = [a for a in answers if a.status == 200]
         check("a slot is saved", len(good) >= 1 and good[0].json()["n_saved"] >= 32 and
               os.path.getsize(os.path.join(folder, "story.bin")) == good[-1].json()["n_written"], answers)
+        mode = stat.S_IMODE(os.stat(os.path.join(folder, "story.bin")).st_mode)
+        check("which others cannot read", mode == 0o600, oct(mode))
         erased = sum(server.post("/slots/%d?action=erase" % i, {}).json()["n_erased"] for i in range(4))
         check("and erased", erased >= 32 and cached(server.post("/v1/completions", GOOD)) == 0, erased)
         bad = {n: server.post("/slots/0?action=save", {"filename": n}).status for n in ("../x", "a/b", ".x", "", "x" * 200, "a\0b", 5, None)}
