@@ -141,6 +141,8 @@ struct openai_request {
 	struct cohort_request_params params; /* of every prompt, but for the prompt itself */
 	int64_t n, best_of; /* choices of each prompt; outputs they are chosen from */
 	bool echo, stream, include_usage, base64;
+	bool has_seed; /* the body names one; else params has the host's */
+	bool no_opening; /* of the answer, behind a chat's last message */
 	int32_t n_logprobs; /* of the answer; -1: none */
 	cohort_token *tokens;
 	size_t n_tokens, n_tokens_max;

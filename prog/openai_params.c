@@ -46,6 +46,7 @@ static const struct field {
 		{"logprobs", LEGACY, INT32, REQUEST(n_logprobs), 0, OPENAI_TOP_MAX},
 		{"echo", LEGACY, BOOL, REQUEST(echo), 0, 0},
 		{"stream", GENERATE, BOOL, REQUEST(stream), 0, 0},
+		{"add_generation_prompt", CHAT, BOOL_NOT, REQUEST(no_opening), 0, 0},
 		/* llama.cpp's. */
 		{"top_k", GENERATE, INT32, SAMPLER(top_k), -1, INT32_MAX},
 		{"min_p", GENERATE, FLOAT, SAMPLER(min_p), 0, 1},
@@ -128,25 +129,59 @@ static bool is_empty(const json_t *v)
 			(json_is_string(v) && json_string_length(v) == 0);
 }
 
+/* What a field may hold that asks for nothing. */
+enum nothing { EMPTY, CHOICE, ZERO, ONE, TWO, NO_LIMIT, NEGATIVE, YES, NONE };
+
+static bool asks_nothing(enum nothing n, const json_t *v)
+{
+	const double x = json_is_number(v) ? json_number_value(v) : NAN;
+	const char *s = json_is_string(v) ? json_string_value(v) : "";
+
+	switch (n) {
+	case CHOICE: return is_empty(v) || strcmp(s, "none") == 0 || strcmp(s, "auto") == 0;
+	case ZERO: return x == 0;
+	case ONE: return x == 1;
+	case TWO: return x == 2;
+	case NO_LIMIT: return x <= 0;
+	case NEGATIVE: return x < 0;
+	case YES: return json_is_true(v);
+	case NONE: return strcmp(s, "none") == 0;
+	default: return is_empty(v);
+	}
+}
+
+/* Fields of OpenAI's and llama.cpp's servers that would change the answer. */
 static bool refuse_unsupported(const struct openai_request *r, struct openai_error *e)
 {
 	static const struct {
 		const char *name;
 		unsigned routes;
-		bool choice; /* without functions there is nothing to choose */
+		enum nothing nothing;
 		const char *instead; /* or NULL */
-	} names[] = {{"suffix", LEGACY, false, NULL}, {"functions", CHAT, false, "tools"},
-			{"function_call", CHAT, true, "tool_choice"}, {"audio", CHAT, false, NULL},
-			{"web_search_options", CHAT, false, NULL}};
+	} names[] = {{"suffix", LEGACY, EMPTY, NULL}, {"functions", CHAT, EMPTY, "use the newer tools"},
+			{"function_call", CHAT, CHOICE, "use the newer tool_choice"}, {"audio", CHAT, EMPTY, NULL},
+			{"web_search_options", CHAT, EMPTY, NULL},
+			/* llama.cpp's */
+			{"lora", GENERATE, EMPTY, NULL}, {"t_max_predict_ms", GENERATE, NO_LIMIT, "use deadline_s"},
+			{"t_max_prompt_ms", GENERATE, NO_LIMIT, "use deadline_s"},
+			{"n_keep", GENERATE, ZERO, "an answer ends where the context does"},
+			{"n_discard", GENERATE, ZERO, "an answer ends where the context does"},
+			{"n_indent", GENERATE, ZERO, NULL}, {"n_cmpl", GENERATE, ONE, "use n"},
+			{"post_sampling_probs", GENERATE, EMPTY, NULL}, {"response_fields", GENERATE, EMPTY, NULL},
+			{"adaptive_target", GENERATE, NEGATIVE, NULL}, {"tfs_z", GENERATE, ONE, NULL},
+			{"image_data", GENERATE, EMPTY, NULL}, {"grammar_lazy", GENERATE, EMPTY, NULL},
+			{"grammar_triggers", GENERATE, EMPTY, NULL}, {"preserved_tokens", GENERATE, EMPTY, NULL},
+			{"continue_final_message", CHAT, EMPTY, NULL}, {"reasoning_format", CHAT, NONE, NULL},
+			{"reasoning_budget", CHAT, NEGATIVE, NULL}, {"thinking_budget_tokens", CHAT, NEGATIVE, NULL},
+			{"thinking_forced_open", CHAT, EMPTY, NULL}, {"parse_tool_calls", CHAT, YES, NULL},
+			{"embd_normalize", 1 << OPENAI_EMBEDDINGS, TWO, "vectors have length 1"}};
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		const json_t *v = names[i].routes & 1U << r->route ? openai_field(r, names[i].name) : NULL;
-		const char *s = json_string_value(v);
-		if (!v || is_empty(v) || (names[i].choice && s && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)))
-			continue;
-		return openai_refuse(e, names[i].name, "unsupported_parameter", "%s is not supported%s%s",
-				names[i].name, names[i].instead ? "; use the newer " : "",
-				names[i].instead ? names[i].instead : "");
+		if (v && !asks_nothing(names[i].nothing, v))
+			return openai_refuse(e, names[i].name, "unsupported_parameter", "%s is not supported%s%s",
+					names[i].name, names[i].instead ? "; " : "",
+					names[i].instead ? names[i].instead : "");
 	}
 	const json_t *modalities = r->route == OPENAI_CHAT ? openai_field(r, "modalities") : NULL;
 	const char *only = json_string_value(json_array_get(modalities, 0));
@@ -406,6 +441,8 @@ static bool read_embedding(const struct openai_host *h, struct openai_request *r
 	const json_t *format = openai_field(r, "encoding_format"), *n = openai_field(r, "dimensions");
 	const char *s = json_string_value(format);
 
+	if (!refuse_unsupported(r, e))
+		return false;
 	if (format && (!s || (strcmp(s, "float") != 0 && strcmp(s, "base64") != 0)))
 		return openai_refuse(e, "encoding_format", NULL, "encoding_format must be float or base64");
 	r->base64 = s && strcmp(s, "base64") == 0;

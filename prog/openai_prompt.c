@@ -304,6 +304,7 @@ static bool render(const struct openai_host *h, struct openai_request *r, const 
 		p.bos_token = h->bos;
 		p.eos_token = h->eos;
 		p.now = *now ? now : NULL;
+		p.add_generation_prompt = !r->no_opening;
 		ok = !cohort_template_render(h->template, &p, &text, &n, &err);
 		if (!ok && err.status == COHORT_E_MEMORY)
 			openai_no_memory(e);

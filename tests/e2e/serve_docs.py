@@ -151,7 +151,7 @@ def fields():
                 for path in paths:
                     try_field(path, name, row[1])
                     n += 1
-    for name in re.findall(r'^\t+\{"([a-z_]+)", (?:GENERATE|CHAT|LEGACY)', read("prog/openai_params.c"), re.M):
+    for name in re.findall(r'\{"([a-z_]+)", (?:GENERATE|CHAT|LEGACY|1 <<)', read("prog/openai_params.c")):
         check(name in named, name, "of prog/openai_params.c is not in docs/server.md")
     check(n > 90, "only", n, "fields were tried")
 

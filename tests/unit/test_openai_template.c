@@ -1,8 +1,9 @@
 /* What a chat's template gets: an assistant's message without text, a system message that the template does not take,
  * enable_thinking, reasoning_effort, the date.
  *
- * Shown red by: an empty content left as null or absent; system messages left where they are; a merge of the first of
- * two only; enable_thinking left out; a clock read for strftime_now beside that of date_string (now not handed on). */
+ * Shown red by: an empty content left as null or absent; system messages left where they are; a merge of the first
+ * of two only; add_generation_prompt taken for granted; enable_thinking left out; a clock read for strftime_now
+ * beside that of date_string (now not handed on). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,6 +105,16 @@ static void system_messages(void **state)
 	assert_false(oa_host.no_system);
 }
 
+static void no_opening(void **state)
+{
+	(void)state;
+	use("{% for m in messages %}[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}");
+	renders("{'messages':[" ASK "]}", "[2+3?]>");
+	renders("{'messages':[" ASK "],'add_generation_prompt':true}", "[2+3?]>");
+	renders("{'messages':[" ASK "],'add_generation_prompt':false}", "[2+3?]");
+	refused("{'messages':[" ASK "],'add_generation_prompt':0}", "add_generation_prompt");
+}
+
 static void thinking(void **state)
 {
 	(void)state;
@@ -193,6 +204,7 @@ int main(void)
 	const struct CMUnitTest cases[] = {
 			cmocka_unit_test(empty_contents),
 			cmocka_unit_test(system_messages),
+			cmocka_unit_test(no_opening),
 			cmocka_unit_test(thinking),
 			cmocka_unit_test(dates),
 			cmocka_unit_test(memory),
