@@ -86,6 +86,7 @@ static int open_model(struct options *o)
 		rc = open_template(o);
 	if (rc)
 		return rc;
+	srv->seed_given = o->s.seed_given;
 	if (o->alias)
 		srv->host.name = o->alias;
 	if (o->predict_given)
@@ -201,7 +202,8 @@ static int open_batches(struct options *o)
 		snprintf(hash, sizeof hash, "%016" PRIx64 "%016" PRIx64, h.a, h.b);
 	}
 	b->settings = jobs_settings(&srv->host.info, &o->load, &o->s, own, sizeof own / sizeof *own);
-	if (!b->settings)
+	/* Each batch draws its own. */
+	if (!b->settings || (!o->s.seed_given && json_object_set_new(b->settings, "seed", json_string("drawn"))))
 		return out_of_memory(prog);
 	b->srv = srv;
 	b->n_parallel = o->batch_parallel ? (size_t)o->batch_parallel : o->n_slots > 1 ? (size_t)o->n_slots / 2 : 1;

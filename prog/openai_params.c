@@ -404,6 +404,14 @@ static bool read_logprobs(struct openai_request *r, struct openai_error *e)
 	return true;
 }
 
+/* -1 is llama.cpp's way to say that any will do. */
+static void read_seed(const struct openai_host *h, struct openai_request *r)
+{
+	r->has_seed = openai_field(r, "seed") && r->params.sampler.seed != UINT64_MAX;
+	if (!r->has_seed)
+		r->params.sampler.seed = h->sampler.seed;
+}
+
 static bool read_stream(struct openai_request *r, struct openai_error *e)
 {
 	const json_t *v = openai_field(r, "stream_options");
@@ -465,6 +473,7 @@ bool openai_params_read(struct openai_host *h, struct openai_request *r, struct 
 			!read_texts(r, "stop", COHORT_STOPS_MAX, COHORT_STOP_BYTES_MAX, &r->stops, &p->n_stops, e) ||
 			!read_texts(r, "dry_sequence_breakers", 256, 256, &r->breakers, &n_breakers, e))
 		return false;
+	read_seed(h, r);
 	p->stops = r->stops;
 	if (r->breakers) {
 		p->sampler.dry_breakers = r->breakers;

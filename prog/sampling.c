@@ -10,8 +10,23 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { FILE_BYTES_MAX = 4 << 20 };
+
+uint64_t seed_draw(void)
+{
+	struct timespec now;
+	uint32_t seed;
+
+	if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed)
+		return seed;
+	/* The kernel has none yet, or a sandbox keeps them away: a seed need not be a secret. */
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint32_t)((uint64_t)now.tv_nsec * 2654435761U ^ (uint64_t)now.tv_sec ^ (uint64_t)getpid() << 16);
+}
 
 void sampling_init(struct sampling *s, double top_p)
 {
@@ -44,7 +59,7 @@ void sampling_options(struct sampling *s, const char *top_p_help, struct opt *ou
 			{"min-p", NULL, OPT_FLOAT, &s->min_p, 0, 1, "X",
 					"only tokens at least X times as likely as the best (default: 0.05)", NULL},
 			{"seed", "s", OPT_UINT64, &s->seed, 0, 0, "N",
-					"same seed, same text, on every machine (default: 0)", NULL},
+					"same seed, same text, on every machine (default: 0)", &s->seed_given},
 			{"typical", "typical-p", OPT_FLOAT, &s->typical, 0, 1, "X",
 					"only the most typical tokens with X of the mass; 1: all (default: 1)", NULL},
 			{"top-n-sigma", "top-nsigma", OPT_FLOAT, &s->top_n_sigma, -1, 1000, "X",

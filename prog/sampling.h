@@ -7,6 +7,7 @@
 
 struct sampling {
 	uint64_t seed;
+	bool seed_given; /* by the user; a program that draws one leaves it false */
 	int64_t top_k, min_keep, repeat_last_n, dry_allowed_length, dry_last_n, mirostat;
 	double temperature, top_p, min_p, typical, top_n_sigma, xtc_probability, xtc_threshold;
 	double dynatemp_range, dynatemp_exp, repeat_penalty, presence_penalty, frequency_penalty;
@@ -23,6 +24,9 @@ struct sampling {
 	struct cohort_grammar *g;
 	int32_t n_vocab;
 };
+
+/* A seed that was not chosen: 32 random bits, so that it is short enough to type and exact in any JSON. */
+uint64_t seed_draw(void);
 
 /* The library's defaults; top_p as the program has it. */
 void sampling_init(struct sampling *s, double top_p);

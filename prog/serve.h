@@ -229,6 +229,7 @@ struct call {
 	char arg[160]; /* of the path */
 	char id[136];
 	char prefix[20]; /* what its prompt begins with, for X-Prefix-Hash; "": none */
+	char seed[24]; /* that its texts are drawn with, for X-Seed; "": none */
 	char method[12], path[192]; /* for the log */
 	double started;
 	struct openai_error early; /* known before the body was there; status 0: none */

@@ -23,6 +23,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -268,6 +269,16 @@ static void on_over(void *user, const struct cohort_request_stats *stats)
 	struct run *r = user;
 
 	metrics_request(&r->all->srv->metrics, stats, true);
+}
+
+/* What is added to the seed of a line that names none. It is drawn with the batch's id and kept with it, so that a batch
+ * that goes on in another server has the texts that it would have had. */
+static uint64_t batch_seed(const struct store_batch *b)
+{
+	char digits[9];
+
+	snprintf(digits, sizeof digits, "%s", b->id + sizeof "batch_" - 1);
+	return strtoull(digits, NULL, 16);
 }
 
 static bool prepare(void *user, struct openai_request *q, struct openai_error *e)

@@ -9,7 +9,10 @@ static enum step whole_answer(struct call *c, struct work *w)
 		if (!openai_request_take(&c->srv->host, &w->r, i, w->handles[i], &e))
 			return answer_error(c, &e);
 	json_t *v = openai_response(&c->srv->host, &w->r, w->id, w->created);
-	if (!v || json_object_set_new(v, "timings", work_timings(w->stats, w->r.n_prompts))) {
+	if (!v || json_object_set_new(v, "timings", work_timings(w->stats, w->r.n_prompts)) ||
+			(w->r.route != OPENAI_EMBEDDINGS &&
+					json_object_set_new(v, "seed",
+							json_integer((json_int_t)w->r.params.sampler.seed)))) {
 		json_decref(v);
 		openai_no_memory(&e);
 		return answer_error(c, &e);

@@ -132,9 +132,11 @@ static bool add_headers(struct call *c, struct MHD_Response *r, const char *type
 		ok = ok && MHD_add_response_header(r, "Access-Control-Allow-Origin", c->srv->guard.cors) &&
 				MHD_add_response_header(r, "Vary", "Origin") &&
 				MHD_add_response_header(r, "Access-Control-Expose-Headers",
-						"X-Request-Id, X-Prefix-Hash, Retry-After");
+						"X-Request-Id, X-Prefix-Hash, X-Seed, Retry-After");
 	if (*c->prefix)
 		ok = ok && MHD_add_response_header(r, "X-Prefix-Hash", c->prefix);
+	if (*c->seed)
+		ok = ok && MHD_add_response_header(r, "X-Seed", c->seed);
 	if (c->allow_header)
 		ok = ok && MHD_add_response_header(r, c->allow_header, c->allow);
 	if (c->hang_up || atomic_load(&c->srv->draining))

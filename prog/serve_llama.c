@@ -44,7 +44,7 @@ enum step run_props(struct call *c)
 			"temperature", (double)s->temperature, "top_k", (int)s->top_k, "top_p", (double)s->top_p,
 			"min_p", (double)s->min_p, "typical_p", (double)s->typical_p, "repeat_penalty",
 			(double)s->repeat_penalty, "presence_penalty", (double)s->presence_penalty, "frequency_penalty",
-			(double)s->frequency_penalty, "seed", (json_int_t)s->seed);
+			(double)s->frequency_penalty, "seed", srv->seed_given ? (json_int_t)s->seed : -1);
 	const char *file = strrchr(srv->model_path, '/');
 	const char *text = srv->host.template_text;
 

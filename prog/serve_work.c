@@ -8,6 +8,8 @@
  *  3. A stream ends with one terminal event, whatever happened before. */
 #include "serve_work.h"
 
+#include "sampling.h"
+
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -382,6 +384,10 @@ enum step work_run(struct call *c, const struct work_kind *kind)
 	openai_buf_release(&c->body);
 	if (!w->parsed || !work_check_limits(c->srv, &w->r, &e) || !read_extras(c, &w->r, &e))
 		return answer_error(c, &e);
+	if (!w->r.has_seed && !c->srv->seed_given)
+		w->r.params.sampler.seed = seed_draw();
+	if (kind->route != OPENAI_EMBEDDINGS)
+		snprintf(c->seed, sizeof c->seed, "%" PRIu64, w->r.params.sampler.seed);
 	set_prefix(c, &w->r);
 	serve_id(c->srv, kind->prefix, w->id, sizeof w->id);
 	w->created = (int64_t)time(NULL);

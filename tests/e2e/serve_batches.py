@@ -8,12 +8,12 @@ servers = []
 
 class Server:
     """A server process; its port is read from what it says."""
-    def __init__(self, *args, limit=None, wait=True):
+    def __init__(self, *args, limit=None, wait=True, seed=("-seed", "0")):
         def before():
             if limit:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         self.args = args
-        self.p = subprocess.Popen([cohort, "serve", "-port", "0", "-t", "2", *args], stderr=subprocess.PIPE,
+        self.p = subprocess.Popen([cohort, "serve", "-port", "0", *seed, "-t", "2", *args], stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL, preexec_fn=before)
         servers.append(self.p)
         self.said = b""
@@ -135,11 +135,11 @@ def normal(lines):
         body.get("usage", {}).pop("prompt_tokens_details", None)
     return sorted(json.dumps(l, sort_keys=True) for l in lines)
 
-def jobs(content):
+def jobs(content, seed=0):
     """What cohort jobs makes of it."""
     name = os.path.join(folder, "jobs-%s-%d" % (case, random.randrange(1 << 30)))
     open(name, "wb").write(content)
-    subprocess.run([cohort, "jobs", name, "-output", name + ".out"], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([cohort, "jobs", name, "-output", name + ".out", "-seed", str(seed)], check=True, stderr=subprocess.DEVNULL)
     return [json.loads(l) for l in open(name + ".out")]
 
 def left():
@@ -318,6 +318,25 @@ def kill():
     # Nothing of a killed step is left: the files that are told, and no others.
     n = len(s_files(ids))
     assert len(left()) == 2 * n and not [x for x in left() if not x.startswith("file-")], (n, left())
+
+def seeds():
+    """A batch draws a seed, and has it still when it goes on in another server."""
+    body = {"prompt": "Tom", "max_tokens": 60, "temperature": 1, "ignore_eos": True}
+    content = ("\n".join(line(i, "/v1/completions", body) for i in range(30)) + "\n").encode()
+    drawn = dict(seed=())
+    s = Server("-data", data, "-np", "2", **drawn)
+    ids = [s.batch(s.upload(content)["id"])["id"] for _ in range(2)]
+    until = time.time() + 60
+    while s.good("GET", "/v1/batches/" + ids[0])["request_counts"]["completed"] < 5 and time.time() < until:
+        time.sleep(0.01)
+    s.kill()
+    s = Server("-data", data, "-np", "2", **drawn)
+    got = [s.results(s.wait(i)) for i in ids]
+    for i, lines in zip(ids, got):
+        assert normal(lines) == normal(jobs(content, int(i[6:14], 16))), (i, lines[:2])
+    texts = [{l["response"]["body"]["choices"][0]["text"] for l in lines} for lines in got]
+    assert not texts[0] & texts[1], texts
+    s.end()
 
 def s_files(ids):
     out = set()

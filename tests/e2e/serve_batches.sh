@@ -4,7 +4,7 @@
 # Shown red by: an owner that is not looked at (keys); a form that ends anywhere (forms); lines whose results are there
 # and that are done again (term); requests that are not counted, also when they are dropped, or timed as clients' are
 # (metrics); a line's cache_salt that is not read (batches); a line's values that are not counted (bad_batches); a
-# template that is no setting (settings).
+# template that is no setting (settings); a seed drawn with each start (seeds).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -29,6 +29,7 @@ client files 'files: uploads, lists, contents, removal, limits, another start'
 client batches 'batches of all three endpoints: the answers of cohort jobs'
 client bad_batches 'batches that are none: lines are named'
 client cancel 'cancelled under way and in the queue'
+client seeds 'seeds that were drawn: another batch, other texts; the same after a kill'
 client kill 'SIGKILL at random moments: nothing lost, nothing twice, nothing left over'
 client term 'SIGTERM: goes on at the next start'
 client expired 'time is up: what was not done is told'

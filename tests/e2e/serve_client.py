@@ -229,8 +229,10 @@ class Server:
     """A server that listens on a free port of this machine, or on the -socket of its arguments. under: a command that runs
     it; began: called with the process, before it is waited for."""
 
-    def __init__(self, args=(), tls=False, under=(), began=None, env=None):
+    def __init__(self, args=(), tls=False, under=(), began=None, env=None, seed=0):
         args = list(args)
+        if "-seed" not in args and seed is not None:  # the same request, the same answer
+            args += ["-seed", str(seed)]
         if "-socket" not in args and "-port" not in args:
             args += ["-port", "0"]
         self.tls = tls

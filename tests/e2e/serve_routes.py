@@ -297,8 +297,55 @@ def lengths():
         check("only a prompt that does not fit is refused", a.status == 400 and a.error()["code"] == "context_length_exceeded" and a.error()["param"] == "prompt", a)
 
 
+def seeds():
+    """Seeds that the server draws: another one each time, and reported wherever the text is."""
+    body = {"prompt": "Once upon a time", "max_tokens": 40, "temperature": 1, "ignore_eos": True}
+    chat = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}
+    with Server(["-np", "2"], seed=None) as server:
+        got = [server.post("/v1/completions", {**body, **more}) for more in ({}, {}, {"seed": None}, {"seed": -1})]
+        told = [a.json()["seed"] for a in got]
+        check("without a seed: another text each time", len({text(a) for a in got}) == 4 and len(set(told)) == 4, got)
+        check("X-Seed and seed are the same", [a.header("x-seed") for a in got] == [str(s) for s in told], told)
+        again = [text(server.post("/v1/completions", {**body, "seed": s})) for s in told]
+        check("the seed that was reported gives the text again", again == [text(a) for a in got], (again, got))
+        native = [server.post("/completion", body).json() for _ in range(2)]
+        settings = [a["generation_settings"]["seed"] for a in native]
+        again = [server.post("/completion", {**body, "seed": s}).json()["content"] for s in settings]
+        check("/completion reports it in generation_settings", len(set(settings)) == 2 and again == [a["content"] for a in native], (settings, native))
+        with server.connect() as c:
+            c.send(request("POST", "/v1/completions", {**body, "stream": True}))
+            streamed = "".join(v["choices"][0]["text"] for v in values(e for e in c.events() if e.startswith("data: {")))
+            seed = int(dict(c.headers)["x-seed"])
+        check("a stream has it in its headers", streamed == text(server.post("/v1/completions", {**body, "seed": seed})), (seed, streamed))
+        a, b = server.post("/v1/chat/completions", chat), server.post("/v1/embeddings", {"input": "Hi"})
+        check("chats have one, embeddings have none", a.json()["seed"] >= 0 and b.header("x-seed") is None and "seed" not in b.json(), (a, b))
+        props = server.get("/props").json()["default_generation_settings"]["params"]
+        check("/props: seeds are drawn", props["seed"] == -1, props)
+    with Server(["-np", "2", "-seed", "42"]) as server:
+        got = [server.post("/v1/completions", {**body, **more}) for more in ({}, {}, {"seed": -1}, {"seed": 42})]
+        check("-seed fixes it", len({text(a) for a in got}) == 1 and {a.json()["seed"] for a in got} == {42}, got)
+
+
+def constraints():
+    """What a client asks of the text and what no text can follow is its mistake, also when it shows late."""
+    schema = {"type": "string", "pattern": "^((a+)+)+((b*)*)*(c|c|c|cc)*(.{0,300}){0,300}$"}
+    body = {"prompt": "x", "max_tokens": 50, "json_schema": schema}
+    with Server(["-np", "1"]) as server:
+        whole = [server.post(path, body) for path in ("/v1/completions", "/completion")]
+        check("a schema that is too ambiguous at a later token: 400", [(a.status, a.error()["type"]) for a in whole] == [(400, "invalid_request_error")] * 2, whole)
+        for path in ("/v1/completions", "/completion"):
+            with server.connect() as c:
+                c.send(request("POST", path, {**body, "stream": True}))
+                events = [e for e in c.events() if '"error"' in e]
+            check("%s: and as the event of a stream" % path, len(events) == 1 and
+                  json.loads(events[0][6:])["error"]["type"] == "invalid_request_error", events)
+        check("and the server goes on", server.post("/v1/completions", {"prompt": "x", "max_tokens": 1}).status == 200)
+
+
 folder = os.path.join(FOLDER, "slots")
 os.mkdir(folder)
+seeds()
+constraints()
 with Server(["-np", "4", "-admin"]) as server:
     tokens_and_templates(server)
     native(server)

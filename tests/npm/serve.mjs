@@ -9,8 +9,9 @@ export async function serve(...args) {
 	const program = `${process.env.COHORT_BUILD}/cohort`;
 	const model = args.includes('-m') ? [] : ['-m', `${process.env.COHORT_SOURCE}/models/cohort-tiny.gguf`];
 	const port = args.includes('-port') ? [] : ['-port', '0'];
+	const seed = args.includes('-seed') ? [] : ['-seed', '0']; // the same request, the same answer
 	const env = { ...process.env, COHORT_CONFIG: '/dev/null' };
-	const child = spawn(program, ['serve', ...port, ...model, ...args], { stdio: ['ignore', 'ignore', 'pipe'], env });
+	const child = spawn(program, ['serve', ...port, ...model, ...seed, ...args], { stdio: ['ignore', 'ignore', 'pipe'], env });
 	const said = [];
 	running.add(child);
 	const ended = new Promise((yes) => child.on('exit', (code, signal) => { running.delete(child); yes(code ?? signal); }));
