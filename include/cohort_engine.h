@@ -233,7 +233,7 @@ struct cohort_request_params {
 	bool prompt_logprobs;        /* the same for the prompt; what it begins with is then not reused */
 	enum cohort_pooling pooling; /* EMBED: mean, first or last row; not none */
 	int32_t priority;            /* higher ones are admitted first */
-	uint64_t client;             /* whose it is: clients share alike */
+	uint64_t client;             /* whose it is: clients share alike; 0: may fill the queue */
 	uint64_t session;            /* 0: none. Of its last request all tokens are kept, not only whole blocks */
 	uint64_t salt;               /* only requests of the same salt share cached prompts */
 	bool no_reuse;               /* computes all of its prompt, and leaves nothing for others */
@@ -261,7 +261,8 @@ struct cohort_request_params {
 COHORT_API void cohort_request_params_init(struct cohort_request_params *params);
 
 /* Queues a request. E_LIMIT with a rule at once when it cannot be: queue-requests and queue-tokens (expected: the most
- * there may be; got: how many there would be), context (expected: tokens that fit; got: tokens it could come to), slots
+ * there may be; got: how many there would be), queue-share (of one client; expected: what would stay free; got: what it
+ * has waiting), context (expected: tokens that fit; got: tokens it could come to), slots
  * (n_outputs are more than there are slots), closed (the engine drains or stopped). E_ARG: its params; of one that is
  * outside its range the rule is its name. */
 COHORT_API enum cohort_status cohort_engine_submit(struct cohort_engine *engine,
@@ -357,8 +358,10 @@ struct cohort_engine_params {
 	int32_t budget;               /* rows of a tick; 0: n_batch, which it may not exceed */
 	int32_t chunk_size;           /* rows of one prompt in a tick */
 	const struct cohort_strategy *strategy; /* NULL: the default; must outlive the engine */
-	int32_t queue_requests_max;   /* requests that wait */
-	int64_t queue_tokens_max;     /* tokens of their prompts together */
+	/* Requests that wait, and tokens of their prompts together. A client other than 0 may have no more of either
+	 * waiting than it leaves free: alone half, as one of two a third. */
+	int32_t queue_requests_max;
+	int64_t queue_tokens_max;
 	double wait_max_s;            /* who has waited longer goes before everybody else, the oldest first */
 	enum cohort_room room;
 	size_t swap_bytes;            /* OVERCOMMIT: memory for cells of parked slots; the rest is computed again */

@@ -176,7 +176,7 @@ static bool left_of(const char *which, double limit_s, double gone_s, double *le
 static bool submit_more(struct call *c, struct work *w, struct openai_error *e)
 {
 	const struct cohort_engine_params *ep = &c->srv->engine_params;
-	const size_t n_ahead = (size_t)ep->n_slots + (size_t)ep->queue_requests_max / 2;
+	const size_t n_ahead = (size_t)ep->n_slots + (size_t)ep->queue_requests_max / 4; /* half of a share */
 	const double gone_s = w->came > 0 ? clock_now() - w->came : 0;
 	struct openai_request *r = &w->r;
 

@@ -449,7 +449,7 @@ static inline void submit(struct trace *t, struct job *j)
 
 	j->submitted = true;
 	j->n_before = (int32_t)queue_depth(t->core.queue);
-	enum cohort_status st = core_may_submit(&t->core, j->p.n_prompt, &err);
+	enum cohort_status st = core_may_submit(&t->core, j->p.client, j->p.n_prompt, &err);
 	if (!st)
 		st = request_open(&t->core, &j->p, &r, &err);
 	if (!st) {

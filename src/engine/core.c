@@ -152,10 +152,13 @@ enum cohort_status core_strategy_set(struct core *c, const struct cohort_strateg
 
 /* ---- Submitting ---- */
 
-/* Under the lock. */
-static enum cohort_status check_queue(struct core *c, int32_t n_tokens, struct cohort_err *err)
+/* Under the lock. Beside the bounds of all, a client that is told apart leaves room for others: what it has waiting
+ * already is no more than what is free with the new request. So a client alone fills half of the queue, two fill a
+ * third each, and so on; a client that has nothing waiting is refused only when the queue itself is full. */
+static enum cohort_status check_queue(struct core *c, uint64_t client, int32_t n_tokens, struct cohort_err *err)
 {
 	const int64_t depth = (int64_t)queue_depth(c->queue), tokens = queue_tokens(c->queue);
+	int64_t own = 0, own_tokens = 0;
 
 	if (c->closed)
 		return err_rule(err, COHORT_E_LIMIT, "closed", -1, -1, 0, 1, "the engine takes no more requests");
@@ -167,13 +170,22 @@ static enum cohort_status check_queue(struct core *c, int32_t n_tokens, struct c
 		return err_rule(err, COHORT_E_LIMIT, "queue-tokens", -1, -1, c->lim.queue_tokens_max, tokens + n_tokens,
 				"the queue is full: %lld requests with %lld tokens wait; with %d more they exceed %lld",
 				(long long)depth, (long long)tokens, n_tokens, (long long)c->lim.queue_tokens_max);
+	if (client)
+		queue_held(c->queue, client, &own, &own_tokens);
+	const int64_t left = c->lim.queue_requests_max - depth - 1, left_tokens = c->lim.queue_tokens_max - tokens - n_tokens;
+	if (own > left || own_tokens > left_tokens)
+		return err_rule(err, COHORT_E_LIMIT, "queue-share", -1, -1, own > left ? left : left_tokens,
+				own > left ? own : own_tokens,
+				"this client's share of the queue is full: it has %lld requests with %lld tokens "
+				"waiting; the rest is kept for others",
+				(long long)own, (long long)own_tokens);
 	return COHORT_OK;
 }
 
-enum cohort_status core_may_submit(struct core *c, int32_t n_tokens, struct cohort_err *err)
+enum cohort_status core_may_submit(struct core *c, uint64_t client, int32_t n_tokens, struct cohort_err *err)
 {
 	lock_take(&c->hub->lock);
-	enum cohort_status st = check_queue(c, n_tokens, err);
+	enum cohort_status st = check_queue(c, client, n_tokens, err);
 	lock_give(&c->hub->lock);
 	return st;
 }
@@ -193,7 +205,7 @@ enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct 
 	const char *which;
 
 	lock_take(&c->hub->lock);
-	enum cohort_status st = check_queue(c, r->p.n_prompt, err);
+	enum cohort_status st = check_queue(c, r->p.client, r->p.n_prompt, err);
 	if (!st) {
 		r->at_came = r->item.arrived_s = c->m.now(c->m.self);
 		r->item.number = r->id = c->n_requests + 1;

@@ -345,7 +345,7 @@ enum cohort_status core_init(struct core *c, const struct core_limits *lim, cons
 		const struct cohort_strategy *strategy, struct cohort_err *err);
 void core_release(struct core *c);
 /* Whether the queue takes another prompt of n tokens. Takes the lock. */
-enum cohort_status core_may_submit(struct core *c, int32_t n_tokens, struct cohort_err *err);
+enum cohort_status core_may_submit(struct core *c, uint64_t client, int32_t n_tokens, struct cohort_err *err);
 /* Queues a request that request_open made, or refuses it (the request is then the caller's alone). Takes the lock. */
 enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct cohort_err *err);
 /* One tick. False: there was nothing to do. Takes the lock now and then. */

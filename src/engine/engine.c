@@ -361,7 +361,7 @@ static enum cohort_status submit(struct cohort_engine *e, const struct cohort_re
 	/* A full queue refuses before anything is allocated. */
 	enum cohort_status st = request_check(&e->core, &p, err);
 	if (!st)
-		st = core_may_submit(&e->core, p.n_prompt, err);
+		st = core_may_submit(&e->core, p.client, p.n_prompt, err);
 	if (!st)
 		st = request_open(&e->core, &p, &r, err);
 	if (st)

@@ -278,6 +278,7 @@ bool queue_push(struct queue *q, struct queue_item *item)
 	q->newest = item;
 	q->depth++;
 	q->n_tokens += item->n_tokens;
+	c->n_tokens += item->n_tokens;
 	put(&c->items, (struct place){.priority = item->priority, .number = item->number, .at = &item->at});
 	turn_update(q, c);
 	return true;
@@ -302,6 +303,7 @@ static void take(struct queue *q, struct queue_item *item)
 	item->waiting = false;
 	q->depth--;
 	q->n_tokens -= item->n_tokens;
+	item->owner->n_tokens -= item->n_tokens;
 	cut(&item->owner->items, item->at);
 }
 
@@ -356,6 +358,14 @@ size_t queue_depth(const struct queue *q)
 int64_t queue_tokens(const struct queue *q)
 {
 	return q->n_tokens;
+}
+
+void queue_held(const struct queue *q, uint64_t client, int64_t *n_requests, int64_t *n_tokens)
+{
+	const struct queue_client *c = q->slots[probe(q, client)].client;
+
+	*n_requests = c ? (int64_t)c->items.n : 0;
+	*n_tokens = c ? c->n_tokens : 0;
 }
 
 struct queue_item *queue_oldest(const struct queue *q)

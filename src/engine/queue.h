@@ -46,6 +46,8 @@ void queue_done(struct queue *q, struct queue_item *item);
 
 size_t queue_depth(const struct queue *q);
 int64_t queue_tokens(const struct queue *q);
+/* Requests of one client that wait, and the tokens of their prompts. */
+void queue_held(const struct queue *q, uint64_t client, int64_t *n_requests, int64_t *n_tokens);
 /* The oldest that waits, or NULL; the next ones by ->newer. */
 struct queue_item *queue_oldest(const struct queue *q);
 

@@ -28,6 +28,7 @@ struct queue_client {
 	int64_t counter;
 	int32_t n_running;
 	struct heap items; /* that wait */
+	int64_t n_tokens; /* of their prompts */
 	size_t at_turn, at_active; /* in those heaps, or nowhere */
 	struct queue_client *prev, *next; /* while it is idle */
 };

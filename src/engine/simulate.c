@@ -235,7 +235,7 @@ static enum cohort_status submit(struct sim *s, size_t i, struct cohort_err *err
 	/* As an engine asks: what is refused costs no tokens. There is no room for more than a sequence can have. */
 	enum cohort_status st = request_check(&s->core, &rp, &why);
 	if (!st)
-		st = core_may_submit(&s->core, r->n_prompt, &why);
+		st = core_may_submit(&s->core, r->client, r->n_prompt, &why);
 	if (!st) {
 		make_prompt(s, i);
 		st = request_open(&s->core, &rp, &handle, &why);

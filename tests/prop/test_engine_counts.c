@@ -2,7 +2,7 @@
  *
  * Shown red by planted faults: refusals that are counted where the queue is looked at (refused), and where the request
  * is there already (refused, no_memory), without those that have no params at all (refused); a cleared cache that
- * counts as evictions (cleared). */
+ * counts as evictions (cleared). A queue without shares (shares). */
 #include "engine_rig.h"
 
 #include "base/mem.h"
@@ -101,6 +101,61 @@ static void refused(void **state)
 	assert_int_equal(rig_stats(e).n_refused, n);
 	assert_int_equal(rig_stats(e).n_submitted, 3);
 	assert_int_equal(rig_stats(e).n_ended[COHORT_FINISH_LENGTH], 3);
+	cohort_engine_free(e);
+}
+
+/* How many requests of n_tokens a client can queue before its share is full. */
+static int fill(struct cohort_engine *e, uint64_t client, int32_t n_tokens, struct cohort_request **r)
+{
+	struct cohort_err err;
+	struct job j;
+	int n = 0;
+
+	rig_job(&j, 1, n_tokens, 1);
+	j.p.prompt = j.prompt;
+	j.p.client = client;
+	while (!cohort_engine_submit(e, &j.p, &r[n], &err))
+		n++;
+	assert_int_equal(err.status, COHORT_E_LIMIT);
+	assert_string_equal(err.rule, client ? "queue-share" : "queue-requests");
+	if (client)
+		assert_true(err.got > err.expected);
+	return n;
+}
+
+/* A client leaves room for others, in requests and in tokens; one without a name may have all. */
+static void shares(void **state)
+{
+	struct cohort_engine_params ep;
+	struct cohort_request *r[8];
+	struct job j;
+	int n = 0;
+
+	(void)state;
+	rig_params(&ep);
+	ep.queue_requests_max = 8;
+	ep.queue_tokens_max = 1000;
+	struct cohort_engine *e = rig_engine(&ep);
+	n += fill(e, 1, 5, r);
+	assert_int_equal(n, 4);
+	n += fill(e, 2, 5, r + n);
+	assert_int_equal(n, 6);
+	n += fill(e, 3, 5, r + n);
+	assert_int_equal(n, 7);
+	n += fill(e, 0, 5, r + n);
+	assert_int_equal(n, 8);
+	rig_run(e); /* what is not in the queue any more does not count */
+	for (int i = 0; i < n; i++)
+		cohort_request_free(r[i]);
+	n = fill(e, 1, 200, r); /* 400 wait: a third leaves 400 */
+	assert_int_equal(n, 3);
+	rig_job(&j, 1, 350, 1);
+	j.p.client = 2;
+	r[n++] = rig_submit(e, &j);
+	j.p.n_prompt = 50;
+	refuse(e, &j.p, COHORT_E_LIMIT, "queue-share"); /* 350 wait, and it would leave none */
+	for (int i = 0; i < n; i++)
+		cohort_request_free(r[i]);
 	cohort_engine_free(e);
 }
 
@@ -206,6 +261,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(refused),
+			cmocka_unit_test(shares),
 			cmocka_unit_test(no_memory),
 			cmocka_unit_test(closed),
 			cmocka_unit_test(cleared),

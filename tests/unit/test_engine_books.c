@@ -606,7 +606,7 @@ static void no_rows(void **state)
 		cohort_request_free(r);
 	}
 	/* What was true when somebody asked may not be so any more: of clients that meet one may be too late. */
-	assert_int_equal(core_may_submit(&c, p.n_prompt, &err), COHORT_OK);
+	assert_int_equal(core_may_submit(&c, p.client, p.n_prompt, &err), COHORT_OK);
 	assert_int_equal(request_open(&c, &p, &r, &err), COHORT_OK);
 	c.closed = true;
 	assert_int_equal(core_submit(&c, r, &err), COHORT_E_LIMIT);

@@ -18,6 +18,7 @@
  *   forgetting leaves a gap in the table             random_operations
  *   a failed push leaves the new client behind       random_operations, push_without_memory
  *   counters wrap                                    counters_end
+ *   a client's tokens are not taken off again        random_operations
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -143,6 +144,17 @@ static void compare(struct model *m, double now)
 	}
 	assert_int_equal(queue_depth(m->q), depth);
 	assert_int_equal(queue_tokens(m->q), n_tokens);
+	for (size_t i = 0; i < ITEMS_MAX; i++) { /* the clients that wait, and some that do not */
+		int64_t n = 0, held, held_tokens;
+		n_tokens = 0;
+		for (size_t k = 0; k < ITEMS_MAX; k++)
+			if (m->notes[k].fate == WAITING && m->items[k].client == m->items[i].client) {
+				n++;
+				n_tokens += m->items[k].n_tokens;
+			}
+		queue_held(m->q, m->items[i].client, &held, &held_tokens);
+		assert_true(held == n && held_tokens == n_tokens);
+	}
 	assert_ptr_equal(queue_oldest(m->q), model_oldest(m));
 	assert_ptr_equal(queue_first(m->q, now), model_first(m, now));
 }
