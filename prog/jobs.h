@@ -120,7 +120,6 @@ struct jobs {
 	struct jobs_reader *in;
 	struct jobs_output *out;
 	size_t n_ahead; /* requests in the engine at once */
-	size_t n_outputs_max; /* their outputs together, unless one request alone has more; 0: any number */
 	bool ordered;
 	/* Each may be NULL. A request's body before it is read, and the request before it is queued: false refuses it.
 	 * One that the engine had is over, or was dropped. A result that was written. */
@@ -128,6 +127,12 @@ struct jobs {
 	bool (*prepare)(void *user, struct openai_request *r, struct openai_error *e);
 	void (*on_over)(void *user, const struct cohort_request_stats *stats);
 	void (*on_result)(void *user, bool answered);
+	/* For jobs that share an engine. Asked before a request of so many outputs is queued: false, not now. What was
+	 * taken is given back once, when the request is over or was not queued. What to do for s seconds when nothing of
+	 * this job is under way. */
+	bool (*take)(void *user, size_t n_outputs);
+	void (*give)(void *user, size_t n_outputs);
+	void (*rest)(void *user, double s);
 	void *user;
 	/* What came of it. */
 	uint64_t n_lines, n_answered, n_refused,

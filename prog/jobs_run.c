@@ -37,7 +37,7 @@ struct item {
 
 struct queue {
 	struct item *first, **end;
-	size_t n_items, n_handles, n_outputs;
+	size_t n_items, n_handles;
 	bool full; /* the engine's, when it was last asked in this sweep: the other items need not ask */
 };
 
@@ -163,24 +163,33 @@ static bool read_line(struct jobs *j, struct jobs_ids *ids, struct item *it, con
 	return ok;
 }
 
+static void give(struct jobs *j, const struct item *it)
+{
+	if (j->give)
+		j->give(j->user, (size_t)it->r.params.n_outputs);
+}
+
 /* Gives a request back to the engine. */
-static void let_go(struct jobs *j, struct cohort_request *handle)
+static void let_go(struct jobs *j, const struct item *it, struct cohort_request *handle)
 {
 	struct cohort_request_stats s;
 
-	if (handle && j->on_over) {
+	if (!handle)
+		return;
+	if (j->on_over) {
 		cohort_request_stats_get(handle, &s);
 		if (s.finish == COHORT_FINISH_NONE)
 			s.finish = COHORT_FINISH_CANCELLED;
 		j->on_over(j->user, &s);
 	}
 	cohort_request_free(handle);
+	give(j, it);
 }
 
 static void item_free(struct jobs *j, struct item *it)
 {
 	for (size_t i = 0; it->handles && i < it->r.n_prompts; i++)
-		let_go(j, it->handles[i]);
+		let_go(j, it, it->handles[i]);
 	if (it->parsed)
 		openai_request_release(j->host, &it->r);
 	mem_free(it->handles);
@@ -245,23 +254,24 @@ static bool is_fatal(const struct openai_error *e)
 /* Submits what may be of it; an error ends it as soon as nothing of it runs. */
 static void submit(struct jobs *j, struct queue *q, struct item *it)
 {
-	const size_t n_outputs = (size_t)it->r.params.n_outputs;
-
 	while (!it->error.status && it->parsed && it->n_submitted < it->r.n_prompts && q->n_handles < j->n_ahead &&
 			!q->full) {
 		struct openai_error e = {0};
-		if (j->n_outputs_max && q->n_outputs && q->n_outputs + n_outputs > j->n_outputs_max)
-			return; /* later */
+		if (j->take && !j->take(j->user, (size_t)it->r.params.n_outputs)) {
+			q->full = true; /* later */
+			return;
+		}
 		if (openai_request_submit(
 				    j->host, &it->r, it->n_submitted, j->engine, &it->handles[it->n_submitted], &e)) {
 			it->n_submitted++;
 			q->n_handles++;
-			q->n_outputs += n_outputs;
-		} else if (e.status == 429) {
-			q->full = true; /* later */
-		} else {
-			it->error = e;
+			continue;
 		}
+		give(j, it);
+		if (e.status == 429)
+			q->full = true; /* later */
+		else
+			it->error = e;
 	}
 }
 
@@ -269,10 +279,9 @@ static void drop(struct jobs *j, struct queue *q, struct item *it, size_t i)
 {
 	if (!it->handles[i])
 		return;
-	let_go(j, it->handles[i]);
+	let_go(j, it, it->handles[i]);
 	it->handles[i] = NULL;
 	q->n_handles--;
-	q->n_outputs -= (size_t)it->r.params.n_outputs;
 }
 
 static void take(struct jobs *j, struct queue *q, struct item *it)
@@ -415,6 +424,8 @@ int jobs_run(struct jobs *j)
 		struct cohort_request *h = rc ? NULL : oldest(&q);
 		if (h)
 			cohort_request_wait(h, WAIT_S, &done, NULL);
+		else if (!rc && q.n_items > 0 && j->rest)
+			j->rest(j->user, WAIT_S);
 		else if (!rc && q.n_items > 0) /* the engine's queue is full of others */
 			nanosleep(&(struct timespec){.tv_nsec = (long)(WAIT_S * 1e9)}, NULL);
 		if (j->where->prog && clock_now() - shown > 0.2) {

@@ -1,5 +1,5 @@
-/* The thread that runs batches, one after the other: looks whether the input is one, sends its lines through the engine
- * behind everybody else's requests, and makes files of the results.
+/* The threads that run batches, each for one owner at a time: look whether the input is one, send its lines through the
+ * engine behind everybody else's requests, and make files of the results.
  *
  * Invariants
  *  1. Every step can be done again: what is on the disk says which one a batch is in, and the server may be killed in
@@ -36,6 +36,7 @@ enum {
 
 struct run {
 	struct batches *all;
+	struct batch_runner *runner;
 	struct store *s;
 	struct store_batch *b;
 	struct jobs_where where;
@@ -44,26 +45,19 @@ struct run {
 
 /* ---- Being told to stop ---- */
 
-static bool is_cancelled(struct run *r)
-{
-	lock_take(&r->s->lock);
-	const bool cancelled = r->b->status == BATCH_CANCELLING;
-	lock_give(&r->s->lock);
-	return cancelled;
-}
-
-static bool is_late(const struct run *r)
-{
-	return (int64_t)time(NULL) >= r->b->expires;
-}
-
-/* By the server, by who has it, or by time. */
+/* By the server, by who has it, by time, or for another owner. What is not begun any more is not waited for. */
 static enum jobs_stop stop_run(void *user)
 {
 	struct run *r = user;
-	const enum jobs_stop all = (enum jobs_stop)atomic_load(&r->all->stop);
+	enum jobs_stop stop = (enum jobs_stop)atomic_load(&r->all->stop);
 
-	return all ? all : is_cancelled(r) || is_late(r) ? JOBS_FINISH : JOBS_GO;
+	lock_take(&r->s->lock);
+	if (!stop && (r->b->status == BATCH_CANCELLING || store_batch_late(r->b) || share_yields(r->runner)))
+		stop = JOBS_FINISH;
+	if (stop)
+		r->runner->wants = 0;
+	lock_give(&r->s->lock);
+	return stop;
 }
 
 /* By the server only: a batch that is cancelled or late has its results put in files like any other. */
@@ -269,6 +263,28 @@ static void on_over(void *user, const struct cohort_request_stats *stats)
 	struct run *r = user;
 
 	metrics_request(&r->all->srv->metrics, stats, true);
+	share_count(r->runner, (int64_t)stats->n_prompt - stats->n_cached + stats->n_generated);
+}
+
+static bool take(void *user, size_t n_outputs)
+{
+	const struct run *r = user;
+
+	return share_take(r->runner, n_outputs);
+}
+
+static void give(void *user, size_t n_outputs)
+{
+	const struct run *r = user;
+
+	share_give(r->runner, n_outputs);
+}
+
+static void rest(void *user, double s)
+{
+	const struct run *r = user;
+
+	share_rest(r->runner, s);
 }
 
 /* What is added to the seed of a line that names none. It is drawn with the batch's id and kept with it, so that a batch
@@ -299,6 +315,7 @@ static void on_result(void *user, bool answered)
 	struct run *r = user;
 
 	lock_take(&r->s->lock);
+	r->runner->n_results++;
 	r->b->n_completed += answered;
 	r->b->n_failed += !answered;
 	lock_give(&r->s->lock);
@@ -342,17 +359,21 @@ static void run_lines(struct run *r)
 				.in = &in,
 				.out = &out,
 				.n_ahead = r->all->n_parallel,
-				.n_outputs_max = r->all->n_parallel,
 				.check = check_body,
 				.prepare = prepare,
 				.on_over = on_over,
 				.on_result = on_result,
+				.take = take,
+				.give = give,
+				.rest = rest,
 				.user = r};
 		lock_take(&r->s->lock);
 		r->b->n_completed = out.n_done_ok;
 		r->b->n_failed = out.n_done - out.n_done_ok;
 		lock_give(&r->s->lock);
+		share_begin(r->runner);
 		rc = jobs_run(&j);
+		share_end(r->runner);
 	}
 	const bool refused = out.refused;
 	jobs_output_release(&out);
@@ -363,7 +384,7 @@ static void run_lines(struct run *r)
 		settings_changed(r);
 	else if (rc != EXIT_INTERRUPTED)
 		postpone(r, r->where.why);
-	else if (!atomic_load(&r->all->stop))
+	else if (!atomic_load(&r->all->stop) && !r->runner->yields)
 		begin_final(r, BATCH_EXPIRED); /* or cancelled */
 }
 
@@ -524,7 +545,7 @@ static void finalise(struct run *r)
 	unlink(path);
 }
 
-/* ---- The thread ---- */
+/* ---- The threads ---- */
 
 static uint64_t salt_of(const struct server *srv, const char *owner)
 {
@@ -541,9 +562,10 @@ static uint64_t salt_of(const struct server *srv, const char *owner)
 }
 
 /* One step of a batch. */
-static void work_on(struct batches *all, struct store_batch *b)
+static void work_on(struct batch_runner *runner, struct store_batch *b)
 {
-	struct run r = {.all = all, .s = &all->store, .b = b, .where = {.stop = stop_run}};
+	struct batches *all = runner->all;
+	struct run r = {.all = all, .runner = runner, .s = &all->store, .b = b, .where = {.stop = stop_run}};
 
 	r.where.user = &r;
 	lock_take(&r.s->lock);
@@ -553,7 +575,7 @@ static void work_on(struct batches *all, struct store_batch *b)
 		finalise(&r);
 	} else if (status == BATCH_CANCELLING) {
 		begin_final(&r, BATCH_CANCELLED);
-	} else if (is_late(&r)) {
+	} else if (store_batch_late(b)) {
 		begin_final(&r, BATCH_EXPIRED);
 	} else if (status == BATCH_VALIDATING) {
 		validate(&r);
@@ -563,19 +585,25 @@ static void work_on(struct batches *all, struct store_batch *b)
 	}
 }
 
-static void batches_main(void *arg)
+static void runner_main(void *arg)
 {
-	struct batches *all = arg;
+	struct batch_runner *me = arg;
+	struct batches *all = me->all;
 	struct store *s = &all->store;
 
 	lock_take(&s->lock);
 	while (!atomic_load(&all->stop)) {
 		double wake_at;
-		struct store_batch *b = store_batch_next(s, &wake_at);
+		struct store_batch *b = share_next(all, &wake_at);
 		if (b) {
+			me->busy = true;
+			memcpy(me->owner, b->owner, sizeof me->owner);
+			store_batch_turn(s, b);
 			lock_give(&s->lock);
-			work_on(all, b);
+			work_on(me, b);
 			lock_take(&s->lock);
+			me->busy = false;
+			cond_all(&s->news); /* its owner may have another one */
 		} else if (wake_at > 0) {
 			cond_wait_until(&s->news, &s->lock, wake_at);
 		} else {
@@ -587,13 +615,20 @@ static void batches_main(void *arg)
 
 bool batches_start(struct batches *b)
 {
-	b->started = thread_start(&b->thread, batches_main, b);
-	return b->started;
+	b->has_room = cond_init(&b->room);
+	for (size_t i = 0; i < BATCH_RUNNERS && b->has_room; i++) {
+		struct batch_runner *r = &b->runners[i];
+		r->all = b;
+		r->started = thread_start(&r->thread, runner_main, r);
+		if (!r->started)
+			return false;
+	}
+	return b->has_room;
 }
 
 void batches_stop(struct batches *b, enum jobs_stop how)
 {
-	if (!b->started)
+	if (!b->has_room)
 		return;
 	atomic_store(&b->stop, (int)how);
 	lock_take(&b->store.lock);
@@ -603,11 +638,13 @@ void batches_stop(struct batches *b, enum jobs_stop how)
 
 void batches_release(struct batches *b)
 {
-	if (b->started) {
-		batches_stop(b, JOBS_DROP);
-		thread_join(&b->thread);
-		b->started = false;
-	}
+	batches_stop(b, JOBS_DROP);
+	for (size_t i = 0; i < BATCH_RUNNERS; i++)
+		if (b->runners[i].started)
+			thread_join(&b->runners[i].thread);
+	if (b->has_room)
+		cond_release(&b->room);
+	b->has_room = false;
 	store_release(&b->store);
 	json_decref(b->settings);
 	b->settings = NULL;

@@ -55,6 +55,8 @@ struct store_batch {
 	uint64_t n_total, n_completed, n_failed;
 	char output[STORE_ID], error[STORE_ID]; /* files; "": none */
 	double not_before; /* by clock_now: when to try again what could not be written */
+	double due; /* by clock_now: its end, which a step of the wall clock does not move */
+	uint64_t turn; /* of its owner, when that was worked for last; 0: never */
 };
 
 struct store {
@@ -68,7 +70,7 @@ struct store {
 	size_t n_files, n_files_max;
 	struct store_batch **batches; /* [n_batches], by number */
 	size_t n_batches, n_batches_max;
-	uint64_t n_numbers;
+	uint64_t n_numbers, n_turns;
 };
 
 /* Makes the folder if it is not there, takes it, throws away what was half made, reads the rest. s needs a release
@@ -124,9 +126,15 @@ json_t *store_batch_get(struct store *s, const char *owner, const char *id, stru
 json_t *store_batch_cancel(struct store *s, const char *owner, const char *id, struct openai_error *e);
 json_t *store_batch_list(struct store *s, const char *owner, const struct store_page *page, struct openai_error *e);
 
-/* For who runs them. The first that is to be worked on; NULL: none now, and *wake_at says when to look again (0: when
- * there is news). It stays where it is until it has ended. With the lock in hand. */
-struct store_batch *store_batch_next(struct store *s, double *wake_at);
+/* For who runs them. Owners take turns: the first batch of the one that was worked for longest ago, other than those of
+ * `owners` (NULL: the place is empty), who are being worked for. NULL: none now, and *wake_at says when to look again
+ * (0: when there is news). It stays where it is until it has ended. With the lock in hand. */
+struct store_batch *store_batch_next(
+		struct store *s, const char *const *owners, size_t n_owners, double *wake_at);
+/* Its owner's turn begins, for all of the owner's batches. With the lock in hand. */
+void store_batch_turn(struct store *s, const struct store_batch *b);
+/* Its time is up. */
+bool store_batch_late(const struct store_batch *b);
 bool store_batch_over(const struct store_batch *b);
 /* Writes what was changed, with the lock in hand. */
 bool store_batch_save(struct store *s, struct store_batch *b, struct cohort_err *err);

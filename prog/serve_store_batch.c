@@ -5,6 +5,7 @@
  *  2. A batch that has not ended stays in its place, so that who runs it may keep a pointer to it. Only ended ones are
  *     forgotten, the oldest first, when an owner has more than it may.
  *  3. A file that a batch will read cannot be removed: both are looked at under one lock.
+ *  4. While a server runs, a batch has its time by a clock that nobody sets; times of day are only told.
  * It does not know how batches are run. */
 #include "serve_store.h"
 
@@ -131,6 +132,9 @@ static bool read_batch(const json_t *j, struct store_batch *b)
 			!store_id_ok(b->input, "file-") || !read_files(j, b))
 		return false;
 	b->expires = json_integer_value(json_object_get(p, "expires_at"));
+	/* Only here the time of day counts: no other clock has gone on since. It may be wrong, so never more than all. */
+	const double left = (double)b->expires - (double)time(NULL);
+	b->due = clock_now() + (left < WINDOW_S ? left : WINDOW_S);
 	for (size_t i = 0; i < BATCH_STATUSES; i++)
 		b->at[i] = json_integer_value(json_object_get(p, words[i].at));
 	b->n_total = (uint64_t)json_integer_value(json_object_get(counts, "total"));
@@ -323,7 +327,11 @@ json_t *store_batch_add(struct store *s, const char *owner, const char *input, c
 	b->metadata = metadata ? json_incref(metadata) : NULL;
 	store_batch_enter(b, BATCH_VALIDATING);
 	b->expires = b->at[BATCH_VALIDATING] + WINDOW_S;
+	b->due = clock_now() + WINDOW_S;
 	lock_take(&s->lock);
+	for (size_t i = 0; i < s->n_batches; i++) /* another one does not make its owner's turn come earlier */
+		if (s->batches[i]->turn > b->turn && strcmp(s->batches[i]->owner, owner) == 0)
+			b->turn = s->batches[i]->turn;
 	if (check_input(s, owner, input, e) && make_room(s, owner, e)) {
 		b->number = s->n_numbers++;
 		if (!list_add(s, b) || !(j = public_json(b)))
@@ -412,18 +420,43 @@ json_t *store_batch_list(struct store *s, const char *owner, const struct store_
 
 /* ---- What is to be done ---- */
 
-struct store_batch *store_batch_next(struct store *s, double *wake_at)
+static bool is_busy(const struct store_batch *b, const char *const *owners, size_t n_owners)
+{
+	bool busy = false;
+
+	for (size_t i = 0; i < n_owners; i++)
+		busy |= owners[i] && strcmp(owners[i], b->owner) == 0;
+	return busy;
+}
+
+struct store_batch *store_batch_next(
+		struct store *s, const char *const *owners, size_t n_owners, double *wake_at)
 {
 	const double now = clock_now();
+	struct store_batch *next = NULL;
 
 	*wake_at = 0;
 	for (size_t i = 0; i < s->n_batches; i++) {
 		struct store_batch *b = s->batches[i];
-		if (store_batch_over(b))
+		if (store_batch_over(b) || is_busy(b, owners, n_owners))
 			continue;
-		if (b->not_before <= now)
-			return b;
-		*wake_at = *wake_at > 0 && *wake_at < b->not_before ? *wake_at : b->not_before;
+		if (b->not_before > now)
+			*wake_at = *wake_at > 0 && *wake_at < b->not_before ? *wake_at : b->not_before;
+		else if (!next || b->turn < next->turn)
+			next = b;
 	}
-	return NULL;
+	return next;
+}
+
+void store_batch_turn(struct store *s, const struct store_batch *b)
+{
+	s->n_turns++;
+	for (size_t i = 0; i < s->n_batches; i++)
+		if (strcmp(s->batches[i]->owner, b->owner) == 0)
+			s->batches[i]->turn = s->n_turns;
+}
+
+bool store_batch_late(const struct store_batch *b)
+{
+	return clock_now() >= b->due;
 }

@@ -658,6 +658,31 @@ def others():
     s.wait(i)
     s.end()
 
+def owners():
+    """Owners take turns line by line: a small batch is not behind a large one. Two under way outlive a kill, too."""
+    keyfile = os.path.join(folder, "owners")
+    open(keyfile, "w").write("sk-one-1234567890\nsk-two-1234567890\n")
+    one, two = "sk-one-1234567890", "sk-two-1234567890"
+    args = ("-data", data, "-api-key-file", keyfile, "-np", "2")
+    s = Server(*args)
+    text, other = requests(120, tokens=40), requests(30, seed=2)
+    a = s.batch(s.upload(text, key=one)["id"], key=one)["id"]
+    s.wait(a, ("in_progress",), key=one)
+    b = s.batch(s.upload(requests(1), key=two)["id"], key=two)["id"]
+    assert s.wait(b, key=two)["status"] == "completed"
+    counts = s.good("GET", "/v1/batches/" + a, key=one)
+    assert counts["status"] == "in_progress" and counts["request_counts"]["completed"] < 60, counts
+    b = s.batch(s.upload(other, key=two)["id"], key=two)["id"]
+    while s.good("GET", "/v1/batches/" + b, key=two)["request_counts"]["completed"] < 5:
+        time.sleep(0.01)
+    s.kill()
+    s = Server(*args)
+    done = s.wait(b, key=two)
+    assert done["status"] == "completed" and normal(s.results(done, two)) == normal(jobs(other)), done
+    done = s.wait(a, key=one)
+    assert done["status"] == "completed" and normal(s.results(done, one)) == normal(jobs(text)), done
+    s.end()
+
 try:
     globals()[case]()
 finally:

@@ -197,7 +197,7 @@ static void try_batch(const uint8_t *data, size_t n)
 		check(store_batch_over(b) || (store_id_ok(b->output, "file-") && store_id_ok(b->error, "file-")),
 				"an end without files");
 	}
-	check((store_batch_next(&s, &wake_at) == b) == !store_batch_over(b), "what is to be done");
+	check((store_batch_next(&s, NULL, 0, &wake_at) == b) == !store_batch_over(b), "what is to be done");
 	json_t *list = store_batch_list(&s, owner, &page, &e), *j = store_batch_get(&s, owner, id, &e);
 	check(list && j && json_equal(json_array_get(json_object_get(list, "data"), 0), j), "it is not listed");
 	json_decref(list);

@@ -3,11 +3,14 @@
  *
  * Shown red by planted faults: bytes that stay when the .json cannot be written (system_fails), an owner that is not
  * compared (owners), dots in ids (ids), ended batches that are not forgotten (many_batches), a list that is not taken
- * back when memory is out, a file taken for damaged when there was no memory to read of it (memory_fails). */
+ * back when memory is out, a file taken for damaged when there was no memory to read of it (memory_fails), batches that
+ * end by the time of day (wall_clock), a batch added that brings its owner's turn forward, owners by the age of their
+ * batches, busy owners that are not left out (turns). */
 #include "../../prog/serve_store.h"
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "temp.h"
 
 #include <dirent.h>
@@ -18,12 +21,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 static const struct store_limits limits = {.file_bytes = 1000, .n_files = 4};
 static char dir[TEMP_MAX];
+
+/* The time of day, as somebody may set it. */
+static int64_t wall_step_s;
+
+time_t time(time_t *out)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	t.tv_sec += wall_step_s;
+	if (out)
+		*out = t.tv_sec;
+	return t.tv_sec;
+}
 
 static void *unlimited(size_t n)
 {
@@ -253,7 +271,7 @@ static void many_batches(void **state)
 	assert_int_equal(e.status, 0);
 	assert_null(store_batch_add(&s, "", f.id, "/v1/completions", NULL, &e));
 	assert_int_equal(e.status, 429);
-	struct store_batch *b = store_batch_next(&s, &wake_at);
+	struct store_batch *b = store_batch_next(&s, NULL, 0, &wake_at);
 	char first[STORE_ID];
 	memcpy(first, b->id, sizeof first);
 	store_batch_enter(b, BATCH_COMPLETED);
@@ -263,17 +281,88 @@ static void many_batches(void **state)
 	assert_null(store_batch_get(&s, "", first, &e));
 	assert_int_equal(count("batches", false), 4);
 	/* One that is to be tried later lets the others pass, and tells when. */
-	struct store_batch *second = store_batch_next(&s, &wake_at);
+	struct store_batch *second = store_batch_next(&s, NULL, 0, &wake_at);
 	second->not_before = 1e9;
-	assert_ptr_not_equal(store_batch_next(&s, &wake_at), second);
+	assert_ptr_not_equal(store_batch_next(&s, NULL, 0, &wake_at), second);
 	for (size_t i = 0; i < s.n_batches; i++)
 		s.batches[i]->not_before = 1e9 + (double)i;
-	assert_null(store_batch_next(&s, &wake_at));
+	assert_null(store_batch_next(&s, NULL, 0, &wake_at));
 	assert_true(wake_at == 1e9);
 	store_release(&s);
 }
 
 /* Every step of a file's and a batch's life, with one failure somewhere in it: a refusal, and nothing left. */
+/* Of the owner of the batch that is next. */
+static char next_owner(struct store *s, const char *busy)
+{
+	double wake_at;
+	const struct store_batch *b = store_batch_next(s, &busy, 1, &wake_at);
+
+	if (!b)
+		return '-';
+	store_batch_turn(s, b);
+	return b->owner[0];
+}
+
+/* Owners take turns, however many batches they have, and however late they came. */
+static void turns(void **state)
+{
+	static const char *const owners[] = {
+			"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+			"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+			"cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"};
+	struct store s;
+	struct store_file f[3];
+	struct openai_error e = {0};
+
+	(void)state;
+	open_store(&s, &limits);
+	for (int i = 0; i < 3; i++)
+		put_ok(&s, owners[i], "x", &f[i]);
+	for (int i = 0; i < 3; i++)
+		json_decref(store_batch_add(&s, owners[0], f[0].id, "/v1/completions", NULL, &e));
+	assert_int_equal(next_owner(&s, NULL), 'a');
+	assert_int_equal(next_owner(&s, owners[0]), '-');
+	json_decref(store_batch_add(&s, owners[1], f[1].id, "/v1/completions", NULL, &e));
+	assert_int_equal(next_owner(&s, NULL), 'b');
+	assert_int_equal(next_owner(&s, NULL), 'a');
+	json_decref(store_batch_add(&s, owners[0], f[0].id, "/v1/completions", NULL, &e));
+	json_decref(store_batch_add(&s, owners[2], f[2].id, "/v1/completions", NULL, &e));
+	assert_int_equal(e.status, 0);
+	assert_int_equal(next_owner(&s, NULL), 'c');
+	assert_int_equal(next_owner(&s, owners[0]), 'b');
+	assert_int_equal(next_owner(&s, NULL), 'a');
+	store_release(&s);
+}
+
+/* A clock that is set ends no batch while the server runs; over a restart it is the only one that there is. */
+static void wall_clock(void **state)
+{
+	const int64_t day = 86400;
+	struct store s;
+	struct store_file f;
+	struct openai_error e = {0};
+
+	(void)state;
+	wall_step_s = 0;
+	open_store(&s, &limits);
+	put_ok(&s, "", "x", &f);
+	json_decref(store_batch_add(&s, "", f.id, "/v1/completions", NULL, &e));
+	wall_step_s = 2 * day;
+	assert_false(store_batch_late(s.batches[0]));
+	store_release(&s);
+	open_store(&s, &limits);
+	assert_true(store_batch_late(s.batches[0]));
+	store_release(&s);
+	/* Set back for good, it does not give a batch more than a day. */
+	wall_step_s = -400 * day;
+	open_store(&s, &limits);
+	assert_false(store_batch_late(s.batches[0]));
+	assert_true(s.batches[0]->due <= clock_now() + (double)day);
+	store_release(&s);
+	wall_step_s = 0;
+}
+
 static void one_life(struct store *s, bool *failed)
 {
 	struct store_file f;
@@ -391,6 +480,8 @@ int main(void)
 			cmocka_unit_test(ids),
 			cmocka_unit_test_setup_teardown(bounds, setup, teardown),
 			cmocka_unit_test_setup_teardown(many_batches, setup, teardown),
+			cmocka_unit_test_setup_teardown(turns, setup, teardown),
+			cmocka_unit_test_setup_teardown(wall_clock, setup, teardown),
 			cmocka_unit_test_setup_teardown(system_fails, setup, teardown),
 			cmocka_unit_test_setup_teardown(full_disk, setup, teardown),
 			cmocka_unit_test_setup_teardown(memory_fails, setup, teardown),
