@@ -32,11 +32,11 @@ enum { TEMPLATE_MAX = 1 << 20 };
 
 struct options {
 	const char *model, *isa, *host, *socket, *alias, *strategy, *key_file, *cert, *cert_key, *template, *data;
-	struct opt_list api_keys, allow_hosts;
+	struct opt_list api_keys, allow_hosts, proxies;
 	struct load_opts load;
 	int64_t port, n_slots, n_ctx, n_batch, n_ubatch, threads, http_threads, n_predict, queue, queue_tokens,
 			swap_mib, batch_parallel;
-	bool ctx_given, threads_given, predict_given, reserve, no_reuse;
+	bool ctx_given, threads_given, predict_given, connections_given, reserve, no_reuse;
 	double drain_s;
 	struct sampling s;
 	struct server srv;
@@ -174,6 +174,20 @@ static int read_keys(struct options *o)
 	return rc;
 }
 
+static int read_proxies(struct options *o)
+{
+	bool no_memory;
+
+	for (size_t i = 0; i < o->proxies.n; i++)
+		if (!proxies_add(&o->srv.proxies, o->proxies.items[i], &no_memory))
+			return no_memory ? out_of_memory(prog)
+					 : bad_usage(prog,
+							   "-trusted-proxy is an IP address, a network (10.0.0.0/8, "
+							   "fd00::/8) or unix; got '%s'",
+							   o->proxies.items[i]);
+	return 0;
+}
+
 static int open_batches(struct options *o)
 {
 	struct batches *b = &o->batches;
@@ -279,9 +293,9 @@ static void drain(struct options *o)
 
 	atomic_store(&o->srv.draining, true);
 	batches_stop(&o->batches, JOBS_FINISH);
-	const int fd = http_quiesce(&o->srv);
-	if (fd >= 0)
-		close(fd);
+	accept_end(&o->srv.watch);
+	close(o->fd);
+	o->fd = -1;
 	if (o->socket)
 		unlink(o->socket);
 	log_add(&o->srv.log, "ending: what is under way has %.0f s; a second signal ends it now", o->drain_s);
@@ -311,12 +325,15 @@ static void drain(struct options *o)
 static int run(struct options *o)
 {
 	struct server *srv = &o->srv;
+	struct serve_limits *l = &srv->limits;
 	struct cohort_err err;
 	char shown[300];
 	int rc = open_tls(o);
 
 	if (!rc)
 		rc = read_keys(o);
+	if (!rc)
+		rc = read_proxies(o);
 	if (!rc)
 		rc = open_strategy(o);
 	if (!rc)
@@ -341,16 +358,21 @@ static int run(struct options *o)
 		return EXIT_RUN;
 	}
 	srv->tls = o->cert != NULL;
+	if (!accept_fits(prog, l, o->connections_given, o->http_threads))
+		return EXIT_RUN;
+	if (!l->client_connections)
+		l->client_connections = (l->connections + 1) / 2;
 	if (!log_start(&srv->log, prog, STDERR_FILENO, &err) ||
-			!watch_start(srv, &srv->watch, (size_t)srv->limits.connections + 64, &err) ||
+			!watch_start(srv, &srv->watch, (size_t)(l->connections + accept_over(l->connections)), &err) ||
 			!prepare_start(&srv->prepare[0], false, &err) || !prepare_start(&srv->prepare[1], true, &err))
 		return fail(prog, &err);
-	if (!http_start(srv, o->fd, o->http_threads, o->cert_text, o->key_text)) {
+	if (!http_start(srv, o->http_threads, o->cert_text, o->key_text)) {
 		log_add(&srv->log, "the HTTP daemon cannot be started%s",
 				o->cert ? "; are the certificate and the key PEM files that belong together?" : "");
 		return EXIT_RUN;
 	}
-	o->fd = -1;
+	if (!accept_begin(&srv->watch, o->fd))
+		return out_of_memory(prog);
 	if (srv->batches && !batches_start(srv->batches))
 		return out_of_memory(prog);
 	log_add(&srv->log, "%s, %d slots, %d tokens of cache, %s", srv->host.name, srv->engine_params.n_slots,
@@ -368,6 +390,7 @@ static void release(struct options *o)
 	/* Calls are dropped with the daemon, and need the engine until then. */
 	for (size_t i = 0; i < 2; i++)
 		prepare_stop(&srv->prepare[i]);
+	accept_end(&srv->watch);
 	watch_empty(&srv->watch, 1);
 	http_stop(srv);
 	for (size_t i = 0; i < 2; i++)
@@ -387,6 +410,7 @@ static void release(struct options *o)
 	cohort_model_free(srv->model);
 	cohort_strategy_file_free(srv->strategy_file);
 	keys_release(&srv->keys);
+	proxies_release(&srv->proxies);
 	mem_free(o->cert_text);
 	mem_free(o->key_text);
 	log_stop(&srv->log, LOG_S);
@@ -426,7 +450,7 @@ int cmd_serve(int argc, char **argv)
 			.threads = threads_default(),
 			.http_threads = 4,
 			.n_predict = -1,
-			.queue = 256,
+			.queue = 512,
 			.queue_tokens = 1 << 20,
 			.drain_s = 30,
 			.batches.store.lock_fd = -1,
@@ -435,7 +459,7 @@ int cmd_serve(int argc, char **argv)
 			.wake = {-1, -1}};
 	o.srv.prog = prog;
 	o.srv.slot_bytes = 16384;
-	o.srv.watch.epoll = o.srv.watch.event = -1;
+	o.srv.watch.epoll = o.srv.watch.event = o.srv.watch.listen = -1;
 	*l = (struct serve_limits){.body_bytes = 16,
 			.header_bytes = 32,
 			.connections = 256,
@@ -479,7 +503,9 @@ int cmd_serve(int argc, char **argv)
 					"(default: 16 for completions, -1 for chats)",
 					&o.predict_given},
 			{"queue", NULL, OPT_INT, &o.queue, 1, 1 << 24, "N",
-					"requests that may wait; more get 429 (default: 256)", NULL},
+					"requests that may wait, a client's half of what the others leave; more get "
+					"429 (default: 512)",
+					NULL},
 			{"queue-tokens", NULL, OPT_INT, &o.queue_tokens, 1, 1LL << 60, "N",
 					"tokens of their prompts together (default: 1048576)", NULL},
 			{"reserve", NULL, OPT_FLAG, &o.reserve, 0, 0, NULL,
@@ -507,6 +533,10 @@ int cmd_serve(int argc, char **argv)
 					"a name that requests without API keys may have as Host, beside localhost, IP "
 					"addresses and -host; may be given again",
 					NULL},
+			{"trusted-proxy", NULL, OPT_LIST, &o.proxies, 0, 0, "ADDRESS",
+					"address or network (10.0.0.0/8) of a proxy whose X-Forwarded-For says who "
+					"asks, or unix: who comes by -socket; may be given again",
+					NULL},
 			{"cors", NULL, OPT_STR, &o.srv.guard.cors, 0, 0, "ORIGIN",
 					"pages of this origin may ask, too; *: all", NULL},
 			{"tls-cert", "ssl-cert-file", OPT_STR, &o.cert, 0, 0, "FILE",
@@ -517,7 +547,13 @@ int cmd_serve(int argc, char **argv)
 			{"max-headers", NULL, OPT_INT, &l->header_bytes, 4, 1 << 20, "KIB",
 					"of a request; more gets 431 (default: 32)", NULL},
 			{"max-connections", NULL, OPT_INT, &l->connections, 1, 1 << 16, "N",
-					"more get 503 (default: 256)", NULL},
+					"the one idle for longest is closed for another; with none idle more get 503 "
+					"(default: 256)",
+					&o.connections_given},
+			{"max-client-connections", NULL, OPT_INT, &l->client_connections, 0, 1 << 16, "N",
+					"of one address, likewise; through loopback, -socket and -trusted-proxy requests "
+					"at once of one key (default: 0, half of -max-connections)",
+					NULL},
 			{"max-choices", NULL, OPT_INT, &l->choices, 1, 4096, "N",
 					"of a request; more get 400 (default: 16)", NULL},
 			{"max-stops", NULL, OPT_INT, &l->stops, 0, COHORT_STOPS_MAX, "N",

@@ -1,5 +1,5 @@
 /* cohort serve, in parts: the daemon and a request's way through it (serve_http.c), sleeping and waking of connections
- * (serve_watch.c), work that may take long (serve_prepare.c), routes (serve_route.c), API keys (serve_keys.c), what
+ * (serve_watch.c), who may connect (serve_accept.c, serve_peer.c), work that may take long (serve_prepare.c), routes (serve_route.c), API keys (serve_keys.c), what
  * generates (serve_work.c; serve_generate.c, serve_native.c), what is looked at and changed (serve_live.c,
  * serve_metrics.c, serve_llama.c), lines on standard error (serve_log.c), files and batches (serve_files.c,
  * serve_batches.c, which serve_batch_run.c runs).
@@ -7,7 +7,7 @@
  * Four kinds of threads. HTTP threads (a pool of libmicrohttpd's) read headers and bodies, and send answers. Workers
  * parse, template, tokenise and compile grammars, at a lower priority, while the connection is suspended. The engine's
  * thread ticks, and tells by a flag and a list whose events are there. The watch thread wakes the connections on that
- * list, and looks after clients that went away, pings and limits in time.
+ * list, accepts connections, and looks after clients that went away, pings and limits in time.
  *
  * A connection has a seat for as long as it lasts, a request on it a call. Seats are never freed while the server runs,
  * so that a late word of the engine about a request that is gone wakes somebody for nothing at worst. */
@@ -18,6 +18,7 @@
 #include "serve_guard.h"
 #include "serve_log.h"
 #include "serve_metrics.h"
+#include "serve_peer.h"
 #include "sha256.h"
 #include "siphash.h"
 
@@ -38,7 +39,7 @@ struct server;
 
 struct serve_limits {
 	int64_t body_bytes, header_bytes;
-	int64_t connections;
+	int64_t connections, client_connections; /* in all; of one client */
 	int64_t choices, stops, grammar_bytes;
 	double idle_s; /* from a connection's start, or its last answer, to the end of the next request's headers */
 	double body_s; /* for a body to arrive */
@@ -50,7 +51,7 @@ struct serve_limits {
 
 /* ---- Seats ---- */
 
-enum seat_phase { SEAT_VACANT, SEAT_IDLE, SEAT_BODY, SEAT_WORK };
+enum seat_phase { SEAT_VACANT, SEAT_COMING, SEAT_IDLE, SEAT_BODY, SEAT_WORK };
 
 struct seat {
 	struct lock lock; /* of everything below but what is atomic */
@@ -63,6 +64,11 @@ struct seat {
 	bool held; /* a worker has its call: it is not resumed before that gives it back */
 	bool gone; /* the client is */
 	bool over; /* it came when there were as many as there may be; for its own HTTP thread only */
+	bool refused; /* what it sends is */
+	bool closing; /* to make room; its end is on its way */
+	bool shared; /* others may come from its address, too: it is loopback's, a proxy's or a Unix socket */
+	struct peer peer; /* as one client */
+	atomic_uint_fast64_t client; /* whose request it has, where it is shared; 0: nobody's */
 	double wake_at; /* when to wake it in any case; 0: never */
 	uint32_t turn; /* counts connections, so that news of an earlier one are not taken for this one's */
 
@@ -75,16 +81,26 @@ struct watch {
 	struct thread thread;
 	bool started, has_lock;
 	int epoll, event; /* -1: none */
+	struct lock accepting; /* of what follows */
+	bool has_accepting;
+	int listen; /* -1: nothing is accepted */
+	double accept_at; /* when to go on; 0: it goes on */
+	double told_at; /* that it could not; for the watch thread only */
 	_Atomic(struct seat *) ready; /* a stack, taken as a whole */
 	atomic_bool stop;
 	struct seat *seats; /* [n_seats] */
 	size_t n_seats;
 	struct lock lock; /* of vacancies */
-	size_t n_taken;
+	size_t n_taken, n_closing;
 };
+#define WATCH_LISTEN (UINT64_MAX - 1) /* what epoll says of the listening socket */
 
-/* Takes a seat for a connection; NULL: none is free. From now on the client's going away is noticed. */
-struct seat *seat_take(struct watch *w, struct MHD_Connection *conn, int fd);
+/* Takes a seat for a socket; NULL: none is free. From now on the client's going away is noticed. */
+struct seat *seat_take(struct server *srv, int fd, const struct peer *peer);
+/* The seat of a socket that libmicrohttpd has made a connection; NULL: it has none. */
+struct seat *seat_find(struct watch *w, struct MHD_Connection *conn, int fd);
+bool watch_room(struct watch *w); /* a seat is free */
+int watch_count(struct watch *w); /* of those that are taken */
 void seat_leave(struct watch *w, struct seat *s);
 void seat_phase_set(struct seat *s, enum seat_phase phase);
 /* Suspends the connection, unless there is news: then false, and the caller looks again. wake_at: 0, or when to wake it
@@ -98,6 +114,22 @@ bool seat_sleep_held(struct seat *s);
 void seat_give_back(struct seat *s);
 /* There is news. Any thread; never waits. */
 void seat_wake(struct seat *s);
+
+/* Who may connect. How many connections beyond the limit there may be, to be told so. */
+int64_t accept_over(int64_t connections);
+/* Makes sure that there can be as many descriptors as there are connections; lowers the number of connections if it was
+ * not `given`. False: it was said why not. */
+bool accept_fits(const char *prog, struct serve_limits *l, bool given, int64_t n_threads);
+/* The watch thread accepts from fd, which stays the caller's, until accept_end. */
+bool accept_begin(struct watch *w, int fd);
+void accept_end(struct watch *w);
+void accept_some(struct server *srv);
+/* A seat is about to be taken, with the lock of seats in hand: makes room, or notes that there is none. */
+void accept_admit(struct server *srv, struct seat *s);
+/* Whether a connection that came when there was no room still has none. */
+bool accept_refuses(struct server *srv, struct seat *s, struct openai_error *e);
+/* A request of a client begins on a seat whose address is shared. False: the client has as many as it may have. */
+bool accept_counts(struct server *srv, struct seat *s, uint64_t client, struct openai_error *e);
 
 bool watch_start(struct server *srv, struct watch *w, size_t n_seats, struct cohort_err *err);
 /* Wakes all that sleep, again and again, until all connections have left or timeout_s have passed. */
@@ -177,7 +209,9 @@ struct server {
 	struct guard guard; /* pages that may ask: all that -cors names, and the server's own */
 	bool verbose, no_page, admin, tls;
 	struct serve_log log;
-	struct MHD_Daemon *http;
+	struct MHD_Daemon **http; /* [n_http]: one for each HTTP thread */
+	size_t n_http, next_http; /* the latter is who gets the next connection; for the watch thread only */
+	struct proxies proxies;
 	struct watch watch;
 	struct prepare prepare[2]; /* of small and of large bodies */
 	struct live live;
@@ -188,7 +222,6 @@ struct server {
 	bool seed_given; /* requests without a seed have the host's; else one is drawn for each */
 	int64_t started; /* time of day */
 	double opened; /* by clock_now, as the engine was */
-	atomic_int n_connections;
 	struct batches *batches; /* NULL: neither files nor batches are kept */
 	atomic_bool slot_taken; /* somebody saves, restores or erases a slot */
 	double slot_left; /* when that last ended; who has taken it may touch this */
@@ -226,6 +259,7 @@ struct call {
 	struct MHD_Connection *conn;
 	const struct route *route;
 	const struct serve_key *key; /* or NULL */
+	struct peer peer; /* who asks, as one client; not known: one of those that share loopback, a socket, a proxy */
 	char arg[160]; /* of the path */
 	char id[136];
 	char prefix[20]; /* what its prompt begins with, for X-Prefix-Hash; "": none */
@@ -277,24 +311,24 @@ enum step answer_stream(struct call *c, const char *type, stream_more *more);
 json_t *call_json(struct call *c, bool empty, struct openai_error *e);
 const char *call_query(const struct call *c, const char *name);
 const char *call_header(const struct call *c, const char *name);
-/* Whose it is, for fairness, and what its cached prompts are kept apart by. */
+/* Whose it is, for fairness (0: nobody knows), and what its cached prompts are kept apart by. */
 uint64_t call_client(const struct call *c);
 uint64_t call_salt(const struct call *c);
 /* Whose it is over restarts, for what is kept on the disk: the hash of its key; "" without one. */
 void call_owner(const struct call *c, char owner[SHA256_HEX]);
 /* A hash that only this run of the server can compute. from: one of these, so that nothing of one kind has the hash of
  * another, or an earlier hash. */
-enum { HASH_KEY = 1, HASH_IPV4, HASH_IPV6, HASH_SALT, HASH_ID, HASH_BATCHES, HASH_GONE };
+enum { HASH_KEY = 1, HASH_ADDRESS, HASH_SALT, HASH_ID, HASH_BATCHES, HASH_GONE };
 uint64_t serve_hash(const struct server *srv, uint64_t from, const void *bytes, size_t n);
 /* What prompts of the key's owner are kept apart by; NULL: no key. */
 uint64_t serve_salt(const struct server *srv, const struct serve_key *key);
 /* prefix-0123456789abcdef0123456789abcdef */
 void serve_id(struct server *srv, const char *prefix, char *out, size_t n);
 
-/* The daemon. fd: a listening socket, the daemon's from now on. cert and key: PEM texts, or NULL. */
-bool http_start(struct server *srv, int fd, int64_t n_threads, const char *cert, const char *key);
-/* No more connections; those that are there go on. Returns the listening socket, which the caller closes. */
-int http_quiesce(struct server *srv);
+/* The daemons. cert and key: PEM texts, or NULL. */
+bool http_start(struct server *srv, int64_t n_threads, const char *cert, const char *key);
+/* A socket that was accepted, and is closed if that fails. */
+bool http_add(struct server *srv, int fd, const struct sockaddr *a, socklen_t n);
 void http_stop(struct server *srv);
 
 /* ---- What is answered: one function per route ---- */

@@ -15,8 +15,6 @@
 #include "base/pool.h"
 
 #include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -24,7 +22,6 @@
 #include <unistd.h>
 
 enum {
-	OVER = 32, /* connections beyond the limit that are still told so */
 	STREAM_ROOM = 32 << 10,
 	SINK_PIECE = 1 << 20 /* bytes of a long body that may take as long as a short body */
 };
@@ -58,15 +55,7 @@ uint64_t call_client(const struct call *c)
 {
 	if (c->key)
 		return serve_hash(c->srv, HASH_KEY, c->key->text, c->key->n_text);
-	const union MHD_ConnectionInfo *i = MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	const struct sockaddr *a = i ? i->client_addr : NULL;
-	const struct server *srv = c->srv;
-	if (a && a->sa_family == AF_INET)
-		return serve_hash(srv, HASH_IPV4, &((const struct sockaddr_in *)a)->sin_addr, sizeof(struct in_addr));
-	if (a && a->sa_family == AF_INET6)
-		return serve_hash(srv, HASH_IPV6, &((const struct sockaddr_in6 *)a)->sin6_addr,
-				sizeof(struct in6_addr));
-	return 0;
+	return c->peer.known ? serve_hash(c->srv, HASH_ADDRESS, c->peer.ip, sizeof c->peer.ip) : 0;
 }
 
 uint64_t call_salt(const struct call *c)
@@ -393,6 +382,62 @@ static void check_origin(struct call *c, const char *method)
 		c->allow_header = NULL;
 }
 
+/* Whose request it is: of a trusted proxy, the address that it forwards for. */
+struct forwarded {
+	char text[2000]; /* X-Forwarded-For, as far as it goes from the end */
+	size_t n;
+};
+
+static enum MHD_Result add_forwarded(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	struct forwarded *f = arg;
+	const size_t n = value ? strlen(value) : 0;
+
+	(void)kind;
+	if (strcasecmp(name, "X-Forwarded-For") != 0)
+		return MHD_YES;
+	if (n + 2 > sizeof f->text - f->n) /* the last ones count */
+		f->n = 0;
+	const size_t skip = n + 2 > sizeof f->text ? n + 2 - sizeof f->text : 0;
+	if (f->n > 0)
+		f->text[f->n++] = ',';
+	memcpy(f->text + f->n, value ? value + skip : "", n - skip);
+	f->n += n - skip;
+	f->text[f->n] = 0;
+	return MHD_YES;
+}
+
+static void find_peer(struct call *c)
+{
+	const struct proxies *p = &c->srv->proxies;
+	const union MHD_ConnectionInfo *i = MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	struct peer from = i && i->client_addr ? peer_of(i->client_addr) : (struct peer){.known = false};
+	bool shared = c->seat->shared;
+
+	if (proxies_trust(p, &from)) {
+		struct forwarded f = {.n = 0};
+		MHD_get_connection_values(c->conn, MHD_HEADER_KIND, add_forwarded, &f);
+		from = peer_forwarded(p, from, f.text);
+		shared = proxies_trust(p, &from) || peer_is_loopback(&from);
+	}
+	if (!shared)
+		c->peer = peer_client(from);
+}
+
+/* Whether there is no room for the connection. If there is, but not for the request, that is refused alone. */
+static bool is_over(struct call *c)
+{
+	struct openai_error e = {0};
+	const bool over = accept_refuses(c->srv, c->seat, &e);
+
+	if ((over || !accept_counts(c->srv, c->seat, call_client(c), &e)) && !c->early.status) {
+		c->early = e;
+		c->early.status = 503;
+		c->early.type = "server_error";
+	}
+	return over;
+}
+
 struct framing {
 	size_t n_lengths, n_codings, n_hosts, n_bad;
 	const char *end; /* of the header before, in libmicrohttpd's buffer; NULL: none */
@@ -511,16 +556,12 @@ static enum MHD_Result begin(struct server *srv, struct MHD_Connection *conn, co
 	seat->call = c;
 	lock_give(&seat->lock);
 	seat_phase_set(seat, SEAT_BODY);
+	find_peer(c);
 	find_route(c, method, path);
 	check_origin(c, method);
 	if (c->route)
 		check_key(c);
-	if (seat->over && atomic_load(&srv->n_connections) > (int)srv->limits.connections && !c->early.status) {
-		openai_refuse(&c->early, NULL, "too_many_connections",
-				"there are %" PRId64 " connections already; try again soon", srv->limits.connections);
-		c->early.status = 503;
-		c->early.type = "server_error";
-	}
+	const bool over = is_over(c);
 	check_framing(c, method, version);
 	if (c->route && c->route->flags & ROUTE_SINK && !c->early.status)
 		c->route->run(c);
@@ -528,6 +569,10 @@ static enum MHD_Result begin(struct server *srv, struct MHD_Connection *conn, co
 	/* libmicrohttpd also takes LF alone for the end of a chunk's line, which others may not: what follows the body
 	 * on the same connection is not taken for a request, so that they need not agree where it ends. */
 	c->hang_up |= call_header(c, "Transfer-Encoding") != NULL;
+	c->hang_up |= over; /* but not before the body was read: the client would not see the answer */
+	lock_take(&seat->lock);
+	seat->refused = c->early.status != 0;
+	lock_give(&seat->lock);
 	if (!at_once)
 		return MHD_YES;
 	c->complete = true;
@@ -660,7 +705,9 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **ctx, enu
 	struct seat *seat = c->seat;
 	lock_take(&seat->lock);
 	seat->call = NULL;
+	seat->refused = false;
 	lock_give(&seat->lock);
+	atomic_store(&seat->client, 0);
 	seat_phase_set(seat, SEAT_IDLE);
 	metrics_http(&c->srv->metrics, c->status, clock_now() - c->started);
 	log_call(c);
@@ -676,20 +723,11 @@ static void on_connection(void *arg, struct MHD_Connection *conn, void **ctx, en
 {
 	struct server *srv = arg;
 
-	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-		const int fd = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-		const int one = 1;
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* no effect on a Unix socket */
-		struct seat *seat = seat_take(&srv->watch, conn, fd);
-		const int before = atomic_fetch_add(&srv->n_connections, 1);
-		if (seat)
-			seat->over = before >= (int)srv->limits.connections;
-		*ctx = seat;
-	} else {
-		if (*ctx)
-			seat_leave(&srv->watch, *ctx);
-		atomic_fetch_sub(&srv->n_connections, 1);
-	}
+	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+		*ctx = seat_find(&srv->watch, conn,
+				MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+	else if (*ctx)
+		seat_leave(&srv->watch, *ctx);
 }
 
 static void on_log(void *arg, const char *fmt, va_list args)
@@ -711,11 +749,13 @@ static size_t unescape(void *arg, struct MHD_Connection *conn, char *text)
 	return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
 }
 
-bool http_start(struct server *srv, int fd, int64_t n_threads, const char *cert, const char *key)
+/* libmicrohttpd's own pool of threads would accept connections by itself, and spin when it cannot. */
+static struct MHD_Daemon *start_one(struct server *srv, const char *cert, const char *key)
 {
 	const struct serve_limits *l = &srv->limits;
-	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
-	struct MHD_OptionItem more[8];
+	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+			MHD_USE_NO_LISTEN_SOCKET;
+	struct MHD_OptionItem more[3];
 	size_t n = 0;
 
 	if (cert) {
@@ -723,25 +763,38 @@ bool http_start(struct server *srv, int fd, int64_t n_threads, const char *cert,
 		more[n++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert};
 		more[n++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key};
 	}
-	if (n_threads > 1)
-		more[n++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)n_threads, NULL};
 	more[n] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
-	srv->http = MHD_start_daemon(flags, 0, NULL, NULL, on_request, srv, MHD_OPTION_EXTERNAL_LOGGER, on_log, srv,
-			MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, srv,
-			MHD_OPTION_NOTIFY_CONNECTION, on_connection, srv, MHD_OPTION_CONNECTION_LIMIT,
-			(unsigned)(l->connections + OVER), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)l->header_bytes,
-			MHD_OPTION_UNESCAPE_CALLBACK, unescape, srv, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
+	/* Connections have their bound before they come here; those that leave are counted a moment longer. */
+	return MHD_start_daemon(flags, 0, NULL, NULL, on_request, srv, MHD_OPTION_EXTERNAL_LOGGER, on_log, srv,
+			MHD_OPTION_NOTIFY_COMPLETED, on_completed, srv, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+			srv, MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)srv->watch.n_seats,
+			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)l->header_bytes, MHD_OPTION_UNESCAPE_CALLBACK,
+			unescape, srv, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
+}
+
+bool http_start(struct server *srv, int64_t n_threads, const char *cert, const char *key)
+{
+	srv->http = mem_zalloc((size_t)n_threads, sizeof(struct MHD_Daemon *));
+	while (srv->http && srv->n_http < (size_t)n_threads) {
+		struct MHD_Daemon *d = start_one(srv, cert, key);
+		if (!d)
+			return false;
+		srv->http[srv->n_http++] = d;
+	}
 	return srv->http != NULL;
 }
 
-int http_quiesce(struct server *srv)
+bool http_add(struct server *srv, int fd, const struct sockaddr *a, socklen_t n)
 {
-	return srv->http ? MHD_quiesce_daemon(srv->http) : -1;
+	srv->next_http = (srv->next_http + 1) % srv->n_http;
+	return MHD_add_connection(srv->http[srv->next_http], fd, a, n) == MHD_YES;
 }
 
 void http_stop(struct server *srv)
 {
-	if (srv->http)
-		MHD_stop_daemon(srv->http);
+	for (size_t i = 0; i < srv->n_http; i++)
+		MHD_stop_daemon(srv->http[i]);
+	mem_free(srv->http);
 	srv->http = NULL;
+	srv->n_http = 0;
 }

@@ -92,7 +92,7 @@ enum step run_metrics(struct call *c)
 	struct openai_buf b = {0};
 
 	cohort_engine_stats_get(c->srv->engine, &stats);
-	if (metrics_text(&c->srv->metrics, &stats, c->srv->host.name, atomic_load(&c->srv->n_connections), &b))
+	if (metrics_text(&c->srv->metrics, &stats, c->srv->host.name, watch_count(&c->srv->watch), &b))
 		return answer_bytes(c, 200, "text/plain; version=0.0.4", &b);
 	openai_buf_release(&b);
 	return STEP_CLOSE;

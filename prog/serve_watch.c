@@ -26,11 +26,13 @@
 #include <unistd.h>
 
 enum { SCAN_MS = 50 }; /* how exact limits in time are */
+#define LOST_S 10.0 /* for libmicrohttpd to begin with a socket */
 
 /* ---- Seats ---- */
 
-struct seat *seat_take(struct watch *w, struct MHD_Connection *conn, int fd)
+struct seat *seat_take(struct server *srv, int fd, const struct peer *peer)
 {
+	struct watch *w = &srv->watch;
 	struct seat *found = NULL;
 
 	lock_take(&w->lock);
@@ -38,14 +40,19 @@ struct seat *seat_take(struct watch *w, struct MHD_Connection *conn, int fd)
 		if (w->seats[i].fd < 0)
 			found = &w->seats[i];
 	if (found) {
+		found->peer = peer_client(*peer);
+		found->shared = !peer->known || peer_is_loopback(peer) || proxies_trust(&srv->proxies, peer);
+		found->over = false;
+		accept_admit(srv, found);
 		w->n_taken++;
 		lock_take(&found->lock);
-		found->conn = conn;
+		found->conn = NULL;
 		found->fd = fd;
-		found->phase = SEAT_IDLE;
+		found->phase = SEAT_COMING;
 		found->since = clock_now();
 		found->call = NULL;
 		found->suspended = found->ready = found->gone = found->held = false;
+		found->refused = found->closing = false;
 		found->wake_at = 0;
 		found->turn++;
 		/* Without it, going away is noticed by the next write. */
@@ -58,17 +65,59 @@ struct seat *seat_take(struct watch *w, struct MHD_Connection *conn, int fd)
 	return found;
 }
 
-void seat_leave(struct watch *w, struct seat *s)
+struct seat *seat_find(struct watch *w, struct MHD_Connection *conn, int fd)
+{
+	struct seat *found = NULL;
+
+	lock_take(&w->lock);
+	for (size_t i = 0; i < w->n_seats && !found; i++)
+		if (w->seats[i].fd == fd)
+			found = &w->seats[i];
+	if (found) {
+		lock_take(&found->lock);
+		found->conn = conn;
+		found->phase = SEAT_IDLE;
+		lock_give(&found->lock);
+	}
+	lock_give(&w->lock);
+	return found;
+}
+
+bool watch_room(struct watch *w)
 {
 	lock_take(&w->lock);
-	lock_take(&s->lock);
-	epoll_ctl(w->epoll, EPOLL_CTL_DEL, s->fd, &(struct epoll_event){0});
+	const bool room = w->n_taken < w->n_seats;
+	lock_give(&w->lock);
+	return room;
+}
+
+int watch_count(struct watch *w)
+{
+	lock_take(&w->lock);
+	const size_t n = w->n_taken;
+	lock_give(&w->lock);
+	return (int)n;
+}
+
+/* With both locks in hand. */
+static void vacate(struct watch *w, struct seat *s)
+{
 	s->conn = NULL;
 	s->fd = -1;
 	s->phase = SEAT_VACANT;
 	s->call = NULL;
 	s->suspended = false;
+	w->n_closing -= s->closing;
+	s->closing = false;
 	w->n_taken--;
+}
+
+void seat_leave(struct watch *w, struct seat *s)
+{
+	lock_take(&w->lock);
+	lock_take(&s->lock);
+	epoll_ctl(w->epoll, EPOLL_CTL_DEL, s->fd, &(struct epoll_event){0});
+	vacate(w, s);
 	lock_give(&s->lock);
 	lock_give(&w->lock);
 }
@@ -204,24 +253,41 @@ static void hang_up(struct seat *s, bool tls)
 	s->since = clock_now() + 60; /* once is enough */
 }
 
+/* A socket that libmicrohttpd has closed without a word, for want of memory. */
+static void forget_lost(struct watch *w, struct seat *s, double now)
+{
+	lock_take(&w->lock);
+	lock_take(&s->lock);
+	if (s->phase == SEAT_COMING && now - s->since > LOST_S)
+		vacate(w, s);
+	lock_give(&s->lock);
+	lock_give(&w->lock);
+}
+
 static void look_around(struct server *srv, struct watch *w, double now)
 {
 	for (size_t i = 0; i < w->n_seats; i++) {
 		struct seat *s = &w->seats[i];
 		lock_take(&s->lock);
 		const double waited = now - s->since;
+		const bool lost = s->phase == SEAT_COMING && waited > LOST_S;
 		/* The word of a client's end may reach libmicrohttpd together with the last bytes, and it reads those
 		 * only: it is told again until it has heard it. What has come already can still be read. */
 		if (s->fd >= 0 && s->gone && (s->phase == SEAT_IDLE || s->phase == SEAT_BODY))
 			shutdown(s->fd, SHUT_RD);
-		if (s->fd >= 0 && s->phase == SEAT_IDLE && waited > srv->limits.idle_s)
+		if (s->closing) /* the same */
+			shutdown(s->fd, SHUT_RDWR);
+		else if (s->fd >= 0 && s->phase == SEAT_IDLE && waited > srv->limits.idle_s)
 			hang_up(s, srv->tls);
 		else if (s->fd >= 0 && s->phase == SEAT_BODY && waited > srv->limits.body_s)
 			hang_up(s, srv->tls);
 		else if (s->fd >= 0 && s->suspended && s->wake_at > 0 && now >= s->wake_at)
 			wake_locked(s);
 		lock_give(&s->lock);
+		if (lost)
+			forget_lost(w, s, now);
 	}
+	accept_some(srv);
 }
 
 static void watch_main(void *arg)
@@ -238,6 +304,8 @@ static void watch_main(void *arg)
 				uint64_t count;
 				ssize_t got = read(w->event, &count, sizeof count);
 				(void)got;
+			} else if (events[i].data.u64 == WATCH_LISTEN) {
+				accept_some(srv);
 			} else {
 				client_gone(w, events[i].data.u64);
 			}
@@ -259,7 +327,8 @@ bool watch_start(struct server *srv, struct watch *w, size_t n_seats, struct coh
 	w->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	w->seats = mem_zalloc(n_seats, sizeof *w->seats);
 	w->has_lock = lock_init(&w->lock);
-	if (w->epoll < 0 || w->event < 0 || !w->seats || !w->has_lock ||
+	w->has_accepting = lock_init(&w->accepting);
+	if (w->epoll < 0 || w->event < 0 || !w->seats || !w->has_lock || !w->has_accepting ||
 			epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->event, &ev)) {
 		err_set(err, COHORT_E_IO, "cannot watch connections: %s", strerror(errno));
 		return false;
@@ -313,6 +382,8 @@ void watch_stop(struct watch *w)
 	mem_free(w->seats);
 	if (w->has_lock)
 		lock_release(&w->lock);
+	if (w->has_accepting)
+		lock_release(&w->accepting);
 	if (w->epoll >= 0)
 		close(w->epoll);
 	if (w->event >= 0)

@@ -3,6 +3,7 @@ import base64
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -125,20 +126,112 @@ def sizes():
 
 
 def connections():
-    with Server(["-max-connections", "3", "-idle-timeout", "20"]) as server:
-        held = [server.connect() for _ in range(3)]
-        first = [c.ask("GET", "/health").status for c in held]
+    with Server(SLOW + ["-max-connections", "4", "-idle-timeout", "20", "-np", "4"]) as server:
+        held = [server.connect() for _ in range(4)]
+        first = [held[0].ask("GET", "/health").status]
+        time.sleep(0.3)  # until the server has noted that it is idle
+        first += [c.ask("GET", "/health").status for c in held[1:]]
         with server.connect() as c:
             a = c.ask("GET", "/health")
-        check("-max-connections: one more is 503", first == [200] * 3 and refused(a, 503), (first, a))
-        check("-max-connections: those that are there go on", held[0].ask("GET", "/health").status == 200)
-        held.pop().close()
-        check("-max-connections: it recovers", eventually(lambda: server.get("/health").status == 200, 5))
+        check("-max-connections: for one more the one idle for longest is closed", first == [200] * 4 and a.status == 200 and
+              held[0].closed(5), (first, a))
+        check("-max-connections: the others go on", held[1].ask("GET", "/health").status == 200)
+        streams = [begin_stream(server, LONG) for _ in range(3)]
+        check("-max-connections: streams begin", eventually(lambda: server.busy() == 3, 10))
         crowd = [server.connect() for _ in range(100)]
-        check("-max-connections: a crowd does not disturb the others", held[0].ask("GET", "/health").status == 200)
-        for c in crowd + held:
+        for c in crowd[::2]:
+            c.send(b"GET /hea")
+        a = server.get("/health")
+        check("-max-connections: a crowd that says nothing keeps nobody out", a.status == 200, a)
+        fourth = begin_stream(server, LONG)
+        check("-max-connections: streams are not closed for others", eventually(
+            lambda: b" 200 " in fourth.line(time.monotonic() + 10), 10))
+        late = [server.connect() for _ in range(2)]
+        a = late[0].ask("POST", COMPLETIONS, GOOD)
+        check("-max-connections: with none idle it is 503, and the last", refused(a, 503) and
+              a.error()["code"] == "too_many_connections" and late[0].closed(5), a)
+        streams.pop().close()
+        check("-max-connections: it recovers", eventually(lambda: server.get("/health").status == 200, 5))
+        heads = [c.line(time.monotonic() + 10) for c in streams]
+        check("-max-connections: the streams were answered", all(b" 200 " in h for h in heads), heads)
+        for c in crowd + held + streams + late + [fourth]:
             c.close()
-        check("-max-connections: the crowd is gone", eventually(lambda: server.get("/health").status == 200, 5))
+
+
+def clients():
+    """-max-client-connections where many share an address: by key, or by what a trusted proxy forwards."""
+    def forwarded(*addresses):
+        return [("X-Forwarded-For", a) for a in addresses]
+
+    def held_by(server, headers):
+        c = server.connect()
+        c.send(request("POST", COMPLETIONS, {**LONG, "stream": True}, headers))
+        return c
+
+    few = SLOW + ["-np", "4", "-max-client-connections", "2"]
+    with Server(few + ["-trusted-proxy", "127.0.0.0/8"]) as proxied, Server(few) as plain, \
+            Server(few + ["-api-key", "one", "-api-key", "two"]) as keyed:
+        for server, mine in ((proxied, forwarded("192.0.2.1")), (plain, forwarded("192.0.2.1")), (keyed, bearer("one"))):
+            streams = [held_by(server, mine) for _ in range(2)]
+            heads = [c.line(time.monotonic() + 20) for c in streams]
+            check("-max-client-connections: as many as that", all(b" 200 " in h for h in heads), heads)
+            a, b = server.post(COMPLETIONS, GOOD, mine), None
+            if server is plain:
+                check("without -trusted-proxy X-Forwarded-For is not read", a.status == 200, a)
+            else:
+                b = server.post(COMPLETIONS, GOOD, bearer("two") if server is keyed else forwarded("192.0.2.2"))
+                check("-max-client-connections: a third request is 503, another client's is not", refused(a, 503) and
+                      "2 requests" in a.error()["message"] and b.status == 200, (a, b))
+            if server is proxied:
+                got = [server.post(COMPLETIONS, GOOD, forwarded(*x)).status for x in
+                       (["192.0.2.9, 192.0.2.1"], ["192.0.2.9", "192.0.2.1, 127.0.0.1"], ["192.0.2.1, 192.0.2.9"],
+                        ["192.0.2.1:8080"], ["2001:db8::1"])]
+                check("-trusted-proxy: what the first of them saw counts", got == [503, 503, 200, 503, 200], got)
+            for c in streams:
+                c.close()
+    code, said = run("-port", "0", "-trusted-proxy", "10.0.0.0/33")
+    check("-trusted-proxy that is no network: exit code 2", code == 2 and "10.0.0.0/33" in said, (code, said))
+
+
+def cpu_s(server):
+    with open("/proc/%d/stat" % server.process.pid, encoding="ascii") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def descriptors():
+    def limited(n):
+        return ["sh", "-c", 'ulimit -n %d; exec "$@"' % n, "sh"]
+
+    with Server(under=limited(40)) as server:
+        check("few descriptors: fewer connections, told so", server.wait_line(r"-max-connections is \d+ instead of 256.*40 file"),
+              server.lines)
+    p = subprocess.run(limited(40) + [PROGRAM, "serve", "-port", "0", "-max-connections", "200"], stdin=subprocess.DEVNULL,
+                       capture_output=True, timeout=60)
+    check("few descriptors: -max-connections that was asked for is refused", p.returncode != 0 and b"ulimit -n" in p.stderr,
+          p.stderr)
+    with Server(under=["sh", "-c", 'ulimit -S -n 40; exec "$@"', "sh"]) as server:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 1000:
+            cases.skip("few descriptors: the limit is raised as far as it may be", "it may not be")
+        else:
+            check("few descriptors: the limit is raised as far as it may be", not server.wait_line("-max-connections is", 0.1))
+        server.get("/health")
+        # Now there are none left, whatever was planned.
+        n_open = 1 + max(int(n) for n in os.listdir("/proc/%d/fd" % server.process.pid))
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (n_open + 2, hard))
+        held = [server.connect() for _ in range(20)]
+        for c in held:
+            c.send(b"GET /hea")
+        check("no descriptors: told", server.wait_line("cannot accept connections", 10), server.lines)
+        check("no descriptors: others are served", eventually(lambda: server.get("/health").status == 200, 10))
+        began, before = time.monotonic(), cpu_s(server)
+        time.sleep(1)
+        used = (cpu_s(server) - before) / (time.monotonic() - began)
+        check("no descriptors: no busy loop", used < 0.5, used)
+        for c in held:
+            c.close()
+        check("no descriptors: it recovers", eventually(lambda: server.get("/health").status == 200, 10))
 
 
 def patience():
@@ -600,7 +693,7 @@ def log():
         p.stderr.close()
 
 
-for part in (log, sizes, connections, patience, unread, queue, times, keys, sockets, addresses, tls, drains, vanish):
+for part in (log, sizes, connections, clients, descriptors, patience, unread, queue, times, keys, sockets, addresses, tls, drains, vanish):
     start = time.monotonic()
     try:
         part()

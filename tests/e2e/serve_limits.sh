@@ -5,9 +5,11 @@
 # Shown red by: lines written where the request is served, or dropped without a word ('a log ...', 'when it is read
 # again', 'nor does the end'); client_gone that does nothing ('going away ...'); drop that does not free its requests ('-write-timeout',
 # '-queue: it recovers', 'going away ...'); look_around without hang_up ('-idle-timeout', '-body-timeout'); more without
-# pings ('-ping'); a write-timeout that libmicrohttpd applies to all of a connection ('longer than -write-timeout'); all
-# connections refused when there are too many, not only the new ones ('a crowd'); openai_stream_end left out ('one [DONE]');
-# /apply-template without a look at grammars ('-max-grammar').
+# pings ('-ping'); a write-timeout that libmicrohttpd applies to all of a connection ('longer than -write-timeout');
+# openai_stream_end left out ('one [DONE]'); /apply-template without a look at grammars ('-max-grammar'); evict that finds
+# nothing ('idle for longest', 'a crowd', 'others are served'), or takes what is under way ('streams are not closed');
+# requests of a client that are not counted ('a third request'); X-Forwarded-For read from its beginning ('the first of
+# them'); accept_fits left out ('few descriptors'); accepting that goes on without descriptors ('no busy loop').
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh

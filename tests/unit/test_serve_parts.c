@@ -1,10 +1,12 @@
-/* Parts of the server that need no connection: histograms and the text of metrics, API keys, routes.
+/* Parts of the server that need no connection: histograms and the text of metrics, API keys, routes, shares of batches.
  *
  * Faults planted, each seen to turn this red: in serve_metrics.c a value on a bound counted above it, buckets that are
  * not cumulative, a label that is not cleaned, batches timed as clients' requests are, prompts of embeddings left out;
  * in serve_keys.c a key found by its beginning, the length not compared, the word admin taken for a name; in
  * serve_http.c a hash without the kind, or of one word of the secret, in siphash.c another constant, a round less; in
- * serve_route.c a star that matches nothing or a slash, HEAD without GET. */
+ * serve_route.c a star that matches nothing or a slash, HEAD without GET;
+ * in serve_batch_share.c who was served least coming first whatever is under way, nothing kept free for who waits, or
+ * for ever, a new batch that starts at 0, a batch that makes room before it has a result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +21,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "serve.h"
+#include "serve_batches.h"
 
 /* ---- Metrics ---- */
 
@@ -283,6 +286,120 @@ static void routes(void **state)
 	assert_string_equal(allow, "GET, POST");
 }
 
+/* ---- Shares of batches ---- */
+
+static void batch_shares(void **state)
+{
+	static struct batches all = {.n_parallel = 4};
+	struct batch_runner *a = &all.runners[0], *b = &all.runners[1], *c = &all.runners[2];
+
+	(void)state;
+	assert_true(lock_init(&all.store.lock) && cond_init(&all.room));
+	for (size_t i = 0; i < BATCH_RUNNERS; i++)
+		all.runners[i].all = &all;
+	share_begin(a);
+	for (int i = 0; i < 4; i++)
+		assert_true(share_take(a, 1));
+	assert_false(share_take(a, 1));
+	share_count(a, 1000);
+	/* Who comes gets what is given back until both have the same. */
+	share_begin(b);
+	assert_int_equal(b->served, 1000);
+	assert_false(share_take(b, 1));
+	share_give(a, 1);
+	assert_false(share_take(a, 1));
+	assert_true(share_take(b, 1));
+	assert_false(share_take(b, 1));
+	share_give(a, 1);
+	assert_false(share_take(a, 1));
+	assert_true(share_take(b, 1));
+	/* Then who was served less. */
+	share_count(b, 10);
+	share_give(a, 1);
+	share_give(b, 1);
+	a->wants = b->wants = 0;
+	assert_true(share_take(a, 1) && share_take(b, 1));
+	assert_false(share_take(a, 1));
+	share_give(b, 1);
+	share_give(a, 1);
+	assert_true(share_take(a, 1)); /* one is free beside what b would want */
+	assert_false(share_take(a, 1) && share_take(a, 1));
+	/* What is large has room kept for it, as long as it asks. */
+	while (a->n_outputs)
+		share_give(a, 1);
+	share_give(b, 1);
+	a->wants = 0;
+	assert_true(share_take(b, 1));
+	assert_false(share_take(a, 8));
+	assert_false(share_take(b, 1));
+	share_give(b, 1);
+	b->wants = 0;
+	b->served = 5000;
+	assert_false(share_take(b, 1));
+	assert_true(share_take(a, 8));
+	share_give(a, 8);
+	b->wants = 0;
+	assert_true(share_take(b, 1));
+	assert_false(share_take(a, 8));
+	a->asked -= 10;
+	assert_true(share_take(b, 1));
+	share_give(b, 2);
+	share_end(a);
+	/* Who begins is served as little as the others were, and no less. */
+	share_begin(c);
+	assert_int_equal(c->served, 5000);
+	share_end(c);
+	share_end(b);
+	cond_release(&all.room);
+	lock_release(&all.store.lock);
+}
+
+/* With more owners than runners, the one that has run for longest makes room. */
+static void batch_slices(void **state)
+{
+	static struct batches all = {.n_parallel = 4};
+	static struct store_batch batches[BATCH_RUNNERS + 1];
+	static struct store_batch *list[BATCH_RUNNERS + 1];
+
+	(void)state;
+	assert_true(lock_init(&all.store.lock) && cond_init(&all.room));
+	all.store.batches = list;
+	all.store.n_batches = BATCH_RUNNERS;
+	for (size_t i = 0; i <= BATCH_RUNNERS; i++) {
+		list[i] = &batches[i];
+		batches[i].status = BATCH_IN_PROGRESS;
+		batches[i].owner[0] = (char)('a' + i);
+	}
+	for (size_t i = 0; i < BATCH_RUNNERS; i++) {
+		struct batch_runner *r = &all.runners[i];
+		r->all = &all;
+		r->busy = true;
+		memcpy(r->owner, batches[i].owner, sizeof r->owner);
+		share_begin(r);
+		r->since = 1 + (double)i;
+		r->n_results = i != 0;
+		r->look_at = 0;
+	}
+	struct batch_runner *first = &all.runners[0], *second = &all.runners[1];
+	assert_false(share_yields(first)); /* nobody waits */
+	all.store.n_batches++;
+	first->look_at = second->look_at = 0;
+	assert_false(share_yields(first)); /* it has no result */
+	first->n_results = 1;
+	assert_false(share_yields(second)); /* it did not run for longest */
+	all.runners[3].busy = false; /* a runner is free */
+	first->look_at = 0;
+	assert_false(share_yields(first));
+	all.runners[3].busy = true;
+	assert_false(share_yields(first)); /* it has just looked */
+	first->look_at = 0;
+	assert_true(share_yields(first) && share_yields(first));
+	second->look_at = 0;
+	assert_false(share_yields(second)); /* one is enough */
+	cond_release(&all.room);
+	lock_release(&all.store.lock);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -292,6 +409,8 @@ int main(void)
 			cmocka_unit_test(key_files),
 			cmocka_unit_test(hashes),
 			cmocka_unit_test(routes),
+			cmocka_unit_test(batch_shares),
+			cmocka_unit_test(batch_slices),
 	};
 	return cmocka_run_group_tests_name("serve_parts", tests, NULL, NULL);
 }
