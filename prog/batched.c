@@ -429,8 +429,10 @@ int main(int argc, char **argv)
 	memcpy(opts, own, sizeof own);
 	sampling_options(&j.s, "only the likeliest tokens with X of the mass; 1: all (default: 0.9)", opts + N_OWN);
 	for (size_t i = N_OWN; i < sizeof opts / sizeof *opts; i++)
-		if (opts[i].value == &j.s.seed)
-			opts[i].given = &j.c.seed_given;
+		if (opts[i].value == &j.s.seed) {
+			opts[i].min = 0;
+			opts[i].help = "same seed, same text, on every machine (default: 0)";
+		}
 	const struct opt_prog p = {
 			prog,
 			"[options]",

@@ -13,8 +13,8 @@ struct config {
 	struct load_opts load;
 	int64_t n_parallel, n_predict, n_ctx, threads;
 	bool threads_given, verbose, ignore_eos, version, compare, stream, no_live;
-	bool interactive, no_history, prompt_given, seed_given;
-	int64_t width;          /* of -compare; 0: the terminal's */
+	bool interactive, no_history, prompt_given;
+	int64_t width; /* of -compare; 0: the terminal's */
 	struct export_opts output;
 };
 

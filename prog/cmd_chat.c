@@ -53,6 +53,7 @@ static int open_model(struct chat *c)
 	if (rc)
 		return rc;
 	rc = chat_format_open(&c->format, prog, c->model, c->model_path, c->template);
+	sampling_seed(&c->s);
 	return rc ? rc : sampling_open(&c->s, prog, c->model);
 }
 
@@ -103,7 +104,8 @@ static int run(struct chat *c, const struct opt_prog *options)
 	if (rc)
 		return rc;
 	if (isatty(STDIN_FILENO))
-		fputs("Say something; ':help' tells what else there is.\n", stderr);
+		fputs("Say something; ':help' lists the commands.\n", stderr);
+	sampling_tell_seed(&c->s, prog);
 	rc = talk_run(&c->talk, "> ", c->no_history ? NULL : "chat_history", c->settings.names, c->settings.own.n_opts);
 	/* What could not be written was said when it was; the reason is not known any more. */
 	const int saved = chat_session_save(c), out = rc == EXIT_FILE ? 0 : close_stdout(prog);

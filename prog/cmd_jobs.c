@@ -180,8 +180,8 @@ static void summary(const struct jobs *j, const struct options *o, int rc)
 {
 	const double s = clock_now() - j->started;
 
-	fprintf(stderr, "%s: %" PRIu64 " answered, %" PRIu64 " refused, %" PRIu64 " bad lines", prog, j->n_answered,
-			j->n_refused, j->n_bad);
+	fprintf(stderr, "%s: %" PRIu64 " answered, %" PRIu64 " refused, %" PRIu64 " bad line%s", prog, j->n_answered,
+			j->n_refused, j->n_bad, j->n_bad == 1 ? "" : "s");
 	if (j->out->n_done > 0)
 		fprintf(stderr, ", %" PRIu64 " done before", j->out->n_done);
 	fprintf(stderr,
@@ -191,6 +191,8 @@ static void summary(const struct jobs *j, const struct options *o, int rc)
 	if (j->n_other_model > 0)
 		fprintf(stderr, "%s: note: %" PRIu64 " requests name another model (%s); all ran with %s\n", prog,
 				j->n_other_model, j->other_model, j->host->name);
+	if (j->n_generated > 0)
+		sampling_tell_seed(&o->s, prog);
 	if (rc == EXIT_INTERRUPTED || rc == EXIT_FILE)
 		fprintf(stderr, "%s: not finished; the same command goes on from here\n", prog);
 	if (o->verbose) {
@@ -198,6 +200,15 @@ static void summary(const struct jobs *j, const struct options *o, int rc)
 		sampling_print(&o->s, stderr);
 		fputc('\n', stderr);
 	}
+}
+
+/* A job that goes on has the seed that it began with. */
+static void choose_seed(struct options *o)
+{
+	if (o->s.seed_given)
+		return;
+	if (o->restart || !jobs_output_seed(o->output, &o->s.seed))
+		sampling_seed(&o->s);
 }
 
 static int run(struct state *s, struct options *o)
@@ -211,6 +222,7 @@ static int run(struct state *s, struct options *o)
 			.ordered = o->ordered};
 
 	int rc = open_files(s, o);
+	choose_seed(o);
 	if (!rc)
 		rc = open_model(s, o);
 	if (!rc)
@@ -221,6 +233,9 @@ static int run(struct state *s, struct options *o)
 		return rc;
 	j.engine = s->engine;
 	rc = jobs_run(&j);
+	const uint64_t n_failed = j.n_refused + j.n_bad + s->out.n_done - s->out.n_done_ok;
+	if (!rc && n_failed > 0)
+		rc = EXIT_RUN;
 	char *name = printable(j.other_model);
 	snprintf(j.other_model, sizeof j.other_model, "%s", name ? name : "?");
 	mem_free(name);

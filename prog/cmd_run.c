@@ -254,6 +254,8 @@ static void statistics(const struct run *r)
 		fprintf(stderr, "%s: %zu of %zu texts were cut before the end that the grammar wants; raise "
 		"-n-predict\n",
 				prog, n_cut, n_texts);
+	if (!r->search.beams_given && r->n_predict > 0)
+		sampling_tell_seed(&r->s, prog);
 	if (!r->verbose || run_search_on(&r->search))
 		return;
 	const struct gen *g = &r->gen;
@@ -282,6 +284,7 @@ static int open_model(struct run *r)
 	r->gen.n_top = (int32_t)r->n_top;
 	r->gen.stops = r->stops.items;
 	r->gen.n_stops = (int32_t)r->stops.n;
+	sampling_seed(&r->s);
 	return sampling_open(&r->s, prog, r->m);
 }
 

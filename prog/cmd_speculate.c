@@ -167,6 +167,7 @@ static void statistics(const struct speculate *c)
 			" verifications, %.2f tokens per verification\n",
 			prog, n, s->generate_s, per_second(n, s->generate_s), s->n_checks,
 			s->n_checks ? (double)n / (double)s->n_checks : 0.0);
+	sampling_tell_seed(&c->s, prog);
 	if (!c->verbose)
 		return;
 	fprintf(stderr, "%s: %zu prompt tokens in %.2f s; %" PRIu64 " decodes; %.2f s spent on guessing", prog,
@@ -273,6 +274,7 @@ static int open_all(struct speculate *c)
 
 	if (rc)
 		return rc;
+	sampling_seed(&c->s);
 	rc = sampling_open(&c->s, prog, c->m);
 	if (!rc)
 		rc = read_prompt(c);

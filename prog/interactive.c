@@ -146,10 +146,10 @@ static int again(void *user, const char *args)
 	(void)args;
 	if (!it->text)
 		return no_prompt();
-	if (!j->c.seed_given)
+	if (!j->s.seed_given)
 		set_seed(it, before + 1);
 	fprintf(stderr, "again with seed %" PRIu64 "%s\n", j->s.seed,
-			j->c.seed_given ? ", which is fixed (':set seed default' lets it go on)" : "");
+			j->s.seed_given ? ", which is fixed (':set seed default' lets it go on)" : "");
 	char *text = mem_strndup(it->text, it->prompt.n_bytes);
 	const int rc = text ? go_on(it, text, it->prompt.n_bytes, it->prompt.tokens, it->prompt.n_tokens)
 			    : out_of_memory(prog);
@@ -426,7 +426,7 @@ static int converse(struct interactive *it)
 	struct job *j = it->j;
 	int rc = 0;
 
-	fprintf(stderr, "Type a prompt; ':help' tells what else there is.\n");
+	fprintf(stderr, "Type a prompt; ':help' lists the commands.\n");
 	if (j->c.prompt_given)
 		rc = say_bytes(it, j->c.prompt, strlen(j->c.prompt));
 	if (rc)

@@ -90,6 +90,8 @@ struct jobs_output {
 	bool refused; /* what is there is of another job */
 	int64_t started; /* when the job was begun first */
 };
+/* The seed of the runs that an output has results of, by its journal. False: there is no output, or no such journal. */
+bool jobs_output_seed(const char *path, uint64_t *seed);
 /* Opens the output, and says what is done of it. settings: an object of strings, which all runs of a job share. Returns
  * an exit code, or 0. */
 int jobs_output_open(struct jobs_output *o, struct jobs_where *where, const char *path, const struct jobs_reader *in,

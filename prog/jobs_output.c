@@ -22,13 +22,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { JOURNAL_VERSION = 1, JOURNAL_BYTES_MAX = 4 << 20 };
+enum { JOURNAL_VERSION = 2, JOURNAL_BYTES_MAX = 4 << 20 };
 #define SYNC_S 1.0 /* a crash of the machine costs as much work */
 
 static int cannot(const struct jobs_output *o, const char *what, const char *why)
@@ -100,6 +101,40 @@ static int read_journal(const struct jobs_output *o, json_t **out)
 	return no_memory ? jobs_no_memory(o->where) : 0;
 }
 
+/* Freed with mem_free; NULL when out of memory. */
+static char *journal_path_of(const char *path)
+{
+	static const char suffix[] = ".journal";
+	const size_t n = strlen(path);
+	char *out = mem_alloc(n + sizeof suffix, 1);
+
+	if (out) {
+		memcpy(out, path, n);
+		memcpy(out + n, suffix, sizeof suffix);
+	}
+	return out;
+}
+
+bool jobs_output_seed(const char *path, uint64_t *seed)
+{
+	struct jobs_where quiet = {.prog = NULL};
+	const struct jobs_output o = {.where = &quiet, .journal_path = journal_path_of(path)};
+	json_t *j = NULL;
+
+	/* jobs_output_open reports what is wrong with a journal. */
+	if (o.journal_path && access(path, F_OK) == 0 && read_journal(&o, &j))
+		j = NULL;
+	const char *s = json_string_value(json_object_get(json_object_get(j, "settings"), "seed"));
+	char *end = NULL;
+	const uint64_t found = s ? strtoull(s, &end, 10) : 0;
+	const bool ok = s && *s && !*end;
+	if (ok)
+		*seed = found;
+	json_decref(j);
+	mem_free(o.journal_path);
+	return ok;
+}
+
 /* The journal is of this input and these settings. */
 static int check_journal(struct jobs_output *o, const struct jobs_reader *in, const json_t *settings)
 {
@@ -114,7 +149,9 @@ static int check_journal(struct jobs_output *o, const struct jobs_reader *in, co
 	o->started = json_integer_value(json_object_get(j, "started"));
 	if (rc || !now) {
 		rc = rc ? rc : jobs_no_memory(o->where);
-	} else if (json_integer_value(json_object_get(j, "cohort_jobs")) != JOURNAL_VERSION || !json_is_object(was)) {
+	} else if (json_is_object(was) && json_integer_value(json_object_get(j, "cohort_jobs")) != JOURNAL_VERSION) {
+		rc = refuse(o, "has results of another version of this program");
+	} else if (!json_is_object(was)) {
 		rc = refuse(o, "is there already, and has no journal of this program beside it");
 	} else if (!json_equal(json_object_get(a, "bytes"), json_object_get(b, "bytes")) ||
 			!json_equal(json_object_get(a, "hash"), json_object_get(b, "hash"))) {
@@ -212,7 +249,6 @@ static int read_back(struct jobs_output *o, const struct jobs_reader *in)
 int jobs_output_open(struct jobs_output *o, struct jobs_where *where, const char *path, const struct jobs_reader *in,
 		const json_t *settings, bool restart)
 {
-	const size_t n_path = strlen(path);
 	struct stat st;
 
 	*o = (struct jobs_output){.where = where, .path = path, .synced = clock_now()};
@@ -225,11 +261,9 @@ int jobs_output_open(struct jobs_output *o, struct jobs_where *where, const char
 		return cannot(o, "write", "it must be a regular file, from which the job can go on");
 	if (flock(o->fd, LOCK_EX | LOCK_NB) != 0)
 		return cannot(o, "write", errno == EWOULDBLOCK ? "another run is writing it" : strerror(errno));
-	o->journal_path = mem_alloc(n_path + 9, 1);
+	o->journal_path = journal_path_of(path);
 	if (!o->journal_path)
 		return jobs_no_memory(where);
-	memcpy(o->journal_path, path, n_path);
-	memcpy(o->journal_path + n_path, ".journal", 9);
 	if (st.st_size > 0 && restart && ftruncate(o->fd, 0) != 0)
 		return cannot(o, "empty", strerror(errno));
 	/* Where nothing is, nothing can be mixed up. */

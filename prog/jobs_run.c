@@ -99,6 +99,14 @@ static bool put_answer(struct jobs *j, struct item *it)
 
 /* ---- From a line to an item ---- */
 
+/* The seed of a request that names none: the job's for the first line, another one for each line after it, so that
+ * equal requests have different answers and a line has the same answer in every run. Multiples of an odd number: jobs
+ * whose seeds are neighbours have no seeds of lines in common. */
+static uint64_t line_seed(const struct jobs *j, uint64_t line)
+{
+	return j->host->sampler.seed + (line - 1) * 0x9e3779b97f4a7c15u;
+}
+
 /* False when out of memory; a line that is no good has its result then. */
 static bool read_request(struct jobs *j, struct jobs_ids *ids, struct item *it, json_t *request)
 {
@@ -129,6 +137,9 @@ static bool read_request(struct jobs *j, struct jobs_ids *ids, struct item *it, 
 			openai_request_parse(j->host, route, body, &it->r, &it->error);
 	if (!it->parsed)
 		return true;
+	const json_t *seed = json_object_get(body, "seed");
+	if (!seed || json_is_null(seed))
+		it->r.params.sampler.seed = line_seed(j, it->line);
 	if (it->r.model && strcmp(it->r.model, j->host->name) != 0 && j->n_other_model++ == 0)
 		snprintf(j->other_model, sizeof j->other_model, "%s", it->r.model);
 	if (j->prepare)

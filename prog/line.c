@@ -5,12 +5,15 @@
  * 2. Text is UTF-8 whatever the locale: bytes become characters here, and characters bytes. On a terminal a byte that
  *    is not UTF-8 becomes U+FFFD; in a pipe bytes stay what they are.
  * 3. The terminal is in its usual mode whenever line_read is not running.
+ * 4. What is pasted is text, line ends included, whatever its characters are bound to: terminals mark its beginning and
+ *    end when they are asked to.
  *
  * It does not know what lines mean, but for what Tab is to complete. */
 #include "line.h"
 
 #include "common.h"
 #include "line_history.h"
+#include "term.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -44,6 +47,8 @@ struct line {
 	EditLine *el;
 	HistoryW *history;
 	char *history_path; /* NULL: no file */
+	bool pastes; /* the terminal is asked to mark them */
+	bool more;
 	wchar_t prompt[64];
 };
 
@@ -58,6 +63,13 @@ static void on_window(int sig)
 	else
 		continued = 1;
 	interrupt_wake();
+}
+
+/* Asks the terminal to mark pastes, or no longer to. */
+static void mark_pastes(const struct line *l, bool on)
+{
+	if (l->pastes)
+		fputs(on ? "\033[?2004h" : "\033[?2004l", stderr);
 }
 
 static void drain(int fd)
@@ -82,6 +94,7 @@ static bool wait_bytes(struct line *l)
 			if (was_continued) { /* the shell has had the terminal meanwhile */
 				el_wset(l->el, EL_PREP_TERM, 0);
 				el_wset(l->el, EL_PREP_TERM, 1);
+				mark_pastes(l, true);
 			}
 			el_resize(l->el);
 			el_wset(l->el, EL_REFRESH);
@@ -237,11 +250,47 @@ static int next_char(EditLine *el, wchar_t *out)
 	return 1;
 }
 
+/* What the beginning of a paste is bound to: all up to its end goes into the line. A line end at its end does not: who
+ * pastes presses Enter. */
+static unsigned char paste(EditLine *el, int ch)
+{
+	static const wchar_t end[] = L"\033[201~";
+	const size_t n_end = sizeof end / sizeof *end - 1;
+	wchar_t *text = NULL, c;
+	size_t n = 0, n_max = 0;
+	struct line *l = NULL;
+
+	(void)ch;
+	el_wget(el, EL_CLIENTDATA, &l);
+	do {
+		void *at = text;
+		if (next_char(el, &c) != 1) { /* what ended it is known to who reads the line */
+			mem_free(text);
+			return CC_EOF;
+		}
+		if (!mem_grow(&at, &n_max, n + 1, sizeof *text)) {
+			mem_free(text);
+			l->failed = true;
+			return CC_EOF;
+		}
+		text = at;
+		text[n++] = c == L'\r' ? L'\n' : c;
+	} while (n < n_end || wmemcmp(text + n - n_end, end, n_end) != 0);
+	n -= n_end;
+	while (n > 0 && text[n - 1] == L'\n')
+		n--;
+	text[n] = L'\0';
+	const bool ok = n == 0 || el_winsertstr(el, text) == 0;
+	mem_free(text);
+	return ok ? CC_REFRESH : CC_ERROR;
+}
+
 static wchar_t *prompt_of(EditLine *el)
 {
+	static wchar_t more[] = L"... ";
 	struct line *l = NULL;
 	el_wget(el, EL_CLIENTDATA, &l);
-	return l->prompt;
+	return l->more ? more : l->prompt;
 }
 
 /* libedit shows what the locale can; a locale that knows no more than ASCII is none that a terminal of today has. */
@@ -314,8 +363,11 @@ static bool open_editor(struct line *l)
 	el_wset(l->el, EL_GETCFN, next_char);
 	el_wset(l->el, EL_ADDFN, L"cohort-complete", L"completes a command", complete);
 	el_wset(l->el, EL_BIND, L"^I", L"cohort-complete", NULL);
+	el_wset(l->el, EL_ADDFN, L"cohort-paste", L"inserts what is pasted", paste);
+	el_wset(l->el, EL_BIND, L"\\e[200~", L"cohort-paste", NULL);
 	el_wset(l->el, EL_BIND, L"^R", L"em-inc-search-prev", NULL);
 	el_source(l->el, NULL);
+	l->pastes = term_moves(STDERR_FILENO);
 	history_w(l->history, &event, H_SETSIZE, LINE_HISTORY_MAX);
 	if (l->p->history)
 		l->history_path = line_history_path(l->p->history, getenv("XDG_STATE_HOME"), getenv("HOME"));
@@ -345,7 +397,9 @@ static enum line_result read_terminal(struct line *l)
 		int n = 0;
 		/* Before the prompt is shown: what is typed from then on is libedit's. */
 		el_wset(l->el, EL_PREP_TERM, 1);
+		mark_pastes(l, true);
 		const wchar_t *w = el_wgets(l->el, &n);
+		mark_pastes(l, false);
 		if (w && n > 0) {
 			const bool ended = w[n - 1] == L'\n' || w[n - 1] == L'\r';
 			if (!take_wide(l, w, (size_t)n - ended))
@@ -360,6 +414,8 @@ static enum line_result read_terminal(struct line *l)
 			return LINE_FAILED;
 		if (l->sig != SIGINT)
 			return l->sig ? LINE_INTERRUPTED : LINE_END;
+		if (l->more)
+			return LINE_CANCELLED;
 		if (++l->n_ctrl_c > 1)
 			return LINE_INTERRUPTED;
 		fputs("(Ctrl-C again or Ctrl-D ends)\n", stderr);
@@ -441,8 +497,9 @@ bool line_is_terminal(const struct line *l)
 	return l->terminal;
 }
 
-enum line_result line_read(struct line *l, const char **text, size_t *n_bytes)
+enum line_result line_read(struct line *l, bool more, const char **text, size_t *n_bytes)
 {
+	l->more = more;
 	l->n_text = 0;
 	l->failed = false;
 	l->sig = 0;

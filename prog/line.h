@@ -11,6 +11,7 @@ enum line_result {
 	LINE_OK,
 	LINE_END,         /* of the input; Ctrl-D */
 	LINE_INTERRUPTED, /* Ctrl-C twice on a terminal, once otherwise; SIGTERM */
+	LINE_CANCELLED,   /* Ctrl-C in a line that goes on another */
 	LINE_LONG,        /* more than LINE_BYTES_MAX bytes: it was left out, the next one can be read */
 	LINE_FAILED       /* said on stderr */
 };
@@ -33,8 +34,9 @@ struct line *line_open(const struct line_params *params);
 void line_free(struct line *l);
 /* Whether somebody sits there: both standard input and standard error are a terminal. */
 bool line_is_terminal(const struct line *l);
-/* The next line without its end, with a NUL behind; good until the next call. It may hold any bytes, also NUL. */
-enum line_result line_read(struct line *l, const char **text, size_t *n_bytes);
+/* The next line without its end, with a NUL behind; good until the next call. It may hold any bytes, also NUL; on a
+ * terminal a paste may have line ends in it. more: the line goes on a text that was begun; it has another prompt. */
+enum line_result line_read(struct line *l, bool more, const char **text, size_t *n_bytes);
 
 /* What Tab does with the first n bytes of a line: how many of the words begin so (matches[0 .. min(n, n_max)) points to
  * them), and the bytes to insert that all of them have in common (*more, of *n_more bytes, within the first). */

@@ -307,7 +307,8 @@ static size_t quoted(char *out, size_t n_max, const char *s)
 	return n;
 }
 
-static void value_text(const struct opt *o, char *out, size_t n_max)
+/* drawn: the value is made up when the program runs. */
+static void value_text(const struct opt *o, bool drawn, char *out, size_t n_max)
 {
 	const struct opt_list *list = o->value;
 	size_t n = 0, i = 0;
@@ -316,7 +317,10 @@ static void value_text(const struct opt *o, char *out, size_t n_max)
 	switch (o->type) {
 	case OPT_FLAG: snprintf(out, n_max, "%s", *(const bool *)o->value ? "true" : "false"); break;
 	case OPT_INT: snprintf(out, n_max, "%" PRId64, *(const int64_t *)o->value); break;
-	case OPT_UINT64: snprintf(out, n_max, "%" PRIu64, *(const uint64_t *)o->value); break;
+	case OPT_UINT64:
+		if (!drawn)
+			snprintf(out, n_max, "%" PRIu64, *(const uint64_t *)o->value);
+		break;
 	case OPT_FLOAT: snprintf(out, n_max, "%.10g", *(const double *)o->value); break;
 	case OPT_STR:
 		if (*(const char *const *)o->value)
@@ -346,7 +350,8 @@ int opt_show(const struct opt_run *s)
 		printf("# no configuration file%s%s\n", *s->path ? "; it would be " : "", s->path);
 	for (size_t i = 0; i < s->p->n_opts; i++) {
 		const struct opt *o = &s->p->opts[i];
-		value_text(o, value, sizeof value);
+		value_text(o, s->sources[i].from == FROM_DEFAULT && o->type == OPT_UINT64 && o->min == OPT_DRAWN, value,
+				sizeof value);
 		printf("%-22s %-24s ", o->name, value);
 		switch (s->sources[i].from) {
 		case FROM_DEFAULT: puts("default"); break;

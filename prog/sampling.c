@@ -28,6 +28,18 @@ uint64_t seed_draw(void)
 	return (uint32_t)((uint64_t)now.tv_nsec * 2654435761U ^ (uint64_t)now.tv_sec ^ (uint64_t)getpid() << 16);
 }
 
+void sampling_seed(struct sampling *s)
+{
+	if (!s->seed_given)
+		s->seed = seed_draw();
+}
+
+void sampling_tell_seed(const struct sampling *s, const char *prog)
+{
+	if (!s->seed_given && s->temperature > 0)
+		fprintf(stderr, "%s: -seed %" PRIu64 " gives the same again\n", prog, s->seed);
+}
+
 void sampling_init(struct sampling *s, double top_p)
 {
 	*s = (struct sampling){.top_k = 40,
@@ -58,8 +70,10 @@ void sampling_options(struct sampling *s, const char *top_p_help, struct opt *ou
 			{"top-p", NULL, OPT_FLOAT, &s->top_p, 0, 1, "X", top_p_help, NULL},
 			{"min-p", NULL, OPT_FLOAT, &s->min_p, 0, 1, "X",
 					"only tokens at least X times as likely as the best (default: 0.05)", NULL},
-			{"seed", "s", OPT_UINT64, &s->seed, 0, 0, "N",
-					"same seed, same text, on every machine (default: 0)", &s->seed_given},
+			{"seed", "s", OPT_UINT64, &s->seed, OPT_DRAWN, 0, "N",
+					"same seed, same text, on every machine (default: a new one, which is "
+					"reported)",
+					&s->seed_given},
 			{"typical", "typical-p", OPT_FLOAT, &s->typical, 0, 1, "X",
 					"only the most typical tokens with X of the mass; 1: all (default: 1)", NULL},
 			{"top-n-sigma", "top-nsigma", OPT_FLOAT, &s->top_n_sigma, -1, 1000, "X",

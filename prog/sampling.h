@@ -25,8 +25,12 @@ struct sampling {
 	int32_t n_vocab;
 };
 
-/* A seed that was not chosen: 32 random bits, so that it is short enough to type and exact in any JSON. */
+/* A random seed: 32 bits, so that it is short enough to type and exact in any JSON. */
 uint64_t seed_draw(void);
+/* Draws one unless -seed was given. Before sampling_open. */
+void sampling_seed(struct sampling *s);
+/* Says on stderr how to get the same texts again, if the seed was drawn and the texts depend on it. */
+void sampling_tell_seed(const struct sampling *s, const char *prog);
 
 /* The library's defaults; top_p as the program has it. */
 void sampling_init(struct sampling *s, double top_p);

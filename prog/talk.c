@@ -31,8 +31,9 @@ void talk_parse(const char *line, size_t n, struct talk_line *out)
 		at++;
 	if (at == n)
 		return;
-	if (*line != ':' || (n > 1 && line[1] == ':')) {
-		const size_t skip = *line == ':';
+	/* What has several lines was pasted, and is a text. */
+	if (*line != ':' || (n > 1 && line[1] == ':') || memchr(line, '\n', n)) {
+		const size_t skip = n > 1 && line[0] == ':' && line[1] == ':';
 		*out = (struct talk_line){.kind = TALK_TEXT, .text = line + skip, .n_text = n - skip, .name = ""};
 		return;
 	}
@@ -71,6 +72,8 @@ void talk_help(const struct talk_command *commands, size_t n_commands)
 		fprintf(stderr, "  %-20s %s\n", left, commands[i].about);
 	}
 	fputs("  ::...                a text that begins with a colon\n"
+	      "On a terminal a paste is one text, whatever its lines; a line that ends in a backslash goes on\n"
+	      "in the next one; \"\"\" begins a text of several lines, and ends it.\n"
 	      "Names may be cut short. Ctrl-C stops what is being generated; Ctrl-D ends.\n",
 			stderr);
 }
@@ -128,11 +131,39 @@ static int command(struct talk *t)
 	return EXIT_USAGE;
 }
 
+/* What other programs call ':quit' and ':help'. True: it was one of these words, and *rc is what came of it. */
+static bool foreign(struct talk *t, int *rc)
+{
+	static const struct {
+		const char *word, *command; /* NULL: it may be meant as a text */
+	} words[] = {{"/bye", "quit"}, {"/exit", "quit"}, {"/quit", "quit"}, {"/?", "help"}, {"/help", "help"},
+			{"exit", NULL}, {"quit", NULL}, {"bye", NULL}};
+	const struct talk_line *said = &t->said;
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		const char *word = words[i].word, *name = words[i].command;
+		if (strlen(word) != said->n_text || memcmp(word, said->text, said->n_text) != 0)
+			continue;
+		const int k = name ? talk_find(t->commands, t->n_commands, name, strlen(name)) : TALK_UNKNOWN;
+		if (k >= 0)
+			*rc = t->commands[k].run(t->user, "");
+		else
+			fprintf(stderr, "':quit' or Ctrl-D ends; to send the word, type \"\"\"%s\"\"\"\n", word);
+		return true;
+	}
+	return false;
+}
+
 static int work(struct talk *t)
 {
+	int rc = 0;
+
 	switch (t->said.kind) {
 	case TALK_COMMAND: return command(t);
-	case TALK_TEXT: return t->say(t->user, t->said.text);
+	case TALK_TEXT:
+		if (!t->quoted && line_is_terminal(t->line) && foreign(t, &rc))
+			return rc;
+		return t->say(t->user, t->said.text);
 	case TALK_EMPTY: break;
 	}
 	return 0;
@@ -143,6 +174,86 @@ static int too_long(const struct talk *t)
 	fprintf(stderr, "%s: the line has more than %d bytes and was left out\n", t->prog, LINE_BYTES_MAX);
 	return EXIT_USAGE;
 }
+
+/* ---- Texts of several lines ---- */
+
+static bool quotes(const char *text, size_t n, bool at_end)
+{
+	return n >= 3 && memcmp(at_end ? text + n - 3 : text, "\"\"\"", 3) == 0;
+}
+
+static bool goes_on(const char *text, size_t n)
+{
+	return n > 0 && text[n - 1] == '\\' && (n < 2 || text[n - 2] != '\\');
+}
+
+static bool add(struct talk *t, const char *text, size_t n)
+{
+	void *at = t->text;
+
+	if (!mem_grow(&at, &t->text_max, t->n_text + n + 1, 1))
+		return false;
+	t->text = at;
+	memcpy(t->text + t->n_text, text, n);
+	t->n_text += n;
+	t->text[t->n_text] = '\0';
+	return true;
+}
+
+/* Reads on after a first line that does not end its text, and makes t->said of all of them. The result of the last line
+ * that was read; what was gathered is dropped unless it is LINE_OK. */
+static enum line_result read_on(struct talk *t, const char *text, size_t n)
+{
+	bool more = true;
+
+	t->n_text = 0;
+	t->quoted = quotes(text, n, false);
+	if (t->quoted)
+		text += 3, n -= 3;
+	for (;;) {
+		more = t->quoted ? !quotes(text, n, true) : goes_on(text, n);
+		const size_t n_mark = t->quoted ? (more ? 0 : 3) : more;
+		/* Marks that have a line of their own leave no empty ones. */
+		const bool no_end = !more || (t->quoted && t->n_text + n == 0);
+		if (t->n_text + n > LINE_BYTES_MAX)
+			return LINE_LONG;
+		if (!add(t, text, n - n_mark) || (!no_end && !add(t, "\n", 1))) {
+			out_of_memory(t->prog);
+			return LINE_FAILED;
+		}
+		if (!more)
+			break;
+		const enum line_result r = line_read(t->line, true, &text, &n);
+		if (r == LINE_END)
+			fprintf(stderr, "%s: the text was not ended, and is left out\n", t->prog);
+		if (r != LINE_OK)
+			return r;
+	}
+	if (t->quoted && n == 3 && t->n_text > 0 && t->text[t->n_text - 1] == '\n')
+		t->text[--t->n_text] = '\0';
+	t->said = (struct talk_line){.text = t->text, .n_text = t->n_text, .name = ""};
+	t->said.kind = t->n_text ? TALK_TEXT : TALK_EMPTY;
+	return LINE_OK;
+}
+
+/* The next text or command. */
+static enum line_result read_next(struct talk *t)
+{
+	const char *text;
+	size_t n;
+
+	t->quoted = false;
+	const enum line_result r = line_read(t->line, false, &text, &n);
+	/* A paste is whole, whatever it begins and ends with. */
+	if (r == LINE_OK && line_is_terminal(t->line) && !memchr(text, '\n', n) &&
+			(quotes(text, n, false) || goes_on(text, n)))
+		return read_on(t, text, n);
+	if (r == LINE_OK)
+		talk_parse(text, n, &t->said);
+	return r;
+}
+
+/* ---- */
 
 int talk_run(struct talk *t, const char *prompt, const char *history, const char *const *names, size_t n_names)
 {
@@ -157,14 +268,10 @@ int talk_run(struct talk *t, const char *prompt, const char *history, const char
 		return out_of_memory(t->prog);
 	const bool terminal = line_is_terminal(t->line);
 	while (!over && !t->quit) {
-		const char *text;
-		size_t n;
 		int rc = 0;
-		switch (line_read(t->line, &text, &n)) {
-		case LINE_OK:
-			talk_parse(text, n, &t->said);
-			rc = work(t);
-			break;
+		switch (read_next(t)) {
+		case LINE_OK: rc = work(t); break;
+		case LINE_CANCELLED: break;
 		case LINE_LONG: rc = too_long(t); break;
 		case LINE_END: over = true; break;
 		case LINE_INTERRUPTED: over = interrupted_end = true; break;
@@ -182,6 +289,8 @@ int talk_run(struct talk *t, const char *prompt, const char *history, const char
 			first = rc;
 	}
 	line_free(t->line);
+	mem_free(t->text);
 	t->line = NULL;
+	t->text = NULL;
 	return interrupted_end ? EXIT_INTERRUPTED : first;
 }

@@ -54,7 +54,10 @@ struct talk {
 	bool quit;                 /* set by a command: the talk ends */
 	/* talk_run's own. */
 	struct line *line;
-	struct talk_line said;     /* the line being worked on */
+	struct talk_line said; /* the line, or lines, being worked on */
+	bool quoted; /* they stood between marks, and are a text whatever they look like */
+	char *text; /* [n_text] of several lines */
+	size_t n_text, text_max;
 	const char *names[TALK_COMMANDS_MAX];
 };
 

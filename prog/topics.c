@@ -44,7 +44,7 @@ const char topic_config_text[] =
 
 static const struct topic_pair exit_codes[] = {
 		{"0", "done"},
-		{"1", "failed while running"},
+		{"1", "failed while running; jobs: lines of the input have no answer"},
 		{"2", "wrong options, operands, variables or configuration (with a hint)"},
 		{"3", "the model cannot be used: missing, cut off, not GGUF, of an unknown architecture"},
 		{"4", "a file cannot be read or written"},

@@ -337,6 +337,90 @@ EOF
 [ "$rc" = 0 ] && [ "$(cat "$HOME/.local/state/cohort/chat_history")" = "$(printf 'Hello, who are you?\n:stats')" ]
 verdict 'terminal: a conversation, and its history'
 
+# Shown red by not asking the terminal to mark pastes: three messages, the first answered before the others came.
+talk "$bin/cohort" chat -n 4 -temp 0 -no-history <<'EOF'
+expect >
+type \x1b[200~one line\n:second\tline\rthird line\r\x1b[201~
+sleep 0.3
+never cut after
+type !\r
+expect cut after 4 tokens
+expect >
+send :history
+expect 1 user: one line
+expect :second
+expect third line!
+expect 2 assistant:
+expect >
+type \x15
+type \x1b[200~Go on.\x1b[201~\r
+expect cut after
+send :history
+expect 3 user: Go on.
+expect 4 assistant:
+type \x04
+end 0
+EOF
+[ "$rc" = 0 ] && grep -q 'third line!$' "$tmp/out"
+verdict 'terminal: lines that are pasted are one message, which Enter sends'
+# Shown red by asking for marks of pastes whatever the terminal is.
+cat >"$tmp/in" <<'EOF'
+expect >
+send Hello
+expect cut after
+unsent [?2004
+type \x04
+end 0
+EOF
+ran='chat: TERM=dumb'
+rc=0
+TERM=dumb python3 "$here/pty_talk.py" "$bin/cohort" chat -n 4 -no-history <"$tmp/in" >"$tmp/out" 2>"$tmp/err" || rc=$?
+[ "$rc" = 0 ]
+verdict 'terminal: one that knows no escape sequences gets none for pastes'
+# Shown red by lines that go on which end their text, by quotes that are sent, and by words of other programs as messages.
+talk "$bin/cohort" chat -n 4 -temp 0 -no-history <<'EOF'
+expect >
+send go on \\
+expect ...
+send to here \\\\
+expect cut after
+expect >
+send """
+expect ...
+send :quit
+expect ...
+send end"""
+expect cut after
+expect >
+send """exit"""
+expect cut after
+expect >
+send exit
+expect ':quit' or Ctrl-D ends
+send half \\
+expect ...
+type \x03
+expect >
+send /?
+expect :branch N
+send :history
+expect 1 user: go on
+expect to here \\\\
+expect 3 user: :quit
+expect end
+expect 5 user: exit
+expect 6 assistant:
+expect >
+send /bye
+end 0
+EOF
+[ "$rc" = 0 ]
+verdict 'terminal: texts of several lines; /bye, /? and exit'
+lines '/bye\nexit\n"""\na \\\n:history\n'
+chat -n 2 -temp 0
+[ "$rc" = 0 ] && matches err '^1 user: /bye$' && matches err '^3 user: exit$' && matches err '^5 user: """$' && matches err '^7 user: a .$'
+verdict 'a pipe: each line is a message, whatever it looks like'
+
 # The prompt takes several steps of the reference kernels.
 talk "$bin/cohort" chat --isa ref -t 1 -context-shift -n 4 <<EOF
 expect >

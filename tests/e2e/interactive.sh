@@ -5,6 +5,7 @@
 # prompt; a refused prompt that replaces the last one; a Ctrl-C that ends the program; a history that others can read.
 # shellcheck source=tests/e2e/talk_lib.sh
 . "$(dirname "$0")/talk_lib.sh"
+unset COHORT_SEED # a seed that was given stays
 
 script() { say batched -interactive "$@"; }
 

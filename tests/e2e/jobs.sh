@@ -112,7 +112,7 @@ msg='"messages":[{"role":"user","content":"Tell me a story"}]'
 	req text $comp '{"prompt":"again"}'
 } >"$tmp/in.jsonl"
 jobs "$tmp/in.jsonl" -output "$tmp/o.jsonl"
-[ "$rc" = 0 ] && empty out && has err '13 answered, 4 refused, 2 bad lines' && has err 'name another model (gpt-4)'
+[ "$rc" = 1 ] && empty out && has err '13 answered, 4 refused, 2 bad lines' && has err 'name another model (gpt-4)'
 verdict 'a file with everything in it'
 tool counts "$tmp/o.jsonl" && is out 19
 verdict 'one line for each'
@@ -146,8 +146,8 @@ check url 'r["response"] is None and r["error"]["code"] == "invalid_url"' 'a bad
 check text 'r["response"] is None and r["error"]["code"] == "duplicate_custom_id"' 'a custom_id that came before'
 keep o.jsonl first.jsonl
 jobs "$tmp/in.jsonl" -output "$tmp/o.jsonl"
-[ "$rc" = 0 ] && has err '0 answered, 0 refused, 0 bad lines, 19 done before' && same o.jsonl first.jsonl
-verdict 'again: nothing is left to do'
+[ "$rc" = 1 ] && has err '0 answered, 0 refused, 0 bad lines, 19 done before' && same o.jsonl first.jsonl
+verdict 'again: nothing is left to do, and the exit code is that of the whole job'
 
 # ---- Bad lines ----
 
@@ -171,7 +171,7 @@ print("{\"custom_id\":\"many\",\"x\":[" + "{}," * 500_000 + "0]}")'
 }
 hostile >"$tmp/bad.jsonl"
 jobs "$tmp/bad.jsonl" -output "$tmp/o.jsonl" -restart
-[ "$rc" = 0 ] && has err '4 answered, 4 refused, 20 bad lines'
+[ "$rc" = 1 ] && has err '4 answered, 4 refused, 20 bad lines'
 verdict 'lines that are no requests do not stop the others'
 tool counts "$tmp/o.jsonl" && is out 28
 verdict 'each of them has a line, blank ones have none'
@@ -190,10 +190,10 @@ check wide 'b["error"]["code"] == "context_length_exceeded"' 'a prompt of 4 MB'
 
 tool make "$tmp/mix.jsonl" 60 1
 jobs "$tmp/mix.jsonl" -output "$tmp/plain.jsonl"
-[ "$rc" = 0 ] && tool normal "$tmp/plain.jsonl" "$tmp/plain.norm"
+[ "$rc" = 1 ] && tool normal "$tmp/plain.jsonl" "$tmp/plain.norm"
 verdict 'a mixed file'
 jobs "$tmp/mix.jsonl" -output "$tmp/ordered.jsonl" -ordered -np 3 -ctx 2048 -t 1
-[ "$rc" = 0 ] && tool normal "$tmp/ordered.jsonl" "$tmp/ordered.norm" yes && same plain.norm ordered.norm
+[ "$rc" = 1 ] && tool normal "$tmp/ordered.jsonl" "$tmp/ordered.norm" yes && same plain.norm ordered.norm
 verdict '-ordered: the order of the input, and the same answers with other slots, cache and threads'
 
 # ---- Killed at any moment ----
@@ -218,7 +218,7 @@ while True:
         p.send_signal(sig)
         n += 1
     err = p.communicate()[1]
-    if p.returncode == 0:
+    if p.returncode == 1:  # some of its lines are no good
         break
     # A signal that comes before the program catches it ends it as well.
     if p.returncode not in (-9, 130, -2):
@@ -241,7 +241,7 @@ torn() { # BYTES
 	head -c "$1" "$tmp/plain.jsonl" >"$tmp/k.jsonl"
 	cp "$tmp/plain.jsonl.journal" "$tmp/k.jsonl.journal"
 	jobs "$tmp/mix.jsonl" -output "$tmp/k.jsonl"
-	[ "$rc" = 0 ] && tool normal "$tmp/k.jsonl" "$tmp/k.norm" && same plain.norm k.norm && whole "$tmp/k.jsonl"
+	[ "$rc" = 1 ] && tool normal "$tmp/k.jsonl" "$tmp/k.norm" && same plain.norm k.norm && whole "$tmp/k.jsonl"
 }
 size=$(wc -c <"$tmp/plain.jsonl")
 line1=$(head -n 1 "$tmp/plain.jsonl" | wc -c)
@@ -251,6 +251,41 @@ for cut in 0 1 $((line1 - 1)) "$line1" $((line1 + 1)) $((size / 2)) $((size - 1)
 done
 [ $good = 7 ]
 verdict 'an output that ends anywhere is taken up'
+
+# ---- Seeds ----
+
+# Red with one seed for all lines, with a seed that each run draws anew, and with one that is not reported.
+for i in 1 2 3 4 5 6; do req s$i $comp '{"prompt":"The","max_tokens":12}'; done >"$tmp/equal.jsonl"
+req own $comp '{"prompt":"The","max_tokens":12,"seed":5}' >>"$tmp/equal.jsonl"
+drawn jobs "$tmp/equal.jsonl" -output "$tmp/drawn.jsonl" -ordered
+seed=$(sed -n 's/.* -seed \([0-9]*\) gives the same again$/\1/p' "$tmp/err")
+[ "$rc" = 0 ] && [ -n "$seed" ] && tool normal "$tmp/drawn.jsonl" "$tmp/drawn.norm" yes &&
+	[ "$(sed 's/.*"text": "\([^"]*\)".*/\1/' "$tmp/drawn.norm" | sort -u | wc -l)" -ge 5 ]
+verdict 'equal requests have different answers, and the seed is reported'
+jobs "$tmp/equal.jsonl" -output "$tmp/given.jsonl" -ordered -np 2 -seed "$seed"
+[ "$rc" = 0 ] && ! has err 'gives the same' && tool normal "$tmp/given.jsonl" "$tmp/given.norm" yes && same drawn.norm given.norm
+verdict 'that seed gives the same answers'
+for n in 0 1 4; do
+	head -n $n "$tmp/drawn.jsonl" >"$tmp/k.jsonl"
+	cp "$tmp/drawn.jsonl.journal" "$tmp/k.jsonl.journal"
+	drawn jobs "$tmp/equal.jsonl" -output "$tmp/k.jsonl" -ordered
+	[ "$rc" = 0 ] && tool normal "$tmp/k.jsonl" "$tmp/k.norm" yes && same drawn.norm k.norm
+	verdict "a job that goes on after $n lines has the seed that it began with"
+done
+drawn jobs "$tmp/equal.jsonl" -output "$tmp/k.jsonl" -ordered -restart
+[ "$rc" = 0 ] && tool normal "$tmp/k.jsonl" "$tmp/k.norm" yes && ! same drawn.norm k.norm
+verdict '-restart draws another one'
+run cohort run The -n 12 -seed 5
+python3 -c 'import json, sys; print(json.dumps(sys.stdin.read()[:-1]))' <"$tmp/out" >"$tmp/want"
+tool expect "$tmp/drawn.jsonl" own "c['text'] == $(cat "$tmp/want")"
+verdict "a request's own seed is the one that counts"
+jobs "$tmp/equal.jsonl" -output "$tmp/k.jsonl" -ordered -seed 1
+refused 4 'results made with -seed'
+verdict 'refused: to go on with another seed'
+sed 's/"cohort_jobs":[0-9]*/"cohort_jobs":1/' "$tmp/drawn.jsonl.journal" >"$tmp/k.jsonl.journal"
+jobs "$tmp/equal.jsonl" -output "$tmp/k.jsonl"
+refused 4 'results of another version'
+verdict 'refused: results of a version whose lines had other seeds'
 
 # ---- What a job is not mixed with ----
 
@@ -265,7 +300,7 @@ jobs "$tmp/mix.jsonl" -output "$tmp/k.jsonl" -seed 5
 refused 4 'made with -seed 0, not 5' && untouched
 verdict 'refused: other settings'
 jobs "$tmp/mix.jsonl" -output "$tmp/k.jsonl" -np 2 -t 1
-[ "$rc" = 0 ] && untouched
+[ "$rc" = 1 ] && untouched
 verdict 'slots and threads are no such settings'
 rm "$tmp/k.jsonl.journal"
 jobs "$tmp/mix.jsonl" -output "$tmp/k.jsonl"
@@ -278,7 +313,7 @@ refused 4 'no result of this job (line 1)'
 verdict 'refused: a line that is no result'
 touch "$tmp/mix.jsonl"
 jobs "$tmp/mix.jsonl" -output "$tmp/k.jsonl" -restart
-[ "$rc" = 0 ] && tool normal "$tmp/k.jsonl" "$tmp/k.norm" && same plain.norm k.norm
+[ "$rc" = 1 ] && tool normal "$tmp/k.jsonl" "$tmp/k.norm" && same plain.norm k.norm
 verdict '-restart begins anew'
 cp "$tmp/mix.jsonl" "$tmp/same.jsonl"
 jobs "$tmp/same.jsonl" -output "$tmp/./same.jsonl"
@@ -303,7 +338,7 @@ run limited
 [ "$rc" = 4 ] && empty out && has err 'File too large' && has err 'the same command goes on' && whole "$tmp/k.jsonl"
 verdict 'a full disk: exit 4, whole lines only'
 jobs "$tmp/mix.jsonl" -output "$tmp/k.jsonl"
-[ "$rc" = 0 ] && has err 'done before' && tool normal "$tmp/k.jsonl" "$tmp/k.norm" && same plain.norm k.norm
+[ "$rc" = 1 ] && has err 'done before' && tool normal "$tmp/k.jsonl" "$tmp/k.norm" && same plain.norm k.norm
 verdict 'with room again it goes on'
 jobs "$tmp/no.jsonl" -output "$tmp/x.jsonl"
 refused 4 'cannot read' && [ ! -e "$tmp/x.jsonl" ]
@@ -353,7 +388,7 @@ jobs "$tmp/tools.jsonl" -output "$tmp/called.jsonl" -chat-template "$tmp/tools.j
 	tool expect "$tmp/called.jsonl" may '"tool_calls" not in c["message"] and len(c["message"]["content"]) > 0'
 verdict 'tools, with a template that knows them'
 jobs "$tmp/tools.jsonl" -output "$tmp/uncalled.jsonl"
-[ "$rc" = 0 ] && tool expect "$tmp/uncalled.jsonl" must 'b["error"]["param"] == "tools" and "template" in b["error"]["message"]'
+[ "$rc" = 1 ] && tool expect "$tmp/uncalled.jsonl" must 'b["error"]["param"] == "tools" and "template" in b["error"]["message"]'
 verdict 'refused: tools, with one that does not'
 echo '{# another #}' >>"$tmp/tools.jinja"
 jobs "$tmp/tools.jsonl" -output "$tmp/called.jsonl" -chat-template "$tmp/tools.jinja"
@@ -375,15 +410,15 @@ verdict 'refused: a template that is not there'
 python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$tmp/models" bert llama-base llama-lora >/dev/null || exit 1
 { req e $emb '{"input":["abc de","abc"]}' && req g $comp '{"prompt":"x"}'; } >"$tmp/enc.jsonl"
 jobs "$tmp/enc.jsonl" -output "$tmp/o.jsonl" -restart -m "$tmp/models/bert.gguf"
-[ "$rc" = 0 ] && tool expect "$tmp/o.jsonl" e 'len(b["data"]) == 2 and b["usage"]["prompt_tokens"] > 2' &&
+[ "$rc" = 1 ] && tool expect "$tmp/o.jsonl" e 'len(b["data"]) == 2 and b["usage"]["prompt_tokens"] > 2' &&
 	tool expect "$tmp/o.jsonl" g '"encoder" in b["error"]["message"]'
 verdict 'an encoder embeds, and generates nothing'
 printf '%s\n' '{"custom_id":"c","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"x"}]}}' >"$tmp/enc.jsonl"
 jobs "$tmp/enc.jsonl" -output "$tmp/o.jsonl" -restart -m "$tmp/models/llama-base.gguf"
-[ "$rc" = 0 ] && tool expect "$tmp/o.jsonl" c '"no chat template" in b["error"]["message"] and b["error"]["param"] == "messages"'
+[ "$rc" = 1 ] && tool expect "$tmp/o.jsonl" c '"no chat template" in b["error"]["message"] and b["error"]["param"] == "messages"'
 verdict 'a model without a template has no chat'
 jobs "$tmp/enc.jsonl" -output "$tmp/o2.jsonl" -m "$tmp/models/llama-base.gguf" --lora-scaled "$tmp/models/llama-lora.gguf:0.5"
-[ "$rc" = 0 ] && grep -q '"lora":"[^"]*llama-lora.gguf:0.5 "' "$tmp/o2.jsonl.journal"
+[ "$rc" = 1 ] && grep -q '"lora":"[^"]*llama-lora.gguf:0.5 "' "$tmp/o2.jsonl.journal"
 verdict 'an adapter, which the journal knows'
 # The beginning of an answer has no end token behind it, whatever the model's rule for texts is.
 python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/eos.gguf" tokenizer.ggml.add_eos_token

@@ -22,7 +22,9 @@ COHORT_CONFIG=/dev/null
 # time. What depends on threads says -threads; a run that looks for races sets E2E_THREADS to more, and a test of the
 # defaults to nothing. E2E_LOCALE is that of a user elsewhere (tools/dev/machines.sh).
 COHORT_THREADS=${E2E_THREADS-1}
-export COHORT_CONFIG COHORT_THREADS
+# A text is that of seed 0 unless a test says otherwise: `drawn COMMAND...` runs without.
+COHORT_SEED=0
+export COHORT_CONFIG COHORT_THREADS COHORT_SEED
 [ -n "$COHORT_THREADS" ] || unset COHORT_THREADS
 shared=${COHORT_SHARED:-$COHORT_SOURCE/../shared}
 model=$COHORT_SOURCE/models/cohort-tiny.gguf
@@ -66,6 +68,14 @@ run() {
 	shift
 	rc=0
 	"$prog" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
+}
+
+# drawn COMMAND ARGUMENT...: with no seed from the environment, as programs draw one.
+drawn() {
+	unset COHORT_SEED
+	"$@"
+	COHORT_SEED=0
+	export COHORT_SEED
 }
 
 # has FILE TEXT: the text is in $tmp/FILE. is FILE TEXT: it is all there is, one line.

@@ -5,6 +5,7 @@
 E2E_THREADS=
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
+unset COHORT_SEED # sources of values are what is tested
 
 unset COHORT_CONFIG XDG_CONFIG_HOME
 HOME=$tmp/home

@@ -6,6 +6,7 @@ usage: pty_talk.py [-k] PROGRAM ARGUMENT... < SCRIPT
 Each line of the script is one of
     expect TEXT    waits until TEXT comes, behind what was expected before (escapes as in Python, no regular expressions)
     never TEXT     fails if TEXT is anywhere in what came so far
+    unsent TEXT    the same, in the escape sequences as well
     send TEXT      types TEXT, with a line end behind it
     type TEXT      types TEXT as it is: \\x03 is Ctrl-C, \\x04 Ctrl-D, \\t Tab, \\x1b[A the arrow up
     big N BYTE     types N times the character
@@ -120,6 +121,9 @@ class Talk:
         elif word == "never":
             if data in self.plain():
                 raise RuntimeError("came all the same: %r" % data)
+        elif word == "unsent":
+            if data in self.raw:
+                raise RuntimeError("was sent all the same: %r" % data)
         elif word == "send":
             self.type(data + b"\r")
         elif word == "type":

@@ -139,7 +139,8 @@ def jobs(content, seed=0):
     """What cohort jobs makes of it."""
     name = os.path.join(folder, "jobs-%s-%d" % (case, random.randrange(1 << 30)))
     open(name, "wb").write(content)
-    subprocess.run([cohort, "jobs", name, "-output", name + ".out", "-seed", str(seed)], check=True, stderr=subprocess.DEVNULL)
+    code = subprocess.run([cohort, "jobs", name, "-output", name + ".out", "-seed", str(seed)], stderr=subprocess.DEVNULL).returncode
+    assert code in (0, 1), code  # 1: some lines have no answer
     return [json.loads(l) for l in open(name + ".out")]
 
 def left():

@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # What the tests of the server share; sourced behind lib.sh. The work is done in Python, with serve_client.py.
+unset COHORT_SEED # a server draws one for each request
 if ! command -v python3 >/dev/null; then
 	skip 'the server' 'no python3'
 	exit 0
