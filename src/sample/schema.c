@@ -3,7 +3,7 @@
  * Invariants
  *  1. Sound: every document that the grammar matches is valid. What cannot be promised is refused, by name; of the
  *     valid documents some are left out (properties come in the schema's order, objects without additionalProperties
- *     have no others, whitespace is short, numbers have at most 16 digits).
+ *     have no others, white space is one blank at most, numbers have at most 16 digits).
  *  2. A schema is looked at once for each way it is combined with others; depth, number and text are bounded. */
 #include "sample/schema.h"
 
@@ -395,9 +395,10 @@ static bool visit_array(struct gen *g, json_t *schema, struct text *t, const cha
 				(int)(at_least ? at_least - 1 : 0));
 		if (at_most > 0)
 			text_add(t, "%d", (int)at_most - 1);
-		text_add(t, "}%s ", at_least ? "" : ")?");
+		text_add(t, "}%s ", at_least ? "" : " space)?");
 	}
-	text_add(t, "space \"]\"");
+	/* A blank before the end follows an item: nothing has no blanks on both of its sides. */
+	text_add(t, "%s\"]\"", at_least + n_first > 0 ? "space " : "");
 	return true;
 }
 
@@ -522,7 +523,7 @@ static json_t *names_of(const json_t *list)
 }
 
 /* What follows property i and later ones: `some` when one came before, so that a comma is due. Rules end in calls of
- * the next, so that they do not pile up. */
+ * the next, so that they do not pile up. The last has the blank before the end, which follows a property. */
 static bool tail_rules(struct gen *g, const struct property *p, size_t n, const char *more, const char *base)
 {
 	for (size_t i = n + 1; i-- > 0;)
@@ -532,14 +533,16 @@ static bool tail_rules(struct gen *g, const struct property *p, size_t n, const 
 			const char *comma = some ? "space \",\" space " : "";
 			snprintf(name, sizeof name, "%.60s_%s%zu", base, some ? "and_" : "", i);
 			if (i == n && *more)
-				text_add(&t, some ? "(space \",\" space %s)*" : "(%s (space \",\" space %s)*)?", more,
-						more);
+				text_add(&t,
+						some ? "(space \",\" space %s)* space"
+						     : "(%s (space \",\" space %s)* space)?",
+						more, more);
 			else if (i < n)
 				text_add(&t, "%s%s %.60s_and_%zu", comma, p[i].key, base, i + 1);
 			if (i < n && !p[i].required)
 				text_add(&t, " | %.60s_%s%zu", base, some ? "and_" : "", i + 1);
 			if (i == n && !*more)
-				text_add(&t, "\"\"");
+				text_add(&t, some ? "space" : "\"\"");
 			const bool ok = add_rule(g, name, &t);
 			mem_free(t.p);
 			if (!ok)
@@ -599,7 +602,7 @@ static bool visit_object(struct gen *g, json_t *schema, struct text *t, const ch
 	if (ok) {
 		make_name(g, hint, base);
 		ok = tail_rules(g, p, n, more, base);
-		text_add(t, "\"{\" space %.60s_0 space \"}\"", base);
+		text_add(t, "\"{\" space %.60s_0 \"}\"", base);
 	}
 	json_decref(all);
 	json_decref(needed);

@@ -62,7 +62,7 @@ void text_literal(struct text *t, const char *p, size_t n)
 /* ---- Common rules ---- */
 
 const char schema_common[] =
-		"space ::= | \" \" | \"\\n\" [ \\t]{0,20}\n"
+		"space ::= \" \"?\n"
 		"hex ::= [0-9a-fA-F]\n"
 		"plain ::= [^\"\\\\\\x7f\\x00-\\x1f]\n"
 		"escape ::= \"\\\\\" ([\"\\\\/bfnrt] | \"u\" ([1-9abcefABCEF] hex{3} | \"0\" [1-9a-fA-F] hex{2} | "
@@ -75,9 +75,9 @@ const char schema_common[] =
 		"number ::= integer fraction\n"
 		"boolean ::= \"true\" | \"false\"\n"
 		"null ::= \"null\"\n"
-		"array ::= \"[\" space (value (space \",\" space value)*)? space \"]\"\n"
+		"array ::= \"[\" space (value (space \",\" space value)* space)? \"]\"\n"
 		"pair ::= string space \":\" space value\n"
-		"object ::= \"{\" space (pair (space \",\" space pair)*)? space \"}\"\n"
+		"object ::= \"{\" space (pair (space \",\" space pair)* space)? \"}\"\n"
 		"value ::= object | array | string | number | boolean | null\n"
 		"leap-year ::= ([02468] [048] | [13579] [26]) \"00\" | [0-9] [0-9] ([02468] [48] | [2468] \"0\" | ["
 		"13579] [26])\n"

@@ -270,7 +270,8 @@ static void permitted(void **state)
 			{"{\"type\":\"string\",\"format\":\"date-time\"}",
 					"\"2024-01-02T03:04:05Z\"|\"2024-01-02T23:59:59.123+01:30\""},
 			{"{\"properties\":{\"a\":{},\"b\":{}}}",
-					"{}|{\"a\": 1}|{\"b\":[]}|{\"a\": {\"x\": null},\n  \"b\": \"s\" }"},
+					"{}|{\"a\": 1}|{\"b\":[]}|{\"a\": {\"x\": null}, \"b\": \"s\" }|"
+					"{ \"a\" : [ 1 , 2 ] }|{ }|{\"a\":{\"x\":[null,{}]},\"b\":\"s\"}"},
 			{"{\"properties\":{\"ab\":{}},\"additionalProperties\":true}",
 					"{\"a\":1}|{\"abc\":1}|{\"ac\":1}|{\"\":1}|{\"ab\":1,\"b\":2}"},
 			{"{\"type\":\"string\",\"pattern\":\"b\"}", "\"b\"|\"abc\"|\"\\nb\""},
@@ -308,6 +309,15 @@ static void forbidden(void **state)
 			{"{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"null\"}},\"additionalProperties\":t"
 			 "rue}",
 					"{\"ab\":1}"},
+			/* White space is one blank at most. Seen red with a rule that also had a line end and 20
+			 * blanks, in which small models got lost, and with a blank on either side of nothing. */
+			{"{}",
+					"{  }|[  ]|[1,  2]|[1 ,  2]|{\"a\":  1}|{\"a\"  :1}|{\n}|[\n1]|[1,\n2]|[1\n]|"
+					"[\t1]|{\"a\":\n1}|{\"a\": 1\n}|{\"a\": 1,\n \"b\": 2}|[1]  | [1]"},
+			{"{\"properties\":{\"a\":{\"type\":\"array\",\"items\":{}}}}",
+					"{  }|{  \"a\":[]}|{\n\"a\":[]}|{\"a\":  []}|{\"a\"\n:[]}|{\"a\":[  ]}|"
+					"{\"a\":[1,  2]}|{\"a\":[]  }|{\"a\":[]\n}|{\"a\":[]}\n"},
+			{"{\"type\":\"object\",\"additionalProperties\":{\"maxItems\":0}}", "{  }|{\"a\":[  ]}"},
 	};
 	(void)state;
 
