@@ -8,6 +8,7 @@
 #include "chat_format.h"
 
 #include "common.h"
+#include "template_named.h"
 
 #include "base/err.h"
 #include "base/map.h"
@@ -15,99 +16,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-enum { TEMPLATE_BYTES_MAX = 4 << 20 };
-
-/* For models that were trained on such texts but do not say so. */
-static const struct format {
-	const char *name, *source;
-} formats[] = {
-		{"chatml",
-				"{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
-				"{{ m['content'] }}<|im_end|>\n{% endfor %}"
-				"{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
-		{"plain",
-				"{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}\n\n"
-				"{% elif m['role'] == 'user' %}User: {{ m['content'] }}\n"
-				"{% else %}Assistant: {{ m['content'] }}\n{% endif %}{% endfor %}"
-				"{% if add_generation_prompt %}Assistant:{% endif %}"},
-		{"zephyr",
-				"{% for m in messages %}<|{{ m['role'] }}|>\n"
-				"{{ m['content'] }}{{ eos_token }}\n{% endfor %}"
-				"{% if add_generation_prompt %}<|assistant|>\n{% endif %}"},
-};
-
-/* ---- Where the template comes from ---- */
-
-struct source {
-	char *bytes; /* owned */
-	size_t n_bytes;
-	bool file; /* not the model's fault */
-};
-
-static bool take(struct source *s, const char *bytes, size_t n)
-{
-	s->bytes = mem_strndup(bytes, n);
-	s->n_bytes = n;
-	return s->bytes != NULL;
-}
-
-/* The text of a key of the model's file; s stays empty if there is none. */
-static int from_model(const struct chat_format *f, const char *path, const char *name, struct source *s)
-{
-	struct cohort_gguf *g = NULL;
-	struct cohort_gguf_kv kv;
-	struct cohort_err err;
-	char key[256] = "tokenizer.chat_template";
-	int rc = 0;
-
-	if (!path)
-		path = builtin_model(f->prog);
-	if (!path)
-		return EXIT_MODEL;
-	if (cohort_gguf_open(path, &g, &err)) {
-		fprintf(stderr, "%s: cannot use the model %s\n", f->prog, err.text);
-		return EXIT_MODEL;
-	}
-	if (name)
-		snprintf(key, sizeof key, "tokenizer.chat_template.%s", name);
-	if (cohort_gguf_kv_find(g, key, &kv) && kv.value.type == COHORT_GGUF_STRING &&
-			!take(s, kv.value.str, kv.value.n_str))
-		rc = out_of_memory(f->prog);
-	cohort_gguf_free(g);
-	return rc;
-}
-
-static int find_source(const struct chat_format *f, const char *path, const char *choice, struct source *s)
-{
-	struct cohort_err err;
-	int rc = 0;
-
-	for (size_t i = 0; choice && i < sizeof formats / sizeof *formats; i++)
-		if (strcmp(choice, formats[i].name) == 0)
-			return take(s, formats[i].source, strlen(formats[i].source)) ? 0 : out_of_memory(f->prog);
-	rc = from_model(f, path, choice, s);
-	if (rc || s->bytes)
-		return rc;
-	if (!choice) {
-		fprintf(stderr,
-				"%s: the model has no chat template, so it does not say how conversations are written; "
-				"give one with -template FILE or -template NAME (chatml, plain, zephyr), or continue "
-				"texts with 'cohort run'\n",
-				f->prog);
-		return EXIT_MODEL;
-	}
-	s->file = true;
-	if (file_read(choice, TEMPLATE_BYTES_MAX, &s->bytes, &s->n_bytes, &err)) {
-		fail(f->prog, &err);
-		fprintf(stderr,
-				"%s: -template is a file, or one of chatml, plain, zephyr and the model's named "
-				"templates\n",
-				f->prog);
-		return EXIT_FILE;
-	}
-	return 0;
-}
 
 /* ---- What ends an answer ---- */
 
@@ -221,23 +129,32 @@ static bool token_text(const struct cohort_model *model, cohort_token t, char **
 int chat_format_open(struct chat_format *f, const char *prog, const struct cohort_model *model, const char *path,
 		const char *choice)
 {
-	struct source s = {.bytes = NULL};
 	struct cohort_err err;
 	cohort_token first[16];
+	char *text = NULL;
 	size_t n = 0;
 
 	*f = (struct chat_format){.prog = prog, .model = model};
-	int rc = find_source(f, path, choice, &s);
+	int rc = template_find(prog, path, choice, &text, &n);
+	if (!rc && !text) {
+		fprintf(stderr,
+				"%s: the model has no chat template, so it does not say how conversations are written; "
+				"give one with -chat-template FILE or -chat-template NAME (" TEMPLATE_NAMES
+				"), or continue texts with 'cohort run'\n",
+				prog);
+		rc = EXIT_MODEL;
+	}
 	if (!rc &&
 			(!token_text(model, cohort_token_bos(model), &f->bos) ||
 					!token_text(model, cohort_token_eos(model), &f->eos)))
 		rc = out_of_memory(prog);
-	if (!rc && cohort_template_open(s.bytes, s.n_bytes, &f->template, &err)) {
+	if (!rc && cohort_template_open(text, n, &f->template, &err)) {
 		err_prefix(&err, "the chat template");
 		fail(prog, &err);
-		rc = err.status == COHORT_E_MEMORY ? EXIT_RUN : s.file ? EXIT_FILE : EXIT_MODEL;
+		rc = err.status == COHORT_E_MEMORY ? EXIT_RUN : choice ? EXIT_FILE
+								       : EXIT_MODEL;
 	}
-	mem_free(s.bytes);
+	mem_free(text);
 	if (rc)
 		return rc;
 	f->adds_bos = !cohort_tokenize(model, "a", 1, 0, first, sizeof first / sizeof *first, &n, NULL) && n > 0 &&

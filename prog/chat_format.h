@@ -21,8 +21,8 @@ struct chat_format {
 	int32_t n_stop_tokens;
 };
 
-/* The model's own template (choice NULL); or one of the names chatml, plain and zephyr, one of the model's named
- * templates, or a file. path is the model's, NULL: the built-in one. Returns 0 or an exit code after saying why. */
+/* The model's own template (choice NULL), or what -chat-template says (template_named.h). path is the model's, NULL:
+ * the built-in one. Returns 0 or an exit code after saying why. */
 int chat_format_open(struct chat_format *f, const char *prog, const struct cohort_model *model, const char *path,
 		const char *choice);
 void chat_format_release(struct chat_format *f);

@@ -1,6 +1,7 @@
 /* cohort chat: a conversation with a model, by its chat template. */
 #include "chat.h"
 #include "cmd.h"
+#include "template_named.h"
 
 #include "base/file.h"
 #include "base/map.h"
@@ -141,9 +142,8 @@ int cmd_chat(int argc, char **argv)
 					"the same from a file", NULL},
 			{"session", NULL, OPT_STR, &c.session, 0, 0, "FILE",
 					"go on with the conversation in this file, and keep it there (JSON)", NULL},
-			{"template", NULL, OPT_STR, &c.template, 0, 0, "FILE|NAME",
-					"chat template: a file, chatml, plain, zephyr, or one that the model names",
-					NULL},
+			{"chat-template", "chat-template-file|template", OPT_STR, &c.template, 0, 0, TEMPLATE_ARG,
+					TEMPLATE_HELP, NULL},
 			{"n-predict", "n|predict", OPT_INT, &c.n_predict, -1, 1 << 24, "N",
 					"tokens of an answer at most; -1: until it ends (default: -1)", NULL},
 			{"ctx", "c|ctx-size", OPT_INT, &c.n_ctx, 1, 1 << 30, "N",

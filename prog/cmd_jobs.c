@@ -5,6 +5,7 @@
 #include "jobs.h"
 #include "opt.h"
 #include "sampling.h"
+#include "template_named.h"
 
 #include "base/file.h"
 #include "base/map.h"
@@ -20,8 +21,6 @@
 
 static const char prog[] = "cohort jobs";
 static struct jobs_where where = {.prog = prog};
-
-enum { TEMPLATE_BYTES_MAX = 1 << 24 };
 
 struct options {
 	const char *model, *isa, *output, *input, *pooling, *template;
@@ -108,24 +107,19 @@ static int open_template(struct state *s, const struct options *o)
 	struct cohort_err err;
 	char *text = NULL;
 	size_t n = 0;
+	int rc = o->template ? template_find(prog, o->model, o->template, &text, &n) : 0;
 
-	if (!o->template)
-		return 0;
-	enum cohort_status st = file_read(o->template, TEMPLATE_BYTES_MAX, &text, &n, &err);
-	if (!st) {
-		const struct jobs_hash hash = jobs_hash((struct jobs_hash){0}, text, n);
-		snprintf(s->template_hash, sizeof s->template_hash, "%016" PRIx64 "%016" PRIx64, hash.a, hash.b);
-		st = openai_host_template(&s->host, text, n, &err);
-		mem_free(text);
-		if (st && st != COHORT_E_MEMORY) {
-			fprintf(stderr, "%s: cannot use the template %s: %s\n", prog, o->template, err.text);
-			return EXIT_FILE;
-		}
-	}
-	if (!st)
-		return 0;
-	fail(prog, &err);
-	return st == COHORT_E_MEMORY ? EXIT_RUN : EXIT_FILE;
+	if (rc || !text)
+		return rc;
+	const struct jobs_hash hash = jobs_hash((struct jobs_hash){0}, text, n);
+	snprintf(s->template_hash, sizeof s->template_hash, "%016" PRIx64 "%016" PRIx64, hash.a, hash.b);
+	const enum cohort_status st = openai_host_template(&s->host, text, n, &err);
+	mem_free(text);
+	if (st == COHORT_E_MEMORY)
+		return fail(prog, &err);
+	if (st)
+		fprintf(stderr, "%s: cannot use the template %s: %s\n", prog, o->template, err.text);
+	return st ? EXIT_FILE : 0;
 }
 
 static int open_model(struct state *s, struct options *o)
@@ -284,8 +278,8 @@ int cmd_jobs(int argc, char **argv)
 					&o.predict_given},
 			{"pooling", NULL, OPT_STR, &o.pooling, 0, 0, "mean|cls|last",
 					"how embeddings are made (default: the model's own, else mean)", NULL},
-			{"chat-template", "chat-template-file", OPT_STR, &o.template, 0, 0, "FILE",
-					"a Jinja template for chats (default: the model's own)", NULL},
+			{"chat-template", "chat-template-file", OPT_STR, &o.template, 0, 0, TEMPLATE_ARG,
+					TEMPLATE_HELP, NULL},
 			{"isa", NULL, OPT_STR, &o.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&o.load),
 			{"verbose", "v", OPT_FLAG, &o.verbose, 0, 0, NULL, "the sampling defaults on stderr", NULL},

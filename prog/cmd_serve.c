@@ -6,6 +6,7 @@
 #include "serve.h"
 #include "serve_batches.h"
 #include "serve_listen.h"
+#include "template_named.h"
 
 #include "base/err.h"
 #include "base/map.h"
@@ -27,7 +28,6 @@
 
 static const char prog[] = "cohort serve";
 
-enum { TEMPLATE_MAX = 1 << 20 };
 #define LOG_S 2.0 /* for what is left of the log at the end */
 
 struct options {
@@ -53,13 +53,10 @@ static int open_template(struct options *o)
 	struct cohort_err err;
 	char *text = NULL;
 	size_t n = 0;
+	const int rc = o->template ? template_find(prog, o->model, o->template, &text, &n) : 0;
 
-	if (!o->template)
-		return 0;
-	if (file_read(o->template, TEMPLATE_MAX, &text, &n, &err)) {
-		fail(prog, &err);
-		return EXIT_FILE;
-	}
+	if (rc || !text)
+		return rc;
 	const enum cohort_status st = openai_host_template(&o->srv.host, text, n, &err);
 	mem_free(text);
 	if (!st)
@@ -526,8 +523,8 @@ int cmd_serve(int argc, char **argv)
 			{"slot-save-path", NULL, OPT_STR, &o.srv.slot_path, 0, 0, "DIR",
 					"allow slots to be saved to files here and brought back (POST /slots/ID)",
 					NULL},
-			{"chat-template", "chat-template-file", OPT_STR, &o.template, 0, 0, "FILE",
-					"a Jinja file instead of the model's own template", NULL},
+			{"chat-template", "chat-template-file", OPT_STR, &o.template, 0, 0,
+					TEMPLATE_ARG, TEMPLATE_HELP, NULL},
 			{"no-page", "no-webui|no-ui", OPT_FLAG, &o.srv.no_page, 0, 0, NULL, "no web page at /", NULL},
 			{"allow-host", NULL, OPT_LIST, &o.allow_hosts, 0, 0, "NAME",
 					"a name that requests without API keys may have as Host, beside localhost, IP "

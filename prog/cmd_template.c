@@ -3,6 +3,7 @@
 #include "cohort_tools.h"
 #include "common.h"
 #include "opt.h"
+#include "template_named.h"
 #include "term.h"
 
 #include "base/err.h"
@@ -96,6 +97,17 @@ static int from_model(const struct options *o, struct texts *t)
 	}
 	cohort_gguf_free(g);
 	return rc;
+}
+
+static int from_choice(const struct options *o, struct texts *t)
+{
+	const char *source = template_named(o->template);
+
+	if (!source)
+		return read_text(o->template, &t->source, &t->n_source);
+	t->n_source = strlen(source);
+	t->source = mem_strndup(source, t->n_source);
+	return t->source ? 0 : out_of_memory(prog);
 }
 
 /* ---- An object with messages and tools in it ---- */
@@ -203,7 +215,7 @@ static int check(const struct options *o)
 	if (!o->messages)
 		return bad_usage(prog, "give the conversation with --messages FILE");
 	if (o->template && (o->model || o->name))
-		return bad_usage(prog, "--template goes without --model and --name");
+		return bad_usage(prog, "--chat-template goes without --model and --name");
 	if (n_stdin > 1)
 		return bad_usage(prog, "only one file can be standard input");
 	return 0;
@@ -215,8 +227,8 @@ int cmd_template(int argc, char **argv)
 	struct texts t = {0};
 	size_t n = 0;
 	const struct opt opts[] = {
-			{"template", NULL, OPT_STR, &o.template, 0, 0, "FILE", "the template; - is standard input",
-					NULL},
+			{"chat-template", "chat-template-file|template", OPT_STR, &o.template, 0, 0, TEMPLATE_ARG,
+					"the template: a name, or a Jinja file; - is standard input", NULL},
 			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE",
 					"take the template, BOS and EOS of this GGUF model (default: the built-in one)",
 					NULL},
@@ -242,12 +254,12 @@ int cmd_template(int argc, char **argv)
 	};
 	const struct opt_prog p = {
 			prog,
-			"[-m FILE | --template FILE] --messages FILE [options]",
+			"[-m FILE | --chat-template FILE] --messages FILE [options]",
 			"Prints a conversation as the text that a model was trained on, by its chat template.\n"
 			"docs/templates.md tells what a template may do.",
 			"  cohort template --messages chat.json\n"
 			"  cohort template -m model.gguf --messages request.json --no-generation-prompt\n"
-			"  cohort template --template chat.jinja --messages - --bos '<s>' --extra "
+			"  cohort template --chat-template chat.jinja --messages - --bos '<s>' --extra "
 			"'{\"enable_thinking\": false}' < chat.json\n",
 			opts,
 			sizeof opts / sizeof *opts,
@@ -262,7 +274,7 @@ int cmd_template(int argc, char **argv)
 			(o.eos && !(t.eos = mem_strndup(o.eos, strlen(o.eos)))))
 		rc = out_of_memory(prog);
 	if (!rc)
-		rc = o.template ? read_text(o.template, &t.source, &t.n_source) : from_model(&o, &t);
+		rc = o.template ? from_choice(&o, &t) : from_model(&o, &t);
 	if (!rc)
 		rc = read_text(o.messages, &t.messages, NULL);
 	if (!rc)

@@ -6,9 +6,25 @@
 
 /* A heading ends in a colon. */
 static const char *const opt_names[] = {
-		"Model:", "model", "lora", "lora-scaled", "chat-template", "draft", "file-layout", "isa", "kv-type",
-		"mlock", "no-mmap", "threads", "allow-requantize", "name", "output-tensor-type", "pure", "shape",
-		"template", "token-embedding-type", "type",
+		"Model:",
+		"model",
+		"lora",
+		"lora-scaled",
+		"chat-template",
+		"draft",
+		"file-layout",
+		"isa",
+		"kv-type",
+		"mlock",
+		"no-mmap",
+		"threads",
+		"allow-requantize",
+		"name",
+		"output-tensor-type",
+		"pure",
+		"shape",
+		"token-embedding-type",
+		"type",
 
 		"Input:", "prompt", "prompts", "file", "lines", "system", "system-file", "session", "interactive",
 		"bos", "no-bos", "eos", "special", "tokens", "messages", "tools", "documents", "extra", "now",

@@ -223,15 +223,19 @@ chat -m "$tmp/synth.gguf"
 verdict 'a model without a template: refused'
 python3 "$here/no_template.py" "$model" "$tmp/bare.gguf"
 chat -m "$tmp/bare.gguf"
-[ "$rc" = 3 ] && empty out && has err 'no chat template' && has err "'cohort run'" && has err '-template FILE'
-verdict 'without a template: says cohort run and -template'
-for t in chatml plain zephyr; do
-	chat -m "$tmp/bare.gguf" -template $t -n 8 -temp 0
+[ "$rc" = 3 ] && empty out && has err 'no chat template' && has err "'cohort run'" && has err '-chat-template FILE'
+verdict 'without a template: says cohort run and -chat-template'
+for t in chatml gemma llama2 llama3 phi3 plain vicuna zephyr; do
+	chat -m "$tmp/bare.gguf" -chat-template $t -n 8 -temp 0
 	[ "$rc" = 0 ] && ! empty out
-	verdict "-template $t"
+	verdict "-chat-template $t"
 done
-chat -template nonsense
-[ "$rc" = 4 ] && has err 'chatml, plain, zephyr'
+keep out want
+chat -m "$tmp/bare.gguf" -template zephyr -n 8 -temp 0
+[ "$rc" = 0 ] && same out want
+verdict '-template is another name of it'
+chat -chat-template nonsense
+[ "$rc" = 4 ] && has err 'chatml, gemma, llama2'
 verdict 'a template that is not there'
 printf '{%% for %%}' >"$tmp/bad.jinja"
 chat -template "$tmp/bad.jinja"

@@ -390,6 +390,10 @@ verdict 'tools, with a template that knows them'
 jobs "$tmp/tools.jsonl" -output "$tmp/uncalled.jsonl"
 [ "$rc" = 1 ] && tool expect "$tmp/uncalled.jsonl" must 'b["error"]["param"] == "tools" and "template" in b["error"]["message"]'
 verdict 'refused: tools, with one that does not'
+# Red with names that are taken for files.
+jobs "$tmp/tools.jsonl" -output "$tmp/x3.jsonl" -chat-template chatml
+[ "$rc" = 1 ] && tool expect "$tmp/x3.jsonl" must 'b["error"]["param"] == "tools"' && ! has err 'No such file'
+verdict 'a template by name'
 echo '{# another #}' >>"$tmp/tools.jinja"
 jobs "$tmp/tools.jsonl" -output "$tmp/called.jsonl" -chat-template "$tmp/tools.jinja"
 refused 4 'chat-template'

@@ -34,6 +34,19 @@ gives 'an object with messages and tools' '[user] Hé\n[{"b": 1.0, "a": 2}][assi
 gives '--tools goes before the object' '[user] Hé\n["t"][assistant]' --template "$t" --messages "$tmp/request.json" --tools "$tmp/tools.json"
 gives '--extra and --now' '[user] Hé\n[assistant]02 Jan 2025' --template "$t" --messages "$tmp/m.json" --extra '{"day": true}' --now 2025-01-02T03:04:05
 gives 'one dash' '[user] Hé\n' -template "$t" -messages="$tmp/m.json" -no-generation-prompt
+# By name: what the models of these names were trained on. Red with a name that is taken for a file, with a system message
+# that is lost, and with content that is not trimmed.
+printf '[{"role":"system","content":"S"},{"role":"user","content":" A "},{"role":"assistant","content":"B"},{"role":"user","content":"C"}]' >"$tmp/four.json"
+named() { gives "-chat-template $1" "$2" -chat-template "$1" --messages "$tmp/four.json" --bos '<s>' --eos '</s>'; }
+named chatml '<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n A <|im_end|>\n<|im_start|>assistant\nB<|im_end|>\n<|im_start|>user\nC<|im_end|>\n<|im_start|>assistant\n'
+named gemma '<start_of_turn>user\nS\n\nA<end_of_turn>\n<start_of_turn>model\nB<end_of_turn>\n<start_of_turn>user\nC<end_of_turn>\n<start_of_turn>model\n'
+named llama2 '[INST] <<SYS>>\nS\n<</SYS>>\n\nA [/INST] B </s><s>[INST] C [/INST]'
+h() { printf '<|start_header_id|>%s<|end_header_id|>\\n\\n' "$1"; }
+named llama3 "$(h system)S<|eot_id|>$(h user)A<|eot_id|>$(h assistant)B<|eot_id|>$(h user)C<|eot_id|>$(h assistant)"
+named phi3 '<|system|>\nS<|end|>\n<|user|>\n A <|end|>\n<|assistant|>\nB<|end|>\n<|user|>\nC<|end|>\n<|assistant|>\n'
+named plain 'S\n\nUser:  A \nAssistant: B\nUser: C\nAssistant:'
+named vicuna 'S\n\nUSER:  A \nASSISTANT: B</s>\nUSER: C\nASSISTANT:'
+named zephyr '<|system|>\nS</s>\n<|user|>\n A </s>\n<|assistant|>\nB</s>\n<|user|>\nC</s>\n<|assistant|>\n'
 from_stdin() { "$bin/cohort" template --template "$t" --messages - <"$tmp/m.json"; }
 run from_stdin
 printf '[user] Hé\n[assistant]' >"$tmp/want"
