@@ -29,7 +29,7 @@ struct job {
 	struct load_opts load;
 	int64_t depth, top_k, nodes, threads;
 	double min_prob;
-	bool threads_given, ignore_eos;
+	bool threads_given, min_prob_given, ignore_eos;
 	struct sampling s; /* its grammar */
 	const char *operand;
 
@@ -129,6 +129,9 @@ static int grow(struct job *j)
 	cohort_tree_params_init(&p);
 	p.depth = (int32_t)j->depth;
 	p.top_k = (int32_t)j->top_k;
+	/* What a grammar permits may be unlikely, and is wanted all the same. */
+	if (!j->min_prob_given && (j->s.grammar || j->s.grammar_file || j->s.json_schema || j->s.json_schema_file))
+		j->min_prob = 0;
 	p.min_prob = j->min_prob;
 	p.n_max = (int32_t)j->nodes;
 	p.ends = j->ignore_eos ? branching_no_ends : NULL;
@@ -139,6 +142,8 @@ static int grow(struct job *j)
 		rc = branching_start(&j->b, &j->s, j->tokens, j->n_tokens);
 	if (!rc && cohort_tree_grow(j->b.forest, j->b.root, &p, &j->tree, &err))
 		rc = branching_fail(&j->b, &err);
+	if (!rc && j->tree.n_roots == 0 && j->min_prob > 0)
+		fprintf(stderr, "%s: no token has a probability of %g or more; lower -min-prob\n", prog, j->min_prob);
 	if (!rc && j->tree.cut)
 		fprintf(stderr, "%s: there are more than %" PRId64 " nodes; raise -nodes to see them all\n", prog,
 				j->nodes);
@@ -200,7 +205,7 @@ int cmd_tree(int argc, char **argv)
 {
 	static struct job j;
 	size_t n_operands = 0;
-	j = (struct job){.depth = 3, .top_k = 3, .nodes = 1000, .threads = threads_default()};
+	j = (struct job){.depth = 3, .top_k = 3, .nodes = 1000, .min_prob = 0.01, .threads = threads_default()};
 	sampling_init(&j.s, 0.95);
 	const struct opt opts[] = {
 			{"model", "m", OPT_STR, &j.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
@@ -212,7 +217,9 @@ int cmd_tree(int argc, char **argv)
 			{"top-k", "k", OPT_INT, &j.top_k, 1, 1000, "N",
 					"likeliest tokens behind each (default: 3)", NULL},
 			{"min-prob", NULL, OPT_FLOAT, &j.min_prob, 0, 1, "X",
-					"leave out tokens less likely than X behind the one before (default: 0)", NULL},
+					"leave out tokens less likely than X after the one before (default: 0.01, with a "
+					"grammar 0)",
+					&j.min_prob_given},
 			{"nodes", NULL, OPT_INT, &j.nodes, 1, NODES_MAX, "N",
 					"tokens in all, at most (default: 1000)", NULL},
 			{"format", NULL, OPT_STR, &j.format_name, 0, 0, "text|json|svg",

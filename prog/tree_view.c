@@ -186,7 +186,7 @@ static void draw(const struct tree_view *v, FILE *o, const double *y, double roo
 				"<path class=\"link\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1fH%.1f\" "
 				"stroke-width=\"%.2f\" stroke-opacity=\"0.6\"/>\n",
 				from_x, from_y, from_x + 12, from_y, x - 12, y[i], x, y[i], x + COLUMN_W - 20,
-				0.5 + 5 * p);
+				0.5 + 9 * fm_exp(t->sum));
 		svg_text(o, x + 4, y[i] - 5, "small", "start", quote(text, bytes, n < 20 ? n : 20, true));
 		snprintf(label, sizeof label, "%s%s", percent(how, p), t->is_end ? ", the end" : "");
 		svg_text(o, x + COLUMN_W - 24, y[i] - 5, "small", "end", label);

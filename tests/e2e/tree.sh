@@ -11,25 +11,25 @@
 
 # ---- Text ----
 
-run cohort tree 'Once upon a' -d 2 -k 2
+run cohort tree 'Once upon a' -d 2 -k 2 -min-prob 0
 [ "$rc" = 0 ] && empty err && [ "$(wc -l <"$tmp/out")" = 7 ] && [ "$(head -n 1 "$tmp/out")" = "'Once upon a'" ] &&
 	matches out "^\|- ' time'  99\.[0-9]+ %$" && matches out "^\|  \`- '" && matches out "^   \|- '" && matches out "^   \`- '" &&
 	[ "$(grep -c '^`- ' "$tmp/out")" = 1 ] && ! LC_ALL=C grep -q "$(printf '[\033\200-\377]')" "$tmp/out"
 verdict 'tree: two levels of two, in ASCII where the locale is C'
 keep out ascii
 utf8() { LC_ALL=C.UTF-8 "$bin/cohort" "$@"; }
-run utf8 tree 'Once upon a' -d 2 -k 2
+run utf8 tree 'Once upon a' -d 2 -k 2 -min-prob 0
 sed 's/├─/|-/; s/└─/`-/; s/│/|/g' "$tmp/out" >"$tmp/plain"
 [ "$rc" = 0 ] && has out '└─ ' && has out '│  ├─ ' && same plain ascii
 verdict 'tree: the same with lines where the locale is UTF-8'
 for o in '-t 1' '-t 3 -isa ref' '-no-mmap'; do
 	# shellcheck disable=SC2086
-	run cohort tree 'Once upon a' -d 2 -k 2 $o
+	run cohort tree 'Once upon a' -d 2 -k 2 -min-prob 0 $o
 	[ "$rc" = 0 ] && same out ascii
 	verdict "tree: the same with $o"
 done
 printf 'Once upon a' >"$tmp/prompt"
-from_pipe() { "$bin/cohort" tree -f - -d 2 -k 2 <"$tmp/prompt" | cat; }
+from_pipe() { "$bin/cohort" tree -f - -d 2 -k 2 -min-prob 0 <"$tmp/prompt" | cat; }
 run from_pipe
 [ "$rc" = 0 ] && same out ascii
 verdict 'tree: from a pipe to a pipe'
@@ -46,12 +46,19 @@ if python3 -c 'import pty' 2>/dev/null; then
 else
 	skip 'tree: colours' 'no python3 with pty'
 fi
-run cohort tree 'Once upon a' -d 6 -k 4 -nodes 40
+run cohort tree 'Once upon a' -d 6 -k 4 -nodes 40 -min-prob 0
 [ "$rc" = 0 ] && [ "$(wc -l <"$tmp/out")" = 41 ] && has err 'more than 40 nodes'
 verdict 'tree: no more nodes than asked for, and it says so'
 run cohort tree 'Once upon a' -d 3 -k 5 -min-prob 0.5
 [ "$rc" = 0 ] && empty err && awk 'NR > 1 { for (i = 1; i < NF; i++) if ($(i + 1) == "%" && $i < 50) bad = 1; else if ($(i + 1) == "%") break } END { exit bad || NR != 4 }' "$tmp/out"
 verdict 'tree: -min-prob leaves one way'
+# Seen red with a default of 0: 39 lines, two thirds of them about branches of a hundredth of a percent.
+run cohort tree 'Once upon a'
+[ "$rc" = 0 ] && empty err && [ "$(wc -l <"$tmp/out")" -lt 20 ] && has out "' time'" && ! has out "' while'"
+verdict 'tree: branches of less than one percent are left out'
+run cohort tree 'Once upon a' -min-prob 1
+[ "$rc" = 0 ] && [ "$(wc -l <"$tmp/out")" = 1 ] && has err 'no token has a probability of 1 or more; lower -min-prob'
+verdict 'tree: nothing is likely enough, and it says so'
 run cohort tree 'Is it so?' -grammar 'root ::= "yes" | "no"' -d 4 -k 9
 [ "$rc" = 0 ] && matches out "^ *.*'yes' " && matches out "'no' " && matches out 'the end$' && ! matches out "'(It|He|They| )' "
 verdict 'tree: -grammar'
@@ -61,10 +68,10 @@ verdict 'tree: control characters are shown'
 
 # ---- JSON and SVG ----
 
-run cohort tree 'Once upon a' -d 3 -k 3 -o "$tmp/t.json"
+run cohort tree 'Once upon a' -d 3 -k 3 -min-prob 0 -o "$tmp/t.json"
 [ "$rc" = 0 ] && empty out && empty err
 verdict 'tree: to a file'
-run cohort tree 'Once upon a' -d 3 -k 3 -format json
+run cohort tree 'Once upon a' -d 3 -k 3 -min-prob 0 -format json
 [ "$rc" = 0 ] && same out t.json
 verdict 'tree: -format json is the same'
 run cohort run 'Once upon a' -n 3 -temp 0 -logprobs 3
@@ -94,9 +101,17 @@ for l in rows:
 picture = xml.parse(sys.argv[3]).getroot()
 texts = [t.text for t in picture.iter('{http://www.w3.org/2000/svg}text')]
 assert len(texts) == 1 + 2 * 12 and "'<a & b>'" in texts[0], texts
-assert len(list(picture.iter('{http://www.w3.org/2000/svg}path'))) == 12
+lines = list(picture.iter('{http://www.w3.org/2000/svg}path'))
+assert len(lines) == 12
+# Lines are as thick as their whole way is likely. Seen red with the token's own probability: a thick line after a thin one.
+thick = [float(l.get('stroke-width')) for l in lines]
+def line(n, before):
+    assert thick[n] <= before, (n, thick)
+for n, t in enumerate(thick[:3]):
+    for k in range(3):
+        line(3 + 3 * n + k, t)
 EOF
-	run cohort tree '<a & b>' -d 2 -k 3 -o "$tmp/t.svg"
+	run cohort tree '<a & b>' -d 2 -k 3 -min-prob 0 -o "$tmp/t.svg"
 	[ "$rc" = 0 ] && empty out && run python3 "$tmp/check.py" "$tmp/t.json" "$tmp/likeliest" "$tmp/t.svg" && [ "$rc" = 0 ]
 	verdict 'tree: JSON and SVG are what they say, and the numbers those of cohort run'
 else
