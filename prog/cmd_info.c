@@ -312,10 +312,8 @@ int cmd_info(int argc, char **argv)
 		return print_levels(json);
 	if (!model && !(model = builtin_model(prog)))
 		return EXIT_MODEL;
-	if (cohort_gguf_open(model, &g, &err)) {
-		fprintf(stderr, "%s: cannot use the model %s\n", prog, err.text);
-		return EXIT_MODEL;
-	}
+	if (cohort_gguf_open(model, &g, &err))
+		return model_refused(prog, model, &err);
 	cohort_model_params_init(&mp);
 	mp.file_layout = true;
 	const char *obstacle = ""; /* why this version cannot run the file */

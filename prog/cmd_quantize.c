@@ -80,10 +80,8 @@ static int check_input(const char *path)
 	struct cohort_gguf *g = NULL;
 	struct cohort_err err;
 
-	if (cohort_gguf_open(path, &g, &err)) {
-		fprintf(stderr, "%s: cannot use the model %s\n", prog, err.text);
-		return EXIT_MODEL;
-	}
+	if (cohort_gguf_open(path, &g, &err))
+		return model_refused(prog, path, &err);
 	cohort_gguf_free(g);
 	return 0;
 }

@@ -5,11 +5,13 @@
 #include "width.h"
 
 #include "base/cpus.h"
+#include "base/err.h"
 #include "base/hwcap.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/utf8.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -196,6 +198,36 @@ int load_opts_apply(const char *prog, struct load_opts *l, struct cohort_model_p
 	return 0;
 }
 
+/* A model is opened by its first part: the others are not listed. */
+static bool lists_as_model(const char *name)
+{
+	const size_t n = strlen(name), tail = sizeof "-00001-of-00002.gguf" - 1;
+
+	if (n < 6 || strcmp(name + n - 5, ".gguf") != 0)
+		return false;
+	return n < tail || strncmp(name + n - 14, "-of-", 4) != 0 || strncmp(name + n - tail, "-00001", 6) == 0;
+}
+
+int model_refused(const char *prog, const char *path, const struct cohort_err *err)
+{
+	enum { NAMES_MAX = 3 };
+	DIR *d = opendir(path); /* NULL unless it is a directory */
+	char name[ERR_SHOW_BYTES];
+	size_t n = 0;
+
+	fprintf(stderr, "%s: cannot use the model %s", prog, err->text);
+	for (const struct dirent *e; d && (e = readdir(d));)
+		if (lists_as_model(e->d_name) && n++ < NAMES_MAX)
+			fprintf(stderr, "%s%s", n == 1 ? "; it holds " : ", ",
+					err_show(name, e->d_name, strlen(e->d_name)));
+	if (d)
+		fputs(n == 0 ? " without .gguf files" : n > NAMES_MAX ? ", ..." : "", stderr);
+	fputc('\n', stderr);
+	if (d)
+		closedir(d);
+	return EXIT_MODEL;
+}
+
 int load_model(const char *prog, const char *path, const struct cohort_model_params *params, struct cohort_model **out)
 {
 	struct cohort_model_params p = *params;
@@ -226,10 +258,12 @@ int load_model(const char *prog, const char *path, const struct cohort_model_par
 			return EXIT_MODEL;
 		}
 	}
-	if (st) {
-		fprintf(stderr, "%s: %s%s\n", prog, st == COHORT_E_ARG ? "" : "cannot use the model ", err.text);
-		return st == COHORT_E_ARG ? EXIT_USAGE : EXIT_MODEL;
+	if (st == COHORT_E_ARG) {
+		fprintf(stderr, "%s: %s\n", prog, err.text);
+		return EXIT_USAGE;
 	}
+	if (st)
+		return model_refused(prog, path, &err);
 	cohort_model_info_get(*out, &info);
 	if (*info.note)
 		fprintf(stderr, "%s: note: %s\n", prog, info.note);

@@ -116,6 +116,9 @@ int need_tokenizer(const char *prog, const struct cohort_model *m);
 int load_text_model(const char *prog, const char *path, const char *isa, struct load_opts *load,
 		struct cohort_model **out, struct cohort_model_info *info);
 
+/* Says that a model file cannot be used, and of a directory which models it holds; returns EXIT_MODEL. */
+int model_refused(const char *prog, const char *path, const struct cohort_err *err);
+
 /* A key or a tensor's name from a file, for a line of text: escaped as cohort_gguf_format does, cut if it is long. */
 #define GGUF_NAME_BYTES 264
 const char *gguf_name(char out[GGUF_NAME_BYTES], const char *s, size_t n);

@@ -37,6 +37,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are read by m
 #define ALIGNMENT_DEFAULT 32
 #define ALIGNMENT_MAX (1u << 20) /* far above any page size in use; bounds the padding */
 
+/* Behind what is missing at the end: most such files are downloads that broke off. */
+#define TOO_EARLY "; the file ends too early: was the download finished?"
+
 typedef unsigned long long ull; /* for %llu, whatever uint64_t is */
 
 static const struct {
@@ -88,8 +91,8 @@ static const uint8_t *take(struct reader *r, size_t n, const char *what)
 	const uint8_t *p = r->data + r->at;
 
 	if (n > left(r)) {
-		err_at(r->err, COHORT_E_FORMAT, r->at, "file ends inside %s: %zu bytes needed, %zu left", what, n,
-				left(r));
+		err_at(r->err, COHORT_E_FORMAT, r->at, "file ends inside %s: %zu bytes needed, %zu left" TOO_EARLY,
+				what, n, left(r));
 		return NULL;
 	}
 	r->at += n;
@@ -125,8 +128,8 @@ static enum cohort_status read_str(struct reader *r, const char *what, struct gg
 	if ((st = read_u64(r, what, &n)))
 		return st;
 	if (n > left(r))
-		return err_at(r->err, COHORT_E_FORMAT, at, "%s is %llu bytes long, but only %zu are left", what, (ull)n,
-				left(r));
+		return err_at(r->err, COHORT_E_FORMAT, at, "%s is %llu bytes long, but only %zu are left" TOO_EARLY, what,
+				(ull)n, left(r));
 	*out = (struct gguf_str){(const char *)r->data + r->at, (size_t)n};
 	r->at += (size_t)n;
 	return COHORT_OK;
@@ -216,7 +219,7 @@ static enum cohort_status read_array(struct reader *r, unsigned depth, struct gg
 	if ((st = read_u64(r, "array length", &a->n)))
 		return st;
 	if (a->n > left(r) / types[a->type].n_bytes_min)
-		return err_at(r->err, COHORT_E_FORMAT, at, "array of %llu x %s cannot fit in the %zu bytes left",
+		return err_at(r->err, COHORT_E_FORMAT, at, "array of %llu x %s cannot fit in the %zu bytes left" TOO_EARLY,
 				(ull)a->n, types[a->type].name, left(r));
 	start = r->at;
 	a->data = r->data + start;
@@ -267,7 +270,8 @@ static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t
 		return err_at(r->err, old ? COHORT_E_UNSUPPORTED : COHORT_E_FORMAT, 0, "not a GGUF file but %s",
 				foreign);
 	if (r->n < HEADER_BYTES)
-		return err_at(r->err, COHORT_E_FORMAT, 0, "file is %zu bytes, too short for a GGUF header", r->n);
+		return err_at(r->err, COHORT_E_FORMAT, 0, "file is %zu bytes, too short for a GGUF header" TOO_EARLY,
+				r->n);
 	if (memcmp(r->data, "GGUF", 4) != 0)
 		return err_at(r->err, COHORT_E_FORMAT, 0, "not a GGUF file (magic '%s')",
 				err_show(text, (const char *)r->data, 4));
@@ -287,10 +291,10 @@ static enum cohort_status read_header(struct gguf *g, struct reader *r, uint64_t
 		return err_at(r->err, COHORT_E_UNSUPPORTED, 4, "GGUF version %u is not supported (2 and 3 are)",
 				g->version);
 	if (*n_tensors > left(r) / TENSOR_BYTES_MIN)
-		return err_at(r->err, COHORT_E_FORMAT, 8, "%llu tensors cannot fit in the %zu bytes left",
+		return err_at(r->err, COHORT_E_FORMAT, 8, "%llu tensors cannot fit in the %zu bytes left" TOO_EARLY,
 				(ull)*n_tensors, left(r));
 	if (*n_kv > left(r) / KV_BYTES_MIN)
-		return err_at(r->err, COHORT_E_FORMAT, 16, "%llu key/values cannot fit in the %zu bytes left",
+		return err_at(r->err, COHORT_E_FORMAT, 16, "%llu key/values cannot fit in the %zu bytes left" TOO_EARLY,
 				(ull)*n_kv, left(r));
 	/* The index by name holds 32-bit numbers. */
 	if (*n_tensors > INT32_MAX)
@@ -436,7 +440,7 @@ static enum cohort_status place_tensors(struct gguf *g, const struct reader *r)
 		if (__builtin_add_overflow(g->data_offset, t->offset, &from) ||
 				__builtin_add_overflow(from, bytes_min(t), &to) || to > r->n)
 			return err_at(r->err, COHORT_E_FORMAT, t->entry_offset,
-					"tensor '%s': %llu bytes of data at %llu + %llu are not all in the file (%zu)",
+					"tensor '%s': %llu bytes of data at %llu + %llu are not all in the file (%zu)" TOO_EARLY,
 					err_show(text, t->name.s, t->name.n), (ull)bytes_min(t), (ull)g->data_offset,
 					(ull)t->offset, r->n);
 		t->offset = from;
@@ -507,7 +511,7 @@ static enum cohort_status parse(struct gguf *g, const uint8_t *data, size_t n_by
 	if ((st = find_alignment(g, err)))
 		return st;
 	if (n_tensors > left(&r) / TENSOR_BYTES_MIN)
-		return err_at(err, COHORT_E_FORMAT, r.at, "%llu tensors cannot fit in the %zu bytes left",
+		return err_at(err, COHORT_E_FORMAT, r.at, "%llu tensors cannot fit in the %zu bytes left" TOO_EARLY,
 				(ull)n_tensors, left(&r));
 	for (uint64_t i = 0; i < n_tensors; i++)
 		if ((st = read_tensor(g, &r, size, &n_tensors_max)))

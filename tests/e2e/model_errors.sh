@@ -29,7 +29,15 @@ bad_model 'a missing file' "$tmp/missing.gguf" 'No such file'
 : >"$tmp/empty.gguf"
 bad_model 'an empty file' "$tmp/empty.gguf"
 mkdir "$tmp/dir.gguf"
-bad_model 'a directory' "$tmp/dir.gguf" 'is a directory'
+bad_model 'a directory' "$tmp/dir.gguf" 'is a directory without .gguf files'
+# Seen red without the look into the directory.
+: >"$tmp/dir.gguf/notes.txt"
+: >"$tmp/dir.gguf/tiny.gguf"
+bad_model 'a directory with a model' "$tmp/dir.gguf" 'is a directory; it holds tiny.gguf'
+rm "$tmp/dir.gguf/tiny.gguf"
+: >"$tmp/dir.gguf/big-00001-of-00002.gguf"
+: >"$tmp/dir.gguf/big-00002-of-00002.gguf"
+bad_model 'a directory with a model in two parts' "$tmp/dir.gguf" 'is a directory; it holds big-00001-of-00002.gguf'
 bad_model 'a device' /dev/null 'not a regular file'
 printf G >"$tmp/byte.gguf"
 bad_model 'one byte' "$tmp/byte.gguf"
