@@ -386,7 +386,7 @@ int main(int argc, char **argv)
 			}};
 	start_signals();
 	json_take_over();
-	sampling_init(&j.s, 0.9);
+	sampling_init(&j.s, BATCHED_TOP_P);
 	const struct opt own[] = {
 			{"model", "m", OPT_STR, &j.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)",
 					NULL},

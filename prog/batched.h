@@ -7,6 +7,8 @@
 #include "gen.h"
 #include "sampling.h"
 
+#define BATCHED_TOP_P 0.9 /* unless -top-p is given */
+
 struct config {
 	const char *model;      /* path; NULL: the built-in one */
 	const char *prompt, *prompts_file, *isa;

@@ -154,5 +154,5 @@ int columns_terminal(void)
 		n = (size_t)wanted;
 	else if (isatty(STDOUT_FILENO))
 		term_size(STDOUT_FILENO, &rows, &n);
-	return n < COLUMNS_WIDTH_MIN ? COLUMNS_WIDTH_MIN : n > COLUMNS_WIDTH_MAX ? COLUMNS_WIDTH_MAX : (int)n;
+	return n < COLUMNS_TERMINAL_MIN ? COLUMNS_TERMINAL_MIN : n > COLUMNS_WIDTH_MAX ? COLUMNS_WIDTH_MAX : (int)n;
 }

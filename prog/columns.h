@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum { COLUMNS_MIN = 24, COLUMNS_WIDTH_MIN = 24, COLUMNS_WIDTH_MAX = 1000 };
+enum { COLUMNS_MIN = 24, COLUMNS_WIDTH_MIN = 24, COLUMNS_WIDTH_MAX = 1000, COLUMNS_TERMINAL_MIN = 8 };
 
 /* One character, as it is shown: a glyph (width.h), but that spaces, tabs and line ends have their meaning. */
 struct letter {

@@ -35,6 +35,7 @@ static void style(struct view *v, const char *code)
 static void paragraph(struct view *v, const char *text, size_t n, int indent)
 {
 	struct column c = {.text = text, .n = n};
+	indent = indent < v->width / 2 ? indent : v->width / 2;
 	const int room = v->width - indent < TEXT_MAX ? v->width - indent : TEXT_MAX;
 	int cells;
 
@@ -49,9 +50,8 @@ static void paragraph(struct view *v, const char *text, size_t n, int indent)
 static void heading(struct view *v, const char *text)
 {
 	style(v, "1");
-	sink_text(v->out, text);
+	paragraph(v, text, strlen(text), 0);
 	style(v, "0");
-	sink_text(v->out, "\n");
 }
 
 /* ---- The beginning ---- */
@@ -114,9 +114,9 @@ static void head_line(const struct compare *c, int32_t i, int k, struct sink *ou
 		else if (w->together == w->n_words)
 			sink_printf(out, "ends where %d goes on", w->with);
 		else if (w->together > c->shared)
-			sink_printf(out, "with %d until word %zu", w->with, w->together);
+			sink_printf(out, "as %d up to word %zu", w->with, w->together);
 		else
-			sink_printf(out, "leaves at word %zu", w->together + 1);
+			sink_printf(out, "differs at word %zu", w->together + 1);
 	}
 }
 
@@ -269,7 +269,7 @@ static void show_forks(struct view *v)
 			paragraph(v, text.bytes, text.n, indent);
 	}
 	if (c->n_forks > FORKS_SHOWN)
-		sink_printf(v->out, "  and %zu more\n", c->n_forks - FORKS_SHOWN);
+		sink_printf(v->out, "and %zu more\n", c->n_forks - FORKS_SHOWN);
 	sink_text(v->out, "\n");
 	v->out->failed = v->out->failed || text.failed;
 	sink_release(&text);
@@ -278,13 +278,16 @@ static void show_forks(struct view *v)
 static void show_similarity(struct view *v)
 {
 	const struct compare *c = v->c;
-	const int32_t across = (v->width - 4) / 4;
+	const int32_t across = v->width < 8 ? 1 : (v->width - 4) / 4;
 
 	if (c->n < 2)
 		return;
 	heading(v, "Similarity in percent");
 	if (!c->similarity) {
-		sink_printf(v->out, "  not computed for more than %d sequences\n\n", COMPARE_TEXTS_MAX);
+		char why[64];
+		snprintf(why, sizeof why, "not computed for more than %d sequences", COMPARE_TEXTS_MAX);
+		paragraph(v, why, strlen(why), INDENT);
+		sink_text(v->out, "\n");
 		return;
 	}
 	for (int32_t from = 0; from < c->n; from += across) {
@@ -313,6 +316,23 @@ static void show_similarity(struct view *v)
 	}
 }
 
+/* What the heads of the columns mean, once and at the end: a terminal shows the end. */
+static void show_legend(struct view *v)
+{
+	static const char *const lines[] = {
+			"log: mean log-probability of a token; ppl: perplexity, lower is likelier",
+			"as 2 up to word 5: begins with the same 5 words as sequence 2",
+			"differs at word 3: its first 2 words are shared, its third is its own",
+			"\u00bb: the first word that differs",
+			"Sequences that share the most words stand next to each other.",
+	};
+
+	style(v, "2");
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+		paragraph(v, lines[i], strlen(lines[i]), 0);
+	style(v, "0");
+}
+
 int compare_show(const struct job *j, int64_t width)
 {
 	struct sink out = {.bytes = NULL};
@@ -333,6 +353,8 @@ int compare_show(const struct job *j, int64_t width)
 		if (!rc && (out.failed || v.line.failed))
 			rc = out_of_memory(j->gen.prog);
 	}
+	if (!rc && j->c.n_parallel > 1)
+		show_legend(&v);
 	if (!rc)
 		fwrite(out.bytes ? out.bytes : "", 1, out.n, stdout);
 	sink_release(&out);

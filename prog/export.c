@@ -201,6 +201,20 @@ static size_t make_facts(const struct job *j, struct sampling *s, const char *se
 
 /* ---- Values as text ---- */
 
+void export_title(const struct report *e, char out[80])
+{
+	const struct job *j = e->j;
+	int64_t n = 0;
+
+	for (size_t k = 0; k < j->n_prompts; k++)
+		n += j->prompts[k].n_texts;
+	if (e->differs)
+		snprintf(out, 80, "%" PRId64 " favourite%s", n, n == 1 ? "" : "s");
+	else
+		snprintf(out, 80, "%" PRId64 " continuation%s of %s", j->c.n_parallel, j->c.n_parallel == 1 ? "" : "s",
+				j->n_prompts > 1 ? "each prompt" : "one prompt");
+}
+
 const char *export_finish(const struct gen_text *t)
 {
 	switch (t->finish) {
@@ -317,7 +331,7 @@ struct material {
 	struct fact facts[FACTS_MAX];
 	size_t n_facts;
 	struct fact *own;             /* [n_prompts, FACTS_MAX], or NULL */
-	bool differs[FACTS_MAX];
+	bool differs[FACTS_MAX], usual[FACTS_MAX];
 };
 
 static bool same_fact(const struct fact *a, const struct fact *b)
@@ -338,6 +352,29 @@ static bool same_fact(const struct fact *a, const struct fact *b)
 	case FACT_BOOL: return a->v.yes == b->v.yes;
 	}
 	return false;
+}
+
+/* The first two values of sampling that anybody asks for are never usual. */
+static void note_usual(struct material *m)
+{
+	static const char *const wanted[] = {
+			"name", "file", "n-predict", "sequences", "temperature", "seed", "prompts", "generated-tokens"};
+	struct sampling s;
+	struct fact usual[SAMPLING_OPTIONS];
+	size_t k = 0;
+
+	sampling_init(&s, BATCHED_TOP_P);
+	sampling_facts(&s, usual);
+	for (size_t i = 0; i < m->n_facts; i++) {
+		const struct fact *f = &m->facts[i];
+		if (f->type == FACT_BOOL)
+			m->usual[i] = !f->v.yes;
+		else
+			m->usual[i] = strcmp(f->group, "sampling") != 0 || same_fact(f, &usual[k]);
+		k += strcmp(f->group, "sampling") == 0;
+		for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++)
+			m->usual[i] = m->usual[i] && strcmp(f->name, wanted[w]) != 0;
+	}
 }
 
 /* Facts of every origin. Statistics are those of all runs together. */
@@ -374,7 +411,8 @@ static int write_one(const struct material *m, const char *path)
 {
 	const struct job *j = m->j;
 	const struct export_format *format = format_of(&j->c.output, path);
-	struct report e = {.j = j, .facts = m->facts, .n_facts = m->n_facts, .interrupted = m->interrupted};
+	struct report e = {.j = j, .facts = m->facts, .n_facts = m->n_facts, .usual = m->usual,
+			.interrupted = m->interrupted};
 	int rc = 0;
 
 	e.differs = m->own ? m->differs : NULL;
@@ -411,6 +449,7 @@ int export_write_origins(const struct job *j, bool interrupted, const struct exp
 		rc = make_origins(m, origins);
 	else
 		m->n_facts = make_facts(j, &m->sampling, NULL, m->facts);
+	note_usual(m);
 	const bool made = rc == 0;
 	/* One after the other, so that memory is that of the largest. */
 	for (size_t i = 0; made && i < files->n; i++) {

@@ -1,4 +1,5 @@
-/* CSV by RFC 4180: a line for each sequence, the run's facts behind it on each.
+/* CSV by RFC 4180: a line for each sequence. Of the run's settings there are the few that files are told apart by, and
+ * those that differ between lines: JSON has them all.
  *
  * What holds:
  *  1. Lines end with CR LF; every text is in quotes, with quotes doubled; numbers are bare. There are as many fields on
@@ -59,10 +60,22 @@ static void put_base64(struct sink *o, const char *s, size_t n)
 		sink_base64(o, s, n);
 }
 
+static bool is_column(const struct report *e, size_t i)
+{
+	static const char *const always[][2] = {{"model", "name"}, {"sampling", "temperature"}, {"sampling", "seed"}};
+
+	for (size_t k = 0; k < sizeof always / sizeof *always; k++)
+		if (strcmp(e->facts[i].group, always[k][0]) == 0 && strcmp(e->facts[i].name, always[k][1]) == 0)
+			return true;
+	return e->differs && e->differs[i];
+}
+
 static void begin(struct report *e)
 {
 	sink_text(&e->out, first_names);
 	for (size_t i = 0; i < e->n_facts; i++) {
+		if (!is_column(e, i))
+			continue;
 		sink_printf(&e->out, ",%s_", e->facts[i].group);
 		for (const char *c = e->facts[i].name; *c; c++)
 			sink_put(&e->out, *c == '-' ? "_" : c, 1);
@@ -75,6 +88,8 @@ static void put_facts(struct report *e)
 	for (size_t i = 0; i < e->n_facts; i++) {
 		const struct fact *f = e->own ? &e->own[i] : &e->facts[i];
 		struct sink text = {.bytes = NULL};
+		if (!is_column(e, i))
+			continue;
 		sink_text(&e->out, ",");
 		if (f->type != FACT_TEXT && f->type != FACT_LIST) {
 			export_fact(&e->out, f);

@@ -31,6 +31,7 @@ struct report {
 	 * these are FACT_NONE. */
 	const struct fact *own; /* [n_facts] */
 	const bool *differs;    /* [n_facts] */
+	const bool *usual;      /* [n_facts]: as they are when no option is given, or of no use to who reads the texts */
 	bool interrupted;
 	struct sink out;
 };
@@ -44,6 +45,8 @@ struct export_format {
 };
 extern const struct export_format export_csv, export_html, export_json, export_jsonl, export_md, export_txt;
 
+/* "4 continuations of one prompt" */
+void export_title(const struct report *e, char out[80]);
 /* "eog", "stop", "length", "error", "interrupted" */
 const char *export_finish(const struct gen_text *t);
 /* The shortest decimal that reads back as the same number; "" if it is not finite. */

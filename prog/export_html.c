@@ -5,7 +5,8 @@
  *     tells the browser to run none and to load nothing.
  *  2. A token's shade says how unlikely the model found it; its title has the numbers. Shades follow the tokens' bytes:
  *     where these are not the text's (a stop text was cut off), what is left has none.
- *  3. The shared beginning and what follows it in a card are together the whole text, but for white space between. */
+ *  3. The shared beginning and what follows it in a card are together the whole text. A card repeats the end of what
+ *     comes before its text, in grey. */
 #include "export_format.h"
 #include "export_style.h"
 
@@ -15,7 +16,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { N_GROUPS = sizeof export_groups / sizeof *export_groups, TITLE_BYTES = 60, FORKS_SHOWN = 60, WAYS_SHOWN = 40 };
+enum {
+	N_GROUPS = sizeof export_groups / sizeof *export_groups,
+	TITLE_BYTES = 60,
+	FORKS_SHOWN = 60,
+	WAYS_SHOWN = 40,
+	LEAD_BYTES = 36,
+};
 
 /* ---- Texts ---- */
 
@@ -132,15 +139,10 @@ static void put_heading(struct report *e)
 {
 	const struct job *j = e->j;
 	struct sink *o = &e->out;
-	int64_t n = 0;
+	char title[80];
 
-	for (size_t k = 0; k < j->n_prompts; k++)
-		n += j->prompts[k].n_texts;
-	if (e->differs)
-		sink_printf(o, "<h1>%lld favourite%s</h1>\n<p class=\"sub\">", (long long)n, n == 1 ? "" : "s");
-	else
-		sink_printf(o, "<h1>%lld continuation%s of %s</h1>\n<p class=\"sub\">", (long long)j->c.n_parallel,
-				j->c.n_parallel == 1 ? "" : "s", j->n_prompts > 1 ? "each prompt" : "one prompt");
+	export_title(e, title);
+	sink_printf(o, "<h1>%s</h1>\n<p class=\"sub\">", title);
 	put_text(o, *j->info.name ? j->info.name : "unnamed model", *j->info.name ? strlen(j->info.name) : 13);
 	if (!e->differs) /* of favourites it stands with each prompt, or below */
 		sink_printf(o, ", temperature %g, seed %llu", j->s.temperature, (unsigned long long)j->s.seed);
@@ -170,11 +172,12 @@ static void begin(struct report *e)
 	sink_text(o, "</style>\n</head>\n<body>\n<header>\n");
 	put_heading(e);
 	sink_text(o,
-			" A shade says how unlikely the model found a token: "
+			" The shade of a token shows its probability: "
 			"<span class=\"k k0 key\">80 %</span><span class=\"k k1 key\">50</span>"
 			"<span class=\"k k2 key\">25</span><span class=\"k k3 key\">10</span>"
 			"<span class=\"k k4 key\">3</span><span class=\"k k5 key\">less</span>."
-			" <mark>A word so marked</mark> is where a text leaves the others.</p>\n");
+			" An <mark>underlined</mark> word is the first one that differs from the other texts. Texts that share the "
+			"most words stand next to each other.</p>\n");
 	if (e->interrupted)
 		sink_text(o, "<p class=\"warn\"><b>Interrupted.</b> Texts are as far as they came.</p>\n");
 	sink_text(o, "</header>\n<main>\n");
@@ -238,10 +241,32 @@ static void put_way(struct sink *o, const struct compare *c, int32_t i)
 	else if (w->together == w->n_words)
 		sink_printf(o, "ends where sequence %d goes on", w->with);
 	else if (w->together > c->shared)
-		sink_printf(o, "with sequence %d until word %zu", w->with, w->together);
+		sink_printf(o, "the same words as sequence %d up to word %zu", w->with, w->together);
 	else
-		sink_printf(o, "leaves the others at word %zu", w->together + 1);
+		sink_printf(o, "differs from all others at word %zu", w->together + 1);
 	sink_text(o, "</p>\n");
+}
+
+/* The end of what a card's text goes on from, the prompt and the first n bytes of all texts, from a word's beginning. */
+static void put_lead_end(struct sink *o, const struct gen_prompt *p, const struct gen_text *t, size_t n)
+{
+	struct sink all = {.bytes = NULL};
+	size_t from;
+
+	sink_put(&all, p->text, p->n_bytes);
+	sink_put(&all, n > 0 ? t->bytes : "", n);
+	from = all.n > LEAD_BYTES ? all.n - LEAD_BYTES : 0;
+	if (from > 0) {
+		const char *space = memchr(all.bytes + from, ' ', all.n - from - 1);
+		from = space ? (size_t)(space - all.bytes) + 1 : from;
+		while (from < all.n && ((unsigned char)all.bytes[from] & 0xc0) == 0x80)
+			from++;
+	}
+	sink_text(o, from > 0 ? "<span class=\"given\">\u2026 " : "<span class=\"given\">");
+	put_text(o, all.n > 0 ? all.bytes + from : "", all.n - from);
+	sink_text(o, "</span>");
+	o->failed = o->failed || all.failed;
+	sink_release(&all);
 }
 
 static void put_card(struct report *e, const struct compare *c, int32_t i, size_t group)
@@ -256,13 +281,15 @@ static void put_card(struct report *e, const struct compare *c, int32_t i, size_
 			export_groups[group % N_GROUPS], i, best ? " <span class=\"badge\">likeliest</span>" : "");
 	put_way(o, c, i);
 	sink_text(o, "<div class=\"text\" dir=\"auto\">");
-	if (first)
+	if (first) {
+		put_lead_end(o, c->p, t, first->from);
 		put_tokens(e, t, first->from, t->n_bytes,
 				c->n > 1 && !w->same ? compare_word(c, i, w->together) : NULL);
-	else
+	} else {
 		sink_text(o,
 				t->n_tokens > 0 ? "<span class=\"none\">ends here</span>"
 						: "<span class=\"none\">nothing</span>");
+	}
 	sink_text(o, "</div>\n<dl class=\"nums\">");
 	sink_printf(o, "<div><dt>tokens</dt><dd>%zu</dd></div>", t->n_tokens);
 	sink_printf(o, "<div title=\"of a token, natural logarithm\"><dt>mean log</dt><dd>%.4f</dd></div>",
@@ -278,7 +305,8 @@ static void put_cards(struct report *e, const struct compare *c)
 {
 	size_t group = 0;
 
-	sink_text(&e->out, "<div class=\"cards\">\n");
+	/* Four on a page of three columns would be three and one. */
+	sink_text(&e->out, c->n == 4 ? "<div class=\"cards four\">\n" : "<div class=\"cards\">\n");
 	for (int32_t i = 0, left = 0; i < c->n; i++, left--) {
 		if (c->n_forks > 0 && left == 0) {
 			group += i > 0;

@@ -29,6 +29,8 @@ static const char *const export_style[] = {
 		".note{color:var(--soft);font-size:.875rem;margin:.5rem 0 1rem}\n"
 		".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,19rem),1fr));gap:1rem;"
 		"margin-top:1rem}\n"
+		"@media(max-width:81.4rem){.four{grid-template-columns:"
+		"repeat(auto-fit,minmax(max(min(100%,19rem),40%),1fr))}}\n"
 		".card{background:var(--card);border:1px solid var(--line);"
 		"border-top:4px solid var(--group,var(--line));"
 		"border-radius:.6rem;padding:.8rem 1rem 1rem;display:flex;flex-direction:column;min-width:0;"

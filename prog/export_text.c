@@ -157,21 +157,43 @@ static void md_value(struct sink *o, const struct fact *f)
 	sink_release(&value);
 }
 
-static void md_begin(struct report *e)
+/* A table of the facts; of the unusual ones alone if asked for. */
+static void md_facts(struct report *e, bool all)
 {
 	struct sink *o = &e->out;
 	const struct fact *f;
 
-	sink_printf(o, "# %s\n\n", e->j->gen.prog);
-	sink_printf(o, "Version %s.%s\n\n", cohort_version(),
-			e->interrupted ? " **Interrupted:** texts are as far as they came." : "");
 	sink_text(o, "| | | |\n|---|---|---|\n");
 	for (size_t i = 0; (f = next_fact(e, &i));) {
+		if (!all && e->usual[i - 1])
+			continue;
 		sink_printf(o, "| %s | %s | ", f->group, f->name);
 		md_value(o, f);
 		sink_text(o, " |\n");
 	}
 	sink_text(o, "\n");
+}
+
+static void md_begin(struct report *e)
+{
+	struct sink *o = &e->out;
+	char title[80];
+
+	export_title(e, title);
+	sink_printf(o, "# %s\n\n", title);
+	if (e->interrupted)
+		sink_text(o, "**Interrupted:** texts are as far as they came.\n\n");
+}
+
+static void md_end(struct report *e)
+{
+	struct sink *o = &e->out;
+
+	sink_text(o, "## How this was made\n\n");
+	md_facts(e, false);
+	sink_text(o, "<details><summary>All settings and statistics</summary>\n\n");
+	md_facts(e, true);
+	sink_printf(o, "</details>\n\n%s %s\n", e->j->gen.prog, cohort_version());
 }
 
 /* Why a text ended may be an error's text, which may hold anything; the rest is ours. */
@@ -224,25 +246,30 @@ static void md_prompt(struct report *e, const struct compare *c)
 	const struct gen_prompt *p = c->p;
 	struct sink *o = &e->out;
 	const struct fact *f;
+	size_t n_own = 0;
 
-	sink_printf(o, "## Prompt %zu\n\n", p->index);
+	if (e->j->n_prompts > 1)
+		sink_printf(o, "## Prompt %zu\n\n", p->index);
+	else
+		sink_text(o, "## Prompt\n\n");
 	put_block(o, p->text, p->n_bytes);
-	sink_text(o, "Tokens:");
-	sink_text(o, p->n_tokens > 0 ? " " : "");
-	export_tokens(o, p->tokens, p->n_tokens);
-	sink_text(o, ".");
 	for (size_t i = 0; (f = next_own(e, &i));) {
-		sink_printf(o, " %s: ", f->name);
+		sink_printf(o, "%s%s: ", n_own++ > 0 ? " " : "", f->name);
 		md_value(o, f);
 		sink_text(o, ".");
 	}
-	sink_printf(o, "%s", c->shared > 0 ? " All sequences begin with\n\n" : "\n\n");
-	if (c->shared > 0)
+	sink_text(o, n_own > 0 ? "\n\n" : "");
+	if (c->shared > 0) {
+		sink_text(o, "All sequences begin with\n\n");
 		put_block(o, p->texts[0].bytes, c->shared_bytes);
+	}
 	for (int32_t i = 0; i < c->n; i++)
 		md_sequence(o, c, i);
 	if (c->similarity)
 		md_similarity(o, c);
+	sink_text(o, "<details><summary>Tokens of the prompt</summary>\n\n");
+	export_tokens(o, p->tokens, p->n_tokens);
+	sink_text(o, "\n\n</details>\n\n");
 }
 
-const struct export_format export_md = {"md", md_begin, md_prompt, txt_end};
+const struct export_format export_md = {"md", md_begin, md_prompt, md_end};

@@ -152,7 +152,7 @@ def main(view, doc, width):
                 r = l.split()
                 if re.match("     ", l) and r == [str(int(r[0]) + k) for k in range(len(r))]:
                     across = r
-                elif r:
+                elif re.fullmatch(r"[-\d\s]+", l):
                     table.update({(int(r[0]), int(k)): x for k, x in zip(across, r[1:])})
             assert len(table) == len(w) ** 2, (len(table), len(w))
             for (i, k), x in table.items():
@@ -186,7 +186,7 @@ verdict 'side by side'
 matches err '^Performance Statistics:$' && ! matches out '^Sequence 0:$'
 verdict 'instead of the texts one by one; statistics on standard error as always'
 compared 80 'texts that stay together' -prompt 'Once upon a time' -temperature 0.5 -n-parallel 9 -n-predict 60 -seed 3
-matches out '^  word [0-9]+: [0-9]+(, [0-9]+)* "' && matches out 'with [0-9]+ until word [0-9]+'
+matches out '^  word [0-9]+: [0-9]+(, [0-9]+)* "' && matches out 'as [0-9]+ up to word [0-9]+' && has out 'Sequences that share the most words stand next to each other.'
 verdict 'where they part is told'
 compared 80 'texts of hundreds of words' -prompt 'Once upon a time' -temperature 0.5 -n-parallel 3 -n-predict 240 -ignore-eos
 for w in 24 40 53 54 77 100 200 1000; do
@@ -298,7 +298,15 @@ verdict 'COLUMNS goes before what the terminal says'
 on_terminal 120 -n-parallel 8 -temperature 0.6 -width 50
 [ "$rc" = 0 ] && judge "$tmp/out" "$tmp/x.json" 50
 verdict 'and -width before both'
-unset NO_COLOR COLUMNS
+unset COLUMNS
+# Seen red with 24 columns as the least, and with headings that are not wrapped.
+for w in 23 16 9; do
+	on_terminal $w -prompt 'Once upon a time' -n-parallel 4 -n-predict 12 -temperature 0.6
+	[ "$rc" = 0 ] && has out Sequence && has out likelie &&
+		python3 -c 'import sys; sys.exit(max(len(l.rstrip("\n")) for l in open(sys.argv[1], encoding="utf-8")) > int(sys.argv[2]))' "$tmp/out" $w
+	verdict "a terminal of $w columns: no line is wider"
+done
+unset NO_COLOR
 
 # ---- Ends ----
 

@@ -120,9 +120,13 @@ for p in doc["prompts"]:
         assert r["finish"] == s["finish"] and r["likeliest"] == str(p["likeliest"] == s["index"]).lower()
         assert int(r["words_together"]) == s["words_together"] and r["interrupted"] == str(doc["interrupted"]).lower()
         assert r["version"] == doc["version"]
-        for group in ("model", "run", "sampling", "statistics"):
+        # Seen red with all settings as columns: 68 of them.
+        assert len(r) == 24 and list(r)[21:] == ["model_name", "sampling_temperature", "sampling_seed"], list(r)
+        for group in ("model", "sampling"):
             for k, v in doc[group].items():
-                got = r[group + "_" + k] if not k.endswith("_base64") else None
+                if group + "_" + k not in r:
+                    continue
+                got = r[group + "_" + k]
                 if isinstance(v, (bool, type(None))):
                     assert got == ("" if v is None else str(v).lower()), (k, got)
                 elif isinstance(v, (int, float)):
@@ -161,6 +165,14 @@ for p in doc["prompts"]:
         ids, logs = blocks.pop(0).split("\n")
         assert [int(x) for x in ids.split()] == s["tokens"] and [float(x) for x in logs.split()] == s["logprobs"]
 assert not blocks
+# What everybody wants to read first: the texts. Seen red with the table of settings at the top.
+heads = [l for l in outside if l.startswith("#")]
+assert re.match(r"# \d+ continuations? of (one|each) prompt$", heads[0]) and heads[1].startswith("## Prompt"), heads
+assert heads[-1] == "## How this was made"
+facts = [l for l in outside if re.match(r"\| (model|run|sampling|statistics) \|", l)]
+few = facts[:[i for i, l in enumerate(facts) if l.startswith("| model | name ")][1]]
+assert any("| seed |" in l for l in few) and not any("| min\\-keep |" in l or "| min-keep |" in l for l in few), few
+assert len(facts) > len(few) + 30 and len(few) < 13, few
 for line in outside:
     line = re.sub(r"</?details>|</?summary>", "", line)
     assert "<" not in re.sub(r"\\.", "", line), line
@@ -212,7 +224,14 @@ for p in doc["prompts"]:
         tail = true_bytes(s, "text")
         tail = tail[len(shared):] if len(order) > 1 else tail
         if s["words"] > p["shared_words"]:
-            assert card == shown(tail.lstrip()), (i, card, shown(tail))
+            # Behind the end of what it goes on from. Seen red with the bare text, which began with a comma.
+            whole = true_bytes(p, "text") + (shared if len(order) > 1 else b"")
+            assert card.endswith(shown(tail.lstrip())), (i, card, shown(tail))
+            grey = card[:len(card) - len(shown(tail.lstrip()))]
+            gap = tail[:len(tail) - len(tail.lstrip())]
+            assert shown(whole + gap).endswith(grey[2:] if grey.startswith("\u2026 ") else grey), (i, grey)
+            assert grey or not whole
+            assert len(whole) > 36 or grey == shown(whole + gap), (i, grey)
         else:
             assert card == ("ends here" if s["tokens"] else "nothing"), card
 assert not texts
@@ -368,7 +387,7 @@ if [ -c /dev/full ]; then
 fi
 printf old >"$tmp/old.md"
 run batched -n-predict 4 -output "$tmp/old.md"
-[ "$rc" = 0 ] && ! is old.md old && matches old.md '^# batched'
+[ "$rc" = 0 ] && ! is old.md old && matches old.md '^# 4 continuations of one prompt'
 verdict 'what was there is replaced'
 
 # ---- Interruption ----
