@@ -3,6 +3,7 @@
 #include "batched.h"
 #include "columns.h"
 #include "compare.h"
+#include "flow.h"
 #include "interactive.h"
 #include "live.h"
 #include "stream.h"
@@ -167,16 +168,26 @@ static int64_t slot_count(const struct job *j)
 
 /* ---- Output ---- */
 
+/* Lines of a text break where those of the live view did. */
 static void print_sequences(const struct job *j)
 {
+	const bool dims = term_colors(STDOUT_FILENO);
+	size_t rows, cols;
+	struct flow flow;
+
+	term_size(STDOUT_FILENO, &rows, &cols);
+	const size_t gutter = j->n_prompts > 0 ? live_gutter(j->prompts, j->n_prompts, 0, cols) : 0;
 	for (size_t i = 0; i < j->n_prompts; i++) {
 		const struct gen_prompt *p = &j->prompts[i];
 		for (int32_t k = 0; k < p->n_texts; k++) {
 			if (j->n_prompts > 1)
 				printf("Prompt %zu, ", i);
 			printf(j->n_prompts > 1 ? "sequence %d:\n\n" : "Sequence %d:\n\n", k);
-			term_print(stdout, p->text, p->n_bytes);
-			term_print(stdout, p->texts[k].bytes ? p->texts[k].bytes : "", p->texts[k].n_bytes);
+			flow_begin(&flow, gutter);
+			fputs(dims ? "\033[2m" : "", stdout);
+			flow_print(&flow, p->text, p->n_bytes);
+			fputs(dims ? "\033[22m" : "", stdout);
+			flow_print(&flow, p->texts[k].bytes ? p->texts[k].bytes : "", p->texts[k].n_bytes);
 			fputs("\n\n", stdout);
 		}
 	}

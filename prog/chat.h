@@ -5,6 +5,7 @@
 #include "chat_convo.h"
 #include "chat_format.h"
 #include "common.h"
+#include "flow.h"
 #include "gen.h"
 #include "sampling.h"
 #include "settings.h"
@@ -24,6 +25,7 @@ struct chat {
 	struct cohort_model_info info;
 	struct chat_format format;
 	struct gen gen;
+	struct flow flow;                    /* of the answer that is being printed */
 	struct settings settings;
 	struct talk talk;
 	struct chat_convo convo;

@@ -139,7 +139,7 @@ static void on_text(void *user, const struct gen_prompt *p, int32_t i, const cha
 
 	(void)p;
 	(void)i;
-	term_print(stdout, bytes, n_bytes);
+	flow_print(&c->flow, bytes, n_bytes);
 	/* A reader that has gone ends the answer. */
 	if (!c->gen.rc)
 		c->gen.rc = close_stdout(prog);
@@ -193,6 +193,7 @@ static int generate(struct chat *c, int32_t n, bool branches, struct chat_prompt
 	const bool at_limit = c->n_predict < 0 || c->n_predict > room;
 	c->gen.n_predict = (int32_t)(at_limit ? room : c->n_predict);
 	c->gen.watch = branches ? &quiet : &stream;
+	flow_begin(&c->flow, 0);
 	c->s.p.seed = c->s.seed + c->n_retries;
 	rc = gen_prompt_init(&c->gen, p, "", 0, n);
 	mem_free(p->tokens);
@@ -381,8 +382,10 @@ int chat_retry(struct chat *c)
 static void print_branches(const struct chat *c)
 {
 	for (size_t i = 0; i < c->convo.n_branches; i++) {
+		struct flow flow;
 		printf("[%zu]\n", i + 1);
-		term_print(stdout, c->convo.branches[i].text, c->convo.branches[i].n_bytes);
+		flow_begin(&flow, 0);
+		flow_print(&flow, c->convo.branches[i].text, c->convo.branches[i].n_bytes);
 		fputs("\n\n", stdout);
 	}
 	fflush(stdout);

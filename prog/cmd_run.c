@@ -3,6 +3,7 @@
  * prompts one by one. */
 #include "cmd.h"
 #include "common.h"
+#include "flow.h"
 #include "gen.h"
 #include "opt.h"
 #include "run_search.h"
@@ -42,6 +43,7 @@ struct run {
 	struct gen_prompt *prompts;
 	size_t n_prompts;
 	bool at_once; /* one text only: it is printed as it comes */
+	struct flow flow; /* of the text that is being printed */
 	double started;
 };
 
@@ -124,10 +126,12 @@ static int read_prompts(struct run *r)
 
 /* ---- Printing ---- */
 
-static void print_prompt(const struct run *r, const struct gen_prompt *p)
+/* What stands before a text. */
+static void print_prompt(struct run *r, const struct gen_prompt *p)
 {
+	flow_begin(&r->flow, 0);
 	if (r->show_prompt)
-		term_print(stdout, p->text, p->n_bytes);
+		flow_print(&r->flow, p->text, p->n_bytes);
 }
 
 static void show_text(void *user, const struct gen_prompt *p, int32_t i, const char *bytes, size_t n_bytes)
@@ -135,7 +139,7 @@ static void show_text(void *user, const struct gen_prompt *p, int32_t i, const c
 	struct run *r = user;
 
 	(void)p, (void)i;
-	term_print(stdout, bytes, n_bytes);
+	flow_print(&r->flow, bytes, n_bytes);
 	/* When nobody can read it there is no point in going on. */
 	if (!r->gen.rc)
 		r->gen.rc = close_stdout(prog);
@@ -177,7 +181,7 @@ static void print_logprobs(const struct run *r, const struct gen_text *t)
 		printf("  log-probability %.4f, perplexity %.4f\n", sum, gen_perplexity(t));
 }
 
-static void print_texts(const struct run *r)
+static void print_texts(struct run *r)
 {
 	for (size_t i = 0; i < r->n_prompts; i++)
 		for (int32_t k = 0; k < r->prompts[i].n_texts; k++) {
@@ -190,7 +194,7 @@ static void print_texts(const struct run *r)
 				else
 					printf("Continuation %d:\n", k);
 				print_prompt(r, &r->prompts[i]);
-				term_print(stdout, t->bytes ? t->bytes : "", t->n_bytes);
+				flow_print(&r->flow, t->bytes ? t->bytes : "", t->n_bytes);
 				putchar('\n');
 			}
 			if (r->top_given)
@@ -235,7 +239,7 @@ static int search(struct run *r)
 	r->at_once = r->n_prompts == 1 && r->n_parallel == 1;
 	if (rc == 0 && r->at_once) {
 		print_prompt(r, &r->prompts[0]);
-		term_print(stdout, r->prompts[0].texts[0].bytes, r->prompts[0].texts[0].n_bytes);
+		flow_print(&r->flow, r->prompts[0].texts[0].bytes, r->prompts[0].texts[0].n_bytes);
 		putchar('\n');
 	}
 	return rc;

@@ -109,11 +109,20 @@ static bool slot_set(struct live *l, struct slot *s, size_t prompt, int32_t i)
 }
 
 /* "[2]", or "[prompt.sequence]" when there are several prompts. */
-static size_t label(const struct live *l, size_t prompt, int32_t i, char out[48])
+static size_t label(size_t n_prompts, size_t prompt, int32_t i, char out[48])
 {
-	if (l->n_prompts > 1)
-		return (size_t)snprintf(out, 48, "[%zu.%d]", prompt, l->base + i);
-	return (size_t)snprintf(out, 48, "[%d]", l->base + i);
+	if (n_prompts > 1)
+		return (size_t)snprintf(out, 48, "[%zu.%d]", prompt, i);
+	return (size_t)snprintf(out, 48, "[%d]", i);
+}
+
+/* As wide as the last label. */
+size_t live_gutter(const struct gen_prompt *prompts, size_t n_prompts, int32_t first, size_t cols)
+{
+	char name[48];
+	const size_t n = label(n_prompts, n_prompts - 1, first + prompts[n_prompts - 1].n_texts - 1, name) + 1;
+
+	return cols >= n + TEXT_CELLS_MIN ? n : cols > TEXT_CELLS_MIN ? 1 : 0;
 }
 
 static size_t slots_wanted(const struct live *l)
@@ -131,16 +140,13 @@ static bool choose(struct live *l)
 	const size_t want = slots_wanted(l);
 	void *at = l->slots;
 	size_t n_running = 0;
-	char name[48];
 
 	l->gutter = 0;
 	for (size_t p = 0; p < l->n_prompts; p++)
 		for (int32_t i = 0; i < l->prompts[p].n_texts; i++)
 			n_running += running(text_of(l, p, i));
 	if (l->n_all > 0)
-		l->gutter = label(l, l->n_prompts - 1, l->prompts[l->n_prompts - 1].n_texts - 1, name) + 1;
-	if (l->cols < l->gutter + TEXT_CELLS_MIN)
-		l->gutter = l->cols > TEXT_CELLS_MIN ? 1 : 0;
+		l->gutter = live_gutter(l->prompts, l->n_prompts, l->base, l->cols);
 
 	const size_t had = l->slots_max;
 	if (!mem_grow(&at, &l->slots_max, want, sizeof *l->slots))
@@ -236,7 +242,7 @@ static void put_gutter(struct live *l, const struct slot *s, bool first, bool cu
 	size_t n = 0;
 
 	if (l->gutter > 1 && first) {
-		n = label(l, s->prompt, s->i, name);
+		n = label(l->n_prompts, s->prompt, l->base + s->i, name);
 		if (l->colored) {
 			const bool ended = text_of(l, s->prompt, s->i)->finish != COHORT_FINISH_NONE;
 			const size_t color = (s->prompt * (size_t)l->prompts[s->prompt].n_texts + (size_t)s->i) %

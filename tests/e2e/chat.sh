@@ -327,6 +327,19 @@ TERM=xterm LC_ALL=C.UTF-8 python3 "$here/pty_screen.py" --rows 16 --cols 72 --st
 [ "$rc" = 0 ] && matches mid '^\[1\] ' && matches mid '^\[2\] ' && ! matches mid '^\[0\]' && has out 'going on from answer 3' && matches out '^\[3\]$' &&
 	has state 'cursor visible' && has state 'style plain'
 verdict 'terminal: branches are shown while they are generated'
+# Shown red with the answer's bytes as they are.
+ran='chat: an answer on a narrow terminal'
+rc=0
+TERM=xterm LC_ALL=C.UTF-8 python3 "$here/pty_screen.py" --rows 24 --cols 30 --wait '^>' --keys 'Hi\r' --wait 'cut$|after 40' --keys ':quit\r' -- \
+	"$bin/cohort" chat -n 40 -no-history -seed 0 -logit-bias 2-inf >"$tmp/out" 2>"$tmp/err" || rc=$?
+printf 'Hi\n' | "$bin/cohort" chat -n 40 -no-history -seed 0 -logit-bias 2-inf >"$tmp/answer" 2>"$tmp/err"
+[ "$rc" = 0 ] && python3 - "$tmp/out" "$tmp/answer" 2>"$tmp/err" <<'EOF'
+import sys, textwrap
+screen, text = (open(f).read() for f in sys.argv[1:])
+want = "\n".join(l for part in text.strip().split("\n") for l in textwrap.wrap(part, 30, break_on_hyphens=False))
+assert want.count("\n") > 1 and "\n" + want + "\n" in screen, (want, screen)
+EOF
+verdict 'terminal: lines of an answer end between words'
 talk "$bin/cohort" chat -n 12 <<'EOF'
 expect >
 send Hello, who are you?

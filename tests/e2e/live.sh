@@ -27,6 +27,33 @@ tr -d '\r' <"$tmp/out" >"$tmp/text"
 [ "$rc" = 0 ] && sed '$d' "$tmp/four" | cmp -s - "$tmp/text"
 verdict 'four sequences: what is left on the screen is what a pipe gets'
 
+# ---- Lines end between words ----
+
+# Seen red with the bytes as they are, with words that are not moved, and with lines of the whole screen's width, which
+# differ from those of the view.
+set -- -prompt 'Once upon a time' -n-parallel 2 -n-predict 60 -ignore-eos
+texts words "$@"
+sed -n '3,/^Sequence 1/p' "$tmp/words" | sed '$d' >"$tmp/first"
+# shellcheck disable=SC2086
+on_screen 40 40 --wait '^    [a-z]' --next 3 --dump "$tmp/mid" -- "$@" $slow
+[ "$rc" = 0 ] && clean && left && wrapped "$tmp/out" "$tmp/first" 36
+verdict 'the texts afterwards: lines end between words'
+line=$(sed -n 's/^\[0\] //p' "$tmp/mid")
+[ -n "$line" ] && grep -qxF -e "$line" "$tmp/out"
+verdict 'the texts afterwards: lines break where those of the view did'
+prog=$bin/cohort
+set -- run -show-prompt -n 60 -seed 3 'Once upon a time'
+texts words "$@"
+on_screen 20 33 -- "$@"
+[ "$rc" = 0 ] && clean && left && wrapped "$tmp/out" "$tmp/words" 33
+verdict 'a text that is printed as it comes: a word that does not fit moves to the next line'
+grammar='root ::= "wide 漢字かな交じり文漢字かな交じり文 and pneumonoultramicroscopicsilicovolcanoconiosis\there \x1b[31mred"'
+on_screen 20 17 -- run -n 120 -grammar "$grammar" 'x'
+printf 'wide 漢字かな交じ\nり文漢字かな交じ\nり文 and\npneumonoultramicr\noscopicsilicovolc\nanoconiosis\nhere ^[[31mred\n' >"$tmp/lines"
+[ "$rc" = 0 ] && clean && left && same out lines
+verdict 'a text that is printed as it comes: wide characters, a word longer than a line, a tab, control characters'
+prog=$bin/batched
+
 # ---- More than fits ----
 
 # shellcheck disable=SC2086

@@ -48,3 +48,12 @@ frames() { # TEXTS OPTION...
 	python3 "$COHORT_SOURCE/tests/e2e/live_check.py" "$tmp/frames" "$tmp/$reference" "$@" >"$tmp/err" 2>&1
 }
 count() { grep -c -e "$2" "$tmp/$1"; }
+
+# wrapped SCREEN TEXT WIDTH: the lines of a text, broken between words by Python's textwrap, stand on a screen.
+cat >"$tmp/wrapped.py" <<'EOF'
+import sys, textwrap
+screen, text = open(sys.argv[1]).read().splitlines(), open(sys.argv[2]).read().rstrip("\n")
+want = [l for part in text.split("\n") for l in textwrap.wrap(part, int(sys.argv[3]), break_on_hyphens=False) or [""]]
+assert any(screen[i:i + len(want)] == want for i in range(len(screen))), (want, screen)
+EOF
+wrapped() { python3 "$tmp/wrapped.py" "$@" >"$tmp/err" 2>&1; }
