@@ -1,6 +1,7 @@
-# Declarations of the public headers for other languages: reads cohort.h and cohort_engine.h, writes what `to` names.
+# Declarations of the public headers for other languages: reads cohort.h, cohort_engine.h and cohort_tools.h, writes what
+# `to` names.
 #
-#	awk -v to=python -f tools/bindings.awk include/cohort.h include/cohort_engine.h
+#	awk -v to=python -f tools/bindings.awk include/cohort.h include/cohort_engine.h include/cohort_tools.h
 #
 # to=python   bindings/python/cohort/_abi.py     classes and prototypes of ctypes
 # to=node     bindings/node/abi.js               structs and prototypes of koffi
@@ -284,7 +285,7 @@ function py(t, where,    s, i, n, part, list) {
 }
 function py_ret(t) { return t == "void" ? "None" : py(t, "param") }
 function python(    i, j, s, list, n, part) {
-	print "\"\"\"The declarations of cohort.h and cohort_engine.h for ctypes, written by tools/bindings.sh."
+	print "\"\"\"The declarations of cohort.h, cohort_engine.h and cohort_tools.h for ctypes, written by tools/bindings.sh."
 	print ""
 	print "STRUCTS and FUNCTIONS list all of them; cohort._lib binds the functions to the library.\"\"\""
 	print ""
@@ -332,7 +333,7 @@ function js(t) {
 	return js_scalar(scalar(t))
 }
 function node(    i, j, s, list, n, part) {
-	print "// The declarations of cohort.h and cohort_engine.h for koffi, written by tools/bindings.sh."
+	print "// The declarations of cohort.h, cohort_engine.h and cohort_tools.h for koffi, written by tools/bindings.sh."
 	print "// Pointers are all 'void *': what they point to is taken apart by index.js."
 	print "'use strict';\n"
 	print "exports.version = [" value_of["COHORT_VERSION_MAJOR"] ", " value_of["COHORT_VERSION_MINOR"] ", " \
@@ -394,7 +395,7 @@ function rs(t,    s, i, n, part, list, is_const) {
 }
 function rs_name(s) { return s ~ /^(self|type|in|ref|move|box|final|where)$/ ? s "_" : s }
 function rust(    i, j, s, list, n, part) {
-	print "// The declarations of cohort.h and cohort_engine.h. Written by tools/bindings.sh from the headers.\n"
+	print "// The declarations of cohort.h, cohort_engine.h and cohort_tools.h. Written by tools/bindings.sh from the headers.\n"
 	print "use std::os::raw::{c_char, c_int, c_uint, c_void};\n"
 	for (i = 1; i <= n_const; i++) {
 		s = value_of[const_name[i]]
@@ -437,7 +438,7 @@ function rust(    i, j, s, list, n, part) {
 	print "                // SAFETY: only the address of the field is taken, within the struct."
 	print "                let at = unsafe { std::ptr::addr_of!((*base).$field) } as usize - base as usize;"
 	print "                let size = size_of_field(|s: *const $name| unsafe { std::ptr::addr_of!((*s).$field) });"
-	print "                let (name, field) = (stringify!($name), stringify!($field));"
+	print "                let (name, field) = (stringify!($name), stringify!($field).trim_end_matches('_'));"
 	print "                out.push_str(&format!(\"field {}.{} {} {}\\n\", name, field, at, size));"
 	print "            )*\n        }};\n    }"
 	for (i = 1; i <= n_const; i++) print "    constant!(" const_name[i] ");"
@@ -453,7 +454,7 @@ function rust(    i, j, s, list, n, part) {
 # ---- What the C compiler says ----
 
 function layout(    i, j, s, of) {
-	print "#include <cohort_engine.h>\n#include <stdio.h>\n\nint main(void)\n{"
+	print "#include <cohort_engine.h>\n#include <cohort_tools.h>\n#include <stdio.h>\n\nint main(void)\n{"
 	for (i = 1; i <= n_const; i++)
 		print "\tprintf(\"const " const_name[i] " %lld\\n\", (long long)(" const_name[i] "));"
 	for (i = 1; i <= n_struct; i++) {

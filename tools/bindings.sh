@@ -15,7 +15,7 @@ bad=0
 for pair in python:bindings/python/cohort/_abi.py node:bindings/node/abi.js rust:bindings/rust/cohort-sys/src/abi.rs; do
 	to=${pair%%:*}
 	file=${pair#*:}
-	awk -v to="$to" -f tools/bindings.awk include/cohort.h include/cohort_engine.h >"$tmp/$to"
+	awk -v to="$to" -f tools/bindings.awk include/cohort.h include/cohort_engine.h include/cohort_tools.h >"$tmp/$to"
 	if [ "${1:-}" != --check ]; then
 		cmp -s "$tmp/$to" "$file" || cp "$tmp/$to" "$file"
 		continue

@@ -67,6 +67,22 @@ export class Detok {
 	flush(): Buffer;
 }
 
+/** {role: 'user', content: '...'}, and what else the template reads. */
+export interface Message { role: string; content?: unknown; [field: string]: unknown }
+
+/** How a model writes conversations: the chat template in its file, or the Jinja text that is given. */
+export class ChatTemplate extends Handle {
+	constructor(model: Model, source?: string | Uint8Array);
+	readonly model: Model;
+	/** The text of a conversation. now: '2025-01-02T03:04:05'; other options are variables of the template. */
+	render(messages: Message[], options?: {
+		tools?: unknown; documents?: unknown; addGenerationPrompt?: boolean; now?: string; [variable: string]: unknown;
+	}): string;
+	/** The same as tokens. A begin token that the template writes is not there twice. */
+	tokens(messages: Message[], options?: object): number[];
+	close(): void;
+}
+
 export class Grammar extends Handle {
 	constructor(model: Model, gbnf: string, options?: { root?: string });
 	static fromSchema(model: Model, schema: string | object): Grammar;

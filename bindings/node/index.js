@@ -3,8 +3,8 @@
 'use strict';
 
 const {
-	C, CohortError, Handle, LibraryError, Struct, call, callAsync, callPointer, cstring, fill, floats, init, int32,
-	koffi, lib, opened, openedAsync, pointers, samplerParams, sized, types, version,
+	C, CohortError, Handle, LibraryError, Struct, bytes, call, callAsync, callPointer, cstring, fill, floats, init, int32,
+	koffi, lib, opened, openedAsync, pointers, samplerParams, sized, string, types, version,
 } = require('./lib.js');
 
 const free = (name) => (p) => lib[name](p);
@@ -32,14 +32,15 @@ class Model extends Handle {
 	// Opens a GGUF file on another thread.
 	static async open(path, options = {}) {
 		const p = Model._params(options);
-		return new Model(await openedAsync('cohort_model_open', cstring(path), p.buffer));
+		return new Model(await openedAsync('cohort_model_open', cstring(path), p.buffer), path);
 	}
 	static openSync(path, options = {}) {
-		return new Model(opened('cohort_model_open', cstring(path), Model._params(options).buffer));
+		return new Model(opened('cohort_model_open', cstring(path), Model._params(options).buffer), path);
 	}
-	constructor(pointer) {
+	constructor(pointer, path) {
 		if (typeof pointer !== 'bigint') throw new TypeError('Model.open or Model.openSync opens a model');
 		super('model', pointer, free('cohort_model_free'));
+		this._path = path;
 		const i = new Struct('cohort_model_info');
 		lib.cohort_model_info_get(pointer, i.buffer);
 		this.info = i.object();
@@ -103,6 +104,54 @@ class Detok {
 		const out = Buffer.alloc(4);
 		this._model._pointer();
 		return out.subarray(0, Number(lib.cohort_detok_flush(this._d.buffer, out)));
+	}
+}
+
+// ---- Chat templates ----
+
+// How a model writes conversations: the template of its file, or the Jinja text that is given.
+class ChatTemplate extends Handle {
+	constructor(model, source) {
+		const data = source === undefined ? ChatTemplate._ofFile(model._path) : Buffer.from(source);
+		super('chat template', opened('cohort_template_open', data, data.length), free('cohort_template_free'));
+		this.model = model;
+	}
+	static _ofFile(path) {
+		const g = opened('cohort_gguf_open', cstring(path)), kv = new Struct('cohort_gguf_kv');
+		try {
+			if (!lib.cohort_gguf_kv_find(g, cstring('tokenizer.chat_template'), kv.buffer))
+				throw new Error(`${path} has no chat template: give the source of one`);
+			const value = kv.sub('value');
+			return bytes(value.get('str'), value.get('n_str'));
+		} finally {
+			lib.cohort_gguf_free(g);
+		}
+	}
+	_special(token) { return token < 0 ? '' : this.model.piece(token, { special: true }).toString(); }
+	// The text of a conversation; what is no option is a variable of the template.
+	render(messages, { tools, documents, addGenerationPrompt = true, now, ...variables } = {}) {
+		const p = init('cohort_template_params'), out = big(), n = big();
+		const json = (x) => (x === undefined ? undefined : JSON.stringify(x));
+		const texts = {
+			messages: json(messages), tools: json(tools), documents: json(documents), now,
+			extra: json(variables), bos_token: this._special(this.model.bos),
+			eos_token: this._special(this.model.eos),
+		};
+		for (const [field, text] of Object.entries(texts))
+			if (text !== undefined) p.point(field, cstring(text));
+		p.set('add_generation_prompt', addGenerationPrompt);
+		call('cohort_template_render', this._pointer(), p.buffer, out, n);
+		const text = out.readBigUInt64LE(0);
+		try {
+			return string(text);
+		} finally {
+			lib.cohort_template_text_free(text);
+		}
+	}
+	// The same as tokens, for a context or an engine. A begin token that the template writes is not there twice.
+	tokens(messages, options) {
+		const text = this.render(messages, options), bos = this._special(this.model.bos);
+		return this.model.tokenize(text, { special: true, bos: bos && text.startsWith(bos) ? false : undefined });
 	}
 }
 
@@ -293,7 +342,7 @@ class Sampler extends Handle {
 }
 
 module.exports = {
-	Batch, CohortError, Context, Detok, Grammar, LibraryError, Model, Sampler,
+	Batch, ChatTemplate, CohortError, Context, Detok, Grammar, LibraryError, Model, Sampler,
 	abi: require('./abi.js'),
 	constants: C,
 	version: () => version,

@@ -31,6 +31,19 @@ want want_json cohort run -p 'A pet:' -n 64 -seed 7 -json-schema "$schema"
 want want_embeddings cohort embed -similarity 'a cat sat down' 'a kitten sat' 'stock prices fell'
 want vectors.npy cohort embed -normalize none -format npy 'a cat sat down' 'stock prices fell'
 
+# The chat examples of the READMEs ask two questions.
+answer() { # MESSAGES: one more line of want_chat
+	printf '[%s]' "$1" >"$tmp/messages"
+	"$bin/cohort" template -messages "$tmp/messages" >"$tmp/chat" && "$bin/cohort" run -n 24 -seed 7 -stop '<|user|>' -f "$tmp/chat"
+}
+user='{"role":"user","content":"Tell me about a dog."}'
+first=$(answer "$user" 2>"$tmp/err") || exit 1
+second=$(answer "$user,{\"role\":\"assistant\",\"content\":\"$first\"},{\"role\":\"user\",\"content\":\"What did he find?\"}" 2>"$tmp/err") || exit 1
+printf '%s\n' "$first" "$second" >"$tmp/want_chat"
+
+# block LANGUAGE N FILE: the Nth block of a language in a README.
+block() { awk -v lang="$1" -v n="$2" '$0 == "```" lang { on = ++k == n; next } /^```/ { on = 0 } on' "$3"; }
+
 # example KIND COMMAND...: the program of a binding says what the C program does, byte for byte.
 example() {
 	kind=$1

@@ -49,13 +49,13 @@ export COHORT_LIBRARY
 # The README, word for word: its commands and then its program, in an empty project. Seen red with the folder alone as
 # the operand of npm install: "Cannot find module 'koffi'".
 mkdir "$tmp/project"
-block() { awk -v lang="$1" '$0 == "```" lang { on = 1; next } /^```/ { on = 0 } on' "$from/README.md"; }
-block js >"$tmp/project/readme.js"
+block js 1 "$from/README.md" >"$tmp/project/readme.js"
+block js 2 "$from/README.md" >"$tmp/project/chat.js"
 # shellcheck disable=SC2016
 {
 	echo 'set -e; npm() { command npm "$@" --no-audit --no-fund --prefer-offline --cache="$COHORT_BUILD/npm-cache" \
 		--fetch-retry-mintimeout=2000 --fetch-retry-maxtimeout=8000; }'
-	block sh | sed "s|PATH|$COHORT_SOURCE|g; s|$COHORT_SOURCE/build|$COHORT_BUILD|g"
+	block sh 1 "$from/README.md" | sed "s|PATH|$COHORT_SOURCE|g; s|$COHORT_SOURCE/build|$COHORT_BUILD|g"
 	echo 'exec node readme.js "$1"'
 } >"$tmp/readme.sh"
 run env -u COHORT_LIBRARY sh -c 'cd "$1" && exec sh "$2" "$3"' - "$tmp/project" "$tmp/readme.sh" "$model"
@@ -64,6 +64,7 @@ if grep -qE 'E(NOTFOUND|AI_AGAIN|CONNREFUSED|TIMEDOUT|NETUNREACH)|code ENOTCACHE
 else
 	[ "$rc" = 0 ] && has out ', there was a'
 	verdict 'the README: it installs as written, and the program runs'
+	example chat node "$tmp/project/chat.js"
 fi
 
 (cd "$work" && node --test --test-reporter=tap test/cohort.test.js) >"$tmp/tap" 2>"$tmp/err"

@@ -47,8 +47,10 @@ example stream python3 "$here/examples/stream.py"
 example json python3 "$here/examples/json_schema.py"
 example embeddings python3 "$here/examples/embeddings.py"
 
-# The block of the README, as it stands there.
-awk '/^```python/ { on = 1; next } /^```/ { on = 0 } on' "$here/README.md" >"$tmp/readme.py"
+# The blocks of the README, as they stand there.
+block python 1 "$here/README.md" >"$tmp/readme.py"
+block python 2 "$here/README.md" >"$tmp/chat.py"
+example chat python3 "$tmp/chat.py"
 run python3 "$tmp/readme.py" "$model"
 [ "$rc" = 0 ] && empty err && has out ', there was a'
 verdict 'the example of the README runs'

@@ -32,8 +32,12 @@ example stream "$bins/stream"
 example json "$bins/json_schema"
 example embeddings "$bins/embeddings"
 
-# The block of the README is an example, too.
-awk '/^```rust/ { on = 1; next } /^```/ { on = 0 } on' "$COHORT_SOURCE/bindings/rust/README.md" >"$tmp/readme"
+# The blocks of the README are examples, too.
+block rust 2 "$COHORT_SOURCE/bindings/rust/README.md" >"$tmp/readme"
+sed 1,2d "$COHORT_SOURCE/bindings/rust/cohort/examples/chat.rs" | cmp -s - "$tmp/readme" && [ -s "$tmp/readme" ]
+verdict 'the second example of the README is the one that runs'
+example chat "$bins/chat"
+block rust 1 "$COHORT_SOURCE/bindings/rust/README.md" >"$tmp/readme"
 sed 1,2d "$COHORT_SOURCE/bindings/rust/cohort/examples/readme.rs" | cmp -s - "$tmp/readme" && [ -s "$tmp/readme" ] &&
 	run "$bins/readme" "$model" && [ "$rc" = 0 ] && has out ', there was a'
 verdict 'the example of the README runs'

@@ -12,7 +12,7 @@ const koffi = require('koffi');
 const cohort = require('..');
 const { lib, types } = require('../lib.js');
 
-const { Batch, CohortError, Context, Engine, Grammar, Model, Sampler, abi, constants: C } = cohort;
+const { Batch, ChatTemplate, CohortError, Context, Engine, Grammar, Model, Sampler, abi, constants: C } = cohort;
 const MODEL = process.env.COHORT_TEST_MODEL, PROMPT = 'Once upon a time';
 const same = (a, b) => assert.ok(Buffer.compare(Buffer.from(a.buffer), Buffer.from(b.buffer)) === 0, 'other bits');
 
@@ -195,6 +195,22 @@ describe('with a model', () => {
 		assert.throws(() => ctx.decode(b), /the batch is closed/);
 		ctx.close();
 		assert.ok(ctx._state.freed);
+	});
+
+	it('chat templates', () => {
+		const messages = [{ role: 'user', content: 'Ä " \\ \n' }];
+		const t = new ChatTemplate(model, '{{ bos_token }}{{ messages[0].content }}{{ word }}é');
+		assert.strictEqual(t.render(messages, { word: 'x' }), '<s>Ä " \\ \nxé');
+		const tokens = t.tokens(messages, { word: 'x' });
+		assert.strictEqual(tokens.filter((k) => k === model.bos).length, 1);
+		assert.strictEqual(tokens[0], model.bos);
+		t.close();
+		assert.throws(() => t.render(messages), /is closed/);
+		const own = new ChatTemplate(model);
+		assert.ok(own.render(messages).endsWith('<|assistant|>'));
+		assert.ok(!own.render(messages, { addGenerationPrompt: false }).endsWith('<|assistant|>'));
+		assert.strictEqual(own.tokens(messages)[0], model.bos);
+		assert.throws(() => new ChatTemplate(model, 'a\n{% if %}'), { status: C.COHORT_E_FORMAT, row: 2 });
 	});
 
 	it('a grammar lives as long as its samplers, and their copies', () => {

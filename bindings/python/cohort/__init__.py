@@ -6,7 +6,7 @@
         for event in engine.submit("Once upon a time", max_tokens=64, seed=7):
             print(event.text.decode("utf-8", "replace"), end="", flush=True)
 
-The names and their meaning are those of cohort.h and cohort_engine.h; cohort.abi has all of their declarations.
+The names and their meaning are those of cohort.h, cohort_engine.h and cohort_tools.h; cohort.abi has all of their declarations.
 """
 
 from . import _abi as abi
@@ -17,7 +17,7 @@ from ._abi import (COHORT_KV_F16 as KV_F16, COHORT_KV_F32 as KV_F32, COHORT_KV_Q
 from ._context import SEQ_ALL, Batch, Context, Counters, Row, Sampler, Span, Usage
 from ._engine import Engine, Event, Output, Request, RequestStats, strategies
 from ._lib import Aborted, Error, LibraryError, NoRoom, lib
-from ._model import Detok, Grammar, Model, ModelInfo, schema_to_gbnf
+from ._model import ChatTemplate, Detok, Grammar, Model, ModelInfo, schema_to_gbnf
 
 
 def version() -> str:
@@ -26,8 +26,8 @@ def version() -> str:
 
 
 __all__ = [
-    "Aborted", "Batch", "Context", "Counters", "Detok", "Engine", "Error", "Event", "Grammar", "KV_F16", "KV_F32",
-    "KV_Q8_0", "LibraryError", "Model", "ModelInfo", "NoRoom", "OUTPUT_EMBEDDINGS", "OUTPUT_LOGITS", "Output",
+    "Aborted", "Batch", "ChatTemplate", "Context", "Counters", "Detok", "Engine", "Error", "Event", "Grammar",
+    "KV_F16", "KV_F32", "KV_Q8_0", "LibraryError", "Model", "ModelInfo", "NoRoom", "OUTPUT_EMBEDDINGS", "OUTPUT_LOGITS", "Output",
     "POOL_CLS", "POOL_LAST", "POOL_MEAN", "POOL_NONE", "ROOM_OVERCOMMIT", "Request", "RequestStats", "Row", "SEQ_ALL",
     "Sampler", "Span", "Usage", "abi", "lib", "schema_to_gbnf", "strategies", "version",
 ]

@@ -1,4 +1,4 @@
-"""The declarations of cohort.h and cohort_engine.h for ctypes, written by tools/bindings.sh.
+"""The declarations of cohort.h, cohort_engine.h and cohort_tools.h for ctypes, written by tools/bindings.sh.
 
 STRUCTS and FUNCTIONS list all of them; cohort._lib binds the functions to the library."""
 
@@ -87,6 +87,19 @@ COHORT_EVENT_END = 4
 COHORT_EVENT_DONE = 5
 COHORT_ROOM_RESERVE = 0
 COHORT_ROOM_OVERCOMMIT = 1
+COHORT_GGUF_U8 = 0
+COHORT_GGUF_I8 = 1
+COHORT_GGUF_U16 = 2
+COHORT_GGUF_I16 = 3
+COHORT_GGUF_U32 = 4
+COHORT_GGUF_I32 = 5
+COHORT_GGUF_F32 = 6
+COHORT_GGUF_BOOL = 7
+COHORT_GGUF_STRING = 8
+COHORT_GGUF_ARRAY = 9
+COHORT_GGUF_U64 = 10
+COHORT_GGUF_I64 = 11
+COHORT_GGUF_F64 = 12
 
 class cohort_err(Structure): ...
 
@@ -181,6 +194,26 @@ class cohort_sim_params(Structure): ...
 class cohort_sim_outcome(Structure): ...
 
 class cohort_sim_totals(Structure): ...
+
+class cohort_gguf_part(Structure): ...
+
+class cohort_gguf_value(Structure): ...
+
+class cohort_gguf_kv(Structure): ...
+
+class cohort_gguf_cursor(Structure): ...
+
+class cohort_gguf_tensor(Structure): ...
+
+class cohort_synth_params(Structure): ...
+
+class cohort_quantize_tensor(Structure): ...
+
+class cohort_quantize_params(Structure): ...
+
+class cohort_quantize_result(Structure): ...
+
+class cohort_template_params(Structure): ...
 
 
 cohort_err._fields_ = [
@@ -743,6 +776,118 @@ cohort_sim_totals._fields_ = [
     ("gaps", c_uint64 * 2369),
     ("gap_max_s", c_double),
 ]
+cohort_gguf_part._fields_ = [
+    ("path", POINTER(c_char)),
+    ("version", c_uint32),
+    ("alignment", c_uint32),
+    ("data_offset", c_uint64),
+    ("file_bytes", c_uint64),
+    ("n_tensors", c_size_t),
+]
+cohort_gguf_value._fields_ = [
+    ("type", c_int),
+    ("u", c_uint64),
+    ("i", c_int64),
+    ("f", c_double),
+    ("str", POINTER(c_char)),
+    ("n_str", c_size_t),
+    ("elem_type", c_int),
+    ("n_elems", c_uint64),
+    ("data", c_void_p),
+    ("data_bytes", c_size_t),
+]
+cohort_gguf_kv._fields_ = [
+    ("key", POINTER(c_char)),
+    ("n_key", c_size_t),
+    ("offset", c_uint64),
+    ("value", cohort_gguf_value),
+]
+cohort_gguf_cursor._fields_ = [
+    ("array", cohort_gguf_value),
+    ("i_elem", c_uint64),
+    ("at", c_size_t),
+]
+cohort_gguf_tensor._fields_ = [
+    ("name", POINTER(c_char)),
+    ("n_name", c_size_t),
+    ("type", c_uint32),
+    ("type_name", POINTER(c_char)),
+    ("n_dims", c_uint32),
+    ("ne", c_uint64 * 4),
+    ("part", c_uint32),
+    ("offset", c_uint64),
+    ("n_bytes", c_uint64),
+]
+cohort_synth_params._fields_ = [
+    ("struct_size", c_size_t),
+    ("n_vocab", c_uint32),
+    ("n_embd", c_uint32),
+    ("n_layer", c_uint32),
+    ("n_head", c_uint32),
+    ("n_head_kv", c_uint32),
+    ("n_ff", c_uint32),
+    ("n_ctx", c_uint32),
+    ("head_size", c_uint32),
+    ("rope_base", c_float),
+    ("tied", c_bool),
+    ("pure", c_bool),
+    ("type", POINTER(c_char)),
+    ("name", POINTER(c_char)),
+    ("seed", c_uint64),
+    ("n_threads", c_int32),
+    ("progress", CFUNCTYPE(c_bool, c_float, c_void_p)),
+    ("progress_user", c_void_p),
+]
+cohort_quantize_tensor._fields_ = [
+    ("name", POINTER(c_char)),
+    ("n_name", c_size_t),
+    ("n_dims", c_uint32),
+    ("ne", c_uint64 * 4),
+    ("from", POINTER(c_char)),
+    ("to", POINTER(c_char)),
+    ("instead_of", POINTER(c_char)),
+    ("bytes_before", c_uint64),
+    ("bytes_after", c_uint64),
+    ("rms_error", c_double),
+    ("max_error", c_double),
+]
+cohort_quantize_params._fields_ = [
+    ("struct_size", c_size_t),
+    ("type", POINTER(c_char)),
+    ("token_embedding_type", POINTER(c_char)),
+    ("output_tensor_type", POINTER(c_char)),
+    ("pure", c_bool),
+    ("allow_requantize", c_bool),
+    ("dry_run", c_bool),
+    ("n_threads", c_int32),
+    ("progress", CFUNCTYPE(c_bool, c_float, c_void_p)),
+    ("progress_user", c_void_p),
+    ("report", CFUNCTYPE(None, POINTER(cohort_quantize_tensor), c_void_p)),
+    ("report_user", c_void_p),
+]
+cohort_quantize_result._fields_ = [
+    ("n_tensors", c_uint64),
+    ("n_weights", c_uint64),
+    ("n_converted", c_uint64),
+    ("n_fallback", c_uint64),
+    ("bytes_before", c_uint64),
+    ("bytes_after", c_uint64),
+]
+cohort_template_params._fields_ = [
+    ("struct_size", c_size_t),
+    ("messages", POINTER(c_char)),
+    ("tools", POINTER(c_char)),
+    ("documents", POINTER(c_char)),
+    ("extra", POINTER(c_char)),
+    ("bos_token", POINTER(c_char)),
+    ("eos_token", POINTER(c_char)),
+    ("add_generation_prompt", c_bool),
+    ("now", POINTER(c_char)),
+    ("n_steps_max", c_uint64),
+    ("n_out_max", c_size_t),
+    ("n_bytes_max", c_size_t),
+    ("depth_max", c_uint32),
+]
 
 STRUCTS = (
     cohort_err,
@@ -792,6 +937,16 @@ STRUCTS = (
     cohort_sim_params,
     cohort_sim_outcome,
     cohort_sim_totals,
+    cohort_gguf_part,
+    cohort_gguf_value,
+    cohort_gguf_kv,
+    cohort_gguf_cursor,
+    cohort_gguf_tensor,
+    cohort_synth_params,
+    cohort_quantize_tensor,
+    cohort_quantize_params,
+    cohort_quantize_result,
+    cohort_template_params,
 )
 
 # name: (what it returns, its parameters)
@@ -968,4 +1123,49 @@ FUNCTIONS = {
     "cohort_sim_params_init": (None, (POINTER(cohort_sim_params),)),
     "cohort_sim_bin_s": (c_double, (c_int32,)),
     "cohort_simulate": (c_int, (POINTER(cohort_sim_params), POINTER(cohort_sim_request), c_size_t, POINTER(cohort_sim_outcome), POINTER(cohort_sim_totals), POINTER(cohort_err))),
+    "cohort_gguf_type_name": (c_char_p, (c_int,)),
+    "cohort_gguf_open": (c_int, (c_char_p, POINTER(c_void_p), POINTER(cohort_err))),
+    "cohort_gguf_free": (None, (c_void_p,)),
+    "cohort_gguf_version": (c_uint32, (c_void_p,)),
+    "cohort_gguf_alignment": (c_uint32, (c_void_p,)),
+    "cohort_gguf_data_offset": (c_uint64, (c_void_p,)),
+    "cohort_gguf_file_bytes": (c_uint64, (c_void_p,)),
+    "cohort_gguf_n_parts": (c_size_t, (c_void_p,)),
+    "cohort_gguf_n_kv": (c_size_t, (c_void_p,)),
+    "cohort_gguf_n_tensors": (c_size_t, (c_void_p,)),
+    "cohort_gguf_part_get": (c_bool, (c_void_p, c_size_t, POINTER(cohort_gguf_part))),
+    "cohort_gguf_kv_get": (c_bool, (c_void_p, c_size_t, POINTER(cohort_gguf_kv))),
+    "cohort_gguf_kv_find": (c_bool, (c_void_p, c_char_p, POINTER(cohort_gguf_kv))),
+    "cohort_gguf_cursor_init": (None, (POINTER(cohort_gguf_cursor), POINTER(cohort_gguf_value))),
+    "cohort_gguf_cursor_next": (c_bool, (POINTER(cohort_gguf_cursor), POINTER(cohort_gguf_value))),
+    "cohort_gguf_cursor_seek": (c_bool, (POINTER(cohort_gguf_cursor), c_uint64)),
+    "cohort_gguf_format": (c_size_t, (POINTER(cohort_gguf_value), c_size_t, c_void_p, c_size_t)),
+    "cohort_gguf_tensor_get": (c_bool, (c_void_p, c_size_t, POINTER(cohort_gguf_tensor))),
+    "cohort_gguf_writer_open": (c_int, (c_char_p, POINTER(c_void_p), POINTER(cohort_err))),
+    "cohort_gguf_writer_free": (None, (c_void_p,)),
+    "cohort_gguf_writer_u32": (c_int, (c_void_p, c_char_p, c_uint32, POINTER(cohort_err))),
+    "cohort_gguf_writer_u64": (c_int, (c_void_p, c_char_p, c_uint64, POINTER(cohort_err))),
+    "cohort_gguf_writer_f32": (c_int, (c_void_p, c_char_p, c_float, POINTER(cohort_err))),
+    "cohort_gguf_writer_bool": (c_int, (c_void_p, c_char_p, c_bool, POINTER(cohort_err))),
+    "cohort_gguf_writer_str": (c_int, (c_void_p, c_char_p, c_char_p, POINTER(cohort_err))),
+    "cohort_gguf_writer_strs": (c_int, (c_void_p, c_char_p, POINTER(c_char_p), POINTER(c_size_t), c_size_t, POINTER(cohort_err))),
+    "cohort_gguf_writer_f32s": (c_int, (c_void_p, c_char_p, POINTER(c_float), c_size_t, POINTER(cohort_err))),
+    "cohort_gguf_writer_i32s": (c_int, (c_void_p, c_char_p, POINTER(c_int32), c_size_t, POINTER(cohort_err))),
+    "cohort_gguf_writer_kv": (c_int, (c_void_p, POINTER(cohort_gguf_kv), POINTER(cohort_err))),
+    "cohort_gguf_writer_tensor": (c_int, (c_void_p, c_char_p, c_uint32, c_uint32, POINTER(c_uint64), POINTER(cohort_err))),
+    "cohort_gguf_writer_begin": (c_int, (c_void_p, POINTER(cohort_err))),
+    "cohort_gguf_writer_data": (c_int, (c_void_p, c_size_t, c_void_p, c_size_t, POINTER(cohort_err))),
+    "cohort_gguf_writer_finish": (c_int, (c_void_p, POINTER(cohort_err))),
+    "cohort_mix_name": (c_char_p, (c_size_t,)),
+    "cohort_synth_params_init": (None, (POINTER(cohort_synth_params),)),
+    "cohort_synth_shape_name": (c_char_p, (c_size_t,)),
+    "cohort_synth_shape": (c_bool, (POINTER(cohort_synth_params), c_char_p)),
+    "cohort_synth_write": (c_int, (c_char_p, POINTER(cohort_synth_params), POINTER(cohort_err))),
+    "cohort_quantize_params_init": (None, (POINTER(cohort_quantize_params),)),
+    "cohort_quantize_write": (c_int, (c_char_p, c_char_p, POINTER(cohort_quantize_params), POINTER(cohort_quantize_result), POINTER(cohort_err))),
+    "cohort_template_open": (c_int, (c_char_p, c_size_t, POINTER(c_void_p), POINTER(cohort_err))),
+    "cohort_template_free": (None, (c_void_p,)),
+    "cohort_template_params_init": (None, (POINTER(cohort_template_params),)),
+    "cohort_template_render": (c_int, (c_void_p, POINTER(cohort_template_params), POINTER(c_char_p), POINTER(c_size_t), POINTER(cohort_err))),
+    "cohort_template_text_free": (None, (c_void_p,)),
 }

@@ -80,6 +80,7 @@ class Model(Handle):
                 raise raised[0]
             raise
         super().__init__(pointer, lib.cohort_model_free)
+        self._path = path_bytes(path)
         self._lexicon: Optional[Handle] = None
         self._lexicon_lock = threading.Lock()
         i = abi.cohort_model_info()
@@ -191,6 +192,60 @@ class Detok:
         with self._model._use():
             n = lib.cohort_detok_flush(byref(self._d), out)
         return out.raw[:n]
+
+
+class ChatTemplate(Handle):
+    """How a model writes conversations: the chat template in its file, or the Jinja text that is given
+    (docs/templates.md). May be shared by threads."""
+
+    _name = "chat template"
+
+    def __init__(self, model: Model, source: Optional[Text] = None) -> None:
+        data = text_bytes(source) if source is not None else self._of_file(model._path)
+        super().__init__(opened(lib.cohort_template_open, data, len(data)), lib.cohort_template_free)
+        self.model = model
+
+    @staticmethod
+    def _of_file(path: bytes) -> bytes:
+        kv = abi.cohort_gguf_kv()
+        with Handle(opened(lib.cohort_gguf_open, path), lib.cohort_gguf_free) as file, file._use() as g:
+            if not lib.cohort_gguf_kv_find(g, b"tokenizer.chat_template", byref(kv)):
+                raise ValueError("%s has no chat template: give the source of one" % os.fsdecode(path))
+            return ctypes.string_at(kv.value.str, kv.value.n_str)
+
+    def _special(self, token: int) -> str:
+        return self.model.piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
+
+    def render(self, messages: Sequence[Any], *, tools: Any = None, documents: Any = None,
+               add_generation_prompt: bool = True, now: Optional[str] = None, **variables: Any) -> str:
+        """The text of a conversation. messages: [{"role": "user", "content": "..."}, ...]; tools and documents as the
+        model takes them; now: "2025-01-02T03:04:05" for templates that tell the date; variables: what else the
+        template reads, such as enable_thinking=False."""
+        p = abi.cohort_template_params()
+        lib.cohort_template_params_init(byref(p))
+        texts = {"messages": json.dumps(messages), "bos_token": self._special(self.model.bos),
+                 "eos_token": self._special(self.model.eos), "now": now,
+                 "tools": json.dumps(tools) if tools is not None else None,
+                 "documents": json.dumps(documents) if documents is not None else None,
+                 "extra": json.dumps(variables) if variables else None}
+        keep = []
+        for name, text in texts.items():
+            if text is not None:
+                keep.append(ctypes.create_string_buffer(cstring(text)))
+                setattr(p, name, ctypes.cast(keep[-1], ctypes.POINTER(ctypes.c_char)))
+        p.add_generation_prompt = add_generation_prompt
+        out, n = ctypes.c_char_p(), ctypes.c_size_t()
+        with self._use() as t:
+            call(lib.cohort_template_render, t, byref(p), byref(out), byref(n))
+        try:
+            return ctypes.string_at(out, n.value).decode()
+        finally:
+            lib.cohort_template_text_free(out)
+
+    def tokens(self, messages: Sequence[Any], **options: Any) -> List[int]:
+        """The same as tokens, for a context or an engine. A begin token that the template writes is not there twice."""
+        text, bos = self.render(messages, **options), self._special(self.model.bos)
+        return self.model.tokenize(text, special=True, bos=False if bos and text.startswith(bos) else None)
 
 
 class Grammar(Handle):

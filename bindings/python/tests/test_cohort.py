@@ -162,6 +162,27 @@ class Models(WithModel):
         self.assertTrue(self.model.is_eog(self.model.eos))
         self.assertEqual(b"".join(self.model.piece(k) for k in t[2:]).strip(), b"upon a time")
 
+    def test_templates(self):
+        # Seen red with the begin token twice, and with the source's length in characters.
+        messages = [{"role": "user", "content": "Ä \" \\ \n"}]
+        with cohort.ChatTemplate(self.model, "{{ bos_token }}{{ messages[0].content }}{{ word }}é") as t:
+            self.assertEqual(t.render(messages, word="x"), '<s>Ä " \\ \nxé')
+            tokens = t.tokens(messages, word="x")
+            self.assertEqual(tokens, [self.model.bos] + self.model.tokenize('<s>Ä " \\ \nxé', special=True, bos=False)[1:])
+            self.assertEqual(tokens.count(self.model.bos), 1)
+        with self.assertRaises(ValueError):
+            t.render(messages)
+        with cohort.ChatTemplate(self.model) as t:
+            self.assertTrue(t.render(messages).endswith("<|assistant|>"))
+            self.assertFalse(t.render(messages, add_generation_prompt=False).endswith("<|assistant|>"))
+            self.assertEqual(t.tokens(messages)[0], self.model.bos)
+        with self.assertRaises(cohort.Error) as raised:
+            cohort.ChatTemplate(self.model, "a\n{% if %}")
+        self.assertEqual((raised.exception.status, raised.exception.row), (abi.COHORT_E_FORMAT, 2))
+        with tempfile.TemporaryDirectory() as d, cohort.Model(vocabulary(d, ["a"]), vocab_only=True) as m:
+            with self.assertRaisesRegex(ValueError, "has no chat template"):
+                cohort.ChatTemplate(m)
+
     def test_detok(self):
         d = self.model.detok(at_start=True)
         text = "A \U0001f600 b".encode()

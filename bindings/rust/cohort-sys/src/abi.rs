@@ -1,4 +1,4 @@
-// The declarations of cohort.h and cohort_engine.h. Written by tools/bindings.sh from the headers.
+// The declarations of cohort.h, cohort_engine.h and cohort_tools.h. Written by tools/bindings.sh from the headers.
 
 use std::os::raw::{c_char, c_int, c_uint, c_void};
 
@@ -81,6 +81,19 @@ pub const COHORT_EVENT_END: i32 = 4;
 pub const COHORT_EVENT_DONE: i32 = 5;
 pub const COHORT_ROOM_RESERVE: i32 = 0;
 pub const COHORT_ROOM_OVERCOMMIT: i32 = 1;
+pub const COHORT_GGUF_U8: i32 = 0;
+pub const COHORT_GGUF_I8: i32 = 1;
+pub const COHORT_GGUF_U16: i32 = 2;
+pub const COHORT_GGUF_I16: i32 = 3;
+pub const COHORT_GGUF_U32: i32 = 4;
+pub const COHORT_GGUF_I32: i32 = 5;
+pub const COHORT_GGUF_F32: i32 = 6;
+pub const COHORT_GGUF_BOOL: i32 = 7;
+pub const COHORT_GGUF_STRING: i32 = 8;
+pub const COHORT_GGUF_ARRAY: i32 = 9;
+pub const COHORT_GGUF_U64: i32 = 10;
+pub const COHORT_GGUF_I64: i32 = 11;
+pub const COHORT_GGUF_F64: i32 = 12;
 
 #[repr(C)]
 pub struct cohort_model { _opaque: [u8; 0] }
@@ -111,6 +124,15 @@ pub struct cohort_request { _opaque: [u8; 0] }
 
 #[repr(C)]
 pub struct cohort_strategy_file { _opaque: [u8; 0] }
+
+#[repr(C)]
+pub struct cohort_gguf { _opaque: [u8; 0] }
+
+#[repr(C)]
+pub struct cohort_gguf_writer { _opaque: [u8; 0] }
+
+#[repr(C)]
+pub struct cohort_template { _opaque: [u8; 0] }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -813,6 +835,148 @@ pub struct cohort_sim_totals {
     pub gap_max_s: f64,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_gguf_part {
+    pub path: *const c_char,
+    pub version: u32,
+    pub alignment: u32,
+    pub data_offset: u64,
+    pub file_bytes: u64,
+    pub n_tensors: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_gguf_value {
+    pub type_: c_int,
+    pub u: u64,
+    pub i: i64,
+    pub f: f64,
+    pub str: *const c_char,
+    pub n_str: usize,
+    pub elem_type: c_int,
+    pub n_elems: u64,
+    pub data: *const c_void,
+    pub data_bytes: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_gguf_kv {
+    pub key: *const c_char,
+    pub n_key: usize,
+    pub offset: u64,
+    pub value: cohort_gguf_value,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_gguf_cursor {
+    pub array: cohort_gguf_value,
+    pub i_elem: u64,
+    pub at: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_gguf_tensor {
+    pub name: *const c_char,
+    pub n_name: usize,
+    pub type_: u32,
+    pub type_name: *const c_char,
+    pub n_dims: u32,
+    pub ne: [u64; 4],
+    pub part: u32,
+    pub offset: u64,
+    pub n_bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_synth_params {
+    pub struct_size: usize,
+    pub n_vocab: u32,
+    pub n_embd: u32,
+    pub n_layer: u32,
+    pub n_head: u32,
+    pub n_head_kv: u32,
+    pub n_ff: u32,
+    pub n_ctx: u32,
+    pub head_size: u32,
+    pub rope_base: f32,
+    pub tied: bool,
+    pub pure: bool,
+    pub type_: *const c_char,
+    pub name: *const c_char,
+    pub seed: u64,
+    pub n_threads: i32,
+    pub progress: Option<unsafe extern "C" fn(f32, *mut c_void) -> bool>,
+    pub progress_user: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_quantize_tensor {
+    pub name: *const c_char,
+    pub n_name: usize,
+    pub n_dims: u32,
+    pub ne: [u64; 4],
+    pub from: *const c_char,
+    pub to: *const c_char,
+    pub instead_of: *const c_char,
+    pub bytes_before: u64,
+    pub bytes_after: u64,
+    pub rms_error: f64,
+    pub max_error: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_quantize_params {
+    pub struct_size: usize,
+    pub type_: *const c_char,
+    pub token_embedding_type: *const c_char,
+    pub output_tensor_type: *const c_char,
+    pub pure: bool,
+    pub allow_requantize: bool,
+    pub dry_run: bool,
+    pub n_threads: i32,
+    pub progress: Option<unsafe extern "C" fn(f32, *mut c_void) -> bool>,
+    pub progress_user: *mut c_void,
+    pub report: Option<unsafe extern "C" fn(*const cohort_quantize_tensor, *mut c_void)>,
+    pub report_user: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_quantize_result {
+    pub n_tensors: u64,
+    pub n_weights: u64,
+    pub n_converted: u64,
+    pub n_fallback: u64,
+    pub bytes_before: u64,
+    pub bytes_after: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_template_params {
+    pub struct_size: usize,
+    pub messages: *const c_char,
+    pub tools: *const c_char,
+    pub documents: *const c_char,
+    pub extra: *const c_char,
+    pub bos_token: *const c_char,
+    pub eos_token: *const c_char,
+    pub add_generation_prompt: bool,
+    pub now: *const c_char,
+    pub n_steps_max: u64,
+    pub n_out_max: usize,
+    pub n_bytes_max: usize,
+    pub depth_max: u32,
+}
+
 extern "C" {
     pub fn cohort_status_name(status: c_int) -> *const c_char;
     pub fn cohort_version() -> *const c_char;
@@ -986,6 +1150,51 @@ extern "C" {
     pub fn cohort_sim_params_init(params: *mut cohort_sim_params);
     pub fn cohort_sim_bin_s(bin: i32) -> f64;
     pub fn cohort_simulate(params: *const cohort_sim_params, requests: *const cohort_sim_request, n_requests: usize, outcomes: *mut cohort_sim_outcome, totals: *mut cohort_sim_totals, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_type_name(type_: c_int) -> *const c_char;
+    pub fn cohort_gguf_open(path: *const c_char, out: *mut *mut cohort_gguf, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_free(g: *mut cohort_gguf);
+    pub fn cohort_gguf_version(g: *const cohort_gguf) -> u32;
+    pub fn cohort_gguf_alignment(g: *const cohort_gguf) -> u32;
+    pub fn cohort_gguf_data_offset(g: *const cohort_gguf) -> u64;
+    pub fn cohort_gguf_file_bytes(g: *const cohort_gguf) -> u64;
+    pub fn cohort_gguf_n_parts(g: *const cohort_gguf) -> usize;
+    pub fn cohort_gguf_n_kv(g: *const cohort_gguf) -> usize;
+    pub fn cohort_gguf_n_tensors(g: *const cohort_gguf) -> usize;
+    pub fn cohort_gguf_part_get(g: *const cohort_gguf, i: usize, out: *mut cohort_gguf_part) -> bool;
+    pub fn cohort_gguf_kv_get(g: *const cohort_gguf, i: usize, out: *mut cohort_gguf_kv) -> bool;
+    pub fn cohort_gguf_kv_find(g: *const cohort_gguf, key: *const c_char, out: *mut cohort_gguf_kv) -> bool;
+    pub fn cohort_gguf_cursor_init(c: *mut cohort_gguf_cursor, array: *const cohort_gguf_value);
+    pub fn cohort_gguf_cursor_next(c: *mut cohort_gguf_cursor, out: *mut cohort_gguf_value) -> bool;
+    pub fn cohort_gguf_cursor_seek(c: *mut cohort_gguf_cursor, i: u64) -> bool;
+    pub fn cohort_gguf_format(value: *const cohort_gguf_value, n_elems_max: usize, buf: *mut c_char, n_max: usize) -> usize;
+    pub fn cohort_gguf_tensor_get(g: *const cohort_gguf, i: usize, out: *mut cohort_gguf_tensor) -> bool;
+    pub fn cohort_gguf_writer_open(path: *const c_char, out: *mut *mut cohort_gguf_writer, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_free(w: *mut cohort_gguf_writer);
+    pub fn cohort_gguf_writer_u32(w: *mut cohort_gguf_writer, key: *const c_char, v: u32, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_u64(w: *mut cohort_gguf_writer, key: *const c_char, v: u64, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_f32(w: *mut cohort_gguf_writer, key: *const c_char, v: f32, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_bool(w: *mut cohort_gguf_writer, key: *const c_char, v: bool, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_str(w: *mut cohort_gguf_writer, key: *const c_char, s: *const c_char, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_strs(w: *mut cohort_gguf_writer, key: *const c_char, v: *const *const c_char, n_bytes: *const usize, n: usize, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_f32s(w: *mut cohort_gguf_writer, key: *const c_char, v: *const f32, n: usize, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_i32s(w: *mut cohort_gguf_writer, key: *const c_char, v: *const i32, n: usize, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_kv(w: *mut cohort_gguf_writer, kv: *const cohort_gguf_kv, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_tensor(w: *mut cohort_gguf_writer, name: *const c_char, type_: u32, n_dims: u32, ne: *const u64, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_begin(w: *mut cohort_gguf_writer, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_data(w: *mut cohort_gguf_writer, i_tensor: usize, bytes: *const c_void, n_bytes: usize, err: *mut cohort_err) -> c_int;
+    pub fn cohort_gguf_writer_finish(w: *mut cohort_gguf_writer, err: *mut cohort_err) -> c_int;
+    pub fn cohort_mix_name(i: usize) -> *const c_char;
+    pub fn cohort_synth_params_init(params: *mut cohort_synth_params);
+    pub fn cohort_synth_shape_name(i: usize) -> *const c_char;
+    pub fn cohort_synth_shape(params: *mut cohort_synth_params, name: *const c_char) -> bool;
+    pub fn cohort_synth_write(path: *const c_char, params: *const cohort_synth_params, err: *mut cohort_err) -> c_int;
+    pub fn cohort_quantize_params_init(params: *mut cohort_quantize_params);
+    pub fn cohort_quantize_write(in_: *const c_char, out: *const c_char, params: *const cohort_quantize_params, result: *mut cohort_quantize_result, err: *mut cohort_err) -> c_int;
+    pub fn cohort_template_open(source: *const c_char, n_bytes: usize, out: *mut *mut cohort_template, err: *mut cohort_err) -> c_int;
+    pub fn cohort_template_free(t: *mut cohort_template);
+    pub fn cohort_template_params_init(params: *mut cohort_template_params);
+    pub fn cohort_template_render(t: *const cohort_template, params: *const cohort_template_params, out: *mut *mut c_char, n_out: *mut usize, err: *mut cohort_err) -> c_int;
+    pub fn cohort_template_text_free(text: *mut c_char);
 }
 
 /// Sizes, offsets and constants as this crate has them, as the layout program of the tests writes them.
@@ -1009,7 +1218,7 @@ pub fn layout() -> String {
                 // SAFETY: only the address of the field is taken, within the struct.
                 let at = unsafe { std::ptr::addr_of!((*base).$field) } as usize - base as usize;
                 let size = size_of_field(|s: *const $name| unsafe { std::ptr::addr_of!((*s).$field) });
-                let (name, field) = (stringify!($name), stringify!($field));
+                let (name, field) = (stringify!($name), stringify!($field).trim_end_matches('_'));
                 out.push_str(&format!("field {}.{} {} {}\n", name, field, at, size));
             )*
         }};
@@ -1093,6 +1302,19 @@ pub fn layout() -> String {
     constant!(COHORT_EVENT_DONE);
     constant!(COHORT_ROOM_RESERVE);
     constant!(COHORT_ROOM_OVERCOMMIT);
+    constant!(COHORT_GGUF_U8);
+    constant!(COHORT_GGUF_I8);
+    constant!(COHORT_GGUF_U16);
+    constant!(COHORT_GGUF_I16);
+    constant!(COHORT_GGUF_U32);
+    constant!(COHORT_GGUF_I32);
+    constant!(COHORT_GGUF_F32);
+    constant!(COHORT_GGUF_BOOL);
+    constant!(COHORT_GGUF_STRING);
+    constant!(COHORT_GGUF_ARRAY);
+    constant!(COHORT_GGUF_U64);
+    constant!(COHORT_GGUF_I64);
+    constant!(COHORT_GGUF_F64);
     layout!(cohort_err, status, text, rule, row, seq, expected, got, offset);
     layout!(cohort_model_params, struct_size, isa, n_threads, vocab_only, file_layout, progress, progress_user, no_mmap, mlock, adapters, adapter_scales, n_adapters);
     layout!(cohort_model_info, struct_size, arch, name, isa, tokenizer, pretokenizer, note, n_vocab, n_embd, n_layer, n_head, n_head_kv, n_ff, head_k, head_v, n_ctx_train, n_params, weight_bytes, packed_bytes, encoder, recurrent, pooling, n_window);
@@ -1140,5 +1362,15 @@ pub fn layout() -> String {
     layout!(cohort_sim_params, struct_size, n_slots, n_ctx, n_batch, n_ubatch, budget, chunk_size, n_pos_max, strategy, queue_requests_max, queue_tokens_max, wait_max_s, room, no_reuse, cost_s, cost_user, on_tick, on_tick_user, abort, abort_user);
     layout!(cohort_sim_outcome, finish, refused, queued_s, first_token_s, end_s, gap_max_s, n_generated, n_cached, n_parked);
     layout!(cohort_sim_totals, now_s, busy_s, real_s, n_ticks, n_ubatches, n_prefill_rows, n_decode_rows, n_tokens, n_done, n_refused, n_parked, n_prompt_tokens, n_cached_tokens, n_fallbacks, n_queued_max, gaps, gap_max_s);
+    layout!(cohort_gguf_part, path, version, alignment, data_offset, file_bytes, n_tensors);
+    layout!(cohort_gguf_value, type_, u, i, f, str, n_str, elem_type, n_elems, data, data_bytes);
+    layout!(cohort_gguf_kv, key, n_key, offset, value);
+    layout!(cohort_gguf_cursor, array, i_elem, at);
+    layout!(cohort_gguf_tensor, name, n_name, type_, type_name, n_dims, ne, part, offset, n_bytes);
+    layout!(cohort_synth_params, struct_size, n_vocab, n_embd, n_layer, n_head, n_head_kv, n_ff, n_ctx, head_size, rope_base, tied, pure, type_, name, seed, n_threads, progress, progress_user);
+    layout!(cohort_quantize_tensor, name, n_name, n_dims, ne, from, to, instead_of, bytes_before, bytes_after, rms_error, max_error);
+    layout!(cohort_quantize_params, struct_size, type_, token_embedding_type, output_tensor_type, pure, allow_requantize, dry_run, n_threads, progress, progress_user, report, report_user);
+    layout!(cohort_quantize_result, n_tensors, n_weights, n_converted, n_fallback, bytes_before, bytes_after);
+    layout!(cohort_template_params, struct_size, messages, tools, documents, extra, bos_token, eos_token, add_generation_prompt, now, n_steps_max, n_out_max, n_bytes_max, depth_max);
     out
 }

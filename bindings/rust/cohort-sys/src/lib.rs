@@ -1,5 +1,5 @@
-//! The declarations of cohort.h and cohort_engine.h, as they are: `abi.rs` is written from the headers by
-//! tools/bindings.sh. Programs use the crate `cohort`, which is safe; what it leaves out is here.
+//! The declarations of cohort.h, cohort_engine.h and cohort_tools.h, as they are: `abi.rs` is written from the headers
+//! by tools/bindings.sh. Programs use the crate `cohort`, which is safe; what it leaves out is here.
 //!
 //! Enumerations are `i32`: a value that this version does not know is no undefined behaviour.
 
@@ -36,6 +36,7 @@ pub fn mismatch() -> Option<String> {
     size!(cohort_model_params, cohort_model_params_init; cohort_context_params, cohort_context_params_init;
         cohort_sampler_params, cohort_sampler_params_init; cohort_forest_params, cohort_forest_params_init;
         cohort_request_params, cohort_request_params_init; cohort_engine_params, cohort_engine_params_init;
-        cohort_sim_params, cohort_sim_params_init);
+        cohort_sim_params, cohort_sim_params_init; cohort_template_params, cohort_template_params_init;
+        cohort_quantize_params, cohort_quantize_params_init; cohort_synth_params, cohort_synth_params_init);
     None
 }

@@ -23,13 +23,14 @@
 //! }
 //! ```
 //!
-//! Meaning, units and errors are those of cohort.h and cohort_engine.h. What this layer adds: handles are freed once and
+//! Meaning, units and errors are those of cohort.h, cohort_engine.h and cohort_tools.h. What this layer adds: handles are freed once and
 //! not before what needs them; borrows keep outputs from being read after the next decode; what belongs to one thread at
 //! a time is `Send` and not `Sync`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod batch;
+mod chat;
 mod context;
 mod engine;
 mod error;
@@ -37,6 +38,7 @@ mod model;
 mod sampler;
 
 pub use batch::{Batch, TokenBuffer};
+pub use chat::{ChatOptions, ChatTemplate};
 pub use cohort_sys as sys;
 pub use context::{Context, ContextParams, KvType, Outputs, Row, Span, Usage};
 pub use engine::{strategies, Canceller, Engine, EngineParams, Event, Finish, Request, RequestParams};

@@ -6,7 +6,7 @@ use cohort_sys as sys;
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 use std::os::raw::c_char;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
 
@@ -54,6 +54,7 @@ pub struct ModelInfo {
 pub struct Model {
     raw: *mut sys::cohort_model,
     info: ModelInfo,
+    path: PathBuf,
 }
 // SAFETY: the library says of models that they are immutable and may be shared by threads.
 unsafe impl Send for Model {}
@@ -87,7 +88,8 @@ impl Model {
 
     pub fn load_with(path: impl AsRef<Path>, params: &ModelParams) -> Result<Model> {
         fits()?;
-        let path = c_path(path.as_ref())?;
+        let file = path.as_ref().to_path_buf();
+        let path = c_path(&file)?;
         let isa = params.isa.as_deref().map(c_string).transpose()?;
         let files = params.adapters.iter().map(|a| c_string(&a.0)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_char> = files.iter().map(|f| f.as_ptr()).collect();
@@ -108,11 +110,15 @@ impl Model {
         let mut raw = ptr::null_mut();
         // SAFETY: all pointers are good for the call.
         call(|e| unsafe { sys::cohort_model_open(path.as_ptr(), &p, &mut raw, e) })?;
-        Ok(Model { raw, info: info(raw) })
+        Ok(Model { raw, info: info(raw), path: file })
     }
 
     pub fn info(&self) -> &ModelInfo {
         &self.info
+    }
+    /// As it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
     pub fn n_vocab(&self) -> usize {
         self.info.n_vocab

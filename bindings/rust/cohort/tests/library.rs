@@ -51,6 +51,24 @@ fn misfit() {
 }
 
 #[test]
+fn templates() {
+    let m = model();
+    let t = ChatTemplate::new(m.clone(), Some("{{ bos_token }}{{ messages[0].content }}{{ word }}é")).unwrap();
+    let said = [("user", "Ä \" \\ \n")];
+    assert_eq!(t.render(&said).unwrap(), "<s>Ä \" \\ \né");
+    let options = ChatOptions { variables: Some("{\"word\":\"x\"}".into()), ..Default::default() };
+    assert_eq!(t.render_json("[{\"content\":\"y\"}]", &options).unwrap(), "<s>yxé");
+    let bos = m.token_bos().unwrap();
+    let tokens = t.tokens("<s>yxé").unwrap();
+    assert!(tokens[0] == bos && !tokens[1..].contains(&bos));
+    let own = ChatTemplate::new(m.clone(), None).unwrap();
+    assert!(own.render(&said).unwrap().ends_with("<|assistant|>"));
+    assert_eq!(own.tokens("x").unwrap()[0], bos);
+    let e = ChatTemplate::new(m, Some("a\n{% if %}")).err().unwrap();
+    assert_eq!((e.status, e.row), (Status::Format, 2));
+}
+
+#[test]
 fn tokens() {
     let m = model();
     for text in [&b"Once upon a time"[..], b"", "Ä€ z".as_bytes(), b"\xff\x00\xfe", &[b'a'; 3000]] {
