@@ -98,7 +98,7 @@ static void axes(FILE *o, const struct panel *p, const char *title, const char *
 		i++;
 	for (double v = 0; v <= p->most; v += steps[i]) {
 		svg_line(o, p->x, y_of(p, v), p->x + PANEL_W, y_of(p, v), "grid");
-		snprintf(text, sizeof text, steps[i] < 1 ? "%.2f" : "%.0f", v);
+		snprintf(text, sizeof text, "%g", v);
 		svg_text(o, p->x - 8, y_of(p, v) + 4, "small", "end", text);
 	}
 	svg_line(o, p->x, y_of(p, 1), p->x + PANEL_W, y_of(p, 1), "one");

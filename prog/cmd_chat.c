@@ -105,7 +105,7 @@ static int run(struct chat *c, const struct opt_prog *options)
 	if (rc)
 		return rc;
 	if (isatty(STDIN_FILENO))
-		fputs("Say something; ':help' lists the commands.\n", stderr);
+		fputs("Type a message; ':help' lists the commands.\n", stderr);
 	sampling_tell_seed(&c->s, prog);
 	rc = talk_run(&c->talk, "> ", c->no_history ? NULL : "chat_history", c->settings.names, c->settings.own.n_opts);
 	/* What could not be written was said when it was; the reason is not known any more. */

@@ -1,5 +1,5 @@
 /* cohort jobs: a batch file of requests, as OpenAI's API has it, through one engine; it can be ended at any moment and
- * goes on where it was. */
+ * resumes. */
 #include "cmd.h"
 #include "common.h"
 #include "jobs.h"

@@ -1,4 +1,4 @@
-/* cohort perplexity: how well a model foretells a text, by sliding windows, several of them decoded at once.
+/* cohort perplexity: how well a model predicts a text, by sliding windows, several of them decoded at once.
  *
  * What holds:
  *  1. A window begins with the token the model puts in front of texts (if it has one) and then holds consecutive tokens
@@ -48,7 +48,7 @@ struct ppl {
 	size_t room, step; /* tokens of the text in a window; and from one window to the next */
 	size_t n_windows, n_done;
 	double *cost; /* [n] nats; below 0: the token does not count */
-	int64_t *wanted; /* [n_batch] the token of the text that a row of the batch foretells; -1: none */
+	int64_t *wanted; /* [n_batch] the token of the text that a row of the batch predicts; -1: none */
 	struct out out;
 };
 
@@ -73,7 +73,7 @@ static size_t window_first(const struct ppl *p, size_t w)
 	return seen > least ? seen : least;
 }
 
-/* Rows of a window: the last of its tokens foretells nothing. */
+/* Rows of a window: the last of its tokens predicts nothing. */
 static size_t window_rows(const struct ppl *p, size_t w)
 {
 	const size_t n = window_end(p, w) - window_begin(p, w) + (p->front >= 0);
@@ -148,7 +148,7 @@ static int decode_rows(struct ppl *p, size_t from, size_t to, size_t at, size_t 
 		const size_t n_rows = window_rows(p, w), end = at + n_each < n_rows ? at + n_each : n_rows;
 		const cohort_seq seq = (cohort_seq)(w - from);
 		for (size_t r = at; r < end; r++) {
-			/* Row r holds text token `next - 1` (or what is in front) and foretells `next`. */
+			/* Row r holds text token `next - 1` (or what is in front) and predicts `next`. */
 			const size_t next = window_begin(p, w) + r + (p->front < 0);
 			const bool front = p->front >= 0 && r == 0, want = next >= window_first(p, w);
 			const cohort_token t = front ? p->front : p->tokens[next - 1];
@@ -349,7 +349,7 @@ static int read_text(struct ppl *p)
 	rc = text_tokens(prog, p->m, text, p->n_bytes, COHORT_TOKENIZE_NO_BOS, &p->tokens, &p->n);
 	mem_free(text);
 	if (!rc && p->n < (p->front >= 0 ? 1 : 2)) {
-		fprintf(stderr, "%s: the text has %zu tokens; there is nothing to foretell\n", prog, p->n);
+		fprintf(stderr, "%s: the text has %zu tokens; there is nothing to predict\n", prog, p->n);
 		return EXIT_RUN;
 	}
 	return rc;
@@ -480,7 +480,7 @@ int cmd_perplexity(int argc, char **argv)
 	const struct opt_prog desc = {
 			prog,
 			"[-m FILE] -f FILE [options]",
-			"How well the model foretells a text: the perplexity of its tokens with its standard error,\n"
+			"How well the model predicts a text: the perplexity of its tokens with its standard error,\n"
 			"by windows that overlap (with -stride equal to -ctx each stands alone). The result is the\n"
 			"same whatever -n-parallel, -batch, -threads and -isa.",
 			"  echo \"Once upon a time there was a little girl.\" | cohort perplexity -f -\n"

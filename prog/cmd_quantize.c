@@ -69,8 +69,10 @@ static void print_sum(const struct cohort_quantize_result *r, bool dry_run, doub
 	else
 		printf(", %.1f s\n", seconds);
 	if (r->n_fallback)
-		fprintf(stderr, "%s: note: the rows of %llu tensors are no whole blocks of their format; they got a "
-				"larger one%s\n", prog, (unsigned long long)r->n_fallback,
+		fprintf(stderr,
+				"%s: note: %llu tensor%s got a larger format, as the row length is not a multiple of "
+				"the block size%s\n",
+				prog, (unsigned long long)r->n_fallback, r->n_fallback == 1 ? "" : "s",
 				dry_run ? "" : " (--dry-run lists them)");
 }
 

@@ -1,4 +1,4 @@
-/* cohort retrieve: chunks of documents by likeness to a query.
+/* cohort retrieve: chunks of documents that are most similar to a query.
  *
  * What holds:
  *  1. An index is whole or not there: it is written beside its place and renamed. What is read is checked to its last

@@ -217,8 +217,8 @@ int cmd_tree(int argc, char **argv)
 			{"top-k", "k", OPT_INT, &j.top_k, 1, 1000, "N",
 					"likeliest tokens behind each (default: 3)", NULL},
 			{"min-prob", NULL, OPT_FLOAT, &j.min_prob, 0, 1, "X",
-					"leave out tokens less likely than X after the one before (default: 0.01, with a "
-					"grammar 0)",
+					"leave out tokens less likely than X after the one before (default: 0.01, "
+					"with a grammar 0)",
 					&j.min_prob_given},
 			{"nodes", NULL, OPT_INT, &j.nodes, 1, NODES_MAX, "N",
 					"tokens in all, at most (default: 1000)", NULL},

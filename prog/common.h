@@ -38,7 +38,7 @@ struct load_opts {
 #define OPT_LORA(l) \
 	"lora", NULL, OPT_LIST, &(l)->lora, 0, 0, "FILE", "a LoRA adapter (GGUF); may be given again", NULL
 #define OPT_LORA_SCALED(l) \
-	"lora-scaled", NULL, OPT_LIST, &(l)->lora_scaled, 0, 0, "FILE:X", "the same, applied X times", NULL
+	"lora-scaled", NULL, OPT_LIST, &(l)->lora_scaled, 0, 0, "FILE:X", "the same, with scale X", NULL
 /* All of them. */
 #define OPTS_LOAD(l) {OPT_FILE_LAYOUT(l)}, {OPT_NO_MMAP(l)}, {OPT_MLOCK(l)}, {OPT_LORA(l)}, {OPT_LORA_SCALED(l)}
 /* Returns 0, or EXIT_USAGE after saying why. l must outlive params. */

@@ -176,8 +176,8 @@ static void begin(struct report *e)
 			"<span class=\"k k0 key\">80 %</span><span class=\"k k1 key\">50</span>"
 			"<span class=\"k k2 key\">25</span><span class=\"k k3 key\">10</span>"
 			"<span class=\"k k4 key\">3</span><span class=\"k k5 key\">less</span>."
-			" An <mark>underlined</mark> word is the first one that differs from the other texts. Texts that share the "
-			"most words stand next to each other.</p>\n");
+			" An <mark>underlined</mark> word is the first one that differs from the other texts. "
+			"Texts that share the most words stand next to each other.</p>\n");
 	if (e->interrupted)
 		sink_text(o, "<p class=\"warn\"><b>Interrupted.</b> Texts are as far as they came.</p>\n");
 	sink_text(o, "</header>\n<main>\n");
@@ -247,7 +247,7 @@ static void put_way(struct sink *o, const struct compare *c, int32_t i)
 	sink_text(o, "</p>\n");
 }
 
-/* The end of what a card's text goes on from, the prompt and the first n bytes of all texts, from a word's beginning. */
+/* The end of what a card's text goes on from (the prompt and the first n bytes of all texts), from a word's start. */
 static void put_lead_end(struct sink *o, const struct gen_prompt *p, const struct gen_text *t, size_t n)
 {
 	struct sink all = {.bytes = NULL};

@@ -74,7 +74,7 @@ void talk_help(const struct talk_command *commands, size_t n_commands)
 	fputs("  ::...                a text that begins with a colon\n"
 	      "On a terminal a paste is one text, whatever its lines; a line that ends in a backslash goes on\n"
 	      "in the next one; \"\"\" begins a text of several lines, and ends it.\n"
-	      "Names may be cut short. Ctrl-C stops what is being generated; Ctrl-D ends.\n",
+	      "Names may be abbreviated. Ctrl-C stops what is being generated; Ctrl-D ends.\n",
 			stderr);
 }
 

@@ -128,8 +128,8 @@ static enum cohort_status read_str(struct reader *r, const char *what, struct gg
 	if ((st = read_u64(r, what, &n)))
 		return st;
 	if (n > left(r))
-		return err_at(r->err, COHORT_E_FORMAT, at, "%s is %llu bytes long, but only %zu are left" TOO_EARLY, what,
-				(ull)n, left(r));
+		return err_at(r->err, COHORT_E_FORMAT, at, "%s is %llu bytes long, but only %zu are left" TOO_EARLY,
+				what, (ull)n, left(r));
 	*out = (struct gguf_str){(const char *)r->data + r->at, (size_t)n};
 	r->at += (size_t)n;
 	return COHORT_OK;
@@ -219,8 +219,9 @@ static enum cohort_status read_array(struct reader *r, unsigned depth, struct gg
 	if ((st = read_u64(r, "array length", &a->n)))
 		return st;
 	if (a->n > left(r) / types[a->type].n_bytes_min)
-		return err_at(r->err, COHORT_E_FORMAT, at, "array of %llu x %s cannot fit in the %zu bytes left" TOO_EARLY,
-				(ull)a->n, types[a->type].name, left(r));
+		return err_at(r->err, COHORT_E_FORMAT, at,
+				"array of %llu x %s cannot fit in the %zu bytes left" TOO_EARLY, (ull)a->n,
+				types[a->type].name, left(r));
 	start = r->at;
 	a->data = r->data + start;
 	if (types[a->type].n_bytes) {
@@ -440,7 +441,8 @@ static enum cohort_status place_tensors(struct gguf *g, const struct reader *r)
 		if (__builtin_add_overflow(g->data_offset, t->offset, &from) ||
 				__builtin_add_overflow(from, bytes_min(t), &to) || to > r->n)
 			return err_at(r->err, COHORT_E_FORMAT, t->entry_offset,
-					"tensor '%s': %llu bytes of data at %llu + %llu are not all in the file (%zu)" TOO_EARLY,
+					"tensor '%s': %llu bytes of data at %llu + %llu are not all in the file "
+					"(%zu)" TOO_EARLY,
 					err_show(text, t->name.s, t->name.n), (ull)bytes_min(t), (ull)g->data_offset,
 					(ull)t->offset, r->n);
 		t->offset = from;

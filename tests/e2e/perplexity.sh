@@ -150,8 +150,8 @@ refuse 2 'an operand' "unexpected argument 'x'" -f "$tmp/text" x
 refuse 4 'a file that is not there' 'No such file' -f "$tmp/none"
 refuse 3 'a model that is not there' 'cannot use the model' -m "$tmp/none" -f "$tmp/text"
 : >"$tmp/empty"
-refuse 1 'an empty text' 'nothing to foretell' -f "$tmp/empty"
-refuse 1 'one token without a begin token' 'nothing to foretell' -f "$tmp/short" -no-bos
+refuse 1 'an empty text' 'nothing to predict' -f "$tmp/empty"
+refuse 1 'one token without a begin token' 'nothing to predict' -f "$tmp/short" -no-bos
 refuse 4 'a place that cannot be written' "$tmp/no/x" -f "$tmp/text" -output "$tmp/no/x"
 if [ -w /dev/full ]; then
 	full() { "$bin/cohort" perplexity -f "$tmp/text" >/dev/full; }

@@ -49,8 +49,8 @@ quantize --pure --token-embedding-type Q8_0 --output-tensor-type f16 "$tmp/f16.g
 verdict '--pure and formats of their own'
 "$bin/cohort" synth -s n_vocab=300,n_embd=96,n_layer=1,n_head=4,n_ff=96 -t BF16 -o "$tmp/rows.gguf"
 quantize "$tmp/rows.gguf" "$tmp/x.gguf" Q4_K_S
-[ "$rc" = 0 ] && has err 'note: the rows of 8 tensors are no whole blocks'
-verdict 'a note where rows are no whole blocks'
+[ "$rc" = 0 ] && has err 'note: 8 tensors got a larger format, as the row length is not a multiple of the block size'
+verdict 'a note where the row length is not a multiple of the block size'
 quantize --dry-run "$tmp/rows.gguf" Q4_K_S
 [ "$rc" = 0 ] && matches out 'blk.0.attn_q.weight .* BF16 -> Q5_0 .* instead of Q4_K$'
 verdict 'and which'

@@ -355,7 +355,7 @@ def term():
             time.sleep(0.01)
         before = time.time()
         s.end()
-        assert b"nothing left" in s.said and time.time() - before < 20, s.said
+        assert b"all requests were finished" in s.said and time.time() - before < 20, s.said
         s = Server("-data", data, "-np", "4")
     b = s.wait(i)
     assert b["status"] == "completed" and normal(s.results(b)) == normal(jobs(text)), b

@@ -27,7 +27,7 @@ await load(server, ai);
 await files(server);
 await test('the server ends cleanly', async () => {
 	assert.equal(await server.stop(), 0);
-	assert.match(server.said.at(-1), /nothing left/);
+	assert.match(server.said.at(-1), /all requests were finished/);
 });
 
 writeFileSync(`${work}/keys`, '# the keys of the tests\nkey-of-ann ann admin\nkey-of-bob bob\n', { mode: 0o600 });

@@ -188,6 +188,17 @@ async function phone(t, width, height, dark) {
 	);
 }
 
+// docs/web-page.png: docs/web.md says how it is made again.
+async function documented(t) {
+	const settings = {max_tokens: '60', seed: '4'};
+	await check(t, 'the picture of the documents', {width: 1200, height: 720, settings}, async (page) => {
+		await ask(page, 'Tell me a story about a little dog.', 3);
+		await done(page);
+		await seconds(0.5);
+		await shot(page, 'page');
+	});
+}
+
 async function pictures(t, dark) {
 	const name = `desk-${dark ? 'dark' : 'light'}`;
 	await check(t, `pictures, ${dark ? 'dark' : 'light'}`, {dark, settings: {max_tokens: '200'}}, async (page) => {
@@ -248,6 +259,7 @@ export async function looks(t) {
 	])
 		await phone(t, width, height, dark);
 	if (!hasShots) return;
+	await documented(t);
 	await phone(t, 390, 844, false);
 	for (const dark of [false, true]) await pictures(t, dark);
 }
