@@ -191,9 +191,8 @@ async function phone(t, width, height, dark) {
 // docs/web-page.png: docs/web.md says how it is made again.
 async function documented(t) {
 	const settings = {max_tokens: '60', seed: '4'};
-	await check(t, 'the picture of the documents', {width: 1200, height: 720, settings}, async (page) => {
+	await check(t, 'the picture of the documents', {width: 1200, height: 800, settings}, async (page) => {
 		await ask(page, 'Tell me a story about a little dog.', 3);
-		await done(page);
 		await seconds(0.5);
 		await shot(page, 'page');
 	});
