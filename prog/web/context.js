@@ -59,9 +59,14 @@ export function contextMeter(box, used, n_ctx) {
 	const part = Math.min(1, used / n_ctx);
 	const [n, all] = [Math.min(used, n_ctx), n_ctx].map((x) => x.toLocaleString('en'));
 	if (box.childElementCount === 0)
-		box.append(el('span', {class: 'meter-bar'}, el('i')), el('span', {class: 'context-text'}));
+		box.append(
+			el('span', {class: 'meter-bar'}, el('i')),
+			el('span', {class: 'context-text'}),
+			el('span', {class: 'context-part'}), // in its place on a phone
+		);
 	box.querySelector('i').style.width = part * 100 + '%';
 	box.querySelector('.context-text').textContent = `${n} / ${all}`;
+	box.querySelector('.context-part').textContent = Math.round(part * 100) + ' %';
 	box.dataset.level = part >= FULL ? 'full' : part >= 0.8 ? 'high' : '';
 	box.setAttribute('aria-valuenow', Math.round(part * 100));
 	box.title = `The conversation takes ${n} of the ${all} tokens of the model's context`;

@@ -142,7 +142,15 @@ async function themes(t) {
 	});
 }
 
-// Seen red with a grid of the live view that is wider than the phone.
+const inBox = (page, selector) =>
+	page.evaluate((s) => {
+		const box = document.querySelector(s).getBoundingClientRect();
+		return [...document.querySelectorAll(s + ' *')]
+			.map((e) => e.getBoundingClientRect())
+			.every((r) => r.width === 0 || (r.left >= box.left && r.right <= box.right));
+	}, selector);
+
+// Seen red with a grid of the live view that is wider than the phone, and with the meter's whole text beside Send.
 async function phone(t, width, height, dark) {
 	const name = `phone-${width}-${dark ? 'dark' : 'light'}`;
 	await check(
@@ -157,8 +165,10 @@ async function phone(t, width, height, dark) {
 			must(await page.isVisible('#model b'), 'the name of the model');
 			await ask(page, 'A_very_long_word_'.repeat(12) + ' and more');
 			await shot(page, name + '-chat');
+			must(await inBox(page, '.composer-box'), 'what is beside Send');
 			await ask(page, 'And some more', 3);
 			must(await noScroll(page), 'answers');
+			must(await inBox(page, '.composer-box'), 'what is beside Send, then');
 			await page.locator('.compare').scrollIntoViewIfNeeded();
 			await shot(page, name + '-compare');
 			await page.click('.segments >> text=Probabilities');
