@@ -177,6 +177,10 @@ COHORT_API enum cohort_status cohort_tokenize(const struct cohort_model *model,
  * map makes texts longer may give more for odd texts; cohort_tokenize says how many. */
 COHORT_API size_t cohort_tokenize_bound(size_t n_bytes);
 
+/* Lower bound of tokens that any n_bytes of text give; 0 where their number alone does not say (WordPiece and Unigram,
+ * which may have one token for all they do not know, and vocabularies with tokens that take the spaces around them). */
+COHORT_API size_t cohort_tokenize_least(const struct cohort_model *model, size_t n_bytes);
+
 /* Bytes of one token, not NUL-terminated, borrowed until the model is freed.
  * Control tokens give their text only when special is true, else nothing.
  * Returns NULL for an id outside the vocabulary. */

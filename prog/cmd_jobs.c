@@ -154,6 +154,7 @@ static int open_engine(struct state *s, const struct options *o, size_t n_ahead)
 		n_ctx = n_ctx > 32768 ? 32768 : n_ctx;
 		n_ctx = n_ctx < info->n_ctx_train && info->n_ctx_train <= 131072 ? info->n_ctx_train : n_ctx;
 	}
+	openai_host_fit(&s->host, n_ctx);
 	cohort_engine_params_init(&ep);
 	ep.n_slots = (int32_t)o->n_slots;
 	ep.context.n_ctx = (int32_t)n_ctx;

@@ -142,6 +142,14 @@ enum cohort_status openai_host_open(struct openai_host *h, const struct cohort_m
 	return st;
 }
 
+void openai_host_fit(struct openai_host *h, int64_t n_ctx)
+{
+	const int32_t block = cohort_kv_block_size(), most = h->info.n_ctx_train;
+	const int64_t n = (n_ctx + block - 1) / block * block;
+
+	h->n_fit = h->info.recurrent || h->info.encoder || n > most ? most : (int32_t)n;
+}
+
 void openai_host_release(struct openai_host *h)
 {
 	for (size_t i = 0; i < OPENAI_GRAMMARS; i++) {
@@ -181,8 +189,8 @@ static bool shrink_body(struct openai_request *r, struct openai_error *e)
 	return true;
 }
 
-bool openai_request_parse_field(struct openai_host *h, enum openai_route route, const char *field, json_t *body,
-		struct openai_request *r, struct openai_error *e)
+static bool parse(struct openai_host *h, enum openai_route route, const char *field, bool takes, bool only_text,
+		json_t *body, struct openai_request *r, struct openai_error *e)
 {
 	static const char *const fields[] = {
 			[OPENAI_CHAT] = "messages", [OPENAI_COMPLETIONS] = "prompt", [OPENAI_EMBEDDINGS] = "input"};
@@ -190,6 +198,8 @@ bool openai_request_parse_field(struct openai_host *h, enum openai_route route, 
 	*e = (struct openai_error){0};
 	*r = (struct openai_request){.route = route,
 			.field = field ? field : fields[route],
+			.takes = takes,
+			.only_text = only_text,
 			.n = 1,
 			.best_of = 1,
 			.n_logprobs = -1};
@@ -216,10 +226,21 @@ bool openai_request_parse_field(struct openai_host *h, enum openai_route route, 
 	return ok;
 }
 
+bool openai_request_parse_field(struct openai_host *h, enum openai_route route, const char *field, json_t *body,
+		struct openai_request *r, struct openai_error *e)
+{
+	return parse(h, route, field, true, false, body, r, e);
+}
+
 bool openai_request_parse(struct openai_host *h, enum openai_route route, json_t *body, struct openai_request *r,
 		struct openai_error *e)
 {
-	return openai_request_parse_field(h, route, NULL, body, r, e);
+	return parse(h, route, NULL, false, false, body, r, e);
+}
+
+bool openai_request_render(struct openai_host *h, json_t *body, struct openai_request *r, struct openai_error *e)
+{
+	return parse(h, OPENAI_CHAT, NULL, true, true, body, r, e);
 }
 
 /* What the engine refused, in the words of the API. */

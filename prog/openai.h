@@ -48,7 +48,20 @@ size_t openai_json_size(const char *bytes, size_t n);
 /* Whether that is at most OPENAI_VALUES_MAX: 128 MiB are 2.7 million tokens, eight times the largest body of the
  * server's default. */
 enum { OPENAI_VALUES_MAX = 128 << 20 };
+/* Of a client's text they may take this, and three times the text. */
+enum { OPENAI_VALUES_ROOM = 8 << 20 };
 bool openai_json_fits(const char *bytes, size_t n);
+
+/* Lists of tokens in a body's prompt, input, content or tokens take 48 bytes a token as values. Before a body is parsed
+ * openai_ids_pack makes texts of them, in place; what it returns goes to openai_ids_mark when the body was parsed. */
+unsigned openai_ids_pack(char *bytes, size_t n);
+bool openai_ids_mark(json_t *body, unsigned packed);
+/* Whether a field's strings are such texts. */
+bool openai_ids_packed(const json_t *body, const char *field);
+/* Tokens of a list, packed or not; out has room for them. where: for refusals. */
+size_t openai_ids_count(const json_t *list);
+bool openai_ids_read(
+		const json_t *list, const char *where, int32_t n_vocab, cohort_token *out, struct openai_error *e);
 
 /* A growing piece of bytes. */
 struct openai_buf {
@@ -99,6 +112,7 @@ struct openai_host {
 	struct cohort_sampler_params sampler; /* what a body leaves out */
 	int32_t n_chat, n_completion; /* tokens of an answer whose body sets no limit; -1: until the context is full */
 	enum cohort_pooling pooling;
+	int32_t n_fit; /* tokens that a prompt can have; 0: not known */
 	struct lock lock; /* of what follows */
 	bool has_lock;
 	struct openai_grammar grammars[OPENAI_GRAMMARS];
@@ -113,6 +127,8 @@ enum cohort_status openai_host_open(struct openai_host *h, const struct cohort_m
  * the host is as it was. */
 enum cohort_status openai_host_template(
 		struct openai_host *h, const char *source, size_t n_bytes, struct cohort_err *err);
+/* Of an engine with a context of n_ctx tokens: longer prompts are refused from then on. */
+void openai_host_fit(struct openai_host *h, int64_t n_ctx);
 void openai_host_release(struct openai_host *h);
 
 /* A grammar from the cache, or opened. Threads may ask at the same time. Give it back by openai_grammar_put. */
@@ -158,6 +174,8 @@ struct openai_request {
 	const char **stops, **breakers;
 	char *rendered; /* [n_rendered] a chat's messages as the template wrote them, or NULL */
 	size_t n_rendered;
+	bool only_text; /* there is that, and no prompt */
+	bool takes; /* messages are taken out of the body as soon as they were read */
 	/* What was used. */
 	int64_t n_prompt_tokens, n_cached, n_generated;
 };
@@ -165,9 +183,12 @@ struct openai_request {
 /* Reads a body for a route. On failure e is filled and r needs no release. r must not be moved afterwards. */
 bool openai_request_parse(struct openai_host *h, enum openai_route route, json_t *body, struct openai_request *r,
 		struct openai_error *e);
-/* The same where the prompts are in another field than the route's own. field: static; NULL: the route's own. */
+/* The same for long bodies, out of which it takes messages, and where the prompts may be in another field than the
+ * route's own. field: static; NULL: the route's own. */
 bool openai_request_parse_field(struct openai_host *h, enum openai_route route, const char *field, json_t *body,
 		struct openai_request *r, struct openai_error *e);
+/* Likewise the text of a chat, whatever its length: r->rendered, and nothing that could be queued. */
+bool openai_request_render(struct openai_host *h, json_t *body, struct openai_request *r, struct openai_error *e);
 /* Queues prompt i. params->on_event, client, priority and limits may be set before. max_tokens beyond the context ends
  * where the context does. Full queues are 429, a prompt that no queue or context of this engine holds 400, a closed
  * engine 503. */

@@ -3,7 +3,8 @@
  * Invariants
  *  1. Every prompt has at least one token, and all of them are in the vocabulary.
  *  2. Texts of completions and of templates may name special tokens, as everywhere in the programs; a text to be
- *     embedded is only text. */
+ *     embedded is only text.
+ *  3. A prompt that is too long by its length alone is refused before it takes memory or time. */
 #include "openai.h"
 
 #include "template_use.h"
@@ -25,6 +26,16 @@ static struct openai_prompt *add_prompt(struct openai_request *r, struct openai_
 	return p;
 }
 
+/* n: that it has, or that it has at least. */
+static bool check_length(const struct openai_host *h, const char *where, size_t n, const char *least,
+		struct openai_error *e)
+{
+	if (h->n_fit <= 0 || n <= (size_t)h->n_fit)
+		return true;
+	return openai_refuse(e, where, "context_length_exceeded",
+			"a prompt of %s%zu tokens; there is room for %d", least, n, h->n_fit);
+}
+
 /* One prompt of text, behind a token of its own (-1: none). where: the field, for refusals. */
 static bool add_text(const struct openai_host *h, struct openai_request *r, const char *where, cohort_token front,
 		const char *text, size_t n_text, unsigned flags, struct openai_error *e)
@@ -34,6 +45,8 @@ static bool add_text(const struct openai_host *h, struct openai_request *r, cons
 	struct cohort_err err;
 	size_t want, n = 0;
 
+	if (!check_length(h, where, cohort_tokenize_least(h->model, n_text) + n_front, "at least ", e))
+		return false;
 	if (!size_add(r->n_tokens, room, &want) ||
 			!mem_grow((void **)&r->tokens, &r->n_tokens_max, want, sizeof *r->tokens))
 		return openai_no_memory(e);
@@ -66,26 +79,20 @@ static bool add_text(const struct openai_host *h, struct openai_request *r, cons
 static bool add_tokens(const struct openai_host *h, struct openai_request *r, const char *where, const json_t *ids,
 		struct openai_error *e)
 {
-	const size_t n = json_array_size(ids);
+	const size_t n = openai_ids_count(ids);
 
 	if (n == 0)
 		return openai_refuse(e, where, NULL, "%s is empty", where);
+	if (!check_length(h, where, n, "", e))
+		return false;
 	if (!mem_grow((void **)&r->tokens, &r->n_tokens_max, r->n_tokens + n, sizeof *r->tokens))
 		return openai_no_memory(e);
 	struct openai_prompt *p = add_prompt(r, e);
 	if (!p)
 		return false;
-	for (size_t i = 0; i < n; i++) {
-		const json_t *id = json_array_get(ids, i);
-		const int64_t token = json_is_integer(id) ? json_integer_value(id) : -1;
-		if (token < 0 || token >= h->info.n_vocab) {
-			char param[96];
-			snprintf(param, sizeof param, "%s[%zu]", where, i);
-			return openai_refuse(e, param, NULL, "%s must be a token: a whole number from 0 to %d", param,
-					h->info.n_vocab - 1);
-		}
-		r->tokens[r->n_tokens++] = (cohort_token)token;
-	}
+	if (!openai_ids_read(ids, where, h->info.n_vocab, r->tokens + r->n_tokens, e))
+		return false;
+	r->n_tokens += n;
 	p->n = n;
 	return true;
 }
@@ -96,6 +103,7 @@ static bool read_list(
 {
 	const char *name = r->field;
 	const json_t *v = openai_field(r, name), *first = json_array_get(v, 0);
+	const bool packed = openai_ids_packed(r->body, name);
 	const bool list = json_is_array(v) && !json_is_integer(first);
 	const size_t n = list ? json_array_size(v) : 1;
 	bool ok = true;
@@ -114,7 +122,7 @@ static bool read_list(
 		if (list && json_typeof(item) != json_typeof(first))
 			return openai_refuse(e, where, NULL, "%s is %s, but %s[0] is %s", where, openai_kind(item),
 					name, openai_kind(first));
-		if (json_is_array(item)) {
+		if (packed || json_is_array(item)) {
 			ok = add_tokens(h, r, where, item, e);
 		} else if (json_is_string(item)) {
 			const char *text = json_string_value(item);
@@ -280,20 +288,21 @@ static json_t *read_variables(const struct openai_host *h, const struct openai_r
 	return NULL;
 }
 
-static bool render(const struct openai_host *h, struct openai_request *r, const json_t *messages,
-		struct openai_error *e)
+/* The messages, which it takes, as the template writes them: to r->rendered. */
+static bool render(const struct openai_host *h, struct openai_request *r, json_t *messages, struct openai_error *e)
 {
 	struct cohort_template_params p;
 	char now[TEMPLATE_NOW_MAX];
 	json_t *extra = read_variables(h, r, now, e);
 	struct openai_buf m = {0}, x = {0}, t = {0};
 	struct cohort_err err;
-	char *text = NULL;
-	size_t n = 0;
+	bool ok = extra && dump_text(&m, messages) && dump_text(&x, extra) && (!r->tools || dump_text(&t, r->tools));
+	json_decref(messages); /* they are there again, as a text */
+	if (r->takes)
+		json_object_del(r->body, "messages");
+	json_decref(extra);
 	if (!extra)
 		return false;
-	bool ok = dump_text(&m, messages) && dump_text(&x, extra) && (!r->tools || dump_text(&t, r->tools));
-	json_decref(extra);
 	if (!ok) {
 		openai_no_memory(e);
 	} else {
@@ -305,38 +314,36 @@ static bool render(const struct openai_host *h, struct openai_request *r, const 
 		p.eos_token = h->eos;
 		p.now = *now ? now : NULL;
 		p.add_generation_prompt = !r->no_opening;
-		ok = !cohort_template_render(h->template, &p, &text, &n, &err);
+		ok = !cohort_template_render(h->template, &p, &r->rendered, &r->n_rendered, &err);
 		if (!ok && err.status == COHORT_E_MEMORY)
 			openai_no_memory(e);
 		else if (!ok)
 			openai_refuse(e, "messages", NULL, "the chat template refuses the messages: %s", err.text);
 	}
-	if (ok) {
-		/* Many templates write the first token themselves. What the model's rule puts behind a text does not
-		 * belong behind the beginning of an answer. */
-		const size_t n_bos = h->bos ? strlen(h->bos) : 0;
-		const bool has_bos = n_bos > 0 && n >= n_bos && memcmp(text, h->bos, n_bos) == 0;
-		struct openai_buf all = {0};
-		/* A call that must come has its opening already. */
-		if (r->must_call && (!openai_buf_add(&all, text, n) ||
-						    !openai_buf_add(&all, h->call_open, strlen(h->call_open))))
-			ok = openai_no_memory(e);
-		ok = ok && add_text(h, r, "messages", has_bos ? -1 : h->front, r->must_call ? all.p : text,
-					   r->must_call ? all.n : n,
-					   COHORT_TOKENIZE_SPECIAL | COHORT_TOKENIZE_NO_BOS, e);
-		openai_buf_release(&all);
-	}
-	if (ok && r->tools)
-		r->call_seed = tokens_hash(r->call_seed, r->tokens, r->n_tokens);
-	if (ok) {
-		r->rendered = text;
-		r->n_rendered = n;
-	} else {
-		cohort_template_text_free(text);
-	}
 	openai_buf_release(&m);
 	openai_buf_release(&x);
 	openai_buf_release(&t);
+	return ok;
+}
+
+/* The tokens of r->rendered. Many templates write the first token themselves. What the model's rule puts behind a text
+ * does not belong behind the beginning of an answer. */
+static bool add_rendered(const struct openai_host *h, struct openai_request *r, struct openai_error *e)
+{
+	const size_t n_bos = h->bos ? strlen(h->bos) : 0;
+	const bool has_bos = n_bos > 0 && r->n_rendered >= n_bos && memcmp(r->rendered, h->bos, n_bos) == 0;
+	struct openai_buf all = {0};
+
+	/* A call that must come has its opening already. */
+	if (r->must_call && (!openai_buf_add(&all, r->rendered, r->n_rendered) || !openai_buf_add(&all, h->call_open, strlen(h->call_open)))) {
+		openai_buf_release(&all);
+		return openai_no_memory(e);
+	}
+	const bool ok = add_text(h, r, "messages", has_bos ? -1 : h->front, r->must_call ? all.p : r->rendered,
+			r->must_call ? all.n : r->n_rendered, COHORT_TOKENIZE_SPECIAL | COHORT_TOKENIZE_NO_BOS, e);
+	openai_buf_release(&all);
+	if (ok && r->tools)
+		r->call_seed = tokens_hash(r->call_seed, r->tokens, r->n_tokens);
 	return ok;
 }
 
@@ -362,9 +369,11 @@ static bool read_messages(const struct openai_host *h, struct openai_request *r,
 	}
 	if (ok && h->no_system && !template_merge_system(messages))
 		ok = openai_no_memory(e);
-	ok = ok && render(h, r, messages, e);
-	json_decref(messages);
-	return ok;
+	if (ok)
+		ok = render(h, r, messages, e);
+	else
+		json_decref(messages);
+	return ok && (r->only_text || add_rendered(h, r, e));
 }
 
 bool openai_prompts_read(struct openai_host *h, struct openai_request *r, struct openai_error *e)

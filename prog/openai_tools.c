@@ -340,13 +340,16 @@ static json_t *read_call(const json_t *call, const char *where, size_t *n_values
 				where);
 		return NULL;
 	}
-	if (json_is_string(arguments))
-		*n_values += openai_json_size(json_string_value(arguments), json_string_length(arguments));
-	if (*n_values > OPENAI_VALUES_MAX) {
+	if (json_is_string(arguments)) {
+		const size_t n = json_string_length(arguments);
+		const size_t size = openai_json_size(json_string_value(arguments), n);
+		*n_values += size > 3 * n ? size - 3 * n : 0;
+	}
+	if (*n_values > OPENAI_VALUES_ROOM) {
 		openai_refuse(e, where, NULL,
-				"%s: the arguments have too many values: with those before they would take more than "
-				"%d MiB",
-				where, OPENAI_VALUES_MAX >> 20);
+				"%s: the arguments have too many values: with those before they would take %d MiB "
+				"more than three times their text",
+				where, OPENAI_VALUES_ROOM >> 20);
 		return NULL;
 	}
 	json_t *copy = json_clone(call), *function = json_clone(f), *object = NULL;

@@ -309,6 +309,7 @@ enum step answer_stream(struct call *c, const char *type, stream_more *more);
 
 /* The body as JSON, an object; NULL: it was refused, e says why. An empty body is {} where `empty` says so. */
 json_t *call_json(struct call *c, bool empty, struct openai_error *e);
+json_t *call_json_ids(struct call *c, struct openai_error *e); /* with lists of tokens packed: openai_ids_read reads them */
 const char *call_query(const struct call *c, const char *name);
 const char *call_header(const struct call *c, const char *name);
 /* Whose it is, for fairness (0: nobody knows), and what its cached prompts are kept apart by. */

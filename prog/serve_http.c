@@ -78,34 +78,46 @@ void serve_id(struct server *srv, const char *prefix, char *out, size_t n)
 			(unsigned)count);
 }
 
-json_t *call_json(struct call *c, bool empty, struct openai_error *e)
+static json_t *read_json(struct call *c, bool empty, bool packs, struct openai_error *e)
 {
+	const size_t n = c->body.n, most = OPENAI_VALUES_ROOM + 3 * n;
 	json_error_t why;
 	bool no_memory;
-	const char *bytes = c->body.p ? c->body.p : "";
 	size_t at = 0;
 
-	while (at < c->body.n && strchr(" \t\r\n", bytes[at]))
+	while (at < n && strchr(" \t\r\n", c->body.p[at]))
 		at++;
-	if (at == c->body.n && empty)
+	if (at == n && empty)
 		return json_object();
-	if (!openai_json_fits(bytes, c->body.n)) {
-		openai_refuse(e, NULL, NULL, "the body has too many values: they would take more than %d MiB",
-				OPENAI_VALUES_MAX >> 20);
+	const unsigned packed = packs ? openai_ids_pack(c->body.p, n) : 0;
+	if (openai_json_size(c->body.p, n) > most) {
+		openai_refuse(e, NULL, NULL, "the body has too many values: they would take more than %zu MiB", most >> 20);
 		return NULL;
 	}
-	json_t *v = json_parse(bytes, c->body.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why, &no_memory);
-	if (no_memory)
+	json_t *v = json_parse(c->body.p ? c->body.p : "", n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why, &no_memory);
+	openai_buf_release(&c->body); /* its texts are there twice now */
+	if (no_memory || (json_is_object(v) && !openai_ids_mark(v, packed))) {
 		openai_no_memory(e);
-	else if (!v)
+	} else if (!v) {
 		openai_refuse(e, NULL, NULL, "the body is not JSON: line %d, column %d: %.200s", why.line, why.column,
-				at == c->body.n ? "it is empty" : why.text);
-	if (v && !json_is_object(v)) {
+				at == n ? "it is empty" : why.text);
+	} else if (!json_is_object(v)) {
 		openai_refuse(e, NULL, NULL, "the body is %s, expected an object", openai_kind(v));
-		json_decref(v);
-		v = NULL;
+	} else {
+		return v;
 	}
-	return v;
+	json_decref(v);
+	return NULL;
+}
+
+json_t *call_json(struct call *c, bool empty, struct openai_error *e)
+{
+	return read_json(c, empty, false, e);
+}
+
+json_t *call_json_ids(struct call *c, struct openai_error *e)
+{
+	return read_json(c, false, true, e);
 }
 
 /* ---- Answers ---- */

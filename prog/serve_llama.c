@@ -61,27 +61,61 @@ enum step run_props(struct call *c)
 
 /* ---- Tokens ---- */
 
-/* Written as they come: as values they would take thirty times the memory of the text, and pieces hundreds of times. */
-static bool put_tokens(const struct server *srv, const cohort_token *tokens, size_t n, bool with_pieces,
-		struct openai_buf *out)
-{
-	bool ok = openai_buf_add(out, "{\"tokens\":[", 11);
+enum { PIECE = 32 << 10 }; /* bytes of an answer that are made at once */
 
-	for (size_t i = 0; i < n && ok; i++) {
+/* Tokens that are answered. As values they would take thirty times the memory of the text, and pieces hundreds of times;
+ * as a text still several times. So the text is written as it is sent. */
+struct tokens {
+	cohort_token *ids;
+	size_t n, at;
+	bool with_pieces;
+};
+
+static void drop_tokens(struct call *c)
+{
+	struct tokens *t = c->work;
+
+	mem_free(t->ids);
+	mem_free(t);
+	c->work = NULL;
+}
+
+static bool more_tokens(struct call *c, struct openai_buf *out, double *wake_at)
+{
+	struct tokens *t = c->work;
+	bool ok = t->at > 0 || openai_buf_add(out, "{\"tokens\":[", 11);
+
+	(void)wake_at;
+	for (; t->at < t->n && out->n < PIECE && ok; t->at++) {
 		struct openai_escape x = {0};
 		char id[48];
-		const int n_id = snprintf(
-				id, sizeof id, "%s%s%d", i ? "," : "", with_pieces ? "{\"id\":" : "", tokens[i]);
+		const int n_id = snprintf(id, sizeof id, "%s%s%d", t->at ? "," : "", t->with_pieces ? "{\"id\":" : "",
+				t->ids[t->at]);
 		ok = openai_buf_add(out, id, (size_t)n_id);
-		if (!with_pieces)
+		if (!t->with_pieces)
 			continue;
 		size_t n_bytes = 0;
-		const char *bytes = cohort_token_bytes(srv->model, tokens[i], true, &n_bytes);
+		const char *bytes = cohort_token_bytes(c->srv->model, t->ids[t->at], true, &n_bytes);
 		ok = ok && openai_buf_add(out, ",\"piece\":\"", 10) &&
 				openai_escape_add(&x, out, bytes ? bytes : "", bytes ? n_bytes : 0, true) &&
 				openai_buf_add(out, "\"}", 2);
 	}
-	return ok && openai_buf_add(out, "]}\n", 3);
+	return ok && (t->at < t->n || (openai_buf_add(out, "]}\n", 3) && false));
+}
+
+/* As a whole where it is short: then its length is told in front. */
+static enum step answer_tokens(struct call *c, struct tokens *t)
+{
+	struct openai_buf out = {0};
+	double wake_at;
+
+	c->work = t;
+	c->drop = drop_tokens;
+	if (t->n > PIECE / 8)
+		return answer_stream(c, "application/json", more_tokens);
+	while (more_tokens(c, &out, &wake_at))
+		;
+	return answer_bytes(c, 200, "application/json", &out);
 }
 
 enum step run_tokenize(struct call *c)
@@ -102,47 +136,39 @@ enum step run_tokenize(struct call *c)
 		return refused(c, body, &e);
 	}
 	const size_t n_text = json_string_length(text), room = cohort_tokenize_bound(n_text);
-	cohort_token *tokens = mem_alloc(room, sizeof *tokens);
-	size_t n = 0;
+	struct tokens *t = mem_zalloc(1, sizeof *t);
 	const unsigned flags = (parse ? COHORT_TOKENIZE_SPECIAL : 0U) | (special ? 0U : COHORT_TOKENIZE_NO_BOS);
-	if (!tokens)
+	if (!t || !(t->ids = mem_alloc(room, sizeof *t->ids)))
 		openai_no_memory(&e);
-	else if (cohort_tokenize(c->srv->model, json_string_value(text), n_text, flags, tokens, room, &n, &err))
+	else if (cohort_tokenize(c->srv->model, json_string_value(text), n_text, flags, t->ids, room, &t->n, &err))
 		engine_refused(&e, "content", &err);
 	json_decref(body);
-	struct openai_buf out = {0};
-	if (!e.status && !put_tokens(c->srv, tokens, n, with_pieces, &out))
-		openai_no_memory(&e);
-	mem_free(tokens);
-	if (!e.status)
-		return answer_bytes(c, 200, "application/json", &out);
-	openai_buf_release(&out);
+	if (!e.status) {
+		t->with_pieces = with_pieces;
+		return answer_tokens(c, t);
+	}
+	if (t)
+		mem_free(t->ids);
+	mem_free(t);
 	return answer_error(c, &e);
 }
 
 enum step run_detokenize(struct call *c)
 {
 	struct openai_error e = {0};
-	json_t *body = call_json(c, false, &e);
+	json_t *body = call_json_ids(c, &e);
 	const json_t *list = json_object_get(body, "tokens");
-	const size_t n = json_array_size(list);
 
-	if (body && !json_is_array(list))
+	if (body && !json_is_array(list) && !openai_ids_packed(body, "tokens"))
 		openai_refuse(&e, "tokens", NULL, "tokens is %s, expected an array",
 				list ? openai_kind(list) : "missing");
+	const size_t n = e.status ? 0 : openai_ids_count(list);
 	cohort_token *tokens = e.status ? NULL : mem_alloc(n, sizeof *tokens);
 	if (!e.status && !tokens)
 		openai_no_memory(&e);
-	for (size_t i = 0; i < n && !e.status; i++) {
-		const json_t *v = json_array_get(list, i);
-		tokens[i] = json_is_integer(v) && json_integer_value(v) >= 0 &&
-						json_integer_value(v) < c->srv->host.info.n_vocab
-				? (cohort_token)json_integer_value(v)
-				: -1;
-		if (tokens[i] < 0)
-			openai_refuse(&e, "tokens", NULL, "tokens[%zu] must be a whole number from 0 to %d", i,
-					c->srv->host.info.n_vocab - 1);
-	}
+	if (!e.status)
+		openai_ids_read(list, "tokens", c->srv->host.info.n_vocab, tokens, &e);
+	json_decref(body);
 	json_t *out = NULL;
 	if (!e.status) {
 		size_t n_text = 0;
@@ -153,7 +179,6 @@ enum step run_detokenize(struct call *c)
 		mem_free(text);
 	}
 	mem_free(tokens);
-	json_decref(body);
 	return e.status ? answer_error(c, &e) : answer_json(c, 200, out);
 }
 
@@ -164,7 +189,7 @@ enum step run_apply_template(struct call *c)
 	struct openai_request r;
 
 	if (!body || !work_check_grammars(c->srv, body, &e) ||
-			!openai_request_parse(&c->srv->host, OPENAI_CHAT, body, &r, &e))
+			!openai_request_render(&c->srv->host, body, &r, &e))
 		return refused(c, body, &e);
 	json_t *out = json_pack("{s:o}", "prompt", openai_text(r.rendered, r.n_rendered));
 	openai_request_release(&c->srv->host, &r);

@@ -368,7 +368,7 @@ enum step work_run(struct call *c, const struct work_kind *kind)
 {
 	struct openai_error e = {0};
 	struct work *w = mem_zalloc(1, sizeof *w);
-	json_t *body = w ? call_json(c, false, &e) : NULL;
+	json_t *body = w ? call_json_ids(c, &e) : NULL;
 
 	c->work = w;
 	c->drop = w ? drop : NULL;
@@ -381,7 +381,6 @@ enum step work_run(struct call *c, const struct work_kind *kind)
 			openai_request_parse_field(&c->srv->host, kind->route, kind->field ? kind->field(body) : NULL,
 					body, &w->r, &e);
 	json_decref(body);
-	openai_buf_release(&c->body);
 	if (!w->parsed || !work_check_limits(c->srv, &w->r, &e) || !read_extras(c, &w->r, &e))
 		return answer_error(c, &e);
 	if (!w->r.has_seed && !c->srv->seed_given)

@@ -790,6 +790,7 @@ exports.functions = {
 	cohort_model_info_get: ['void', ['void *', 'void *']],
 	cohort_tokenize: ['int', ['void *', 'void *', 'size_t', 'unsigned int', 'void *', 'size_t', 'void *', 'void *']],
 	cohort_tokenize_bound: ['size_t', ['size_t']],
+	cohort_tokenize_least: ['size_t', ['void *', 'size_t']],
 	cohort_token_bytes: ['void *', ['void *', 'int32_t', 'bool', 'void *']],
 	cohort_token_piece: ['int', ['void *', 'int32_t', 'bool', 'bool', 'void *', 'size_t', 'void *', 'void *']],
 	cohort_detokenize: ['int', ['void *', 'void *', 'size_t', 'bool', 'void *', 'size_t', 'void *', 'void *']],

@@ -270,6 +270,9 @@ enum cohort_status cohort_tokenize(const struct cohort_model *m, const char *tex
 								   : "out");
 	if (!m->tok)
 		return err_set(err, COHORT_E_UNSUPPORTED, "the model has no tokeniser");
+	/* Straight there, where it must fit: a long text takes half the memory. */
+	if (n_max >= cohort_tokenize_bound(n_bytes) && tok_get_kind(m->tok) != TOK_UNIGRAM)
+		return tok_encode_into(m->tok, text, n_bytes, flags, out, n_max, n_out, err);
 	enum cohort_status st = tok_encode(m->tok, text, n_bytes, flags, &ids, &n, err);
 	if (st)
 		return st;
@@ -289,6 +292,11 @@ size_t cohort_tokenize_bound(size_t n_bytes)
 	size_t n;
 	/* SPM puts a space in front of each text between special tokens; form C has up to three times the bytes. */
 	return size_mul(n_bytes, 3, &n) && size_add(n, 8, &n) ? n : SIZE_MAX;
+}
+
+size_t cohort_tokenize_least(const struct cohort_model *m, size_t n_bytes)
+{
+	return m && m->tok ? tok_least(m->tok, n_bytes) : 0;
 }
 
 const char *cohort_token_bytes(const struct cohort_model *m, cohort_token token, bool special, size_t *n_bytes)

@@ -67,11 +67,12 @@ static enum cohort_status encode_all(const struct tok *t, struct tok_out *o, con
 	return st ? st : encode_text(t, o, s + from, n - from, err);
 }
 
-enum cohort_status tok_encode(const struct tok *t, const char *text, size_t n_bytes, unsigned flags,
-		cohort_token **out, size_t *n, struct cohort_err *err)
+/* Into o->ids, which may have room already. */
+static enum cohort_status encode(const struct tok *t, struct tok_out *out, const char *text, size_t n_bytes,
+		unsigned flags, struct cohort_err *err)
 {
 	const unsigned bos = COHORT_TOKENIZE_BOS, no_bos = COHORT_TOKENIZE_NO_BOS;
-	struct tok_out o = {0};
+	struct tok_out o = *out;
 	enum cohort_status st = COHORT_OK;
 
 	if ((flags & ~(bos | no_bos | COHORT_TOKENIZE_SPECIAL)) || (flags & (bos | no_bos)) == (bos | no_bos))
@@ -96,12 +97,7 @@ enum cohort_status tok_encode(const struct tok *t, const char *text, size_t n_by
 		st = encode_all(t, &o, text, n_bytes, flags & COHORT_TOKENIZE_SPECIAL, err);
 	if (!st && t->eos >= 0 && t->add_eos && !(flags & no_bos))
 		st = tok_emit(&o, t->eos, err);
-	if (!st) {
-		*out = o.ids;
-		*n = o.n;
-		o.ids = NULL;
-	}
-	mem_free(o.ids);
+	*out = (struct tok_out){.ids = o.ids, .n = o.n};
 	mem_free(o.text);
 	mem_free(o.best);
 	merge_release(&o.merge);
@@ -109,4 +105,50 @@ enum cohort_status tok_encode(const struct tok *t, const char *text, size_t n_by
 	cache_release(&o.cache);
 	pretok_run_release(&o.run);
 	return st;
+}
+
+enum cohort_status tok_encode(const struct tok *t, const char *text, size_t n_bytes, unsigned flags,
+		cohort_token **out, size_t *n, struct cohort_err *err)
+{
+	struct tok_out o = {0};
+	const enum cohort_status st = encode(t, &o, text, n_bytes, flags, err);
+
+	if (st) {
+		mem_free(o.ids);
+		return st;
+	}
+	*out = o.ids;
+	*n = o.n;
+	return COHORT_OK;
+}
+
+enum cohort_status tok_encode_into(const struct tok *t, const char *text, size_t n_bytes, unsigned flags,
+		cohort_token *out, size_t n_max, size_t *n, struct cohort_err *err)
+{
+	struct tok_out o = {.ids = out, .n_max = n_max};
+	const enum cohort_status st = encode(t, &o, text, n_bytes, flags, err);
+
+	if (!st)
+		*n = o.n;
+	return st;
+}
+
+/* A token stands for all of its bytes, and for what became these: U+2581 a space, or up to seven bytes (U+1FBE with two
+ * marks) two, U+0390, by form C. */
+size_t tok_least(const struct tok *t, size_t n_bytes)
+{
+	const struct pretok_rule *rule = t->kind == TOK_BPE ? t->pretok.rule : NULL;
+	size_t longest = 4; /* an unknown character */
+
+	if (t->kind != TOK_SPM && t->kind != TOK_BPE)
+		return 0;
+	longest = longest > t->n_longest ? longest : t->n_longest;
+	longest *= !rule || rule->chars ? 3 : rule->nfc ? 4
+							: 1;
+	for (uint32_t i = 0; i < t->n_specials; i++) {
+		if (t->attr[t->specials[i].id] & (TOK_LSTRIP | TOK_RSTRIP))
+			return 0;
+		longest = longest > t->specials[i].n ? longest : t->specials[i].n;
+	}
+	return n_bytes / longest + (n_bytes % longest > 0);
 }

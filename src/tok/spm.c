@@ -165,29 +165,89 @@ enum cohort_status spm_emit_bytes(const struct tok *t, struct tok_out *o, const 
 	return st;
 }
 
-static enum cohort_status part(const struct tok *t, struct tok_out *o, const char *s, size_t n, struct cohort_err *err)
+/* What is still to come of a part. A text that is not as merging needs it (there is a space in front that it does not
+ * have, or a mark in it) is copied piece by piece to o->text, so that a long one needs no second copy. */
+struct source {
+	const char *s; /* [n] */
+	size_t n;
+	bool prefix, copied;
+	size_t n_copied; /* in o->text: the beginning of what is to come, in front of s */
+};
+
+/* The bytes of a space at the beginning of s, 0 if there is none. */
+static size_t space_at(const char *s, size_t n)
 {
+	return *s == ' ' ? 1 : n >= 3 && memcmp(s, MARK, 3) == 0 ? 3
+								 : 0;
+}
+
+static bool has_mark(const char *s, size_t n)
+{
+	for (const char *p = s; n - (size_t)(p - s) >= 3 && (p = memchr(p, MARK[0], n - (size_t)(p - s) - 2)); p++)
+		if (memcmp(p, MARK, 3) == 0)
+			return true;
+	return false;
+}
+
+/* Copies until there are at least n bytes in o->text, or all that there is. */
+static bool copy_more(struct tok_out *o, struct source *in, size_t n)
+{
+	const size_t all = in->n_copied + in->prefix + in->n;
+
+	if (!mem_grow((void **)&o->text, &o->text_max, all < n + 2 ? all : n + 2, 1))
+		return false;
+	if (in->prefix)
+		o->text[in->n_copied++] = ' ';
+	in->prefix = false;
+	while (in->n_copied < n && in->n > 0) {
+		size_t take = n - in->n_copied < in->n ? n - in->n_copied : in->n;
+		for (int i = 0; i < 2 && take < in->n && ((uint8_t)in->s[take] & 0xc0) == 0x80; i++)
+			take++; /* no mark is cut */
+		in->n_copied += spm_unmark(in->s, take, o->text + in->n_copied);
+		in->s += take;
+		in->n -= take;
+	}
+	return true;
+}
+
+static enum cohort_status part(const struct tok *t, struct tok_out *o, const char *s, size_t n, bool prefix,
+		struct cohort_err *err)
+{
+	struct source in = {.s = s, .n = n, .prefix = prefix, .copied = prefix || has_mark(s, n)};
 	struct merge *m = &o->merge;
 	enum cohort_status st = COHORT_OK;
+	size_t window = merge_window, end;
 	uint32_t cp;
 
-	for (size_t from = 0, end, window = merge_window; from < n && !st; from = end) {
+	while ((in.n > 0 || in.n_copied > 0) && !st) {
+		/* Behind the window merging looks as far as a token goes, and a character may begin in it. */
+		if (in.copied && !copy_more(o, &in, window + t->n_longest + 4))
+			return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
+		const char *text = in.copied ? o->text : in.s;
+		const size_t n_text = in.copied ? in.n_copied : in.n;
 		m->n_syms = 0;
-		for (size_t i = from, len; i < n && i - from < window; i += len) {
-			len = utf8_decode(s + i, n - i, &cp);
+		for (size_t i = 0, len; i < n_text && i < window; i += len) {
+			len = utf8_decode(text + i, n_text - i, &cp);
 			if (!len)
 				len = 1;
 			if (!merge_add(m, i, len, -1))
 				return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
 		}
-		if (!merge_run(m, t, s, n, pair, &end))
+		if (!merge_run(m, t, text, n_text, pair, &end))
 			return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
-		if (end == from)
+		if (end == 0)
 			window *= 2;
 		for (int32_t i = 0; i >= 0 && m->syms[i].at < end && !st; i = m->syms[i].next) {
 			const struct tok_sym *y = &m->syms[i];
-			cohort_token id = y->id >= 0 ? y->id : strmap_find(&t->ids, s + y->at, y->n, -1);
-			st = id >= 0 ? tok_emit(o, id, err) : spm_emit_bytes(t, o, s + y->at, y->n, err);
+			cohort_token id = y->id >= 0 ? y->id : strmap_find(&t->ids, text + y->at, y->n, -1);
+			st = id >= 0 ? tok_emit(o, id, err) : spm_emit_bytes(t, o, text + y->at, y->n, err);
+		}
+		if (in.copied) {
+			in.n_copied -= end;
+			memmove(o->text, o->text + end, in.n_copied);
+		} else {
+			in.s += end;
+			in.n -= end;
 		}
 	}
 	return st;
@@ -197,23 +257,16 @@ enum cohort_status spm_encode(const struct tok *t, struct tok_out *o, const char
 		struct cohort_err *err)
 {
 	enum cohort_status st = COHORT_OK;
-	size_t len = 0;
 
-	if (!mem_grow((void **)&o->text, &o->text_max, n + 1, 1))
-		return err_set(err, COHORT_E_MEMORY, "tokenise: out of memory");
-	if (prefix)
-		o->text[len++] = ' ';
-	len += spm_unmark(s, n, o->text + len);
-	for (size_t from = 0, to; from < len && !st; from = to) {
-		const char *text = o->text;
-		to = len;
+	for (size_t from = 0, to, len; from < n && !st; from = to) {
+		to = n;
 		if (!t->inner_space) {
-			for (to = from; to < len && text[to] == ' ';)
-				to++;
-			while (to < len && text[to] != ' ')
+			for (to = from; to < n && (len = space_at(s + to, n - to)) > 0;)
+				to += len;
+			while (to < n && space_at(s + to, n - to) == 0)
 				to++;
 		}
-		st = part(t, o, text + from, to - from, err);
+		st = part(t, o, s + from, to - from, prefix && from == 0, err);
 	}
 	return st;
 }

@@ -33,6 +33,11 @@ const char *tok_note(const struct tok *t);     /* a warning worth showing, or ""
  * even an unknown one), E_LIMIT (above 512 MiB of text), E_MEMORY. */
 enum cohort_status tok_encode(const struct tok *t, const char *text, size_t n_bytes, unsigned flags,
 		cohort_token **out, size_t *n, struct cohort_err *err);
+/* The same into out, which has room for cohort_tokenize_bound(n_bytes), and not for Unigram. */
+enum cohort_status tok_encode_into(const struct tok *t, const char *text, size_t n_bytes, unsigned flags,
+		cohort_token *out, size_t n_max, size_t *n, struct cohort_err *err);
+/* As cohort_tokenize_least. */
+size_t tok_least(const struct tok *t, size_t n_bytes);
 
 /* As cohort_token_bytes, until the tok is freed. U+2581 is already a space where the vocabulary means one, and byte
  * tokens are their byte. The unknown token is shown like a control token. */

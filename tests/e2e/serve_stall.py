@@ -1,4 +1,6 @@
 """Requests that take long to prepare, beside others: see serve_stall.sh."""
+import json
+import os
 import threading
 import time
 
@@ -71,5 +73,51 @@ def hogs():
               (small, left))
 
 
+N = 6 << 20  # bytes of a body
+
+
+def peak(server):
+    """The most memory that the server had so far, in bytes."""
+    with open("/proc/%d/status" % server.process.pid) as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmHWM"))
+
+
+def message(text, n=1):
+    return {"messages": [{"role": "user", "content": text}] * n}
+
+
+def memory():
+    """What a long body may take, whatever is in it: less than six times its length."""
+    letters, words, tokens = "a" * N, "the cat sat, " * (N // 13), [1234] * (N // 6)
+    refused, short = (400, "context_length_exceeded"), 600
+    bodies = (("spaces", COMPLETIONS, {"prompt": " " * N}, refused),
+              ("letters", "/completion", {"prompt": letters}, refused),
+              ("letters of four bytes", COMPLETIONS, {"prompt": "\U0001f600" * (N // 12)}, refused),
+              ("tokens", COMPLETIONS, {"prompt": tokens}, refused),
+              ("lists of tokens", "/v1/embeddings", {"input": [[7] * 1000] * 2000 + [[-1]]}, (400, None)),
+              ("a text for embeddings", "/v1/embeddings", {"input": words}, refused),
+              ("a chat", "/v1/chat/completions", message(words), refused),
+              ("a chat of many messages", "/v1/chat/completions", message("x" * short, N // short), refused),
+              ("a chat of parts", "/v1/chat/completions", message([{"type": "text", "text": "x" * short}] * (N // short)), refused),
+              ("a template", "/apply-template", message(letters), (200, None)),
+              ("the tokens of letters", "/tokenize", {"content": letters}, (200, None)),
+              ("the pieces of words", "/tokenize", {"content": words, "with_pieces": True}, (200, None)),
+              ("the text of tokens", "/detokenize", {"tokens": tokens}, (200, None)),
+              ("values", COMPLETIONS, {"prompt": "x", "other": [{}] * (N // 4)}, (400, None)))
+    env = {k: v for k, v in os.environ.items() if k != "MALLOC_PERTURB_"}  # which writes to all memory
+    for what, path, body, want in bodies:
+        with Server(env=env) as server:
+            server.post(COMPLETIONS, GOOD)
+            text = json.dumps(body).encode()
+            before = peak(server)
+            a = server.ask("POST", path, text)
+            times = (peak(server) - before) / len(text)
+            check("memory: " + what, (a.status, a.error().get("code")) == want and times < 6, (times, a))
+
+
 hogs()
+if CHECKED:
+    print("# a sanitizer's memory is not measured")
+else:
+    memory()
 cases.end()

@@ -431,6 +431,61 @@ static void memory(void **state)
 	}
 }
 
+/* Lists of tokens become texts in place, where no reader could take them for something else, and mean the same. Seen red
+ * with lists of lists that are packed up to the first that is none, and with names that come twice. */
+static void token_lists(void **state)
+{
+	static const struct {
+		const char *from, *to; /* NULL: as it was */
+	} t[] = {{"{'prompt':[1,2]}", "{'prompt':'1,2'}"}, {" { 'x' : [1] , 'input' : [ 1 ,\n2\t] } ", NULL},
+			{"{'input':[[1],[2,3]],'n':1}", "{'input':['1','2,3'],'n':1}"}, {"{'prompt':[1,'x']}", NULL},
+			{"{'input':[[1],'x']}", NULL}, {"{'input':[[1],[]]}", NULL}, {"{'prompt':[]}", NULL},
+			{"{'prompt':[01]}", NULL}, {"{'prompt':[1.5]}", NULL}, {"{'prompt':[1e2]}", NULL},
+			{"{'prompt':[1,]}", NULL}, {"{'prompt':[1111111111]}", NULL}, {"{'prompt':[-1]}", "{'prompt':'-1'}"},
+			{"{'prompt':[1],'prompt':'1'}", NULL}, {"{'prompt':[1],'pr\\u006fmpt':'1'}", NULL},
+			{"{'x':{'prompt':[1]}}", NULL}, {"{'x':'\\'','prompt':[1]}", "{'x':'\\'','prompt':'1'}"},
+			{"{'prompt':[1]", NULL}, {"{'prompt':[1", NULL}, {"[1]", NULL}, {"{'x':'", NULL}, {"", NULL}};
+	static const char spaces[] = " { 'x' : [1] , 'input' : ' 1 , 2 ' } ";
+	(void)state;
+
+	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+		char text[100], want[100];
+		snprintf(text, sizeof text, "%s", t[i].from);
+		snprintf(want, sizeof want, "%s", t[i].to ? t[i].to : i == 1 ? spaces : t[i].from);
+		for (size_t k = 0; k < sizeof text; k++) {
+			text[k] = text[k] == '\'' ? '"' : text[k];
+			want[k] = want[k] == '\'' ? '"' : want[k];
+		}
+		const unsigned packed = openai_ids_pack(text, strlen(text));
+		assert_string_equal(text, want);
+		assert_int_equal(packed != 0, t[i].to || i == 1);
+	}
+	for (int bad = 0; bad < 3; bad++) {
+		char text[] = "{'input':[[1,20, 300],[7],[8191,0]]}";
+		struct openai_request r;
+		struct openai_error e;
+		for (char *p = text; *p; p++)
+			*p = *p == '\'' ? '"' : *p;
+		if (bad)
+			memcpy(strchr(text, '8'), bad == 1 ? "8192" : "  -1", 4);
+		const unsigned packed = openai_ids_pack(text, strlen(text));
+		json_t *body = json_loads(text, 0, NULL);
+		assert_true(body && openai_ids_mark(body, packed) && openai_ids_packed(body, "input"));
+		assert_false(openai_ids_packed(body, "prompt"));
+		const bool ok = openai_request_parse(&oa_host, OPENAI_EMBEDDINGS, body, &r, &e);
+		json_decref(body);
+		assert_int_equal(ok, !bad);
+		if (bad) {
+			assert_string_equal(e.param, "input[2][0]");
+			continue;
+		}
+		assert_int_equal(r.n_prompts, 3);
+		assert_memory_equal(r.tokens, ((cohort_token[]){1, 20, 300, 7, 8191, 0}), 6 * sizeof *r.tokens);
+		assert_int_equal(r.prompts[2].n, 2);
+		openai_request_release(&oa_host, &r);
+	}
+}
+
 /* One grammar for all requests that have the same; more than there are places for are no failure. */
 static void grammars(void **state)
 {
@@ -471,6 +526,7 @@ int main(void)
 			cmocka_unit_test(refusals),
 			cmocka_unit_test(lists),
 			cmocka_unit_test(texts),
+			cmocka_unit_test(token_lists),
 			cmocka_unit_test(grammars),
 			cmocka_unit_test(routes),
 			cmocka_unit_test(memory),

@@ -2,7 +2,8 @@
  * again, and allocations that fail.
  *
  * Seen red with: a sum of scores that leaves out a token (best_way_is_the_definition), a cached word's tokens taken
- * from the word before it, words of one place taken for equal (words_again). */
+ * from the word before it, words of one place taken for equal (words_again); a mark cut in two, and no room behind the
+ * window (pieces_are_the_whole); a bound without the factor for marks or for form C (least_tokens). */
 #include "charsmap_case.h"
 #include "effort.h"
 #include "tok_case.h"
@@ -58,7 +59,8 @@ static size_t slowly(const struct vocab *v, const char *text, size_t n, cohort_t
 	size_t k = 0;
 
 	for (size_t i = 0; i < n; i++)
-		snprintf(part[k++], 64, "%s", text[i] != ' ' ? (char[]){text[i], 0} : v->kind == TOK_SPM ? M : G);
+		snprintf(part[k++], 64, "%s", text[i] != ' ' ? (char[]){text[i], 0} : v->kind == TOK_SPM ? M
+													 : G);
 	for (;;) {
 		size_t best = k;
 		double urgent = 1e30;
@@ -183,7 +185,7 @@ static void pieces_are_the_whole(void **state)
 		w_vocab(&v, HAS_ALL);
 		open_ok(&v);
 		for (int k = 0; k < 8; k++) {
-			char text[400];
+			char text[400], marked[1201];
 			const size_t n_letters = 1 + rnd(&seed) % 4, n_run = 1 + rnd(&seed) % 12;
 			cohort_token *want, *got;
 			size_t n_want, n_got;
@@ -197,12 +199,65 @@ static void pieces_are_the_whole(void **state)
 				assert_int_equal(n_got, n_want);
 				assert_memory_equal(got, want, n_want * sizeof *want);
 				mem_free(got);
+				/* U+2581 for some of SPM's spaces changes nothing, wherever a piece ends. */
+				size_t n_marked = 0;
+				for (size_t at = 0; at < sizeof text; at++)
+					n_marked += (size_t)sprintf(marked + n_marked, "%s",
+							text[at] == ' ' && rnd(&seed) % 2 ? M : (char[]){text[at], 0});
+				assert_int_equal(tok_encode(v.t, marked, n_marked, NO_BOS, &got, &n_got, NULL), 0);
+				assert_int_equal(n_got, n_want);
+				assert_memory_equal(got, want, n_want * sizeof *want);
+				mem_free(got);
 			}
 			mem_free(want);
 		}
 		done(&v);
 	}
 	merge_window = before;
+}
+
+/* A text has never less tokens than its length says: not one of the longest tokens, nor one that becomes shorter. */
+static void least_tokens(void **state)
+{
+	static const char *const odd[] = {M, "\xe1\xbe\xbe\xcc\x88\xcc\x81", "\xe2\x84\xaa", "\xf0\x9f\x98\x80", "\xff", " "};
+	struct vocab v[6];
+	(void)state;
+
+	spm_open(&v[0]);
+	bpe_open(&v[1], "gpt-2");
+	bpe_open(&v[2], "qwen2");
+	chars_open(&v[3]);
+	wordpiece_open(&v[4]);
+	unigram_vocab(&v[5], true);
+	w_vocab(&v[5], HAS_ALL);
+	open_ok(&v[5]);
+	for (size_t k = 0; k < 4; k++) {
+		size_t n_max = 0;
+		for (cohort_token id = -(cohort_token)N_OF(odd); id < tok_n_vocab(v[k].t); id++) {
+			char text[4096];
+			cohort_token *ids;
+			size_t n, n_ids, at = 0;
+			const char *s = id < 0 ? odd[-id - 1] : tok_bytes(v[k].t, id, true, &n);
+			n = id < 0 ? strlen(s) : n;
+			n_max = n > n_max ? n : n_max;
+			for (; at + n < 400; at += n ? n : 400)
+				memcpy(text + at, s, n);
+			at = n ? at : 0;
+			assert_int_equal(tok_encode(v[k].t, text, at, NO_BOS | SPECIAL, &ids, &n_ids, NULL), COHORT_OK);
+			assert_true(n_ids >= tok_least(v[k].t, at));
+			mem_free(ids);
+		}
+		assert_true(tok_least(v[k].t, 1000 * n_max) >= 1000 / 4);
+		assert_int_equal(tok_least(v[k].t, 0), 0);
+		assert_int_equal(tok_least(v[k].t, 1), 1);
+		/* Any number of spaces may belong to such a token. */
+		v[k].t->attr[v[k].t->specials[0].id] |= TOK_RSTRIP;
+		assert_int_equal(tok_least(v[k].t, MB), 0);
+	}
+	assert_int_equal(tok_least(v[4].t, MB), 0);
+	assert_int_equal(tok_least(v[5].t, MB), 0);
+	for (size_t i = 0; i < N_OF(v); i++)
+		done(&v[i]);
 }
 
 /* The highest sum of any way to cut the text, found by trying all. Texts have no character that is not a token. */
@@ -430,13 +485,14 @@ static void torture(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(any_bytes_round_trip),
-		cmocka_unit_test(merging_is_the_definition),
-		cmocka_unit_test(pieces_are_the_whole),
-		cmocka_unit_test(best_way_is_the_definition),
-		cmocka_unit_test(words_again),
-		cmocka_unit_test(worst_cases),
-		cmocka_unit_test(torture),
+			cmocka_unit_test(any_bytes_round_trip),
+			cmocka_unit_test(merging_is_the_definition),
+			cmocka_unit_test(pieces_are_the_whole),
+			cmocka_unit_test(least_tokens),
+			cmocka_unit_test(best_way_is_the_definition),
+			cmocka_unit_test(words_again),
+			cmocka_unit_test(worst_cases),
+			cmocka_unit_test(torture),
 	};
 
 	return cmocka_run_group_tests_name("tok_laws", tests, NULL, NULL);

@@ -964,6 +964,7 @@ FUNCTIONS = {
     "cohort_model_info_get": (None, (c_void_p, POINTER(cohort_model_info))),
     "cohort_tokenize": (c_int, (c_void_p, c_char_p, c_size_t, c_uint, POINTER(c_int32), c_size_t, POINTER(c_size_t), POINTER(cohort_err))),
     "cohort_tokenize_bound": (c_size_t, (c_size_t,)),
+    "cohort_tokenize_least": (c_size_t, (c_void_p, c_size_t)),
     "cohort_token_bytes": (c_char_p, (c_void_p, c_int32, c_bool, POINTER(c_size_t))),
     "cohort_token_piece": (c_int, (c_void_p, c_int32, c_bool, c_bool, c_void_p, c_size_t, POINTER(c_size_t), POINTER(cohort_err))),
     "cohort_detokenize": (c_int, (c_void_p, POINTER(c_int32), c_size_t, c_bool, c_void_p, c_size_t, POINTER(c_size_t), POINTER(cohort_err))),

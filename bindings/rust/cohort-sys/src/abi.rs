@@ -991,6 +991,7 @@ extern "C" {
     pub fn cohort_model_info_get(model: *const cohort_model, info: *mut cohort_model_info);
     pub fn cohort_tokenize(model: *const cohort_model, text: *const c_char, n_bytes: usize, flags: c_uint, out: *mut i32, n_max: usize, n_out: *mut usize, err: *mut cohort_err) -> c_int;
     pub fn cohort_tokenize_bound(n_bytes: usize) -> usize;
+    pub fn cohort_tokenize_least(model: *const cohort_model, n_bytes: usize) -> usize;
     pub fn cohort_token_bytes(model: *const cohort_model, token: i32, special: bool, n_bytes: *mut usize) -> *const c_char;
     pub fn cohort_token_piece(model: *const cohort_model, token: i32, leading_space: bool, special: bool, out: *mut c_char, n_max: usize, n_out: *mut usize, err: *mut cohort_err) -> c_int;
     pub fn cohort_detokenize(model: *const cohort_model, tokens: *const i32, n_tokens: usize, special: bool, out: *mut c_char, n_max: usize, n_out: *mut usize, err: *mut cohort_err) -> c_int;
