@@ -148,7 +148,7 @@ static int open_contexts(struct bench *b, size_t f)
 		if (cohort_context_open(b->models[f], &p, &b->contexts[f][i], &err))
 			return failed(&err);
 	}
-	return 0;
+	return repack_all(b->contexts[f][b->n_counts - 1]);
 }
 
 static bool alloc_rounds(double **out, size_t n)

@@ -96,9 +96,11 @@ struct cohort_model; /* opaque, immutable, shareable between threads */
 struct cohort_model_params {
 	size_t struct_size;
 	const char *isa;    /* level name; NULL: the best this CPU can run */
-	int32_t n_threads;  /* threads used while loading; 0: one per CPU */
+	int32_t n_threads;  /* threads used while loading, with no_mmap or mlock; 0: one per CPU */
 	bool vocab_only;    /* read metadata and vocabulary, no tensors */
-	bool file_layout;   /* keep the file's own weight layout: slower, but pages are shared */
+	/* Keep the file's own weight layout: slower, but pages are shared. Otherwise matrices are repacked: those of a
+	 * mapped file as they are used (cohort_repack), all of them while loading with no_mmap or mlock. */
+	bool file_layout;
 	/* Called now and then while loading, with 0..1; returning false aborts. */
 	bool (*progress)(float done, void *user);
 	void *progress_user;
@@ -149,7 +151,7 @@ struct cohort_model_info {
 	int32_t n_ctx_train;
 	uint64_t n_params;
 	uint64_t weight_bytes;    /* in the file */
-	uint64_t packed_bytes;    /* repacked copies in memory */
+	uint64_t packed_bytes;    /* copies in memory, when all matrices are repacked */
 	bool encoder;             /* for embeddings: rows see both ways, cohort_encode only, no logits */
 	bool recurrent;           /* sequences are states: a tail is removed by going back to a checkpoint */
 	enum cohort_pooling pooling; /* what the model was trained for; none: the file does not say */
@@ -528,9 +530,15 @@ COHORT_API enum cohort_status cohort_decode_scatter_to(struct cohort_context *ct
 		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
 		cohort_take *take, void *user, struct cohort_err *err);
 
-/* Runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each through the model and forgets it: faults weights
- * and the whole cache in and wakes threads before the first user comes. (Without it the cache takes memory from the
- * system as it fills.) Changes no sequence and no output. E_LIMIT above n_ubatch rows (rule n-ubatch), 64 sequences or
+/* Matrices of a mapped file are repacked by the first decodes that use them, for half a second each, so that a start
+ * need not wait for all; the bits are the same before and after. This repacks some of those that are left, for about
+ * `seconds` (0: a few megabytes), e.g. while there is nothing to decode. Returns what part of them is done; 1: there is
+ * nothing left to do, as with file_layout, or with no_mmap or mlock, where opening the model has done it. */
+COHORT_API double cohort_repack(struct cohort_context *ctx, double seconds);
+
+/* Repacks what is left, then runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each through the model and
+ * forgets it: faults weights and the whole cache in and wakes threads before the first user comes. (Without it the cache
+ * takes memory from the system as it fills.) Changes no sequence and no output. E_LIMIT above n_ubatch rows (rule n-ubatch), 64 sequences or
  * n_seq_max (rule n-seqs), and sequences longer than the model takes (rule pos-limit). */
 COHORT_API enum cohort_status cohort_warm_up(struct cohort_context *ctx, int32_t n_seq_tokens, int32_t n_seqs,
 		struct cohort_err *err);
@@ -622,9 +630,13 @@ COHORT_API void cohort_counters_get(const struct cohort_context *ctx, struct coh
 /* ---- Saved state --------------------------------------------------------------- */
 
 /* Saved state: the cells of one sequence, or of all with their sharing (seq = COHORT_SEQ_ALL). The bytes carry a
- * version, what the model and the cache look like, and a checksum. Restoring refuses what does not match: E_FORMAT for
- * bad bytes, E_UNSUPPORTED for another version, model or cache type; NO_ROOM leaves everything as before. Restored
- * sequences decode on with the same bits. */
+ * version, what the cache looks like, a sum of the model and a checksum. Restoring refuses what does not match: E_FORMAT
+ * for bad bytes, E_UNSUPPORTED for another version, model or cache type; NO_ROOM leaves everything as before. Restored
+ * sequences decode on with the same bits.
+ *
+ * Every byte of every weight counts for the model's sum, and of adapters opened with it. Repacking takes it on the way;
+ * what was not repacked is read from the file by the first save or restore of a context: of a model that was just opened,
+ * or with file_layout, that may take a second per several gigabytes. ABORTED when the context's callback says so. */
 #define COHORT_SEQ_ALL (-1)
 /* Bytes that saving takes; 0 when it cannot be saved: a bad argument, no memory, an adapter. */
 COHORT_API size_t cohort_state_size(struct cohort_context *ctx, cohort_seq seq);

@@ -242,7 +242,7 @@ static void print_details(const struct job *j)
 			"vocabulary %d (%s)\n",
 			j->info.isa, j->info.n_layer, j->info.n_embd, j->info.n_head, j->info.n_head_kv, j->info.n_ff,
 			j->info.n_vocab, j->info.tokenizer);
-	fprintf(stderr, "  Weights: %.1f MiB in the file, %.1f MiB repacked\n",
+	fprintf(stderr, "  Weights: %.1f MiB in the file, %.1f MiB when repacked\n",
 			(double)j->info.weight_bytes / 1048576.0, (double)j->info.packed_bytes / 1048576.0);
 	fprintf(stderr, "  KV cache: at most %d of %d blocks of %d positions in use\n", j->gen.n_blocks_most,
 			j->gen.n_blocks, cohort_kv_block_size());

@@ -483,8 +483,10 @@ static int measure(struct bench *b, size_t i_cell)
 
 static int measure_all(struct bench *b)
 {
-	int rc = warm_up(b);
+	int rc = repack_all(b->ctx);
 
+	if (!rc)
+		rc = warm_up(b);
 	b->started = clock_now();
 	if (!rc && !b->jsonl) {
 		print_header(b);

@@ -270,6 +270,17 @@ int load_model(const char *prog, const char *path, const struct cohort_model_par
 	return 0;
 }
 
+int repack_all(struct cohort_context *ctx)
+{
+	const double started = clock_now();
+	double done;
+
+	while ((done = cohort_repack(ctx, 0.1)) < 1 && !stop)
+		progress_bar(started, "repacking", done, 1, NULL);
+	progress_end();
+	return stop ? EXIT_INTERRUPTED : 0;
+}
+
 static void end_now(int sig)
 {
 	(void)sig;

@@ -52,6 +52,10 @@ const char *builtin_model(const char *prog);
  * Progress is shown on a terminal when loading takes longer than two seconds. */
 int load_model(const char *prog, const char *path, const struct cohort_model_params *params, struct cohort_model **out);
 
+/* Repacks what is left of the weights, so that what is measured afterwards does not change on the way. Returns 0 or
+ * EXIT_INTERRUPTED; progress as above. */
+int repack_all(struct cohort_context *ctx);
+
 /* "prog: text" on stderr; returns the exit code that fits the status. */
 int fail(const char *prog, const struct cohort_err *err);
 

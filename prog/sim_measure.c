@@ -78,7 +78,7 @@ static int open_all(struct meter *k)
 			cohort_sampler_open(&sp, k->info.n_vocab, &k->sampler, &err) ||
 			cohort_batch_init(&k->batch, p + d, 0, 1, &err))
 		return fail(sim_prog, &err);
-	return 0;
+	return repack_all(k->ctx);
 }
 
 /* A sequence gets its tokens; a checkpoint lets a model with states come back to this. */

@@ -88,9 +88,10 @@ static int open_context(struct draft *d, const struct draft_params *p)
 	cp.n_threads = p->n_threads;
 	cp.n_checkpoints = 0;
 	cp.abort = stop_asked;
-	if (cohort_context_open(d->m, &cp, &d->ctx, &err) || cohort_warm_up(d->ctx, 1, 1, &err))
+	if (cohort_context_open(d->m, &cp, &d->ctx, &err))
 		return fail(p->prog, &err);
-	return 0;
+	const int rc = repack_all(d->ctx);
+	return rc ? rc : cohort_warm_up(d->ctx, 1, 1, &err) ? fail(p->prog, &err) : 0;
 }
 
 int draft_open(const struct draft_params *p, struct draft **out)

@@ -60,8 +60,12 @@ int spec_open(struct speculation *sp, int64_t n_ctx)
 	cp.n_checkpoints = 0;
 	cp.abort = stop_asked;
 	if (cohort_context_open(sp->m, &cp, &sp->ctx, &err) ||
-			cohort_batch_init(&sp->batch, sp->n_batch, 0, sp->fork ? 2 : 1, &err) ||
-			cohort_warm_up(sp->ctx, 1, 1, &err))
+			cohort_batch_init(&sp->batch, sp->n_batch, 0, sp->fork ? 2 : 1, &err))
+		return fail(sp->prog, &err);
+	const int rc = repack_all(sp->ctx);
+	if (rc)
+		return rc;
+	if (cohort_warm_up(sp->ctx, 1, 1, &err))
 		return fail(sp->prog, &err);
 	sp->items = mem_alloc(n, sizeof *sp->items);
 	sp->at = mem_alloc(n, sizeof *sp->at);

@@ -841,6 +841,7 @@ exports.functions = {
 	cohort_decode_each: ['int', ['void *', 'void *', 'int32_t', 'void *', 'void *']],
 	cohort_decode_scatter: ['int', ['void *', 'void *', 'int32_t', 'void *', 'void *']],
 	cohort_decode_scatter_to: ['int', ['void *', 'void *', 'int32_t', 'void *', 'void *', 'void *', 'void *']],
+	cohort_repack: ['double', ['void *', 'double']],
 	cohort_warm_up: ['int', ['void *', 'int32_t', 'int32_t', 'void *']],
 	cohort_n_outputs: ['int32_t', ['void *']],
 	cohort_logits_get: ['void *', ['void *', 'int32_t', 'void *']],

@@ -9,7 +9,7 @@
 #include "model/adapter.h"
 #include "model/model.h"
 
-struct be_weights; /* prepared weights of a model, immutable */
+struct be_weights; /* prepared weights of a model: layouts may change while they are used, bits do not */
 struct be;         /* an instance: threads, scratch, cache */
 struct be_buf;     /* float rows on the backend's side */
 
@@ -87,7 +87,7 @@ struct be_limits {
 
 struct be_ops {
 	const char *name;
-	struct be *(*open)(const struct be_weights *w, const struct model *m, const struct be_limits *lim);
+	struct be *(*open)(struct be_weights *w, const struct model *m, const struct be_limits *lim);
 	void (*free)(struct be *be);
 	size_t (*block_bytes)(const struct be *be, size_t group);
 
@@ -152,23 +152,33 @@ struct be_ops {
 	void (*state_read)(struct be *be, int32_t state, void *out);
 	void (*state_write)(struct be *be, int32_t state, const void *in);
 
+	/* Weights that get a better layout only as they are used. settle gives it to more of them, for about so many
+	 * seconds, and returns what part of all has it, by bytes; 1: there is nothing left to do. */
+	double (*settle)(struct be *be, double seconds);
+	/* A sum of a weight's bytes in the file, whatever has become of them. */
+	uint64_t (*weight_sum)(struct be *be, const struct model_weight *w);
+
 	/* First of n rows from `row` on with a non-finite number, or -1. */
 	int64_t (*find_bad)(struct be *be, const struct be_buf *x, size_t row, size_t n);
 };
 
 /* ---- The CPU backend ---- */
 
-/* level: of the kernel table. Repacks weights unless file_layout. */
-enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct model *m, size_t level, bool file_layout,
-		size_t n_threads, bool (*progress)(float, void *), void *user, struct cohort_err *err);
+/* When matrices are repacked. Not before they are used: only of a mapped file, whose bytes may be read again. */
+enum be_repack { BE_REPACK_NEVER, BE_REPACK_USED, BE_REPACK_NOW };
+/* level: of the kernel table. n_threads: of repacking now. */
+enum cohort_status be_cpu_weights_open(struct be_weights **out, const struct model *m, size_t level,
+		enum be_repack repack, size_t n_threads, bool (*progress)(float, void *), void *user,
+		struct cohort_err *err);
 struct be_lock {
 	int error;        /* 0, or the errno with which the system refused */
 	uint64_t n_bytes; /* how much there is to lock */
 };
-/* Keeps all that weights are read from resident, until they are freed, which must then be before the model is. A
- * refusal of the system is no failure: nothing is locked then. Progress as above, ABORTED is the only other status. */
-enum cohort_status be_cpu_weights_lock(struct be_weights *w, const struct model *m, bool (*progress)(float, void *),
-		void *user, struct be_lock *out, struct cohort_err *err);
+/* Keeps all that weights are read from resident, until they are freed, which must then be before the model is. Not with
+ * BE_REPACK_USED. A refusal of the system is no failure: nothing is locked then. Progress as above, ABORTED is the only
+ * other status. */
+enum cohort_status be_cpu_weights_lock(struct be_weights *w, bool (*progress)(float, void *), void *user,
+		struct be_lock *out, struct cohort_err *err);
 void be_cpu_weights_free(struct be_weights *w);
 uint64_t be_cpu_packed_bytes(const struct be_weights *w);
 extern const struct be_ops be_cpu;

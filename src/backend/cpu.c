@@ -63,7 +63,7 @@ static void choose_angles(struct be *be, size_t n_pos_max)
 		be->freqs[i] = model_rope_freqs(&be->m->rope[i], n_pos_max);
 }
 
-static struct be *cpu_open(const struct be_weights *w, const struct model *m, const struct be_limits *lim)
+static struct be *cpu_open(struct be_weights *w, const struct model *m, const struct be_limits *lim)
 {
 	const struct model_hparams *h = &m->hp;
 	const size_t rope_rows = MODEL_ROPES * (lim->n_rows_max + 1); /* one more: a shift's */
@@ -181,10 +181,15 @@ static void rope_row(const struct row_job *j, size_t r)
 					be->rope + ((size_t)i * be->n_rows_max + r) * n_rot);
 }
 
+/* What the rows of a ubatch may spend on packing. The first answer after a start waits for this, not for all matrices;
+ * and some are ready after each. */
+#define PACK_SECONDS 0.5
+
 static void cpu_begin(struct be *be, const struct be_rows *rows)
 {
 	be->rows = rows;
 	be->rounded = NULL;
+	be->pack_until = atomic_load(&be->w->n_left) ? clock_now() + PACK_SECONDS : 0;
 	cpu_lora_begin(be, NULL, rows->n);
 	if (be->m->hp.n_rot)
 		run_rows(&(struct row_job){.be = be, .n = rows->n, .k = (size_t)be->m->hp.n_rot * 16, .run = rope_row});
@@ -413,7 +418,6 @@ struct mm_job {
 	size_t n;
 };
 
-
 /* The rows of all matrices are laid end to end and shared out in units that every level's unit divides, so that
  * small ones leave nobody idle. */
 static size_t mm_units(size_t n_rows)
@@ -436,6 +440,24 @@ static void mm_loose(const struct cpu_mm *c, const struct kern_mm *mm, size_t ro
 	}
 }
 
+/* Rows [row0, row1) of a matrix that is packed for good on the way. */
+static void mm_fill(const struct be *be, const struct cpu_mm *c, const struct kern_mm *mm, size_t row0, size_t row1)
+{
+	enum { GIVE_BACK_BYTES = 2 << 20 }; /* at least: giving pages back stops all threads for a moment */
+	size_t kept = row0;
+
+	for (size_t r = row0; r < row1; r += CPU_MM_UNIT) {
+		const size_t to = row1 - r < CPU_MM_UNIT ? row1 : r + CPU_MM_UNIT;
+		if (r >= c->fill->n_done)
+			cpu_weight_pack(c->fill, r, to);
+		c->mat->mm(mm, r, to);
+		if (to == row1 || (to - kept) * c->row_bytes >= GIVE_BACK_BYTES) {
+			cpu_weight_give_back(be->w, c->fill, kept, to);
+			kept = to;
+		}
+	}
+}
+
 static void mm_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct mm_job *j = arg;
@@ -450,7 +472,9 @@ static void mm_share(void *arg, size_t from, size_t to, size_t thread)
 			struct kern_mm mm = c->mm;
 			mm.scratch = j->be->scratch + thread * j->be->scratch_bytes;
 			const size_t row1 = b * CPU_MM_UNIT < mm.n_rows ? b * CPU_MM_UNIT : mm.n_rows;
-			if (c->loose)
+			if (c->fill)
+				mm_fill(j->be, c, &mm, a * CPU_MM_UNIT, row1);
+			else if (c->loose)
 				mm_loose(c, &mm, a * CPU_MM_UNIT, row1);
 			else
 				c->mat->mm(&mm, a * CPU_MM_UNIT, row1);
@@ -462,9 +486,14 @@ static void mm_share(void *arg, size_t from, size_t to, size_t thread)
 struct cpu_mm cpu_mm_of(const struct be *be, const struct model_weight *w, const void *act, size_t act_bytes, size_t n,
 		float *out, size_t out_ld)
 {
-	const struct be_weight *bw = &be->w->w[w->index];
+	struct be_weight *bw = &be->w->w[w->index];
+	const enum weight_state state = atomic_load(&bw->state);
+	const bool fill = state == WEIGHT_IN_FILE && be->pack_until > 0 && clock_now() < be->pack_until &&
+			cpu_weight_claim(bw);
+	const bool packed = fill || state == WEIGHT_PACKED;
+
 	return (struct cpu_mm){
-			.mm = {.w = bw->data,
+			.mm = {.w = packed ? bw->place : w->data,
 					.n_rows = w->n_rows,
 					.k = w->k,
 					.n_cols = n,
@@ -472,9 +501,10 @@ struct cpu_mm cpu_mm_of(const struct be *be, const struct model_weight *w, const
 					.act_bytes = act_bytes,
 					.out = out,
 					.out_ld = out_ld},
-			.mat = bw->mat,
+			.mat = packed ? bw->packed : bw->mat,
 			.row_bytes = w->row_bytes,
-			.loose = bw->loose,
+			.loose = !packed && bw->loose,
+			.fill = fill ? bw : NULL,
 	};
 }
 
@@ -484,6 +514,9 @@ void cpu_mm_run(struct be *be, const struct cpu_mm *mm, size_t n)
 	for (size_t i = 0; i < n; i++)
 		n_units += mm_units(mm[i].mm.n_rows);
 	pool_run(be->pool, n_units, 1, mm_share, &(struct mm_job){be, mm, n});
+	for (size_t i = 0; i < n; i++)
+		if (mm[i].fill)
+			cpu_weight_publish(be->w, mm[i].fill);
 }
 
 static void act_row(const struct row_job *j, size_t r)
@@ -558,5 +591,7 @@ const struct be_ops be_cpu = {
 		.state_bytes = cpu_state_bytes,
 		.state_read = cpu_state_read,
 		.state_write = cpu_state_write,
+		.settle = cpu_settle,
+		.weight_sum = cpu_weight_sum,
 		.find_bad = cpu_find_bad,
 };

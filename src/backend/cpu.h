@@ -6,19 +6,34 @@
 #include "base/pool.h"
 #include "kern/kern.h"
 
+#include <stdatomic.h>
+
+enum weight_state {
+	WEIGHT_IN_FILE, /* used as the file has it */
+	WEIGHT_CLAIMED, /* the same for all others, while one context packs it */
+	WEIGHT_PACKED,  /* for good */
+};
+
 struct be_weight {
-	const struct kern_mat *mat;
-	const void *data; /* in mat's layout, in the file or in be_weights.packed; when loose, as the file has it */
-	bool loose;       /* to be packed a few rows at a time, whenever they are needed */
+	const struct model_weight *mw;
+	const struct kern_mat *mat;    /* of the file's layout, or, when loose, of what a few rows are packed into */
+	bool loose;                    /* in the file's layout: packed a few rows at a time, whenever they are needed */
+	const struct kern_mat *packed; /* of the layout at `place` */
+	void *place;                   /* in be_weights.packed; NULL: it stays as the file has it */
+	_Atomic enum weight_state state;
+	size_t n_done;                 /* rows that are packed; belongs to who claimed it */
+	_Atomic uint64_t sum;          /* of the file's rows that were packed */
 };
 
 struct be_weights {
 	const struct kern *kern;
+	const struct model *m;
 	struct be_weight *w; /* [n], by model_weight.index */
 	size_t n;
-	uint8_t *packed;     /* [packed_bytes] */
+	atomic_size_t n_left; /* those that are to be packed yet */
+	uint8_t *packed;      /* [packed_bytes] */
 	size_t packed_bytes;
-	const struct model *locked; /* NULL: not locked in memory */
+	bool locked; /* in memory */
 };
 
 struct be_buf {
@@ -50,7 +65,8 @@ struct cpu_lora {
 };
 
 struct be {
-	const struct be_weights *w;
+	struct be_weights *w;
+	double pack_until; /* of the rows at hand: what is used before this time is packed on the way */
 	const struct model *m;
 	const struct kern *kern;
 	struct pool *pool;
@@ -97,8 +113,9 @@ struct cpu_mm {
 	const struct kern_mat *mat;
 	size_t row_bytes; /* in the file */
 	bool loose;
+	struct be_weight *fill; /* NULL, or what was claimed: to be packed on the way; mm is of the packed layout */
 };
-/* The product of a matrix with n rows from act on. */
+/* The product of a matrix with n rows from act on. It must be run: it may have claimed the matrix. */
 struct cpu_mm cpu_mm_of(const struct be *be, const struct model_weight *w, const void *act, size_t act_bytes, size_t n,
 		float *out, size_t out_ld);
 /* All of them, their rows laid end to end and shared out. */
@@ -106,6 +123,17 @@ void cpu_mm_run(struct be *be, const struct cpu_mm *mm, size_t n);
 /* gate = act(gate) * up */
 void cpu_act_row(const struct be *be, float *gate, const float *up, size_t n);
 void cpu_norm_row(const struct be *be, const struct model_norm *norm, const float *x, size_t n, float *out);
+
+/* cpu_weights.c */
+/* Whether the caller is to pack the matrix now: rows from n_done on, then publish. */
+bool cpu_weight_claim(struct be_weight *bw);
+/* Packs rows [from, to) of a claimed matrix; from is a multiple of CPU_MM_UNIT. Any thread may, each row once. */
+void cpu_weight_pack(struct be_weight *bw, size_t from, size_t to);
+/* Rows [from, to) were packed: the file's pages of them are given back. */
+void cpu_weight_give_back(const struct be_weights *w, const struct be_weight *bw, size_t from, size_t to);
+void cpu_weight_publish(struct be_weights *w, struct be_weight *bw);
+double cpu_settle(struct be *be, double seconds);
+uint64_t cpu_weight_sum(struct be *be, const struct model_weight *mw);
 
 /* cpu_lora.c */
 bool cpu_lora_init(struct be *be, const struct be_limits *lim);

@@ -19,5 +19,7 @@ static inline uint64_t load_u64(const uint8_t *p)
 uint64_t sum_lane(uint64_t h, uint64_t lane);
 /* The sum of n bytes, going on from an earlier one (0: none). The same on every machine. */
 uint64_t sum_bytes(uint64_t h, const void *bytes, size_t n);
+/* XXH64 of n bytes: for gigabytes, at memory's speed. The same on every machine. */
+uint64_t sum_large(uint64_t seed, const void *bytes, size_t n);
 
 #endif

@@ -453,6 +453,18 @@ enum cohort_status cohort_encode(struct cohort_context *c, const struct cohort_b
 	return COHORT_OK;
 }
 
+double cohort_repack(struct cohort_context *c, double seconds)
+{
+	struct fp_mode fp;
+
+	if (!c)
+		return 1;
+	fp_enter(&fp);
+	const double done = c->forward.ops->settle(c->forward.be, seconds);
+	fp_leave(&fp);
+	return done;
+}
+
 enum cohort_status cohort_warm_up(
 		struct cohort_context *c, int32_t n_seq_tokens, int32_t n_seqs, struct cohort_err *err)
 {
@@ -480,6 +492,11 @@ enum cohort_status cohort_warm_up(
 	enum cohort_status st = batch_reserve(&c->checked, n_seq_tokens, n_seqs, &u, err);
 	if (st)
 		return st;
+	while (cohort_repack(c, 0) < 1)
+		if (c->p.abort && c->p.abort(c->p.abort_user)) {
+			batch_clear(&c->checked);
+			return err_set(err, COHORT_ABORTED, "aborted by the caller");
+		}
 	be_cpu.kv_touch(c->forward.be);
 	whole_add(c, &w, &u);
 	const size_t n_places = c->n_places, n_logits = c->n_logits;

@@ -20,7 +20,6 @@ struct cohort_model {
 	char *name;
 	char *arch;
 	char note[512];             /* warnings worth showing, or "" */
-	uint64_t weights_sum;       /* of a file that was copied, as pages of the copy are given back; 0: to be taken */
 	struct model_adapter *adapters; /* [n_adapters]: of all rows */
 	struct be_lora *base;           /* [n_adapters]: the same, with their scales */
 	size_t n_adapters;
@@ -90,6 +89,8 @@ struct cohort_context {
 	uint32_t call;
 	struct cohort_scratch scratch;
 	struct cohort_counters counters;
+	uint64_t fingerprint; /* of the model, in saved states; taken when it is first needed */
+	bool has_fingerprint;
 };
 
 /* Sequences of this context that go through the model together without memory: there are no more ids than n_seq_max. */

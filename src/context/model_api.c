@@ -1,5 +1,5 @@
 /* cohort.h's models and tokens: opening in the order file, vocabulary, weights, and taking apart in reverse. */
-#include "context/state.h"
+#include "context/impl.h"
 
 #include "base/fp.h"
 #include "base/mem.h"
@@ -95,7 +95,7 @@ static enum cohort_status lock_weights(struct cohort_model *m, bool (*progress)(
 {
 	const uint64_t limit = map_lock_limit();
 	struct be_lock lock;
-	const enum cohort_status st = be_cpu_weights_lock(m->weights, &m->model, progress, s, &lock, err);
+	const enum cohort_status st = be_cpu_weights_lock(m->weights, progress, s, &lock, err);
 
 	if (!st && lock.error)
 		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s", (double)lock.n_bytes / 1048576.0,
@@ -111,6 +111,10 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 	/* Reading a copy takes time; so does locking what is mapped, as it reads the file. */
 	const bool lock = p->mlock && !p->vocab_only;
 	struct stages s = {p->progress, p->progress_user, .n = 1 + (p->no_mmap && !p->vocab_only) + lock};
+	/* A copy is repacked while loading, as its pages go with it; what is to be locked must be there. */
+	const enum be_repack repack = p->file_layout         ? BE_REPACK_NEVER
+			: p->no_mmap || lock ? BE_REPACK_NOW
+						     : BE_REPACK_USED;
 	bool (*progress)(float, void *) = p->progress ? stage_progress : NULL;
 	enum cohort_status st = p->no_mmap ? gguf_open_copy(&m->gguf, path, &(struct gguf_copy){progress, &s},
 							     quant_size, err)
@@ -133,14 +137,12 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 				       : "has no weights");
 	if (!st && !p->vocab_only)
 		st = model_init(&m->model, &m->gguf, m->tok ? (uint32_t)tok_n_vocab(m->tok) : 0, err);
-	if (!st && !p->vocab_only && p->no_mmap) /* a mapped file can be asked whenever it is needed */
-		m->weights_sum = state_sum_weights(m);
 	if (!st && !p->vocab_only && !model_is_checked(&m->model))
 		add_note(m, "architecture %s is unchecked: no independent implementation has confirmed its numbers",
 				m->arch);
 	if (!st && !p->vocab_only)
-		st = be_cpu_weights_open(&m->weights, &m->model, m->level, p->file_layout, (size_t)p->n_threads,
-				progress, &s, err);
+		st = be_cpu_weights_open(&m->weights, &m->model, m->level, repack, (size_t)p->n_threads, progress, &s,
+				err);
 	if (!st)
 		st = context_open_adapters(m, p, err);
 	s.i++;

@@ -34,25 +34,15 @@ static uint64_t sum_float(uint64_t h, float v)
 	return sum_lane(h, bits);
 }
 
-/* A tensor by its shape and three samples: its beginning, middle and end, which any other training or quantising of the
- * model changes. Reading all of a large model would take seconds. */
-static uint64_t sum_tensor(uint64_t h, const struct gguf_tensor *t)
+/* A tensor by its name, its shape and the sum of its data. */
+static uint64_t sum_tensor(uint64_t h, const struct gguf_tensor *t, uint64_t data)
 {
-	enum { SAMPLE_BYTES = 4096 };
-	const size_t n = (size_t)t->n_bytes, n_sample = n < SAMPLE_BYTES ? n : SAMPLE_BYTES;
-
 	h = sum_bytes(h, t->name.s, t->name.n);
 	h = sum_lane(h, t->type);
 	h = sum_lane(h, t->n_dims);
 	for (size_t i = 0; i < GGUF_DIMS; i++)
 		h = sum_lane(h, t->ne[i]);
-	h = sum_lane(h, n);
-	if (t->data) {
-		h = sum_bytes(h, t->data, n_sample);
-		h = sum_bytes(h, t->data + (n - n_sample) / 2, n_sample);
-		h = sum_bytes(h, t->data + (n - n_sample), n_sample);
-	}
-	return h;
+	return sum_lane(sum_lane(h, t->n_bytes), data);
 }
 
 static uint64_t sum_hparams(uint64_t h, const struct model_hparams *p)
@@ -78,27 +68,37 @@ static uint64_t sum_rope(uint64_t h, const struct model_rope *r, size_t n_pos, s
 	return freqs ? sum_float(sum_bytes(h, freqs, n * sizeof *freqs), r->scale) : h;
 }
 
-uint64_t state_sum_weights(const struct cohort_model *m)
+/* Slices of a tensor follow each other, and their sums add up to its sum. */
+static enum cohort_status sum_weights(const struct cohort_context *c, uint64_t *h, struct cohort_err *err)
 {
-	/* Slices of a tensor follow each other. */
-	const struct gguf_tensor *last = NULL;
-	uint64_t h = 0;
+	const struct model *m = &c->model->model;
 
-	for (size_t i = 0; i < m->model.n_weights; last = m->model.weights[i++].tensor)
-		if (m->model.weights[i].tensor != last)
-			h = sum_tensor(h, m->model.weights[i].tensor);
-	return h;
+	for (size_t i = 0; i < m->n_weights;) {
+		const struct gguf_tensor *t = m->weights[i].tensor;
+		uint64_t data = 0;
+		for (; i < m->n_weights && m->weights[i].tensor == t; i++) {
+			if (c->p.abort && c->p.abort(c->p.abort_user))
+				return err_set(err, COHORT_ABORTED, "aborted by the caller");
+			data += c->forward.ops->weight_sum(c->forward.be, &m->weights[i]);
+		}
+		*h = sum_tensor(*h, t, data);
+	}
+	return COHORT_OK;
 }
 
-uint64_t state_fingerprint(const struct cohort_context *c)
+enum cohort_status state_fingerprint(struct cohort_context *c, struct cohort_err *err)
 {
 	const struct cohort_model *m = c->model;
 	uint64_t h = sum_bytes(0, m->arch, strlen(m->arch));
 
+	if (c->has_fingerprint)
+		return COHORT_OK;
 	for (size_t i = 0; i < m->n_adapters; i++) {
 		h = sum_float(sum_float(h, m->base[i].scale), m->adapters[i].alpha);
-		for (size_t t = 0; t < m->adapters[i].gguf.n_tensors; t++)
-			h = sum_tensor(h, &m->adapters[i].gguf.tensors[t]);
+		for (size_t k = 0; k < m->adapters[i].gguf.n_tensors; k++) {
+			const struct gguf_tensor *t = &m->adapters[i].gguf.tensors[k];
+			h = sum_tensor(h, t, sum_large(0, t->data, (size_t)t->n_bytes));
+		}
 	}
 	h = sum_hparams(h, &m->model.hp);
 	for (size_t i = 0; i < m->model.hp.n_layer; i++) {
@@ -107,7 +107,10 @@ uint64_t state_fingerprint(const struct cohort_context *c)
 	}
 	for (size_t i = 0; i < MODEL_ROPES; i++)
 		h = sum_rope(h, &m->model.rope[i], context_pos_span(c), m->model.hp.n_rot / 2);
-	return sum_lane(h, m->weights_sum ? m->weights_sum : state_sum_weights(m));
+	const enum cohort_status st = sum_weights(c, &h, err);
+	c->fingerprint = h;
+	c->has_fingerprint = !st;
+	return st;
 }
 
 /* ---- Saving ---- */
@@ -284,7 +287,7 @@ static void write_head(struct writer *w, const struct cohort_context *c, const s
 	put_u32(w, STATE_VERSION);
 	put_u32(w, (im->all ? STATE_ALL : 0) | (c->memory.recur ? STATE_RECUR : 0));
 	put_u64(w, n_bytes);
-	put_u64(w, w->out ? state_fingerprint(c) : 0);
+	put_u64(w, c->fingerprint);
 	put_u32(w, (uint32_t)c->p.kv_type);
 	put_u32(w, (uint32_t)be_kv_block());
 	put_u32(w, (uint32_t)c->n_groups);
@@ -413,6 +416,9 @@ enum cohort_status cohort_state_save(struct cohort_context *c, cohort_seq seq, v
 		return st;
 	if (!n_out || (!out && n_max > 0))
 		return err_set(err, COHORT_E_ARG, "%s is NULL", n_out ? "out" : "n_out");
+	st = state_fingerprint(c, err);
+	if (st)
+		return st;
 	if (!image_init(&im, c, seq)) {
 		st = state_no_memory(err);
 		goto out;
@@ -439,6 +445,9 @@ enum cohort_status cohort_state_save_file(
 		return st;
 	if (!path)
 		return err_set(err, COHORT_E_ARG, "path is NULL");
+	st = state_fingerprint(c, err);
+	if (st)
+		return st;
 	if (image_init(&im, c, seq)) {
 		const size_t n = image_bytes(c, &im);
 		bytes = mem_alloc(n, 1);

@@ -6,7 +6,7 @@
 #include "context/impl.h"
 
 #define STATE_MAGIC "COHSTATE"
-#define STATE_VERSION 1
+#define STATE_VERSION 2
 #define STATE_ALL 1u
 #define STATE_RECUR 2u
 
@@ -83,11 +83,9 @@ struct saved {
 
 /* The 64-bit sum of n bytes. */
 uint64_t state_sum(const void *bytes, size_t n);
-/* Of all tensors of a model, while they are there: of a copied file before they are repacked. */
-uint64_t state_sum_weights(const struct cohort_model *m);
-/* A number that differs for models that could have computed different cells, and for contexts of one model whose keys
- * are turned by different angles. */
-uint64_t state_fingerprint(const struct cohort_context *c);
+/* Takes c->fingerprint, unless it is there: a number that differs for models of which any byte of a weight differs, and
+ * for contexts of one model whose keys are turned by different angles. ABORTED: the caller's callback said so. */
+enum cohort_status state_fingerprint(struct cohort_context *c, struct cohort_err *err);
 enum cohort_status state_no_memory(struct cohort_err *err);
 
 /* Whether this is a state of the version that is known here. n may be less than the whole, but not less than
@@ -95,7 +93,7 @@ enum cohort_status state_no_memory(struct cohort_err *err);
 enum cohort_status state_check_start(const uint8_t *bytes, size_t n, struct cohort_err *err);
 /* Reads and checks all that can be checked without asking the books; changes nothing. The bytes must stay. Release *s
  * whatever the outcome. */
-enum cohort_status state_read(const struct cohort_context *c, cohort_seq seq, const uint8_t *bytes, size_t n_bytes,
+enum cohort_status state_read(struct cohort_context *c, cohort_seq seq, const uint8_t *bytes, size_t n_bytes,
 		struct saved *s, struct cohort_err *err);
 void state_saved_release(struct saved *s);
 

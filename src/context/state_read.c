@@ -70,6 +70,10 @@ enum cohort_status state_check_start(const uint8_t *bytes, size_t n, struct coho
 	if (memcmp(bytes, STATE_MAGIC, n < AT_VERSION ? n : AT_VERSION) != 0)
 		return err_at(err, COHORT_E_FORMAT, 0, "not a saved state");
 	const uint32_t version = n < AT_STATE_FLAGS ? STATE_VERSION : load_u32(bytes + AT_VERSION);
+	if (version < STATE_VERSION)
+		return err_set(err, COHORT_E_UNSUPPORTED,
+				"the state was saved by an older version (format %u, this library reads %u): save it anew",
+				version, STATE_VERSION);
 	if (version != STATE_VERSION)
 		return err_set(err, COHORT_E_UNSUPPORTED,
 				"the state has format version %u, this library reads version %u", version,
@@ -102,12 +106,15 @@ static const char *type_name(uint32_t type)
 }
 
 /* Whether the state was saved from a cache like this one. */
-static enum cohort_status check_geometry(const struct cohort_context *c, const uint8_t *bytes, struct cohort_err *err)
+static enum cohort_status check_geometry(struct cohort_context *c, const uint8_t *bytes, struct cohort_err *err)
 {
 	const uint32_t type = load_u32(bytes + AT_TYPE), block = load_u32(bytes + AT_BLOCK);
 	const uint32_t n_groups = load_u32(bytes + AT_GROUPS);
+	const enum cohort_status st = state_fingerprint(c, err);
 
-	if (load_u64(bytes + AT_MODEL) != state_fingerprint(c))
+	if (st)
+		return st;
+	if (load_u64(bytes + AT_MODEL) != c->fingerprint)
 		return err_set(err, COHORT_E_UNSUPPORTED, "the state was saved with another model%s",
 				c->model->model.rope[0].freqs_long ? ", or for contexts of another length" : "");
 	if (type != (uint32_t)c->p.kv_type)
@@ -422,7 +429,7 @@ static enum cohort_status read_all(struct reader *r, const struct cohort_context
 	return st;
 }
 
-enum cohort_status state_read(const struct cohort_context *c, cohort_seq seq, const uint8_t *bytes, size_t n_bytes,
+enum cohort_status state_read(struct cohort_context *c, cohort_seq seq, const uint8_t *bytes, size_t n_bytes,
 		struct saved *s, struct cohort_err *err)
 {
 	enum cohort_status st = state_check_start(bytes, n_bytes, err);

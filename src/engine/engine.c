@@ -20,6 +20,7 @@ struct cohort_engine {
 	struct cohort_context *ctx;
 	struct thread thread;
 	bool manual, has_conds, has_thread;
+	bool repacked; /* the thread's: nothing is left to repack while there is nothing to do */
 	struct cond work; /* the thread waits for it */
 	struct cond idle; /* who drains waits for it, and who has an errand done */
 	/* Under the lock: */
@@ -97,7 +98,13 @@ static void loop(void *arg)
 			if (ran) /* what came meanwhile was not looked at */
 				continue;
 			cond_all(&e->idle);
-			cond_wait(&e->work, lock);
+			if (e->repacked) {
+				cond_wait(&e->work, lock);
+				continue;
+			}
+			lock_give(lock);
+			e->repacked = cohort_repack(e->ctx, 0) >= 1;
+			lock_take(lock);
 			continue;
 		}
 		lock_give(lock);

@@ -160,7 +160,7 @@ static void as_documented(void **state)
 	struct bytes b = save(r.c, 3);
 	const uint8_t *p = b.p;
 	assert_memory_equal(p, "COHSTATE", 8);
-	assert_int_equal(state_get(p + STATE_AT_VERSION, 4), 1);
+	assert_int_equal(state_get(p + STATE_AT_VERSION, 4), 2);
 	assert_int_equal(state_get(p + STATE_AT_FLAGS, 4), 0);
 	assert_int_equal(state_get(p + STATE_AT_SIZE, 8), b.n);
 	assert_int_equal(state_get(p + STATE_AT_TYPE, 4), COHORT_KV_F16);

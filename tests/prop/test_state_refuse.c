@@ -376,7 +376,8 @@ static void other_kinds(void **state)
 	struct cohort_err err;
 	(void)state;
 	struct bytes b = small_state(&r, 40);
-	other_field(r.c, &b, STATE_AT_VERSION, 2, "version 2", "version 1");
+	other_field(r.c, &b, STATE_AT_VERSION, 1, "saved by an older version", "format 1");
+	other_field(r.c, &b, STATE_AT_VERSION, 3, "version 3", "version 2");
 	other_field(r.c, &b, STATE_AT_BLOCK, 16, "16", "32");
 	other_field(r.c, &b, STATE_AT_N_GROUPS, 1, "1 groups", "2");
 	other_field(r.c, &b, STATE_AT_GROUPS, 41, "41", "40");

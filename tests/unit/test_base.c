@@ -18,6 +18,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/sum.h"
 #include "sanitized.h"
 #include "temp.h"
 
@@ -506,6 +507,36 @@ static void shares(void **state)
 			}
 }
 
+/* XXH64's published values; then every bit and the length count, at all lengths around its blocks. Shown red by a wrong
+ * rotation (values) and by a tail that is left out (bits). */
+static void large_sums(void **state)
+{
+	const char *text = "Nobody inspects the spammish repetition";
+	uint8_t bytes[100];
+	(void)state;
+
+	assert_true(sum_large(0, "", 0) == 0xef46db3751d8e999u);
+	assert_true(sum_large(0, "a", 1) == 0xd24ec4f1a98c6e5bu);
+	assert_true(sum_large(0, "abc", 3) == 0x44bc2cf5ad770999u);
+	assert_true(sum_large(0, text, strlen(text)) == 0xfbcea83c8a378bf1u);
+	assert_true(sum_large(20141025, "xxhash", 6) == 0xb559b98d844e0635u);
+	for (size_t n = 0; n < sizeof bytes; n++) {
+		memset(bytes, 7, sizeof bytes);
+		const uint64_t sum = sum_large(3, bytes, n);
+		assert_true(sum != sum_large(3, bytes, n + 1) && sum != sum_large(4, bytes, n));
+		int n_changed = 0;
+		for (size_t bit = 0; bit < 8 * n; bit++) {
+			bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+			const uint64_t other = sum_large(3, bytes, n);
+			assert_true(other != sum);
+			n_changed += __builtin_popcountll(other ^ sum);
+			bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		}
+		/* Each bit of the input turns about half of the sum's. */
+		assert_true(n < 8 || (n_changed > 30 * 8 * (int)n && n_changed < 34 * 8 * (int)n));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -523,6 +554,7 @@ int main(void)
 		cmocka_unit_test(locking),
 		cmocka_unit_test(file_reads),
 		cmocka_unit_test(shares),
+		cmocka_unit_test(large_sums),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

@@ -1015,6 +1015,7 @@ FUNCTIONS = {
     "cohort_decode_each": (c_int, (c_void_p, POINTER(cohort_each_item), c_int32, POINTER(cohort_scratch), POINTER(cohort_err))),
     "cohort_decode_scatter": (c_int, (c_void_p, POINTER(cohort_scatter_item), c_int32, POINTER(cohort_scratch), POINTER(cohort_err))),
     "cohort_decode_scatter_to": (c_int, (c_void_p, POINTER(cohort_scatter_item), c_int32, POINTER(cohort_scratch), CFUNCTYPE(None, c_void_p, c_int32, POINTER(c_float)), c_void_p, POINTER(cohort_err))),
+    "cohort_repack": (c_double, (c_void_p, c_double)),
     "cohort_warm_up": (c_int, (c_void_p, c_int32, c_int32, POINTER(cohort_err))),
     "cohort_n_outputs": (c_int32, (c_void_p,)),
     "cohort_logits_get": (POINTER(c_float), (c_void_p, c_int32, POINTER(cohort_err))),

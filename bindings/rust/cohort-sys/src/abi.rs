@@ -1042,6 +1042,7 @@ extern "C" {
     pub fn cohort_decode_each(ctx: *mut cohort_context, items: *const cohort_each_item, n_items: i32, scratch: *mut cohort_scratch, err: *mut cohort_err) -> c_int;
     pub fn cohort_decode_scatter(ctx: *mut cohort_context, items: *const cohort_scatter_item, n_items: i32, scratch: *mut cohort_scratch, err: *mut cohort_err) -> c_int;
     pub fn cohort_decode_scatter_to(ctx: *mut cohort_context, items: *const cohort_scatter_item, n_items: i32, scratch: *mut cohort_scratch, take: Option<unsafe extern "C" fn(*mut c_void, i32, *const f32)>, user: *mut c_void, err: *mut cohort_err) -> c_int;
+    pub fn cohort_repack(ctx: *mut cohort_context, seconds: f64) -> f64;
     pub fn cohort_warm_up(ctx: *mut cohort_context, n_seq_tokens: i32, n_seqs: i32, err: *mut cohort_err) -> c_int;
     pub fn cohort_n_outputs(ctx: *const cohort_context) -> i32;
     pub fn cohort_logits_get(ctx: *const cohort_context, i: i32, err: *mut cohort_err) -> *const f32;
