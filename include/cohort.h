@@ -98,9 +98,7 @@ struct cohort_model_params {
 	const char *isa;    /* level name; NULL: the best this CPU can run */
 	int32_t n_threads;  /* threads used while loading, with no_mmap or mlock; 0: one per CPU */
 	bool vocab_only;    /* read metadata and vocabulary, no tensors */
-	/* Keep the file's own weight layout: slower, but pages are shared. Otherwise matrices are repacked: those of a
-	 * mapped file as they are used (cohort_repack), all of them while loading with no_mmap or mlock. */
-	bool file_layout;
+	bool file_layout;   /* never repack matrices (cohort_repack): slower, but pages are shared */
 	/* Called now and then while loading, with 0..1; returning false aborts. */
 	bool (*progress)(float done, void *user);
 	void *progress_user;
@@ -119,8 +117,7 @@ COHORT_API void cohort_model_params_init(struct cohort_model_params *params);
  * Of a model split into NAME-00001-of-00003.gguf and so on, any part opens all; they lie in one
  * directory. A file without tensors takes vocab_only. Bits do not depend on how a file is read.
  * Statuses: E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY, E_ARG, ABORTED. */
-COHORT_API enum cohort_status cohort_model_open(const char *path,
-		const struct cohort_model_params *params,
+COHORT_API enum cohort_status cohort_model_open(const char *path, const struct cohort_model_params *params,
 		struct cohort_model **out, struct cohort_err *err);
 /* All contexts, engines and requests of the model must have been freed before. */
 COHORT_API void cohort_model_free(struct cohort_model *model);
@@ -168,12 +165,10 @@ enum {
 	COHORT_TOKENIZE_SPECIAL = 4  /* special token texts become their tokens; otherwise plain text */
 };
 
-/* Encodes n_bytes of text (any bytes; need not be valid UTF-8) into out[0..n_max).
- * *n_out is the number of tokens needed; when it exceeds n_max, the status is
- * E_LIMIT and out is untouched (out may be NULL with n_max 0). */
-COHORT_API enum cohort_status cohort_tokenize(const struct cohort_model *model,
-		const char *text, size_t n_bytes, unsigned flags,
-		cohort_token *out, size_t n_max, size_t *n_out, struct cohort_err *err);
+/* Encodes n_bytes of text (any bytes; need not be valid UTF-8) into out[0..n_max). *n_out is the number of tokens
+ * needed; when it exceeds n_max, the status is E_LIMIT and out is untouched (out may be NULL with n_max 0). */
+COHORT_API enum cohort_status cohort_tokenize(const struct cohort_model *model, const char *text, size_t n_bytes,
+		unsigned flags, cohort_token *out, size_t n_max, size_t *n_out, struct cohort_err *err);
 
 /* Upper bound of tokens that n_bytes of text can give, BOS and EOS included. Only a Unigram vocabulary whose character
  * map makes texts longer may give more for odd texts; cohort_tokenize says how many. */
@@ -183,9 +178,8 @@ COHORT_API size_t cohort_tokenize_bound(size_t n_bytes);
  * which may have one token for all they do not know, and vocabularies with tokens that take the spaces around them). */
 COHORT_API size_t cohort_tokenize_least(const struct cohort_model *model, size_t n_bytes);
 
-/* Bytes of one token, not NUL-terminated, borrowed until the model is freed.
- * Control tokens give their text only when special is true, else nothing.
- * Returns NULL for an id outside the vocabulary. */
+/* Bytes of one token, not NUL-terminated, borrowed until the model is freed. Control tokens give their text only
+ * when special is true, else nothing. Returns NULL for an id outside the vocabulary. */
 COHORT_API const char *cohort_token_bytes(const struct cohort_model *model,
 		cohort_token token, bool special, size_t *n_bytes);
 
@@ -214,8 +208,7 @@ struct cohort_detok {
 	uint8_t n_held;   /* bytes held back */
 	char held[4];
 };
-/* at_start: the tokens begin a text (strip the space the tokeniser adds there);
- * false when they continue one. */
+/* at_start: the tokens begin a text (strip the space the tokeniser adds there); false when they continue one. */
 COHORT_API void cohort_detok_init(struct cohort_detok *d, const struct cohort_model *model,
 		bool special, bool at_start);
 /* Feeds one token. Writes whole characters to out (n_max bytes) and their number to
@@ -284,10 +277,9 @@ COHORT_API enum cohort_status cohort_batch_init_default(struct cohort_batch *b, 
 COHORT_API enum cohort_status cohort_batch_init_pos(struct cohort_batch *b, int32_t max_tokens,
 		int32_t n_embd, int32_t n_seq_max, int32_t n_pos_row, struct cohort_err *err);
 
-/* Batches of bare tokens: everything else is left out. Rows cannot be added to these.
- * from_tokens copies (no heap up to 32); take_tokens takes over an array from malloc (on failure it stays the
- * caller's); from_buffer takes over what a token buffer holds and leaves it empty; view borrows, the tokens must
- * outlive the batch. */
+/* Batches of bare tokens: everything else is left out. Rows cannot be added to these. from_tokens copies (no heap up
+ * to 32); take_tokens takes over an array from malloc (on failure it stays the caller's); from_buffer takes over
+ * what a token buffer holds and leaves it empty; view borrows, the tokens must outlive the batch. */
 COHORT_API enum cohort_status cohort_batch_from_tokens(struct cohort_batch *b,
 		const cohort_token *tokens, int32_t n_tokens, struct cohort_err *err);
 COHORT_API enum cohort_status cohort_batch_take_tokens(struct cohort_batch *b,
@@ -411,8 +403,7 @@ COHORT_API void cohort_context_params_init(struct cohort_context_params *params)
 /* A context of the model, which must outlive it. params may be NULL. E_ARG: params (the rule is the name of the one
  * that is outside its range), a model without weights, logits of an encoder; E_MEMORY. */
 COHORT_API enum cohort_status cohort_context_open(const struct cohort_model *model,
-		const struct cohort_context_params *params,
-		struct cohort_context **out, struct cohort_err *err);
+		const struct cohort_context_params *params, struct cohort_context **out, struct cohort_err *err);
 COHORT_API void cohort_context_free(struct cohort_context *ctx);
 
 /* What a context was opened with, defaults filled in; with NULL all is 0. */
@@ -502,9 +493,8 @@ struct cohort_each_item {
 };
 /* One row per item, at most n_batch; item i has output index i. A sequence may be named once (rule seq-duplicate).
  * scratch NULL: the context's own. n_items 0 does nothing. */
-COHORT_API enum cohort_status cohort_decode_each(struct cohort_context *ctx,
-		const struct cohort_each_item *items, int32_t n_items, struct cohort_scratch *scratch,
-		struct cohort_err *err);
+COHORT_API enum cohort_status cohort_decode_each(struct cohort_context *ctx, const struct cohort_each_item *items,
+		int32_t n_items, struct cohort_scratch *scratch, struct cohort_err *err);
 
 struct cohort_scatter_item {
 	const cohort_token *tokens; /* [n_tokens] */
@@ -517,9 +507,8 @@ struct cohort_scatter_item {
  * and oversized ones are cut as by many; the result does not depend on it. Output index of item i's last token: the
  * tokens of items 0 .. i - 1 together + n_tokens - 1. At most n_batch items may want output (rule n-outputs). With
  * output_all or pooling, many and scatter take at most n_batch tokens (rule n-batch). */
-COHORT_API enum cohort_status cohort_decode_scatter(struct cohort_context *ctx,
-		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
-		struct cohort_err *err);
+COHORT_API enum cohort_status cohort_decode_scatter(struct cohort_context *ctx, const struct cohort_scatter_item *items,
+		int32_t n_items, struct cohort_scratch *scratch, struct cohort_err *err);
 
 /* The same with logits that are taken as they come, so that any number of items may want them: called once for each
  * such item with what cohort_logits_get would give, borrowed for the call. That is before all is decoded: when the
@@ -530,16 +519,15 @@ COHORT_API enum cohort_status cohort_decode_scatter_to(struct cohort_context *ct
 		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
 		cohort_take *take, void *user, struct cohort_err *err);
 
-/* Matrices of a mapped file are repacked by the first decodes that use them, for half a second each, so that a start
- * need not wait for all; the bits are the same before and after. This repacks some of those that are left, for about
- * `seconds` (0: a few megabytes), e.g. while there is nothing to decode. Returns what part of them is done; 1: there is
- * nothing left to do, as with file_layout, or with no_mmap or mlock, where opening the model has done it. */
+/* The first decodes repack the matrices of a mapped file as they use them, for half a second each, so that a start
+ * need not wait for all; the bits are the same before and after. This repacks more of them, for about `seconds` (0: a few
+ * megabytes), e.g. while there is nothing to decode. Returns the part that is done; 1: nothing is left to do. */
 COHORT_API double cohort_repack(struct cohort_context *ctx, double seconds);
 
-/* Repacks what is left, then runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each through the model and
- * forgets it: faults weights and the whole cache in and wakes threads before the first user comes. (Without it the cache
- * takes memory from the system as it fills.) Changes no sequence and no output. E_LIMIT above n_ubatch rows (rule n-ubatch), 64 sequences or
- * n_seq_max (rule n-seqs), and sequences longer than the model takes (rule pos-limit). */
+/* Repacks what is left, then runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each and forgets it: faults
+ * weights and the whole cache in (it takes memory as it fills otherwise) and wakes threads before the first user comes.
+ * Changes no sequence and no output. E_LIMIT above n_ubatch rows (rule n-ubatch), 64 sequences or n_seq_max (rule
+ * n-seqs), and sequences longer than the model takes (rule pos-limit). */
 COHORT_API enum cohort_status cohort_warm_up(struct cohort_context *ctx, int32_t n_seq_tokens, int32_t n_seqs,
 		struct cohort_err *err);
 
@@ -550,11 +538,9 @@ COHORT_API int32_t cohort_n_outputs(const struct cohort_context *ctx);
 /* Logits of batch row i of the last decode: [n_vocab], borrowed until the next
  * decode. Row i must have asked for output, and not for its embedding only (rule output-kind); -1 is the last output,
  * -2 the one before. Otherwise NULL. */
-COHORT_API const float *cohort_logits_get(const struct cohort_context *ctx, int32_t i,
-		struct cohort_err *err);
+COHORT_API const float *cohort_logits_get(const struct cohort_context *ctx, int32_t i, struct cohort_err *err);
 /* Embedding of batch row i (after the last norm): [n_embd]; indexes as above. NULL unless outputs has EMBEDDINGS. */
-COHORT_API const float *cohort_embeddings_get(const struct cohort_context *ctx, int32_t i,
-		struct cohort_err *err);
+COHORT_API const float *cohort_embeddings_get(const struct cohort_context *ctx, int32_t i, struct cohort_err *err);
 /* Pooled embedding of a sequence, over its rows of the last decode: [n_embd]. NULL without pooling, or when the
  * sequence had no row. */
 COHORT_API const float *cohort_embeddings_seq_get(const struct cohort_context *ctx, cohort_seq seq,
@@ -630,13 +616,11 @@ COHORT_API void cohort_counters_get(const struct cohort_context *ctx, struct coh
 /* ---- Saved state --------------------------------------------------------------- */
 
 /* Saved state: the cells of one sequence, or of all with their sharing (seq = COHORT_SEQ_ALL). The bytes carry a
- * version, what the cache looks like, a sum of the model and a checksum. Restoring refuses what does not match: E_FORMAT
- * for bad bytes, E_UNSUPPORTED for another version, model or cache type; NO_ROOM leaves everything as before. Restored
- * sequences decode on with the same bits.
- *
- * Every byte of every weight counts for the model's sum, and of adapters opened with it. Repacking takes it on the way;
- * what was not repacked is read from the file by the first save or restore of a context: of a model that was just opened,
- * or with file_layout, that may take a second per several gigabytes. ABORTED when the context's callback says so. */
+ * version, the shape of the cache, a fingerprint of the model and a checksum. Restoring refuses what does not match:
+ * E_FORMAT for bad bytes, E_UNSUPPORTED for another version, model or cache type; NO_ROOM leaves everything as before.
+ * Restored sequences decode on with the same bits. The fingerprint covers every byte of every weight, and of adapters
+ * opened with the model. Repacking computes it on the way; the first save or restore of a context reads the rest from
+ * the file (about a second for several gigabytes). ABORTED when the context's callback says so. */
 #define COHORT_SEQ_ALL (-1)
 /* Bytes that saving takes; 0 when it cannot be saved: a bad argument, no memory, an adapter. */
 COHORT_API size_t cohort_state_size(struct cohort_context *ctx, cohort_seq seq);
@@ -807,8 +791,7 @@ COHORT_API enum cohort_status cohort_sampler_rng_set(struct cohort_sampler *s, c
 /* ---- Drawing tokens ------------------------------------------------------------ */
 
 /* Picks a token from logits [n_vocab] and accepts it, once; allocates nothing. E_NUMERIC if a logit is NaN or +Inf, or
- * no token is left (rule excluded); E_LIMIT if the grammar is too ambiguous (rule grammar). The sampler is as it was
- * then. */
+ * no token is left (rule excluded); E_LIMIT if the grammar is too ambiguous (rule grammar). Both leave it unchanged. */
 COHORT_API enum cohort_status cohort_sampler_sample(struct cohort_sampler *s, const float *logits,
 		cohort_token *out, struct cohort_err *err);
 /* The same without accepting: the generator and mirostat go on, nothing else. */
