@@ -287,8 +287,8 @@ static void rest(void *user, double s)
 	share_rest(r->runner, s);
 }
 
-/* What is added to the seed of a line that names none. It is drawn with the batch's id and kept with it, so that a batch
- * that goes on in another server has the texts that it would have had. */
+/* What is added to the seed of a line that names none. It is drawn with the batch's id and kept with it, so that a
+ * batch that goes on in another server has the texts that it would have had. */
 static uint64_t batch_seed(const struct store_batch *b)
 {
 	char digits[9];
