@@ -31,7 +31,7 @@ struct report {
 	 * these are FACT_NONE. */
 	const struct fact *own; /* [n_facts] */
 	const bool *differs;    /* [n_facts] */
-	const bool *usual;      /* [n_facts]: as they are when no option is given, or of no use to who reads the texts */
+	const bool *usual;      /* [n_facts]: as without any option, or of little use to a reader of the texts */
 	bool interrupted;
 	struct sink out;
 };
