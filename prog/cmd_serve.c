@@ -549,8 +549,8 @@ int cmd_serve(int argc, char **argv)
 					"(default: 256)",
 					&o.connections_given},
 			{"max-client-connections", NULL, OPT_INT, &l->client_connections, 0, 1 << 16, "N",
-					"of one address, likewise; through loopback, -socket and -trusted-proxy requests "
-					"at once of one key (default: 0, half of -max-connections)",
+					"of one address, likewise; through loopback, -socket and -trusted-proxy "
+					"requests at once of one key (default: 0, half of -max-connections)",
 					NULL},
 			{"max-choices", NULL, OPT_INT, &l->choices, 1, 4096, "N",
 					"of a request; more get 400 (default: 16)", NULL},

@@ -129,9 +129,9 @@ struct jobs {
 	bool (*prepare)(void *user, struct openai_request *r, struct openai_error *e);
 	void (*on_over)(void *user, const struct cohort_request_stats *stats);
 	void (*on_result)(void *user, bool answered);
-	/* For jobs that share an engine. Asked before a request of so many outputs is queued: false, not now. What was
-	 * taken is given back once, when the request is over or was not queued. What to do for s seconds when nothing of
-	 * this job is under way. */
+	/* For jobs that share an engine. Asked before a request of so many outputs is queued: false, not now. What
+	 * was taken is given back once, when the request is over or was not queued. What to do for s seconds when
+	 * nothing of this job is under way. */
 	bool (*take)(void *user, size_t n_outputs);
 	void (*give)(void *user, size_t n_outputs);
 	void (*rest)(void *user, double s);

@@ -43,17 +43,17 @@ static const char *const opt_names[] = {
 		"mirostat-lr", "min-keep", "logit-bias", "samplers", "grammar", "grammar-file", "json-schema",
 		"json-schema-file",
 
-		"Server:", "host", "port", "socket", "alias", "api-key", "api-key-file", "admin", "allow-host", "trusted-proxy", "cors",
-		"tls-cert", "tls-key", "no-page", "slot-save-path", "data", "batch-parallel", "http-threads", "drain",
-		"ping",
+		"Server:", "host", "port", "socket", "alias", "api-key", "api-key-file", "admin", "allow-host",
+		"trusted-proxy", "cors", "tls-cert", "tls-key", "no-page", "slot-save-path", "data", "batch-parallel",
+		"http-threads", "drain", "ping",
 
 		"Scheduling:", "strategy", "reserve", "swap", "no-reuse", "slots", "seq-max", "budget", "chunk",
 		"room", "wait-max", "cost", "measure", "rounds",
 
-		"Limits:", "queue", "queue-tokens", "max-body", "max-choices", "max-client-connections", "max-connections", "max-file",
-		"max-files", "max-grammar", "max-headers", "max-priority", "max-saved", "max-stops", "body-timeout",
-		"decode-timeout", "idle-timeout", "prefill-timeout", "queue-timeout", "total-timeout",
-		"write-timeout",
+		"Limits:", "queue", "queue-tokens", "max-body", "max-choices", "max-client-connections",
+		"max-connections", "max-file", "max-files", "max-grammar", "max-headers", "max-priority", "max-saved",
+		"max-stops", "body-timeout", "decode-timeout", "idle-timeout", "prefill-timeout", "queue-timeout",
+		"total-timeout", "write-timeout",
 
 		"Output:", "output", "output-format", "format", "stream", "no-live", "compare", "width",
 		"show-prompt", "logprobs", "per-window", "similarity", "json", "svg", "save", "save-cost",

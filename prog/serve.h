@@ -1,7 +1,8 @@
 /* cohort serve, in parts: the daemon and a request's way through it (serve_http.c), sleeping and waking of connections
- * (serve_watch.c), who may connect (serve_accept.c, serve_peer.c), work that may take long (serve_prepare.c), routes (serve_route.c), API keys (serve_keys.c), what
- * generates (serve_work.c; serve_generate.c, serve_native.c), what is looked at and changed (serve_live.c,
- * serve_metrics.c, serve_llama.c), lines on standard error (serve_log.c), files and batches (serve_files.c,
+ * (serve_watch.c), who may connect (serve_accept.c, serve_peer.c), work that may take long (serve_prepare.c), routes
+ * (serve_route.c), API keys (serve_keys.c), what generates (serve_work.c; serve_generate.c, serve_native.c), what is
+ * looked at and changed (serve_live.c, serve_metrics.c, serve_llama.c), lines on standard error (serve_log.c), files
+ * and batches (serve_files.c,
  * serve_batches.c, which serve_batch_run.c runs).
  *
  * Five kinds of threads. HTTP threads (a pool of libmicrohttpd's) read headers and bodies, and send answers. Workers

@@ -1,12 +1,12 @@
 /* Connections come in: who gets a place, and who has to leave for it.
  *
  * Invariants
- *  1. There are no more connections than `connections`, and some more that are refused. When they are all taken, the one
- *     that was idle for longest is closed for a new one; one that has a request under way never is.
+ *  1. There are no more connections than `connections`, and some more that are refused. When they are all taken, the
+ *     one that was idle for longest is closed for a new one; one that has a request under way never is.
  *  2. The same holds for the connections of one address. Clients of loopback, Unix sockets and trusted proxies share an
  *     address with others: of them requests under way are counted, by key or forwarded address.
- *  3. Out of descriptors, or places, nothing is accepted for a moment: the socket stays readable, so that going on would
- *     be a busy loop.
+ *  3. Out of descriptors, or places, nothing is accepted for a moment: the socket stays readable, so that going on
+ *     would be a busy loop.
  * It does not know requests. */
 #include "serve.h"
 
@@ -36,6 +36,12 @@ int64_t accept_over(int64_t connections)
 	return connections < 8 ? 1 : connections < 256 ? connections / 8 : 32;
 }
 
+/* Descriptors of so many connections, each with a file that its request reads or writes, beside those of all. */
+static rlim_t need(int64_t base, int64_t connections)
+{
+	return (rlim_t)(base + 2 * connections + accept_over(connections));
+}
+
 bool accept_fits(const char *prog, struct serve_limits *l, bool given, int64_t n_threads)
 {
 	/* What is there, epoll and eventfd of the watch and of each HTTP thread. */
@@ -48,14 +54,12 @@ bool accept_fits(const char *prog, struct serve_limits *l, bool given, int64_t n
 		close(fd);
 	if (getrlimit(RLIMIT_NOFILE, &r))
 		return true;
-	/* Each connection, and a file that its request reads or writes. */
-#define NEED(c) ((rlim_t)(base + 2 * (c) + accept_over(c)))
-	if (r.rlim_cur < NEED(c) && r.rlim_cur < r.rlim_max) {
-		r.rlim_cur = r.rlim_max < NEED(c) ? r.rlim_max : NEED(c);
+	if (r.rlim_cur < need(base, c) && r.rlim_cur < r.rlim_max) {
+		r.rlim_cur = r.rlim_max < need(base, c) ? r.rlim_max : need(base, c);
 		if (setrlimit(RLIMIT_NOFILE, &r))
 			getrlimit(RLIMIT_NOFILE, &r);
 	}
-	while (c > 0 && r.rlim_cur < NEED(c))
+	while (c > 0 && r.rlim_cur < need(base, c))
 		c--;
 	if (c == l->connections)
 		return true;
@@ -63,16 +67,16 @@ bool accept_fits(const char *prog, struct serve_limits *l, bool given, int64_t n
 		fprintf(stderr,
 				"%s: -max-connections %" PRId64 " takes %" PRIu64 " file descriptors, and this process "
 				"may have %" PRIu64 ": raise that (ulimit -n, or LimitNOFILE of systemd)",
-				prog, l->connections, (uint64_t)NEED(l->connections), (uint64_t)r.rlim_cur);
+				prog, l->connections, (uint64_t)need(base, l->connections), (uint64_t)r.rlim_cur);
 		fprintf(stderr, c ? ", or give %" PRId64 " at most\n" : "\n", c);
 		return false;
 	}
 	fprintf(stderr,
-			"%s: note: -max-connections is %" PRId64 " instead of %" PRId64 ", as this process may have %" PRIu64
+			"%s: note: -max-connections is %" PRId64 " instead of %" PRId64
+			", as this process may have %" PRIu64
 			" file descriptors (ulimit -n, or LimitNOFILE of systemd)\n",
 			prog, c, l->connections, (uint64_t)r.rlim_cur);
 	l->connections = c;
-#undef NEED
 	return true;
 }
 
@@ -85,8 +89,8 @@ static bool is_idle(const struct seat *s)
 	return s->fd >= 0 && !s->closing && (s->phase == SEAT_IDLE || (s->phase == SEAT_BODY && s->refused));
 }
 
-/* Closes the connection that was idle for longest, of one client or (NULL) of all. With the lock of seats in hand, which
- * those that leave wait for. */
+/* Closes the connection that was idle for longest, of one client or (NULL) of all. With the lock of seats in hand,
+ * which those that leave wait for. */
 static bool evict(struct watch *w, const struct peer *client)
 {
 	struct seat *found = NULL;
@@ -122,7 +126,7 @@ static size_t count_of(struct watch *w, const struct peer *client)
 	for (size_t i = 0; i < w->n_seats; i++) {
 		struct seat *s = &w->seats[i];
 		lock_take(&s->lock);
-		n += s->fd >= 0 && !s->closing && !s->shared && peer_same(&s->peer, client);
+		n += s->fd >= 0 && !s->closing && peer_same(&s->peer, client);
 		lock_give(&s->lock);
 	}
 	return n;
@@ -178,7 +182,8 @@ bool accept_counts(struct server *srv, struct seat *s, uint64_t client, struct o
 	lock_give(&w->lock);
 	if (n < most)
 		return true;
-	openai_refuse(e, NULL, "too_many_connections", "this client has %zu requests under way already; try again soon", n);
+	openai_refuse(e, NULL, "too_many_connections",
+			"this client has %zu requests under way already; try again soon", n);
 	return false;
 }
 

@@ -132,7 +132,7 @@ static bool read_batch(const json_t *j, struct store_batch *b)
 			!store_id_ok(b->input, "file-") || !read_files(j, b))
 		return false;
 	b->expires = json_integer_value(json_object_get(p, "expires_at"));
-	/* Only here the time of day counts: no other clock has gone on since. It may be wrong, so never more than all. */
+	/* Only here the time of day counts: no other clock has gone on since. It may be wrong: never more than all. */
 	const double left = (double)b->expires - (double)time(NULL);
 	b->due = clock_now() + (left < WINDOW_S ? left : WINDOW_S);
 	for (size_t i = 0; i < BATCH_STATUSES; i++)

@@ -172,7 +172,8 @@ static enum cohort_status check_queue(struct core *c, uint64_t client, int32_t n
 				(long long)depth, (long long)tokens, n_tokens, (long long)c->lim.queue_tokens_max);
 	if (client)
 		queue_held(c->queue, client, &own, &own_tokens);
-	const int64_t left = c->lim.queue_requests_max - depth - 1, left_tokens = c->lim.queue_tokens_max - tokens - n_tokens;
+	const int64_t left = c->lim.queue_requests_max - depth - 1;
+	const int64_t left_tokens = c->lim.queue_tokens_max - tokens - n_tokens;
 	if (own > left || own_tokens > left_tokens)
 		return err_rule(err, COHORT_E_LIMIT, "queue-share", -1, -1, own > left ? left : left_tokens,
 				own > left ? own : own_tokens,

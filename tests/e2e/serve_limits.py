@@ -297,6 +297,21 @@ def queue():
                     check("-queue: the same for a stream", refused(a, 429), a)
             running.close()
         check("-queue: it recovers", server.idle_within(10) and server.post(COMPLETIONS, GOOD).status == 200)
+    with Server(SLOW + ["-np", "1", "-queue", "4", "-api-key", "one", "-api-key", "two"]) as server:
+        def begin(key, body):
+            c = server.connect()
+            c.send(request("POST", COMPLETIONS, {**body, "stream": True}, bearer(key)))
+            return c
+        held = []
+        for body in (LONG, GOOD, GOOD):
+            held.append(begin("one", body))
+            eventually(lambda: server.busy(bearer("two")) == len(held), 10)
+        a = server.post(COMPLETIONS, GOOD, bearer("one"))
+        check("-queue: a client alone fills half of it", refused(a, 429) and "share" in a.error()["message"], a)
+        held.append(begin("two", GOOD))
+        check("-queue: there is room for another", eventually(lambda: server.busy(bearer("two")) == 4, 10))
+        for c in held:
+            c.close()
 
 
 def times():

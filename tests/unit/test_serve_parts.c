@@ -4,9 +4,9 @@
  * not cumulative, a label that is not cleaned, batches timed as clients' requests are, prompts of embeddings left out;
  * in serve_keys.c a key found by its beginning, the length not compared, the word admin taken for a name; in
  * serve_http.c a hash without the kind, or of one word of the secret, in siphash.c another constant, a round less; in
- * serve_route.c a star that matches nothing or a slash, HEAD without GET;
- * in serve_batch_share.c who was served least coming first whatever is under way, nothing kept free for who waits, or
- * for ever, a new batch that starts at 0, a batch that makes room before it has a result. */
+ * serve_route.c a star that matches nothing or a slash, HEAD without GET; in serve_batch_share.c who was served least
+ * coming first whatever is under way, nothing kept free for who waits, or for ever, a new batch that starts at 0 (these
+ * batch_shares), a batch that makes room before it has a result (batch_slices). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
