@@ -261,10 +261,10 @@ static void shared(void **state)
 	struct seat *s[CONNECTIONS];
 
 	(void)state;
-	for (size_t i = 0; i < CONNECTIONS; i++) {
+	for (size_t i = 0; i < CONNECTIONS; i++)
 		s[i] = come(i < 5 ? "127.0.0.1" : "192.0.2.1");
+	for (size_t i = 0; i < CONNECTIONS; i++)
 		assert_true(!s[i]->over && !s[i]->closing);
-	}
 	for (size_t i = 0; i < OF_CLIENT; i++)
 		assert_true(accept_counts(&srv, s[i], 7, &e));
 	assert_false(accept_counts(&srv, s[3], 7, &e));
