@@ -602,7 +602,7 @@ static void runner_main(void *arg)
 			lock_give(&s->lock);
 			work_on(me, b);
 			lock_take(&s->lock);
-			me->busy = false;
+			me->busy = me->yields = false;
 			cond_all(&s->news); /* its owner may have another one */
 		} else if (wake_at > 0) {
 			cond_wait_until(&s->news, &s->lock, wake_at);

@@ -108,6 +108,8 @@ bool share_yields(struct batch_runner *me)
 	const double now = clock_now();
 	double unused;
 
+	if (me->since <= 0) /* it looks at a batch's input, or makes files of its results */
+		return false;
 	if (me->yields || now < me->look_at || me->n_results == 0)
 		return me->yields;
 	me->look_at = now + 1;

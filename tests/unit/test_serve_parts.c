@@ -6,7 +6,7 @@
  * serve_http.c a hash without the kind, or of one word of the secret, in siphash.c another constant, a round less; in
  * serve_route.c a star that matches nothing or a slash, HEAD without GET; in serve_batch_share.c who was served least
  * coming first whatever is under way, nothing kept free for who waits, or for ever, a new batch that starts at 0 (these
- * batch_shares), a batch that makes room before it has a result (batch_slices). */
+ * batch_shares), a batch that makes room before it has a result, or when no lines are run (batch_slices). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -396,6 +396,10 @@ static void batch_slices(void **state)
 	assert_true(share_yields(first) && share_yields(first));
 	second->look_at = 0;
 	assert_false(share_yields(second)); /* one is enough */
+	first->yields = false;
+	share_end(first);
+	first->look_at = 0;
+	assert_false(share_yields(first)); /* it looks at another batch's input by now */
 	cond_release(&all.room);
 	lock_release(&all.store.lock);
 }
