@@ -14,12 +14,13 @@
 #include <string.h>
 #include <strings.h>
 
-/* Host without its port, brackets and the dot of a full name. False: it has another form. */
+/* Host without its port, brackets and the dot of a full name. False: it has another form, which no browser sends. */
 static bool host_name(const char *host, char *out, size_t n_out, bool *literal)
 {
 	const bool v6 = *host == '[';
 	const size_t n = v6 ? strcspn(host + 1, "]") : strcspn(host, ":");
 	const char *port = host + n + (v6 ? 2 : 0);
+	static const char name_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
 	unsigned char bytes[16];
 
 	if (n == 0 || n >= n_out || (v6 && host[n + 1] != ']'))
@@ -33,7 +34,7 @@ static bool host_name(const char *host, char *out, size_t n_out, bool *literal)
 	*literal = inet_pton(v6 ? AF_INET6 : AF_INET, out, bytes) == 1;
 	if (!v6 && n > 1 && out[n - 1] == '.')
 		out[n - 1] = 0;
-	return !v6 || *literal;
+	return v6 ? *literal : out[strspn(out, name_letters)] == 0;
 }
 
 static bool is_loopback(const char *name)

@@ -75,7 +75,7 @@ def taken(server):
     got = [(h, send(server, "GET", "/v1/models", None, [("Connection", "close")], h).status) for h in hosts]
     check("programs, by each form of Host", all(status == 200 for _, status in got), got)
     hosts = ["evil.example", "localhost.evil.example", "xlocalhost", "127.0.0.1.evil.example", "1.2.3", "0x7f.1", "[::1", "[x]", "[::1]x",
-             "localhost:x", "::1", ":80", "allowed.example.evil", "x" * 300]
+             "localhost:x", "evil.example/.localhost", "evil@a.localhost", "::1", ":80", "allowed.example.evil", "x" * 300]
     got = [(h, send(server, "GET", "/v1/models", None, [], h).status) for h in hosts]
     check("other names: 403", all(status == 403 for _, status in got), got)
     own = "localhost:%d" % port

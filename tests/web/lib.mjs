@@ -6,6 +6,7 @@
 import {mkdir} from 'node:fs/promises';
 import {chromium} from 'playwright-core';
 
+export const REBOUND = 'rebound.example'; // a name that resolves to this machine
 const shots = process.env.SCREENSHOTS ?? '';
 const WAIT_S = 40; // for anything to come
 const CASE_S = 120; // for a whole case
@@ -35,7 +36,11 @@ export async function until(what, condition) {
 async function launched() {
 	browser ??= await chromium.launch({
 		executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-		args: ['--no-sandbox', '--disable-gpu', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'],
+		args: [
+			'--no-sandbox',
+			'--disable-gpu',
+			`--host-resolver-rules=MAP ${REBOUND} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1`,
+		],
 	});
 	return browser;
 }
