@@ -178,8 +178,8 @@ COHORT_API size_t cohort_tokenize_bound(size_t n_bytes);
  * which may have one token for all they do not know, and vocabularies with tokens that take the spaces around them). */
 COHORT_API size_t cohort_tokenize_least(const struct cohort_model *model, size_t n_bytes);
 
-/* Bytes of one token, not NUL-terminated, borrowed until the model is freed. Control tokens give their text only
- * when special is true, else nothing. Returns NULL for an id outside the vocabulary. */
+/* Bytes of one token, not NUL-terminated, borrowed until the model is freed. Control tokens give their text only when
+ * special is true, else nothing. Returns NULL for an id outside the vocabulary. */
 COHORT_API const char *cohort_token_bytes(const struct cohort_model *model,
 		cohort_token token, bool special, size_t *n_bytes);
 

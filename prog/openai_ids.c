@@ -116,9 +116,11 @@ static bool walk(char *p, const char *end, unsigned write, unsigned *found)
 		if (!p || memchr(name, '\\', (size_t)(p - name)))
 			return false;
 		unsigned bit = 0;
-		for (unsigned i = 0; i < N_FIELDS; i++)
-			if ((size_t)(p - name) == strlen(fields[i]) + 2 && memcmp(name + 1, fields[i], strlen(fields[i])) == 0)
+		for (unsigned i = 0; i < N_FIELDS; i++) {
+			const size_t n = strlen(fields[i]);
+			if ((size_t)(p - name) == n + 2 && memcmp(name + 1, fields[i], n) == 0)
 				bit = 1U << i;
+		}
 		p = skip_space(p, end);
 		if (seen & bit || p == end || *p != ':')
 			return false;

@@ -335,7 +335,9 @@ static bool add_rendered(const struct openai_host *h, struct openai_request *r, 
 	struct openai_buf all = {0};
 
 	/* A call that must come has its opening already. */
-	if (r->must_call && (!openai_buf_add(&all, r->rendered, r->n_rendered) || !openai_buf_add(&all, h->call_open, strlen(h->call_open)))) {
+	const bool added = !r->must_call || (openai_buf_add(&all, r->rendered, r->n_rendered) &&
+							    openai_buf_add(&all, h->call_open, strlen(h->call_open)));
+	if (!added) {
 		openai_buf_release(&all);
 		return openai_no_memory(e);
 	}

@@ -2,8 +2,7 @@
  * (serve_watch.c), who may connect (serve_accept.c, serve_peer.c), work that may take long (serve_prepare.c), routes
  * (serve_route.c), API keys (serve_keys.c), what generates (serve_work.c; serve_generate.c, serve_native.c), what is
  * looked at and changed (serve_live.c, serve_metrics.c, serve_llama.c), lines on standard error (serve_log.c), files
- * and batches (serve_files.c,
- * serve_batches.c, which serve_batch_run.c runs).
+ * and batches (serve_files.c, serve_batches.c, which serve_batch_run.c runs).
  *
  * Five kinds of threads. HTTP threads (a pool of libmicrohttpd's) read headers and bodies, and send answers. Workers
  * parse, template, tokenise and compile grammars, at a lower priority, while the connection is suspended. The engine's
@@ -311,7 +310,8 @@ enum step answer_stream(struct call *c, const char *type, stream_more *more);
 
 /* The body as JSON, an object; NULL: it was refused, e says why. An empty body is {} where `empty` says so. */
 json_t *call_json(struct call *c, bool empty, struct openai_error *e);
-json_t *call_json_ids(struct call *c, struct openai_error *e); /* with lists of tokens packed: openai_ids_read reads them */
+/* With lists of tokens packed, which openai_ids_read reads. */
+json_t *call_json_ids(struct call *c, struct openai_error *e);
 const char *call_query(const struct call *c, const char *name);
 const char *call_header(const struct call *c, const char *name);
 /* Whose it is, for fairness (0: nobody knows), and what its cached prompts are kept apart by. */

@@ -91,7 +91,8 @@ static json_t *read_json(struct call *c, bool empty, bool packs, struct openai_e
 		return json_object();
 	const unsigned packed = packs ? openai_ids_pack(c->body.p, n) : 0;
 	if (openai_json_size(c->body.p, n) > most) {
-		openai_refuse(e, NULL, NULL, "the body has too many values: they would take more than %zu MiB", most >> 20);
+		openai_refuse(e, NULL, NULL, "the body has too many values: they would take more than %zu MiB",
+				most >> 20);
 		return NULL;
 	}
 	json_t *v = json_parse(c->body.p ? c->body.p : "", n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why, &no_memory);

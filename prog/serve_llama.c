@@ -63,8 +63,8 @@ enum step run_props(struct call *c)
 
 enum { PIECE = 32 << 10 }; /* bytes of an answer that are made at once */
 
-/* Tokens that are answered. As values they would take thirty times the memory of the text, and pieces hundreds of times;
- * as a text still several times. So the text is written as it is sent. */
+/* Tokens that are answered. As values they would take thirty times the memory of the text, and pieces hundreds of
+ * times; as a text still several times. So the text is written as it is sent. */
 struct tokens {
 	cohort_token *ids;
 	size_t n, at;

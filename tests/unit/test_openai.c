@@ -431,8 +431,8 @@ static void memory(void **state)
 	}
 }
 
-/* Lists of tokens become texts in place, where no reader could take them for something else, and mean the same. Seen red
- * with lists of lists that are packed up to the first that is none, and with names that come twice. */
+/* Lists of tokens become texts in place, where no reader could take them for something else, and mean the same. Seen
+ * red with lists of lists that are packed up to the first that is none, and with names that come twice. */
 static void token_lists(void **state)
 {
 	static const struct {
@@ -441,7 +441,8 @@ static void token_lists(void **state)
 			{"{'input':[[1],[2,3]],'n':1}", "{'input':['1','2,3'],'n':1}"}, {"{'prompt':[1,'x']}", NULL},
 			{"{'input':[[1],'x']}", NULL}, {"{'input':[[1],[]]}", NULL}, {"{'prompt':[]}", NULL},
 			{"{'prompt':[01]}", NULL}, {"{'prompt':[1.5]}", NULL}, {"{'prompt':[1e2]}", NULL},
-			{"{'prompt':[1,]}", NULL}, {"{'prompt':[1111111111]}", NULL}, {"{'prompt':[-1]}", "{'prompt':'-1'}"},
+			{"{'prompt':[1,]}", NULL}, {"{'prompt':[1111111111]}", NULL},
+			{"{'prompt':[-1]}", "{'prompt':'-1'}"},
 			{"{'prompt':[1],'prompt':'1'}", NULL}, {"{'prompt':[1],'pr\\u006fmpt':'1'}", NULL},
 			{"{'x':{'prompt':[1]}}", NULL}, {"{'x':'\\'','prompt':[1]}", "{'x':'\\'','prompt':'1'}"},
 			{"{'prompt':[1]", NULL}, {"{'prompt':[1", NULL}, {"[1]", NULL}, {"{'x':'", NULL}, {"", NULL}};

@@ -219,7 +219,8 @@ static void pieces_are_the_whole(void **state)
 /* A text has never less tokens than its length says: not one of the longest tokens, nor one that becomes shorter. */
 static void least_tokens(void **state)
 {
-	static const char *const odd[] = {M, "\xe1\xbe\xbe\xcc\x88\xcc\x81", "\xe2\x84\xaa", "\xf0\x9f\x98\x80", "\xff", " "};
+	static const char *const odd[] = {
+			M, "\xe1\xbe\xbe\xcc\x88\xcc\x81", "\xe2\x84\xaa", "\xf0\x9f\x98\x80", "\xff", " "};
 	struct vocab v[6];
 	(void)state;
 
