@@ -268,7 +268,7 @@ static void print_statistics(const struct job *j)
 	fprintf(stderr, "Performance Statistics:\n");
 	const double tokens_s = gen_tokens_s(g, j->prompts, j->n_prompts);
 	fprintf(stderr, "  Decoded %" PRIu64 " token%s in %.2f seconds\n", g->n_generated,
-			g->n_generated == 1 ? "" : "s", tokens_s);
+			plural(g->n_generated), tokens_s);
 	fprintf(stderr, "  Speed: %.2f tokens/second\n", rate((double)g->n_generated, tokens_s));
 	fprintf(stderr, "  Parallel sequences: %" PRId64 "\n", j->c.n_parallel);
 	if (j->n_prompts > 1)
@@ -276,9 +276,9 @@ static void print_statistics(const struct job *j)
 				j->n_prompts, n_prompt, g->prefill_s);
 	else
 		fprintf(stderr,
-				"  Prefill: %zu tokens in %.2f seconds (%.2f tokens/second), "
+				"  Prefill: %zu token%s in %.2f seconds (%.2f tokens/second), "
 				"once for all sequences\n\n",
-				n_prompt, g->prefill_s, rate((double)n_prompt, g->prefill_s));
+				n_prompt, plural(n_prompt), g->prefill_s, rate((double)n_prompt, g->prefill_s));
 	fprintf(stderr, "Configuration:\n  Model: %s (%s, %.1f M parameters)\n",
 			*j->info.name ? err_show(shown, j->info.name, strlen(j->info.name)) : "unnamed", j->info.arch,
 			(double)j->info.n_params * 1e-6);
@@ -399,7 +399,7 @@ int main(int argc, char **argv)
 	json_take_over();
 	sampling_init(&j.s, BATCHED_TOP_P);
 	const struct opt own[] = {
-			{"model", "m", OPT_STR, &j.c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)",
+			{"model", "m", OPT_STR, &j.c.model, 0, 0, "FILE.gguf", "GGUF model (default: the built-in one)",
 					NULL},
 			{"prompt", "p", OPT_STR, &j.c.prompt, 0, 0, "TEXT",
 					"what all sequences continue (default: \"Hello my name is\")",

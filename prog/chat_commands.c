@@ -35,7 +35,7 @@ int chat_load(struct chat *c, const char *path)
 	c->convo = loaded;
 	c->n_retries = 0;
 	c->changed = true;
-	fprintf(stderr, "%zu messages loaded from %s\n", c->convo.n_messages, path);
+	fprintf(stderr, "%zu message%s loaded from %s\n", c->convo.n_messages, plural(c->convo.n_messages), path);
 	const struct chat_message *last = chat_convo_last(&c->convo);
 	if (last && last->role == CHAT_USER)
 		fputs("the last one has no answer yet; ':retry' answers it\n", stderr);
@@ -85,7 +85,8 @@ static int save(void *user, const char *args)
 		return expects(":save", "the name of a file");
 	const int rc = chat_save(c, args);
 	if (!rc)
-		fprintf(stderr, "%zu messages written to %s\n", c->convo.n_messages, args);
+		fprintf(stderr, "%zu message%s written to %s\n", c->convo.n_messages, plural(c->convo.n_messages),
+				args);
 	return rc;
 }
 
@@ -142,7 +143,7 @@ static int undo(void *user, const char *args)
 	}
 	c->n_retries = 0;
 	c->changed = true;
-	fprintf(stderr, "taken back; %zu messages are left\n", c->convo.n_messages);
+	fprintf(stderr, "taken back; messages left: %zu\n", c->convo.n_messages);
 	return chat_session_save(c);
 }
 

@@ -584,7 +584,8 @@ static void cleanup(struct bench *b)
 static int parse(struct config *c, int argc, char **argv)
 {
 	const struct opt opts[] = {
-		{"model", "m", OPT_STR, &c->model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+		{"model", "m", OPT_STR, &c->model, 0, 0, "FILE.gguf", "GGUF model (default: the built-in one)",
+				NULL},
 		{"npp", "p|n-prompt", OPT_STR, &c->npp, 0, 0, "LIST",
 				"PP: prompt tokens per sequence (default: 128)", NULL},
 		{"ntg", "n|n-gen", OPT_STR, &c->ntg, 0, 0, "LIST",

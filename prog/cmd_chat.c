@@ -135,8 +135,8 @@ int cmd_chat(int argc, char **argv)
 	c.talk.user = &c;
 	sampling_init(&c.s, 0.95);
 	const struct opt own[] = {
-			{"model", "m", OPT_STR, &c.model_path, 0, 0, "FILE", "GGUF model (default: the built-in one)",
-					NULL},
+			{"model", "m", OPT_STR, &c.model_path, 0, 0, "FILE.gguf",
+					"GGUF model (default: the built-in one)", NULL},
 			{"system", "sys|system-prompt", OPT_STR, &c.system, 0, 0, "TEXT", "the system prompt", NULL},
 			{"system-file", "sysf|system-prompt-file", OPT_STR, &c.system_file, 0, 0, "FILE",
 					"the same from a file", NULL},

@@ -109,7 +109,7 @@ int cmd_detokenize(int argc, char **argv)
 	bool special = false, lines = false;
 	size_t n_ids = 0;
 	const struct opt opts[] = {
-			{"model", "m", OPT_STR, &model, 0, 0, "FILE",
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE.gguf",
 					"GGUF model or vocabulary (default: the built-in model)", NULL},
 			{"file", "f", OPT_STR, &file, 0, 0, "FILE",
 					"ids to read; - is standard input (the default without operands)", NULL},

@@ -98,7 +98,8 @@ static int get_texts(struct embed *c)
 		rc = EXIT_FILE;
 	}
 	if (!rc && c->n_cut > 0)
-		fprintf(stderr, "%s: note: %zu of %zu texts were cut to what fits\n", prog, c->n_cut, c->n);
+		fprintf(stderr, "%s: note: %zu of %zu text%s cut to what fits\n", prog, c->n_cut, c->n,
+				c->n == 1 ? " was" : "s were");
 	return rc;
 }
 

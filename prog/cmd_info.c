@@ -69,8 +69,8 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 	printf("file        %s\nformat      GGUF v%u, %llu bytes, alignment %u\n", path, cohort_gguf_version(g),
 			(unsigned long long)cohort_gguf_file_bytes(g), cohort_gguf_alignment(g));
 	for (size_t i = 0; cohort_gguf_n_parts(g) > 1 && cohort_gguf_part_get(g, i, &part); i++)
-		printf("%-12s%s, %llu bytes, %zu tensors\n", i ? "" : "parts", part.path,
-				(unsigned long long)part.file_bytes, part.n_tensors);
+		printf("%-12s%s, %llu bytes, %zu tensor%s\n", i ? "" : "parts", part.path,
+				(unsigned long long)part.file_bytes, part.n_tensors, plural(part.n_tensors));
 	printf("parameters  %.2f M in %zu tensors, %.1f MiB\n", (double)n_params * 1e-6, cohort_gguf_n_tensors(g),
 			(double)n_bytes / 1048576.0);
 	printf("runs here   %s%s\n\nmetadata (%zu)\n", *obstacle ? "no: " : "yes", obstacle, cohort_gguf_n_kv(g));
@@ -285,7 +285,8 @@ int cmd_info(int argc, char **argv)
 	const char *model = NULL;
 	bool json = false, tensors = false, levels = false;
 	const struct opt opts[] = {
-			{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF file (default: the built-in model)", NULL},
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE.gguf", "GGUF file (default: the built-in model)",
+					NULL},
 			{"json", NULL, OPT_FLAG, &json, 0, 0, NULL, "everything, as one JSON object", NULL},
 			{"tensors", NULL, OPT_FLAG, &tensors, 0, 0, NULL, "list every tensor, too", NULL},
 			{"levels", NULL, OPT_FLAG, &levels, 0, 0, NULL,

@@ -176,7 +176,7 @@ static void summary(const struct jobs *j, const struct options *o, int rc)
 	const double s = clock_now() - j->started;
 
 	fprintf(stderr, "%s: %" PRIu64 " answered, %" PRIu64 " refused, %" PRIu64 " bad line%s", prog, j->n_answered,
-			j->n_refused, j->n_bad, j->n_bad == 1 ? "" : "s");
+			j->n_refused, j->n_bad, plural(j->n_bad));
 	if (j->out->n_done > 0)
 		fprintf(stderr, ", %" PRIu64 " done before", j->out->n_done);
 	fprintf(stderr,
@@ -260,7 +260,8 @@ int cmd_jobs(int argc, char **argv)
 	const struct opt own[] = {
 			{"output", "o", OPT_STR, &o.output, 0, 0, "FILE",
 					"results, one line each; beside it FILE.journal is kept", NULL},
-			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE.gguf", "GGUF model (default: the built-in one)",
+					NULL},
 			{"n-parallel", "np|parallel", OPT_INT, &o.n_slots, 1, 4096, "N",
 					"sequences at once (default: 8)", NULL},
 			{"ctx", "c|ctx-size", OPT_INT, &o.n_ctx, 1, 1 << 30, "N",

@@ -133,7 +133,8 @@ int cmd_logits(int argc, char **argv)
 	bool threads_given = false;
 	struct load_opts load = {0};
 	const struct opt opts[] = {
-			{"model", "m", OPT_STR, &model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE.gguf", "GGUF model (default: the built-in one)",
+					NULL},
 			{"tokens", NULL, OPT_STR, &tokens, 0, 0, "FILE",
 					"token ids, separated by white space; - is standard input", NULL},
 			{"output", "o", OPT_STR, &output, 0, 0, "FILE",

@@ -271,11 +271,12 @@ static void print_result(struct ppl *p)
 
 	if (p->format == F_TEXT) {
 		out_fmt(o, "PPL = %.4f +/- %.4f\n", ppl, isnan(error) ? 0.0 : error);
-		out_fmt(o, "%zu of %zu tokens counted, %.0f bytes; %zu windows of %" PRId64 ", stride %" PRId64 "\n",
-				s.n, p->n, bytes, p->n_done, p->n_ctx, p->stride);
+		out_fmt(o, "%zu of %zu token%s counted, %.0f bytes; %zu window%s of %" PRId64 ", stride %" PRId64 "\n",
+				s.n, p->n, plural(p->n), bytes, p->n_done, plural(p->n_done), p->n_ctx, p->stride);
 		out_fmt(o, "%.4f bits per token, %.4f bits per byte\n", bits / (double)s.n, per_byte);
 		if (p->n_done < p->n_windows)
-			out_fmt(o, "interrupted after %zu of %zu windows\n", p->n_done, p->n_windows);
+			out_fmt(o, "interrupted after %zu of %zu window%s\n", p->n_done, p->n_windows,
+					plural(p->n_windows));
 		return;
 	}
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -428,7 +429,8 @@ static int run(struct ppl *p)
 	if (!rc)
 		rc = measure(p);
 	if (rc == EXIT_INTERRUPTED)
-		fprintf(stderr, "%s: interrupted after %zu of %zu windows\n", prog, p->n_done, p->n_windows);
+		fprintf(stderr, "%s: interrupted after %zu of %zu window%s\n", prog, p->n_done, p->n_windows,
+				plural(p->n_windows));
 	if ((rc && rc != EXIT_INTERRUPTED) || p->n_done == 0)
 		return rc;
 	const int out = print_all(p);
@@ -451,7 +453,8 @@ int cmd_perplexity(int argc, char **argv)
 	static struct ppl p;
 	p = (struct ppl){.threads = threads_default(), .n_batch = BATCH_MAX, .front = -1};
 	const struct opt opts[] = {
-			{"model", "m", OPT_STR, &p.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"model", "m", OPT_STR, &p.model, 0, 0, "FILE.gguf", "GGUF model (default: the built-in one)",
+					NULL},
 			{"file", "f", OPT_STR, &p.file, 0, 0, "FILE", "the text, every byte of it; - is standard input",
 					NULL},
 			{"ctx", "c|ctx-size", OPT_INT, &p.n_ctx, 2, 1 << 24, "N",

@@ -60,9 +60,9 @@ static void row(const struct cohort_quantize_tensor *t, void *user)
 
 static void print_sum(const struct cohort_quantize_result *r, bool dry_run, double seconds)
 {
-	printf("%llu tensors, %llu converted: %.1f MiB -> %.1f MiB, %.2f bits per weight",
-			(unsigned long long)r->n_tensors, (unsigned long long)r->n_converted, mib(r->bytes_before),
-			mib(r->bytes_after),
+	printf("%llu tensor%s, %llu converted: %.1f MiB -> %.1f MiB, %.2f bits per weight",
+			(unsigned long long)r->n_tensors, plural(r->n_tensors), (unsigned long long)r->n_converted,
+			mib(r->bytes_before), mib(r->bytes_after),
 			r->n_weights ? 8.0 * (double)r->bytes_after / (double)r->n_weights : 0.0);
 	if (dry_run)
 		puts(" (nothing was written)");
@@ -72,7 +72,7 @@ static void print_sum(const struct cohort_quantize_result *r, bool dry_run, doub
 		fprintf(stderr,
 				"%s: note: %llu tensor%s got a larger format, as the row length is not a multiple of "
 				"the block size%s\n",
-				prog, (unsigned long long)r->n_fallback, r->n_fallback == 1 ? "" : "s",
+				prog, (unsigned long long)r->n_fallback, plural(r->n_fallback),
 				dry_run ? "" : " (--dry-run lists them)");
 }
 

@@ -116,7 +116,8 @@ static int read_documents(struct retrieve *c)
 	progress_end();
 	path_list_release(&list);
 	if (!rc && c->ix.n_chunks == 0) {
-		fprintf(stderr, "%s: no text was found; %zu files were left out\n", prog, c->n_skipped);
+		fprintf(stderr, "%s: no text was found; files left out because they are no text: %zu\n", prog,
+				c->n_skipped);
 		rc = EXIT_FILE;
 	}
 	return rc;
@@ -258,9 +259,13 @@ static int make_index(struct retrieve *c)
 		rc = embed_chunks(c);
 	if (!rc && c->save)
 		rc = save_index(c);
-	if (!rc)
-		fprintf(stderr, "%s: %zu files, %zu chunks%s%s; %zu files that are no text were left out\n", prog,
-				ix->n_files, ix->n_chunks, c->save ? " in " : "", c->save ? c->save : "", c->n_skipped);
+	if (!rc) {
+		fprintf(stderr, "%s: %zu file%s, %zu chunk%s%s%s", prog, ix->n_files, plural(ix->n_files), ix->n_chunks,
+				plural(ix->n_chunks), c->save ? " in " : "", c->save ? c->save : "");
+		if (c->n_skipped > 0)
+			fprintf(stderr, "; files left out because they are no text: %zu", c->n_skipped);
+		fputc('\n', stderr);
+	}
 	return rc;
 }
 

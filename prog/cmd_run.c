@@ -19,6 +19,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char prog[] = "cohort run";
 
@@ -89,6 +90,17 @@ static int read_file(struct run *r, const char *path)
 	return 0;
 }
 
+/* Without any prompt: 'echo Hello | cohort run'. The line end belongs to echo. */
+static int read_pipe(struct run *r)
+{
+	const int rc = read_file(r, "-");
+	size_t n = rc ? 0 : r->n_bytes_of[0];
+
+	if (n > 0 && r->bytes[0][n - 1] == '\n')
+		n--;
+	return rc || n == 0 ? rc : add_prompt(r, r->bytes[0], n);
+}
+
 static int read_prompts(struct run *r)
 {
 	size_t n_most = r->texts.n + r->n_operands + r->files.n, at = 0;
@@ -118,9 +130,11 @@ static int read_prompts(struct run *r)
 	while (!rc && next_line(lines, n_lines_bytes, &at, &line))
 		if (line.n_bytes > 0)
 			rc = add_prompt(r, line.text, line.n_bytes);
+	if (!rc && n_most == 0 && !isatty(STDIN_FILENO))
+		rc = read_pipe(r);
 	if (!rc && r->n_prompts == 0)
-		rc = bad_usage(prog, "give a prompt: as an argument, with -p, with -f FILE (- is standard "
-				     "input), or one on each line of a file with -prompts FILE");
+		rc = bad_usage(prog, "give a prompt: as an argument, with -p, with -f FILE, by a pipe, or "
+				     "one on each line of a file with -prompts FILE");
 	return rc;
 }
 
@@ -255,18 +269,18 @@ static void statistics(const struct run *r)
 			n_cut += r->prompts[i].texts[k].cut;
 	}
 	if (n_cut > 0)
-		fprintf(stderr, "%s: %zu of %zu texts were cut before the end that the grammar wants; raise "
-		"-n-predict\n",
-				prog, n_cut, n_texts);
+		fprintf(stderr, "%s: %zu of %zu text%s cut before the end that the grammar wants; raise -n-predict\n",
+				prog, n_cut, n_texts, n_texts == 1 ? " was" : "s were");
 	if (!r->search.beams_given && r->n_predict > 0)
 		sampling_tell_seed(&r->s, prog);
 	if (!r->verbose || run_search_on(&r->search))
 		return;
 	const struct gen *g = &r->gen;
 	fprintf(stderr,
-			"%s: %zu prompt tokens in %.2f s, %" PRIu64
-			" tokens of %zu texts in %.2f s (%.1f tokens/s), level %s\n",
-			prog, n_prompt, g->prefill_s, g->n_generated, n_texts, g->generate_s,
+			"%s: %zu prompt token%s in %.2f s, %" PRIu64
+			" token%s of %zu text%s in %.2f s (%.1f tokens/s), level %s\n",
+			prog, n_prompt, plural(n_prompt), g->prefill_s, g->n_generated, plural(g->n_generated),
+			n_texts, plural(n_texts), g->generate_s,
 			g->generate_s > 0 ? (double)g->n_generated / g->generate_s : 0, r->info.isa);
 	fprintf(stderr, "%s: ", prog);
 	sampling_print(&r->s, stderr);
@@ -329,7 +343,8 @@ int cmd_run(int argc, char **argv)
 	sampling_init(&r.s, 0.95);
 	run_search_init(&r.search);
 	const struct opt own[] = {
-			{"model", "m", OPT_STR, &r.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"model", "m", OPT_STR, &r.model, 0, 0, "FILE.gguf", "GGUF model (default: the built-in one)",
+					NULL},
 			{"prompt", "p", OPT_LIST, &r.texts, 0, 0, "TEXT", "a prompt; may be given again", NULL},
 			{"file", "f", OPT_LIST, &r.files, 0, 0, "FILE",
 					"a prompt from a file, every byte of it (- is standard input); repeatable",
@@ -381,7 +396,8 @@ int cmd_run(int argc, char **argv)
 			"  cohort run -beams 6 -np 3 -n 30 \"The cat\"\n"
 			"  cohort run -beams 6 -beam-groups 3 -diversity 1 -np 6 -n 20 \"The cat\"\n"
 			"  cohort run -best-of 8 -n 30 \"The cat\"\n"
-			"  cohort run -best-of 9 -vote '\\b(he|she)\\b' -n 40 \"Once upon a time\"\n"
+			"  cohort run -best-of 9 -vote 'cat|dog' -grammar 'root ::= \" cat\" | \" dog\"' \\\n"
+			"      \"Is it a cat or a dog? Mom said it was a\"\n"
 			"  cohort run -p \"Yes or no? \" --grammar 'root ::= \"yes\" | \"no\"' --logprobs 3\n",
 			opts,
 			sizeof opts / sizeof *opts,

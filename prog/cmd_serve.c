@@ -470,7 +470,8 @@ int cmd_serve(int argc, char **argv)
 			.ping_s = 15};
 	sampling_init(&o.s, 0.95);
 	const struct opt own[] = {
-			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE.gguf", "GGUF model (default: the built-in one)",
+					NULL},
 			{"alias", "a", OPT_STR, &o.alias, 0, 0, "NAME",
 					"the model's name in answers (default: its own)", NULL},
 			{"host", NULL, OPT_STR, &o.host, 0, 0, "ADDRESS",
@@ -493,8 +494,9 @@ int cmd_serve(int argc, char **argv)
 					"compute threads (default: the CPUs that it may use)", &o.threads_given},
 			{"http-threads", "threads-http", OPT_INT, &o.http_threads, 1, 256, "N",
 					"threads that read and answer requests (default: 4)", NULL},
-			{"strategy", NULL, OPT_STR, &o.strategy, 0, 0, "NAME",
-					"decode-maximal (default), prefill-priority, balanced, or DIR/FILE.so[:NAME]",
+			{"strategy", NULL, OPT_STR, &o.strategy, 0, 0,
+					"decode-maximal|prefill-priority|balanced|FILE.so[:NAME]",
+					"whose rows go first; a file needs a / in its name (default: decode-maximal)",
 					NULL},
 			{"n-predict", "n|predict", OPT_INT, &o.n_predict, -1, 1 << 24, "N",
 					"tokens of an answer whose request sets no limit; -1: the rest of the context "

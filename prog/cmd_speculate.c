@@ -155,8 +155,8 @@ static void statistics(const struct speculate *c)
 	for (int32_t i = 0; i < c->sp.n_lines; i++)
 		n_cut += c->texts[i].cut;
 	if (n_cut > 0)
-		fprintf(stderr, "%s: %d of %d texts were cut before the end that the grammar wants; raise -n-predict\n",
-				prog, n_cut, c->sp.n_lines);
+		fprintf(stderr, "%s: %d of %d text%s cut before the end that the grammar wants; raise -n-predict\n",
+				prog, n_cut, c->sp.n_lines, c->sp.n_lines == 1 ? " was" : "s were");
 	fprintf(stderr, "%s: drafted %" PRIu64 ", accepted %" PRIu64 " (%.1f %%)\n", prog, s->n_guessed, s->n_right,
 			s->n_guessed ? 100.0 * (double)s->n_right / (double)s->n_guessed : 0.0);
 	/* The first token of each text came with the prompt. */
@@ -264,7 +264,13 @@ static int compare(struct speculate *c)
 	fprintf(stderr, "%s: plain decoding: %.2f s (%.1f tokens/s), with guesses: %.2f s (%.1f tokens/s)", prog, slow,
 			per_second(stats.n_tokens - n_firsts, slow), fast, per_second(stats.n_tokens - n_firsts, fast));
 	fprintf(stderr, n_rounds > 1 ? "; medians of %zu rounds in turns\n" : "\n", n_rounds);
-	fprintf(stderr, "%s: %.2f times as fast, the texts are identical\n", prog, fast > 0 ? slow / fast : 0.0);
+	/* Without accepted guesses the quotient is noise. */
+	if (c->first.n_right > 0)
+		fprintf(stderr, "%s: %.2f times as fast, the texts are identical\n", prog,
+				fast > 0 ? slow / fast : 0.0);
+	else
+		fprintf(stderr, "%s: no guess was accepted, so there is nothing to gain; the texts are identical\n",
+				prog);
 	return 0;
 }
 
@@ -391,7 +397,8 @@ int cmd_speculate(int argc, char **argv)
 			.ngram_max = 8};
 	sampling_init(&c.s, 0.95);
 	const struct opt own[] = {
-			{"model", "m", OPT_STR, &c.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"model", "m", OPT_STR, &c.model, 0, 0, "FILE.gguf", "GGUF model (default: the built-in one)",
+					NULL},
 			{"prompt", "p", OPT_STR, &c.prompt, 0, 0, "TEXT", "the prompt", NULL},
 			{"file", "f", OPT_STR, &c.file, 0, 0, "FILE",
 					"the prompt from a file, every byte of it; - is standard input", NULL},
@@ -407,7 +414,7 @@ int cmd_speculate(int argc, char **argv)
 					&c.ngram_max_given},
 			{"ngram-min", NULL, OPT_INT, &c.ngram_min, 1, NGRAM_MAX, "N", "and at least (default: 2)",
 					&c.ngram_min_given},
-			{"draft", "md", OPT_STR, &c.draft_file, 0, 0, "FILE",
+			{"draft", "md", OPT_STR, &c.draft_file, 0, 0, "FILE.gguf",
 					"guess with a smaller model of the same vocabulary", NULL},
 			{"draft-greedy", NULL, OPT_FLAG, &c.greedy, 0, 0, NULL,
 					"it guesses its likeliest token (default: what the sampler would draw)", NULL},

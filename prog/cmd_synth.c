@@ -164,7 +164,9 @@ int cmd_synth(int argc, char **argv)
 	int64_t threads = 0;
 	bool pure = false;
 	const struct opt opts[] = {
-		{"shape", "s", OPT_STR, &shape, 0, 0, "SHAPE", "a name, numbers, or both; see above", NULL},
+		{"shape", "s", OPT_STR, &shape, 0, 0,
+			"smol-135m|tinyllama-1.1b|llama3.2-1b|qwen2.5-0.5b|KEY=N,...",
+			"a name, numbers, or both; see above", NULL},
 		{"type", "t", OPT_STR, &type, 0, 0, "TYPE", "format or mix (default: Q4_K_M); see above", NULL},
 		{"output", "o", OPT_STR, &path, 0, 0, "FILE", "GGUF file to write", NULL},
 		{"seed", NULL, OPT_UINT64, &seed, 0, 0, "N", "another seed, other weights (default: 0)", NULL},

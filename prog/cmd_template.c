@@ -229,7 +229,7 @@ int cmd_template(int argc, char **argv)
 	const struct opt opts[] = {
 			{"chat-template", "chat-template-file|template", OPT_STR, &o.template, 0, 0, TEMPLATE_ARG,
 					"the template: a name, or a Jinja file; - is standard input", NULL},
-			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE",
+			{"model", "m", OPT_STR, &o.model, 0, 0, "FILE.gguf",
 					"take the template, BOS and EOS of this GGUF model (default: the built-in one)",
 					NULL},
 			{"name", NULL, OPT_STR, &o.name, 0, 0, "NAME",

@@ -90,7 +90,7 @@ int cmd_tokenize(int argc, char **argv)
 	size_t n_text = 0;
 	int f = F_IDS;
 	const struct opt opts[] = {
-			{"model", "m", OPT_STR, &model, 0, 0, "FILE",
+			{"model", "m", OPT_STR, &model, 0, 0, "FILE.gguf",
 					"GGUF model or vocabulary (default: the built-in model)", NULL},
 			{"file", "f", OPT_STR, &file, 0, 0, "FILE",
 					"text to read, every byte of it; - is standard input", NULL},

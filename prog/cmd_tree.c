@@ -208,7 +208,8 @@ int cmd_tree(int argc, char **argv)
 	j = (struct job){.depth = 3, .top_k = 3, .nodes = 1000, .min_prob = 0.01, .threads = threads_default()};
 	sampling_init(&j.s, 0.95);
 	const struct opt opts[] = {
-			{"model", "m", OPT_STR, &j.model, 0, 0, "FILE", "GGUF model (default: the built-in one)", NULL},
+			{"model", "m", OPT_STR, &j.model, 0, 0, "FILE.gguf", "GGUF model (default: the built-in one)",
+					NULL},
 			{"prompt", "p", OPT_STR, &j.prompt, 0, 0, "TEXT", "the prompt", NULL},
 			{"file", "f", OPT_STR, &j.file, 0, 0, "FILE",
 					"the prompt from a file, every byte of it (- is standard input)", NULL},

@@ -20,6 +20,12 @@ enum { EXIT_OK = 0, EXIT_RUN = 1, EXIT_USAGE = 2, EXIT_MODEL = 3, EXIT_FILE = 4,
 #endif
 #define ISA_HELP "instruction set level (default: the best of this CPU)"
 
+/* The end of a noun that n counts: "s", or nothing for one. */
+static inline const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 /* How a model is brought into memory: the options, and what they say. */
 struct load_opts {
 	bool file_layout, no_mmap, mlock;
@@ -40,7 +46,8 @@ struct load_opts {
 #define OPT_LORA_SCALED(l) \
 	"lora-scaled", NULL, OPT_LIST, &(l)->lora_scaled, 0, 0, "FILE:X", "the same, with scale X", NULL
 /* All of them. */
-#define OPTS_LOAD(l) {OPT_FILE_LAYOUT(l)}, {OPT_NO_MMAP(l)}, {OPT_MLOCK(l)}, {OPT_LORA(l)}, {OPT_LORA_SCALED(l)}
+#define OPTS_LOAD(l) \
+	{OPT_FILE_LAYOUT(l)}, {OPT_NO_MMAP(l)}, {OPT_MLOCK(l)}, {OPT_LORA(l)}, { OPT_LORA_SCALED(l) }
 /* Returns 0, or EXIT_USAGE after saying why. l must outlive params. */
 int load_opts_apply(const char *prog, struct load_opts *l, struct cohort_model_params *params);
 

@@ -194,7 +194,8 @@ int embedder_run(struct embedder *e, const struct embed_text *texts, size_t n, f
 			rc = fail(e->prog, &j.err);
 		if (!rc && interrupted()) {
 			progress_end();
-			fprintf(stderr, "%s: interrupted: %zu of %zu texts were done\n", e->prog, j.n_done, n);
+			fprintf(stderr, "%s: interrupted: %zu of %zu text%s done\n", e->prog, j.n_done, n,
+					n == 1 ? " was" : "s were");
 			rc = EXIT_INTERRUPTED;
 		}
 		const double now = clock_now(), rate = (double)j.n_tokens / (now - started + 1e-9);

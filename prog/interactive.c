@@ -365,7 +365,7 @@ static int save(void *user, const char *args)
 		rc = write_last(it, args, text);
 	const size_t n = it->kept.n > 0 ? it->kept.n : (size_t)it->prompt.n_texts;
 	if (!rc)
-		fprintf(stderr, "%zu sequence%s written to %s\n", n, n == 1 ? "" : "s", args);
+		fprintf(stderr, "%zu sequence%s written to %s\n", n, plural(n), args);
 	return rc;
 }
 

@@ -22,10 +22,10 @@ struct opt {
 	const char *name;    /* long name without dashes */
 	const char *alias;   /* other names, separated by bars, llama.cpp's among them; or NULL */
 	enum opt_type type;
-	void *value;         /* bool, const char *, int64_t, uint64_t, double, struct opt_list */
-	double min, max;     /* for numbers; min OPT_DRAWN of an OPT_UINT64: its default is drawn */
-	/* "N"; "FILE..." and "DIR..." are names in the file system; "a|b|c" or "a|b|FILE" are the words that it may be,
-	 * which completions offer; NULL for flags. */
+	void *value; /* bool, const char *, int64_t, uint64_t, double, struct opt_list */
+	double min, max; /* for numbers; min OPT_DRAWN of an OPT_UINT64: its default is drawn */
+	/* "N"; "FILE..." and "DIR..." are names in the file system, "FILE.gguf" those of models; "a|b|c", "a|b|FILE" or
+	 * "a|b|N..." are the words that it may be, which completions offer; NULL for flags. */
 	const char *arg;
 	const char *help;    /* with the default in words */
 	bool *given;         /* may be NULL */

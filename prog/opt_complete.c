@@ -27,6 +27,11 @@ static bool takes_files(const char *arg)
 	return strncmp(last ? last + 1 : arg, "FILE", 4) == 0;
 }
 
+static bool takes_models(const char *arg)
+{
+	return arg && strcmp(arg, "FILE.gguf") == 0;
+}
+
 static bool takes_dirs(const char *arg)
 {
 	return arg && strncmp(arg, "DIR", 3) == 0;
@@ -41,8 +46,9 @@ static void put_values(const char *arg, FILE *out)
 		return;
 	for (size_t n; *arg; arg += n + (arg[n] == '|')) {
 		n = strcspn(arg, "|");
-		if (strncmp(arg, "FILE", 4) != 0)
-			fprintf(out, "%s%.*s", between, (int)n, arg);
+		if (strncmp(arg, "FILE", 4) == 0 || (n > 3 && memcmp(arg + n - 3, "...", 3) == 0))
+			continue;
+		fprintf(out, "%s%.*s", between, (int)n, arg);
 		between = " ";
 	}
 }
@@ -106,7 +112,9 @@ static void bash_case(const struct completion *c, const struct opt *o)
 		put_values(o->arg, c->out);
 		fputs("' ;;\n", c->out);
 	} else {
-		fprintf(c->out, ") kind=%s ;;\n", takes_files(o->arg) ? "file" : takes_dirs(o->arg) ? "dir" : "none");
+		const char *file = takes_models(o->arg) ? "model" : "file";
+		fprintf(c->out, ") kind=%s ;;\n", takes_files(o->arg) ? file : takes_dirs(o->arg) ? "dir"
+												  : "none");
 	}
 }
 
@@ -152,12 +160,14 @@ static void bash_end(const struct completion *c)
 			"\tcase $kind in\n"
 			"\tword) mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\") ;;\n"
 			"\tfile) mapfile -t COMPREPLY < <(compgen -f -- \"$cur\") ;;\n"
+			"\tmodel) mapfile -t COMPREPLY < <(compgen -f -X '!*.gguf' -- \"$cur\"\n"
+			"\t\tcompgen -d -- \"$cur\") ;;\n"
 			"\tdir) mapfile -t COMPREPLY < <(compgen -d -- \"$cur\") ;;\n"
 			"\tboth) mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\"\n"
 			"\t\tcompgen -f -- \"$cur\") ;;\n"
 			"\tesac\n"
 			"\t# Directories go on with a slash, names with blanks are quoted.\n"
-			"\tcase $kind in file | dir | both) compopt -o filenames 2>/dev/null ;; esac\n"
+			"\tcase $kind in file | model | dir | both) compopt -o filenames 2>/dev/null ;; esac\n"
 			"\treturn 0\n"
 			"}\n"
 			"complete -F _%s %s\n",
@@ -210,7 +220,10 @@ static void zsh_option(const struct completion *c, const struct opt *o)
 			put_values(o->arg, out);
 			fputs(takes_files(o->arg) ? "; _files}" : ")", out);
 		} else {
-			fputs(takes_files(o->arg) ? "_files" : takes_dirs(o->arg) ? "_files -/" : " ", out);
+			const char *files = takes_models(o->arg) ? "_files -g \"*.gguf\"" : "_files";
+			fputs(takes_files(o->arg) ? files : takes_dirs(o->arg) ? "_files -/"
+									       : " ",
+					out);
 		}
 	}
 	fputc('\'', out);

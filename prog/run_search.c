@@ -188,21 +188,36 @@ static bool answer_of(void *user, int32_t index, const struct cohort_drawn *text
 	return true;
 }
 
+static void report_vote(const struct run_search *s, const struct gen_prompt *p, const struct cohort_vote *v, int32_t n)
+{
+	char show[ERR_SHOW_BYTES];
+
+	fprintf(stderr, "%s: prompt %zu: %d of %d texts answer '%s'", s->b.prog, p->index, v->n_texts, n,
+			err_show(show, v->answer, v->n_bytes));
+	if (s->verbose)
+		fprintf(stderr, " (%.4f)", v->likelihood);
+}
+
+/* What was elected and by how many texts; with -verbose all answers. */
 static int report_votes(const struct run_search *s, struct gen_prompt *p, const struct cohort_votes *v, int32_t n)
 {
 	char show[ERR_SHOW_BYTES];
 
-	if (s->verbose)
-		for (int32_t i = 0; i < v->n_items; i++)
-			fprintf(stderr, "%s: prompt %zu: %d of %d texts answer '%s' (%.4f)\n", s->b.prog, p->index,
-					v->items[i].n_texts, n, err_show(show, v->items[i].answer, v->items[i].n_bytes),
-					v->items[i].likelihood);
+	for (int32_t i = 0; i < (s->verbose || v->n_items == 0 ? v->n_items : 1); i++) {
+		report_vote(s, p, &v->items[i], n);
+		if (i == 0 && v->n_items > 1 && v->items[1].n_texts == v->items[0].n_texts)
+			fprintf(stderr, ", as many as '%s'; the likeliest text decides",
+					err_show(show, v->items[1].answer, v->items[1].n_bytes));
+		else if (i == 0 && 2 * v->items[0].n_texts <= n)
+			fputs(", which is no majority", stderr);
+		fputc('\n', stderr);
+	}
 	if (v->n_items == 0) {
 		fprintf(stderr, "%s: prompt %zu: the pattern of -vote matches none of %d texts\n", s->b.prog, p->index,
 				n);
 		return EXIT_RUN;
 	}
-	if (s->verbose && v->n_silent > 0)
+	if (v->n_silent > 0)
 		fprintf(stderr, "%s: prompt %zu: %d of %d texts have no answer\n", s->b.prog, p->index, v->n_silent, n);
 	p->texts[0].bytes = mem_strndup(v->items[0].answer, v->items[0].n_bytes);
 	p->texts[0].n_bytes = v->items[0].n_bytes;

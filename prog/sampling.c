@@ -107,7 +107,7 @@ void sampling_options(struct sampling *s, const char *top_p_help, struct opt *ou
 					"ends a repetition (none: nothing does); repeatable (default: \\n : \" *)",
 					NULL},
 			{"mirostat", NULL, OPT_INT, &s->mirostat, 0, 2, "N",
-					"targets a perplexity (mirostat): version 1 or 2 (default: 0)", NULL},
+					"targets a perplexity (mirostat): version 1 or 2; 0: off (default: 0)", NULL},
 			{"mirostat-ent", "mirostat-tau", OPT_FLOAT, &s->mirostat_tau, 0, 1000, "X",
 					"the surprise aimed at (default: 5)", NULL},
 			{"mirostat-lr", "mirostat-eta", OPT_FLOAT, &s->mirostat_eta, 0, 1000, "X",

@@ -91,7 +91,7 @@ static int parse(struct sim_options *c, int argc, char **argv)
 					NULL},
 			{"measure", NULL, OPT_FLAG, &c->measure, 0, 0, NULL,
 					"measure the costs of a model here (default)", NULL},
-			{"model", "m", OPT_STR, &c->model, 0, 0, "FILE",
+			{"model", "m", OPT_STR, &c->model, 0, 0, "FILE.gguf",
 					"the model to measure (default: the built-in one)", NULL},
 			{"threads", "t", OPT_INT, &c->threads, 1, 1024, "N",
 					"compute threads (default: the CPUs that it may use)", &c->threads_given},

@@ -80,7 +80,7 @@ sequence 2 out | sed 's/.*<|assistant|>//;/^$/d' >"$tmp/b"
 lines 'Hello, who are you?\n:branch 3\n:undo\n'
 chat -n 12
 sed -n '/^\[3\]$/{n;p;}' "$tmp/out" >"$tmp/a"
-[ "$rc" = 0 ] && [ -s "$tmp/a" ] && same a b && has err '0 messages are left'
+[ "$rc" = 0 ] && [ -s "$tmp/a" ] && same a b && has err 'messages left: 0'
 verdict 'branches are the sequences of batched; :undo forgets them'
 lines 'Hello\n:branch 1\n'
 chat -n 6

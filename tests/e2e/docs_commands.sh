@@ -12,6 +12,7 @@
 # a command that ./dev has not.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
+unset COHORT_SEED # as users have it
 # shellcheck source=tests/e2e/docs_lib.sh
 . "$(dirname "$0")/docs_lib.sh"
 

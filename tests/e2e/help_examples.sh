@@ -5,6 +5,7 @@
 # Shown red by an example with an option that does not exist, and by a curl for a route that the server has not.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
+unset COHORT_SEED # as users have it
 # shellcheck source=tests/e2e/docs_lib.sh
 . "$(dirname "$0")/docs_lib.sh"
 
@@ -81,7 +82,10 @@ for c in $("$bin/cohort" help | sed -n '/^Commands:$/,/^$/s/^  \([a-z]*\) .*/\1/
 	verdict "$c: has examples"
 done
 
-# The README's begin with build/, where the programs are in a clone.
+# The README's begin with build/, where the programs are in a clone; the files that they name are there, too.
+mkdir "$tmp/clone"
+cd "$tmp/clone" || exit 1
+ln -s "$COHORT_SOURCE/examples" "$COHORT_SOURCE/models" .
 sed -n '/^```sh$/,/^```$/p' "$COHORT_SOURCE/README.md" | grep -E '^(build/|curl )' | sed 's|^build/||' >"$tmp/readme"
 n_lines=$(wc -l <"$tmp/readme")
 [ "$n_lines" -gt 15 ]

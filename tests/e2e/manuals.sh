@@ -102,6 +102,7 @@ verdict 'batched: a shell that is not known'
 mkdir work
 : >work/model.gguf
 : >'work/a b.gguf'
+: >work/notes.txt
 mkdir work/folder
 cd work || exit 1
 
@@ -128,13 +129,17 @@ SH
 	bash_gives '-n-parallel -n-predict' batched -n-p
 	bash_gives '-show-config' cohort info -sh
 	bash_gives 'a b.gguf folder model.gguf' cohort run -model ''
+	bash_gives 'a b.gguf folder model.gguf notes.txt' cohort run -file ''
 	bash_gives 'model.gguf' batched --model mo
 	bash_gives 'model.gguf' batched --model = mo
-	bash_gives 'a b.gguf folder model.gguf' cohort quantize ''
+	bash_gives 'a b.gguf folder model.gguf notes.txt' cohort quantize ''
 	bash_gives 'f16 f32 q8_0' cohort logits -kv-type ''
 	bash_gives 'f16 f32' cohort logits --kv-type = f
 	bash_gives 'f16 f32 q8_0' cohort logits --kv-type =
 	bash_gives 'balanced' cohort simulate -strategy bal
+	bash_gives 'decode-maximal' cohort serve -strategy dec
+	bash_gives 'llama3.2-1b qwen2.5-0.5b smol-135m tinyllama-1.1b' cohort synth -shape ''
+	bash_gives 'llama2 llama3' cohort serve -chat-template ll
 	bash_gives 'model.gguf' cohort simulate -strategy mo
 	bash_gives '' cohort run -n-predict ''
 	bash_gives 'completion config' cohort help co

@@ -26,7 +26,7 @@ retrieve() { run cohort retrieve "$@"; }
 
 retrieve -dir "$d" -top-k 10 -format jsonl 'The cat sat on the mat and slept.'
 keep out want
-[ "$rc" = 0 ] && has err '5 files, 4 chunks; 2 files that are no text were left out' && python3 - "$tmp/out" "$d" <<'PY'
+[ "$rc" = 0 ] && has err '5 files, 4 chunks; files left out because they are no text: 2' && python3 - "$tmp/out" "$d" <<'PY'
 import json, sys
 r = [json.loads(l) for l in open(sys.argv[1])]
 assert [x["rank"] for x in r] == [1, 2, 3, 4] and all(x["query"] == 0 for x in r)
@@ -202,7 +202,7 @@ refuse 2 'tiny chunks' 'whole number' -dir "$d" -chunk-size 8 x
 refuse 2 'an empty separator' 'is empty' -dir "$d" -chunk-separator '' x
 refuse 4 'a folder that is not there' 'No such file' -dir "$tmp/none" x
 mkdir "$tmp/nothing" && cp "$d/binary" "$tmp/nothing"
-refuse 4 'a folder without text' 'no text was found; 1 files were left out' -dir "$tmp/nothing" x
+refuse 4 'a folder without text' 'no text was found; files left out because they are no text: 1' -dir "$tmp/nothing" x
 refuse 4 'a place that cannot be written' "$tmp/no/index" -dir "$d" -save "$tmp/no/index"
 limited() { (ulimit -f 2 && "$bin/cohort" retrieve -dir "$d" -save "$tmp/full"); }
 run limited
@@ -235,7 +235,7 @@ with open(sys.argv[1], "r+b") as f:
 PY
 rc=0
 timeout 60 "$bin/cohort" retrieve -m "$tmp/no_bos.gguf" -dir "$d/cat.txt" -save "$tmp/one" >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
-[ "$rc" = 0 ] && matches err '1 files, ([89]|1[0-9]) chunks'
+[ "$rc" = 0 ] && matches err '1 file, ([89]|1[0-9]) chunks'
 verdict 'chunks of one token'
 
 # ---- A terminal ----

@@ -114,6 +114,13 @@ done
 run cohort run
 [ "$rc" = 2 ] && matches err 'give a prompt'
 verdict 'run: without a prompt'
+# Red when the pipe is not read, and when the line end that echo adds is part of the prompt.
+run cohort run 'The cat' -n 8
+keep out want
+piped() { echo 'The cat' | "$bin/cohort" run -n 8; }
+run piped
+[ "$rc" = 0 ] && same out want
+verdict 'run: a prompt from a pipe'
 run cohort run -c 32 "$(seq -s ' ' 1 200)"
 [ "$rc" = 2 ] && matches err 'tokens'
 verdict 'run: a prompt that does not fit'
@@ -216,6 +223,25 @@ most=$(sed -n 's/.*: \([0-9]*\) of 9 texts answer .*/\1/p' "$tmp/err" | sort -n 
 sum=$(sed -n 's/.*: \([0-9]*\) of 9 texts answer .*/\1/p' "$tmp/err" | awk '{ n += $1 } END { print n }')
 [ "$rc" = 0 ] && is out "$winner" && matches out '^(yes|no|so)$' && [ "$votes" = "$most" ] && [ "$sum" = 9 ]
 verdict 'run: -vote prints the answer of most'
+# What was elected is said without -v as well. Red with counts that only -v shows, and with ties that are taken for majorities.
+vote() { run cohort run 'Well?' -grammar "root ::= $1" -n 20 -best-of "$2" -vote "$3" -seed "$4" -temp 5; }
+vote '" yes" | " no"' 9 'yes|no' 1
+[ "$rc" = 0 ] && matches err "^cohort run: prompt 0: [5-9] of 9 texts answer '(yes|no)'\$" && [ "$(grep -c answer "$tmp/err")" = 1 ]
+verdict 'run: a vote says how many texts agreed'
+vote '" yes"' 4 'ye(s)' 1
+[ "$rc" = 0 ] && is out s && matches err "prompt 0: 4 of 4 texts answer 's'\$"
+verdict 'run: a vote that all agree on'
+tie=
+for seed in 1 2 3 4 5 6 7 8 9 10 11 12; do
+	vote '" yes" | " no"' 2 'yes|no' $seed
+	if has err ', as many as '; then tie=y; break; fi
+done
+[ "$tie" ] && matches err "prompt 0: 1 of 2 texts answer '(yes|no)', as many as '(yes|no)'; the likeliest text decides\$"
+verdict 'run: a vote that is a tie'
+vote '" yes" | " no"' 9 'y(es)|n(x)' 1
+[ "$rc" = 0 ] && is out es && has err ' have no answer'
+if [ "$(sed -n 's/.*: \([0-9]\) of 9 texts answer.*/\1/p' "$tmp/err")" -lt 5 ]; then has err ', which is no majority'; else ! has err 'majority'; fi
+verdict 'run: a vote with texts that have no answer'
 run cohort run x -n 4 -best-of 2 -vote 'qqqq'
 refused 1 'matches none of 2 texts'
 verdict 'run: a vote without answers'

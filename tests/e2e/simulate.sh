@@ -7,6 +7,7 @@
 # its shared tokens, a name that is not escaped in the picture.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
+unset COHORT_SEED # an option of made-up requests here
 
 # A tick of p prefill and d decode rows takes 10 + p + 4 d ms, on and between the points and beyond them.
 cat >"$tmp/cost.json" <<'JSON'

@@ -166,6 +166,10 @@ run cohort speculate "$story" -n 80 -temp 0 -ignore-eos -compare
 [ "$rc" = 0 ] && matches err 'plain decoding: [0-9.]+ s \([0-9.]+ tokens/s\), with guesses' &&
 	matches err '[0-9.]+ times as fast, the texts are identical' && matches err '79 tokens in .* verifications, [0-9.]+ tokens per'
 verdict '-compare'
+# Shown red with a factor for it.
+run cohort speculate 'Once upon a time' -n 6 -compare -ngram-min 16 -ngram-max 16
+[ "$rc" = 0 ] && has err 'accepted 0' && has err 'no guess was accepted, so there is nothing to gain; the texts are identical' && ! has err 'times as fast'
+verdict 'speculate: no factor where no guess was accepted'
 run cohort speculate "$story" -n 30 -np 3 -compare -r 3 -draft "$model" -v
 [ "$rc" = 0 ] && has err 'medians of 3 rounds' && has err 'the texts are identical' && has err 'temperature 0.8'
 verdict '-compare -rounds -verbose'
