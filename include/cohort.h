@@ -519,9 +519,10 @@ COHORT_API enum cohort_status cohort_decode_scatter_to(struct cohort_context *ct
 		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
 		cohort_take *take, void *user, struct cohort_err *err);
 
-/* The first decodes repack the matrices of a mapped file as they use them, for half a second each, so that a start
- * need not wait for all; the bits are the same before and after. This repacks more of them, for about `seconds` (0: a few
- * megabytes), e.g. while there is nothing to decode. Returns the part that is done; 1: nothing is left to do. */
+/* The first decodes repack the matrices of a mapped file as they use them (half a second of computing time in the first
+ * ubatch of a context, two in others), so that a start need not wait for all; the bits are the same before and after.
+ * This repacks more of them, for about `seconds` (0: a few megabytes), e.g. while there is nothing to decode. Returns
+ * the part that is done; 1: nothing is left to do. */
 COHORT_API double cohort_repack(struct cohort_context *ctx, double seconds);
 
 /* Repacks what is left, then runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each and forgets it: faults

@@ -181,15 +181,22 @@ static void rope_row(const struct row_job *j, size_t r)
 					be->rope + ((size_t)i * be->n_rows_max + r) * n_rot);
 }
 
-/* What the rows of a ubatch may spend on packing. The first answer after a start waits for this, not for all matrices;
- * and some are ready after each. */
-#define PACK_SECONDS 0.5
+/* Until when a ubatch may pack what it uses: the first token after a start waits for little of it, and the next ones,
+ * all of which are slow until it is done, for more. In time of this thread: on a busy machine all takes longer, and
+ * smaller pieces would only mean more slow tokens. */
+static double pack_until(struct be *be)
+{
+	const double seconds = be->begun ? 2.0 : 0.5;
+
+	be->begun = true;
+	return atomic_load(&be->w->n_left) ? clock_busy() + seconds : 0;
+}
 
 static void cpu_begin(struct be *be, const struct be_rows *rows)
 {
 	be->rows = rows;
 	be->rounded = NULL;
-	be->pack_until = atomic_load(&be->w->n_left) ? clock_now() + PACK_SECONDS : 0;
+	be->pack_until = pack_until(be);
 	cpu_lora_begin(be, NULL, rows->n);
 	if (be->m->hp.n_rot)
 		run_rows(&(struct row_job){.be = be, .n = rows->n, .k = (size_t)be->m->hp.n_rot * 16, .run = rope_row});
@@ -488,7 +495,7 @@ struct cpu_mm cpu_mm_of(const struct be *be, const struct model_weight *w, const
 {
 	struct be_weight *bw = &be->w->w[w->index];
 	const enum weight_state state = atomic_load(&bw->state);
-	const bool fill = state == WEIGHT_IN_FILE && be->pack_until > 0 && clock_now() < be->pack_until &&
+	const bool fill = state == WEIGHT_IN_FILE && be->pack_until > 0 && clock_busy() < be->pack_until &&
 			cpu_weight_claim(bw);
 	const bool packed = fill || state == WEIGHT_PACKED;
 

@@ -66,7 +66,8 @@ struct cpu_lora {
 
 struct be {
 	struct be_weights *w;
-	double pack_until; /* of the rows at hand: what is used before this time is packed on the way */
+	double pack_until; /* clock_busy: what the rows at hand use before it is packed on the way; 0: nothing is left */
+	bool begun;
 	const struct model *m;
 	const struct kern *kern;
 	struct pool *pool;

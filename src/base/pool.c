@@ -275,9 +275,19 @@ void pool_share(size_t n_items, size_t unit, size_t i, size_t n, size_t *from, s
 	*to = b * unit < n_items ? b * unit : n_items;
 }
 
+static double seconds_of(clockid_t clock)
+{
+	struct timespec t = {0};
+	clock_gettime(clock, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 double clock_now(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+	return seconds_of(CLOCK_MONOTONIC);
+}
+
+double clock_busy(void)
+{
+	return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }

@@ -26,5 +26,7 @@ void pool_share(size_t n_items, size_t unit, size_t i, size_t n, size_t *from, s
 
 /* Monotonic seconds. */
 double clock_now(void);
+/* Seconds that the calling thread has been running on a CPU. */
+double clock_busy(void);
 
 #endif

@@ -49,7 +49,7 @@ valgrind_more='
 	test_bin_pack test_engine_counts test_engine_queue test_engine_text test_file test_gguf test_gguf_refuse
 	test_gguf_split test_gguf_sweep test_gguf_tensors test_gguf_values test_gguf_write test_json test_kv
 	test_kv_shape test_memory test_model test_model_files test_openai_answer test_quant test_quantise test_recur
-	test_sample_chain test_sampler test_score test_serve_store test_spec_check test_spec_decode test_spec_outcome
+	test_repack test_sample_chain test_sampler test_score test_serve_store test_spec_check test_spec_decode test_spec_outcome
 	test_spec_seq test_state test_strategy test_synth test_template test_template_limits test_tok_bpe
 	test_tok_detok test_tok_norm test_tok_spm test_tok_unigram test_tok_vocab test_tok_wordpiece test_transaction
 '
