@@ -66,7 +66,7 @@ struct cpu_lora {
 
 struct be {
 	struct be_weights *w;
-	double pack_until; /* clock_busy: what the rows at hand use before it is packed on the way; 0: nothing is left */
+	double pack_until; /* clock_busy: what the rows at hand use before it is packed; 0: nothing is left */
 	bool begun;
 	const struct model *m;
 	const struct kern *kern;

@@ -72,7 +72,8 @@ enum cohort_status state_check_start(const uint8_t *bytes, size_t n, struct coho
 	const uint32_t version = n < AT_STATE_FLAGS ? STATE_VERSION : load_u32(bytes + AT_VERSION);
 	if (version < STATE_VERSION)
 		return err_set(err, COHORT_E_UNSUPPORTED,
-				"the state was saved by an older version (format %u, this library reads %u): save it anew",
+				"the state was saved by an older version (format %u, this library reads %u): save it "
+				"anew",
 				version, STATE_VERSION);
 	if (version != STATE_VERSION)
 		return err_set(err, COHORT_E_UNSUPPORTED,

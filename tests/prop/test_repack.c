@@ -7,11 +7,12 @@
  *  3. A state is refused by a model of which any byte of any tensor, or of an adapter, differs; and taken by the same
  *     model however it is opened and however much of it is packed.
  *
- * Shown red by a place that is published before it is filled (any_set, contexts_together), by a matrix that is packed
- * from its first row again where a part of it is packed already (halves: its sum counts rows twice), by a warm-up that
- * leaves matrices as they are (warm_up), by rows that are packed and not summed (same_model), by sums of the first 4 KiB
- * of each matrix and by sums that do not know a row's place (any_byte), by adapters without their data (adapters), and
- * by an engine that waits for requests without packing (idle_engine). */
+ * Shown red by a claimed matrix that is taken for a packed one (any_set), by a place that is published before it is
+ * filled (contexts_together), by a matrix that is packed from its first row again where a part of it is packed already
+ * (halves: its sum counts rows twice), by products that allocate (aborts), by a warm-up that leaves matrices as they
+ * are (warm_up), by rows that are packed and not summed (same_model), by sums of the first 4 KiB of each matrix and by
+ * sums that do not know a row's place (any_byte), by the first bytes of an adapter's data only (adapters), and by an
+ * engine that waits for requests without packing (idle_engine). */
 #include "arch_case.h"
 #include "place_case.h"
 #include "split_case.h"
