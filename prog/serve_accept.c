@@ -17,6 +17,7 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -197,16 +198,20 @@ static void listen_for(struct watch *w, unsigned events)
 	epoll_ctl(w->epoll, EPOLL_CTL_MOD, w->listen, &ev);
 }
 
-static void pause_accept(struct watch *w, double now)
+static void pause_accept(struct watch *w, double until)
 {
 	listen_for(w, 0);
-	w->accept_at = now + PAUSE_S;
+	w->accept_at = until;
 }
 
+/* For somebody who waits to be accepted; unless another is about to leave already. */
 static void make_room(struct watch *w)
 {
+	struct pollfd p = {.fd = w->listen, .events = POLLIN};
+
 	lock_take(&w->lock);
-	evict(w, NULL);
+	if (w->n_closing == 0 && poll(&p, 1, 0) > 0)
+		evict(w, NULL);
 	lock_give(&w->lock);
 }
 
@@ -221,7 +226,7 @@ static void no_descriptor(struct server *srv, double now)
 				strerror(why));
 	}
 	make_room(w);
-	pause_accept(w, now);
+	pause_accept(w, now + PAUSE_S);
 }
 
 static bool accept_one(struct server *srv, double now)
@@ -233,7 +238,7 @@ static bool accept_one(struct server *srv, double now)
 
 	if (!watch_room(w)) {
 		make_room(w);
-		pause_accept(w, now);
+		pause_accept(w, now); /* until the watch looks around again */
 		return false;
 	}
 	const int fd = accept4(w->listen, (struct sockaddr *)&a, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -245,7 +250,7 @@ static bool accept_one(struct server *srv, double now)
 	}
 	if (fd < 0) {
 		if (errno != EINTR && errno != ECONNABORTED)
-			pause_accept(w, now);
+			pause_accept(w, now + PAUSE_S);
 		return errno == EINTR || errno == ECONNABORTED;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* no effect on a Unix socket */
