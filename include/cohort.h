@@ -525,10 +525,10 @@ COHORT_API enum cohort_status cohort_decode_scatter_to(struct cohort_context *ct
  * the part that is done; 1: nothing is left to do. */
 COHORT_API double cohort_repack(struct cohort_context *ctx, double seconds);
 
-/* Repacks what is left, then runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each and forgets it:
+/* Repacks what is left, then runs a made-up ubatch of n_seqs sequences and n_seq_tokens rows each, and forgets it:
  * faults weights and the whole cache in (it takes memory as it fills otherwise) and wakes threads before the first user
- * comes. Changes no sequence and no output. E_LIMIT above n_ubatch rows (rule n-ubatch), 64 sequences or n_seq_max (rule
- * n-seqs), and sequences longer than the model takes (rule pos-limit). */
+ * comes. Changes no sequence and no output. E_LIMIT above n_ubatch rows (rule n-ubatch), 64 sequences or n_seq_max
+ * (rule n-seqs), and sequences longer than the model takes (rule pos-limit). */
 COHORT_API enum cohort_status cohort_warm_up(struct cohort_context *ctx, int32_t n_seq_tokens, int32_t n_seqs,
 		struct cohort_err *err);
 

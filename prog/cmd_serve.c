@@ -317,7 +317,8 @@ static void drain(struct options *o)
 	thread_join(&t);
 	watch_empty(&o->srv.watch, hurry ? 0.2 : 5);
 	log_add(&o->srv.log, "%s",
-			d.clean && !hurry ? "stopped; all requests were finished" : "stopped; requests were interrupted");
+			d.clean && !hurry ? "stopped; all requests were finished"
+					  : "stopped; requests were interrupted");
 }
 
 static int run(struct options *o)

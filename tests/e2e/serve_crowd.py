@@ -148,7 +148,7 @@ def memory():
         a = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}] + [{"role": "assistant", "tool_calls": [call, call]}] * 5})
         took = peak_mib(server) - before
         check("so are two million in the arguments of ten calls", a.status == 400 and "values" in a.error()["message"] and
-              a.error()["param"] == "messages[2].tool_calls[0]" and (CHECKED or took < 250), (took, a))
+              a.error()["param"] == "messages[1].tool_calls[0]" and (CHECKED or took < 250), (took, a))
         a = server.post(COMPLETIONS, b'{"prompt":[' + b"5," * 300000 + b"5]}")
         check("300,000 tokens are read, and too many for the context", a.status == 400 and a.error()["param"] == "prompt", a)
         a = server.post(COMPLETIONS, {**GOOD, "pad": '{}[],\\",' * 400000})
@@ -157,7 +157,7 @@ def memory():
         before = peak_mib(server, "VmRSS")
         waiting = [server.connect() for _ in range(9)]
         for c in waiting:  # the first of them generates, the others are behind it
-            c.send(request("POST", COMPLETIONS, b'{"prompt":"Once","n_predict":900,"ignore_eos":true,"x":[' + b"0," * 500000 + b"0]}"))
+            c.send(request("POST", COMPLETIONS, b'{"prompt":"Once","n_predict":900,"ignore_eos":true,"x":[' + b"0," * 250000 + b"0]}"))
         queued = eventually(lambda: server.metrics()["llamacpp:requests_deferred"] >= 6, 20)
         took = []
         check("what a body says that nobody asks for is not kept while it waits", queued and (CHECKED or eventually(
