@@ -50,6 +50,24 @@ struct run {
 
 /* ---- Prompts ---- */
 
+static int64_t cache_room(const struct run *r)
+{
+	const int64_t block = cohort_kv_block_size();
+	return (r->n_ctx + block - 1) / block * block;
+}
+
+/* -n-predict -1: what the longest prompt leaves. */
+static void fill_context(struct run *r)
+{
+	const int64_t room = cache_room(r), n = room < r->info.n_ctx_train ? room : r->info.n_ctx_train;
+	size_t longest = 0;
+
+	for (size_t i = 0; i < r->n_prompts; i++)
+		longest = r->prompts[i].n_tokens > longest ? r->prompts[i].n_tokens : longest;
+	r->n_predict = n - (int64_t)longest;
+	r->gen.n_predict = (int32_t)r->n_predict;
+}
+
 static int add_prompt(struct run *r, const char *text, size_t n_bytes)
 {
 	struct gen_prompt *p = &r->prompts[r->n_prompts++];
@@ -59,8 +77,7 @@ static int add_prompt(struct run *r, const char *text, size_t n_bytes)
 		return rc;
 	if (p->n_tokens == 0)
 		return bad_usage(prog, "prompt %zu is empty and the model has no begin token", r->n_prompts - 1);
-	const int64_t held = (int64_t)p->n_tokens + r->n_predict, block = cohort_kv_block_size();
-	const int64_t room = (r->n_ctx + block - 1) / block * block;
+	const int64_t held = (int64_t)p->n_tokens + (r->n_predict < 0 ? 1 : r->n_predict), room = cache_room(r);
 	if (held > r->info.n_ctx_train || held > room) {
 		const char *what = "lower -n-predict or raise -ctx";
 		if ((int64_t)p->n_tokens >= r->info.n_ctx_train)
@@ -313,6 +330,8 @@ static int run(struct run *r)
 
 	if (!rc)
 		rc = read_prompts(r);
+	if (!rc && r->n_predict < 0)
+		fill_context(r);
 	if (!rc)
 		rc = searching ? search(r) : generate(r);
 	if (rc && (searching || rc != EXIT_INTERRUPTED))
@@ -351,8 +370,9 @@ int cmd_run(int argc, char **argv)
 					NULL},
 			{"prompts", NULL, OPT_STR, &r.prompts_file, 0, 0, "FILE",
 					"many prompts, one on each line; - is standard input", NULL},
-			{"n-predict", "n|predict", OPT_INT, &r.n_predict, 0, 1 << 24, "N",
-					"tokens per text (default: 128)",
+			{"n-predict", "n|predict", OPT_INT, &r.n_predict, -1, 1 << 24, "N",
+					"tokens per text; -1: until the model ends it or the context is full "
+					"(default: 128)",
 					NULL},
 			{"n-parallel", "np|parallel", OPT_INT, &r.n_parallel, 1, 65536, "N",
 					"continuations of each prompt (default: 1)", NULL},
@@ -405,6 +425,10 @@ int cmd_run(int argc, char **argv)
 	int rc = opt_parse(&p, argc, argv, 2, r.operands, PROMPTS_MAX, &r.n_operands);
 	if (rc)
 		return rc - 1;
+	/* 'ollama run NAME PROMPT' has a name like llama3.2 here, which is hardly meant as a prompt. */
+	const char *name = r.operands[0];
+	if (r.n_operands == 2 && !r.model && strpbrk(name, "0123456789") && !strpbrk(name, " \t\n"))
+		fprintf(stderr, "%s: note: '%s' is taken as a prompt; a model is a file, given with -m FILE\n", prog, name);
 	r.search.n_predict = r.n_predict;
 	rc = run_search_check(&r.search, prog, r.n_parallel, r.stops.n > 0, r.top_given);
 	if (!rc) {

@@ -127,7 +127,7 @@ embed -f "$tmp/long"
 refused 2 "$tmp/long has 1502 tokens, more than the 1024 that fit; -truncate cuts it"
 verdict 'a text above the context: refused with both numbers'
 embed -f "$tmp/long" -truncate -format jsonl
-[ "$rc" = 0 ] && has err '1 of 1 texts were cut' && has out '"n_tokens": 1024,'
+[ "$rc" = 0 ] && has err '1 of 1 text was cut' && has out '"n_tokens": 1024,'
 verdict '-truncate'
 embed -ctx 4 'one two three four five six'
 refused 2 'more than the 4 that fit'

@@ -104,3 +104,15 @@ verdict 'behind --: a text'
 run cohort tokenize -format count "$tmp"
 [ "$rc" = 0 ] && ! empty out
 verdict 'a folder is no model'
+# Red without the note.
+run cohort run llama3.2 hi -n 2
+[ "$rc" = 0 ] && has err "note: 'llama3.2' is taken as a prompt; a model is a file, given with -m FILE"
+verdict "a model's name where a prompt is expected: said"
+run cohort serve --single-turn
+refused 2 'cohort chat'
+run cohort serve --spec-type x
+refused 2 'no draft models yet'
+verdict 'options of newer versions: refused with the reason'
+run cohort serve --color auto --perf --direct-io --check-tensors -show-config
+[ "$rc" = 0 ] && [ "$(grep -c 'has no effect' "$tmp/err")" = 4 ]
+verdict 'options of newer versions: accepted where no answer depends on them'

@@ -114,6 +114,10 @@ done
 run cohort run
 [ "$rc" = 2 ] && matches err 'give a prompt'
 verdict 'run: without a prompt'
+# Red when -1 is refused, and when it is taken for no tokens.
+run cohort run 'The cat' -n -1 -c 96 -ignore-eos -v
+[ "$rc" = 0 ] && has err ' 92 tokens of 1 text in ' || has err ' 93 tokens of 1 text in '
+verdict 'run: -n -1 fills the context'
 # Red when the pipe is not read, and when the line end that echo adds is part of the prompt.
 run cohort run 'The cat' -n 8
 keep out want

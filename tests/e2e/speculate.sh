@@ -193,7 +193,7 @@ run cohort speculate -f "$tmp/odd" -n 8 -temp 0
 [ "$rc" = 0 ] && same out want
 verdict 'a prompt of any bytes'
 run cohort speculate 'Data:' -j '{}' -n 3
-[ "$rc" = 0 ] && has err '1 of 1 texts were cut'
+[ "$rc" = 0 ] && has err '1 of 1 text was cut'
 verdict 'a text cut by the limit says so'
 
 # ---- What is refused ----
