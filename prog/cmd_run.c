@@ -427,8 +427,10 @@ int cmd_run(int argc, char **argv)
 		return rc - 1;
 	/* 'ollama run NAME PROMPT' has a name like llama3.2 here, which is hardly meant as a prompt. */
 	const char *name = r.operands[0];
+	char shown[ERR_SHOW_BYTES];
 	if (r.n_operands == 2 && !r.model && strpbrk(name, "0123456789") && !strpbrk(name, " \t\n"))
-		fprintf(stderr, "%s: note: '%s' is taken as a prompt; a model is a file, given with -m FILE\n", prog, name);
+		fprintf(stderr, "%s: note: '%s' is taken as a prompt; a model is a file, given with -m FILE\n", prog,
+				err_show(shown, name, strlen(name)));
 	r.search.n_predict = r.n_predict;
 	rc = run_search_check(&r.search, prog, r.n_parallel, r.stops.n > 0, r.top_given);
 	if (!rc) {
