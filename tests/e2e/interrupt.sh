@@ -11,6 +11,7 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh
 . "$(dirname "$0")/serve_lib.sh"
+export COHORT_SEED=0 # texts of two runs are compared
 
 INTERRUPT_COUNT=${1:-4}
 export INTERRUPT_COUNT

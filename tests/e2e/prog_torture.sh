@@ -8,5 +8,6 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh
 . "$(dirname "$0")/serve_lib.sh"
+export COHORT_SEED=0 # texts of two runs are compared
 
 torture prog_torture 'programs'
