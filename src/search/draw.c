@@ -41,12 +41,12 @@ static enum cohort_status no_memory(struct cohort_err *err)
 
 /* ---- Drawing ---- */
 
-/* Whether nothing could be drawn, as of what the grammar permits nothing is left: the text ends. A number that is none
- * has a rule; without a grammar that says no to anything it was the biases alone. */
+/* Whether the text ends because no token that the grammar permits is left. If the grammar permits all tokens, the
+ * biases alone excluded them. */
 static bool at_end(struct draw *d, struct cohort_branch branch, const struct cohort_err *why)
 {
 	int32_t n = d->s.n_vocab;
-	return why->status == COHORT_E_NUMERIC && !why->rule &&
+	return why->status == COHORT_E_NUMERIC && why->rule && strcmp(why->rule, "excluded") == 0 &&
 			!cohort_branch_legal_get(d->s.forest, branch, NULL, 0, &n, NULL) && n < d->s.n_vocab;
 }
 
