@@ -251,6 +251,7 @@ static int help(void *user, const char *args)
 
 const struct talk_command chat_commands[] = {
 		{":retry", "", "another answer to the last message, with the next seed", retry},
+		{":again", "", "the same as :retry, as in batched", retry},
 		{":branch", "N", "N answers to the last message, to choose from", branch},
 		{":pick", "K", "goes on from answer K; the others are forgotten", pick},
 		{":undo", "", "takes the last message and its answer back", undo},

@@ -4,6 +4,7 @@
  * A command's table is on the stack of its function, so it is reached by calling that function with a visitor set
  * (opt_visit), which opt_parse hands the table to. */
 #include "cmd.h"
+#include "cohort_tools.h"
 #include "common.h"
 #include "opt.h"
 #include "opt_complete.h"
@@ -193,20 +194,24 @@ int cmd_man(int argc, char **argv)
 struct completing {
 	struct completion c;
 	const char *command, *words;
+	bool files;
 };
 
 static void complete_of(const struct opt_prog *p, void *user)
 {
 	struct completing *x = user;
-	completion_table(&x->c, p, x->command, x->words);
+	completion_table(&x->c, p, x->command, x->words, x->files);
 }
 
-/* What the operands of a command may be, separated by blanks; NULL: files. */
+/* What the operands of a command may be, separated by blanks (quantize: files as well); NULL: files. */
 static const char *operands_of(const char *command, char *out, size_t n_max)
 {
 	const char *names[2 * NAMES_MAX];
 	size_t n = 0, at = 0;
 
+	if (strcmp(command, "quantize") == 0)
+		for (; n < NAMES_MAX && cohort_mix_name(n); n++)
+			names[n] = cohort_mix_name(n);
 	if (strcmp(command, "help") == 0 || strcmp(command, "man") == 0)
 		n = command_names(names);
 	if (strcmp(command, "help") == 0)
@@ -252,6 +257,7 @@ int cmd_completion(int argc, char **argv)
 	for (size_t i = 0; i < n; i++) {
 		x.command = names[i];
 		x.words = operands_of(names[i], words, sizeof words);
+		x.files = strcmp(names[i], "quantize") == 0;
 		visit(cmd_get(i), complete_of, &x);
 	}
 	completion_end(&x.c);

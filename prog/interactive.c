@@ -398,6 +398,7 @@ static int help(void *user, const char *args)
 
 static const struct talk_command commands[] = {
 		{":again", "", "the same prompt once more, with the next seed unless it is fixed", again},
+		{":retry", "", "the same as :again, as in chat", again},
 		{":more", "N", "goes on with sequence N", more},
 		{":show", "", "the sequences again", show},
 		{":keep", "N ...|all", "puts sequences on the list of favourites", keep},

@@ -294,7 +294,7 @@ static int print_generated(const struct opt_prog *p, int argc, char **argv, int 
 		struct completion c;
 		if (!completion_begin(&c, argv[from + 1], p->name, stdout))
 			return bad_usage(p->name, "completions are for bash, zsh and fish") + 1;
-		completion_table(&c, p, NULL, NULL);
+		completion_table(&c, p, NULL, NULL, false);
 		completion_end(&c);
 		return close_stdout(p->name) + 1;
 	}

@@ -118,7 +118,8 @@ static void bash_case(const struct completion *c, const struct opt *o)
 	}
 }
 
-static void bash_table(const struct completion *c, const struct opt_prog *p, const char *command, const char *words)
+static void bash_table(const struct completion *c, const struct opt_prog *p, const char *command, const char *words,
+		bool files)
 {
 	FILE *out = c->out;
 
@@ -131,7 +132,7 @@ static void bash_table(const struct completion *c, const struct opt_prog *p, con
 	}
 	fputs("'\n", out);
 	if (words)
-		fprintf(out, "\t\twords='%s'\n", words);
+		fprintf(out, "\t\twords='%s'%s\n", words, files ? " kind=operands" : "");
 	fputs("\t\tcase $prev in\n", out);
 	for (size_t i = 0; i < p->n_opts + OPT_COMMON; i++) {
 		const struct opt *o = i < p->n_opts ? &p->opts[i] : &opt_common[i - p->n_opts];
@@ -145,11 +146,13 @@ static void bash_end(const struct completion *c)
 {
 	fprintf(c->out,
 			"\tesac\n"
-			"\tif [[ $kind == operand ]]; then\n"
+			"\tif [[ $kind == operand || $kind == operands ]]; then\n"
 			"\t\tif [[ $cur == --* ]]; then\n"
 			"\t\t\tkind=word words=${opts// -/ --}\n"
 			"\t\telif [[ $cur == -* ]]; then\n"
 			"\t\t\tkind=word words=$opts\n"
+			"\t\telif [[ $kind == operands ]]; then\n"
+			"\t\t\tkind=both\n"
 			"\t\telif [[ -n $words ]]; then\n"
 			"\t\t\tkind=word\n"
 			"\t\telse\n"
@@ -229,7 +232,8 @@ static void zsh_option(const struct completion *c, const struct opt *o)
 	fputc('\'', out);
 }
 
-static void zsh_table(const struct completion *c, const struct opt_prog *p, const char *command, const char *words)
+static void zsh_table(const struct completion *c, const struct opt_prog *p, const char *command, const char *words,
+		bool files)
 {
 	if (command)
 		fprintf(c->out, "\t%s)\n", command);
@@ -239,7 +243,7 @@ static void zsh_table(const struct completion *c, const struct opt_prog *p, cons
 	for (size_t i = 0; i < OPT_COMMON; i++)
 		zsh_option(c, &opt_common[i]);
 	if (words)
-		fprintf(c->out, " \\\n\t\t\t'*:word:(%s)'\n", words);
+		fprintf(c->out, files ? " \\\n\t\t\t'*:operand:{compadd -- %s; _files}'\n" : " \\\n\t\t\t'*:word:(%s)'\n", words);
 	else
 		fputs(" \\\n\t\t\t'*:operand:_files'\n", c->out);
 	if (command)
@@ -269,7 +273,9 @@ static void fish_option(const struct completion *c, const struct opt *o, const c
 	fish_condition(c, command);
 	for (size_t i = 0; opt_name(o, i, name); i++)
 		fish_name(c, name);
-	if (o->type != OPT_FLAG && takes_files(o->arg))
+	if (o->type != OPT_FLAG && takes_models(o->arg))
+		fputs(" -x -a '(__fish_complete_suffix .gguf)'", out);
+	else if (o->type != OPT_FLAG && takes_files(o->arg))
 		fputs(" -r -F", out);
 	else if (o->type != OPT_FLAG && takes_dirs(o->arg))
 		fputs(" -x -a '(__fish_complete_directories)'", out);
@@ -305,7 +311,8 @@ static void fish_commands(const struct completion *c, const char *const *names, 
 	}
 }
 
-static void fish_table(const struct completion *c, const struct opt_prog *p, const char *command, const char *words)
+static void fish_table(const struct completion *c, const struct opt_prog *p, const char *command, const char *words,
+		bool files)
 {
 	for (size_t i = 0; i < p->n_opts; i++)
 		fish_option(c, &p->opts[i], command);
@@ -313,7 +320,7 @@ static void fish_table(const struct completion *c, const struct opt_prog *p, con
 		fish_option(c, &opt_common[i], command);
 	if (words) {
 		fish_condition(c, command);
-		fprintf(c->out, " -f -a '%s'\n", words);
+		fprintf(c->out, "%s -a '%s'\n", files ? "" : " -f", words);
 	}
 }
 
@@ -349,16 +356,17 @@ void completion_commands(struct completion *c, const char *const *names, const c
 	}
 }
 
-void completion_table(struct completion *c, const struct opt_prog *p, const char *command, const char *words)
+void completion_table(struct completion *c, const struct opt_prog *p, const char *command, const char *words,
+		bool files)
 {
 	switch (c->shell) {
 	case SHELL_BASH:
 		if (!command)
 			fputs("\tcase $command in\n", c->out);
-		bash_table(c, p, command ? command : "''", words);
+		bash_table(c, p, command ? command : "''", words, files);
 		break;
-	case SHELL_ZSH: zsh_table(c, p, command, words); break;
-	case SHELL_FISH: fish_table(c, p, command, words); break;
+	case SHELL_ZSH: zsh_table(c, p, command, words, files); break;
+	case SHELL_FISH: fish_table(c, p, command, words, files); break;
 	}
 }
 

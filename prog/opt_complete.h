@@ -21,8 +21,10 @@ const char *completion_shell(size_t i);
 bool completion_begin(struct completion *c, const char *shell, const char *program, FILE *out);
 /* names[i] and abouts[i], n of them. */
 void completion_commands(struct completion *c, const char *const *names, const char *const *abouts, size_t n);
-/* command is NULL for a program without any. words are what its operands may be, separated by blanks; NULL: files. */
-void completion_table(struct completion *c, const struct opt_prog *p, const char *command, const char *words);
+/* command is NULL for a program without any. words are what its operands may be, separated by blanks;
+ * NULL: files. files: these and files. */
+void completion_table(struct completion *c, const struct opt_prog *p, const char *command, const char *words,
+		bool files);
 void completion_end(struct completion *c);
 
 #endif

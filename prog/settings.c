@@ -84,14 +84,14 @@ static void show(const struct opt *o)
 	case OPT_FLOAT: fprintf(stderr, "%g", *(const double *)o->value); break;
 	case OPT_STR: {
 		const char *text = *(const char *const *)o->value;
-		char *shown = printable(text ? text : "(none)");
+		char *shown = printable(text ? text : "(not set)");
 		fputs(shown ? shown : "?", stderr);
 		mem_free(shown);
 		break;
 	}
 	case OPT_LIST: {
 		const struct opt_list *list = o->value;
-		fputs(list->n ? "" : "(none)", stderr);
+		fputs(list->n ? "" : "(not set)", stderr);
 		for (size_t i = 0; i < list->n; i++) {
 			char *shown = printable(list->items[i]);
 			fprintf(stderr, "%s%s", i ? " " : "", shown ? shown : "?");

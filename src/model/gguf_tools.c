@@ -250,7 +250,7 @@ struct text {
 
 static void put(struct text *t, const char *s, size_t n)
 {
-	if (!t->full && t->n_written + n < t->n_max) {
+	if (t->buf && !t->full && t->n_written + n < t->n_max) {
 		memcpy(t->buf + t->n_written, s, n);
 		t->n_written += n;
 	} else {

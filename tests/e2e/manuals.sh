@@ -132,7 +132,9 @@ SH
 	bash_gives 'a b.gguf folder model.gguf notes.txt' cohort run -file ''
 	bash_gives 'model.gguf' batched --model mo
 	bash_gives 'model.gguf' batched --model = mo
-	bash_gives 'a b.gguf folder model.gguf notes.txt' cohort quantize ''
+	bash_gives 'model.gguf' cohort quantize mo
+	bash_gives 'Q4_K_M Q4_K_S' cohort quantize model.gguf out.gguf Q4_K
+	bash_gives '--dry-run' cohort quantize --dr
 	bash_gives 'f16 f32 q8_0' cohort logits -kv-type ''
 	bash_gives 'f16 f32' cohort logits --kv-type = f
 	bash_gives 'f16 f32 q8_0' cohort logits --kv-type =
@@ -161,6 +163,7 @@ if command -v fish >/dev/null; then
 	fish_gives 'f16 f32 q8_0' 'cohort logits -kv-type '
 	fish_gives '--kv-type=f16 --kv-type=f32' 'cohort logits --kv-type=f'
 	fish_gives 'model.gguf' 'batched -model mo'
+	fish_gives 'Q4_K_M Q4_K_S' 'cohort quantize model.gguf out.gguf Q4_K'
 	fish_gives 'completion config' 'cohort help co'
 	fish_gives 'bash fish zsh' 'cohort completion '
 	run fish --no-config -c "source $tmp/cohort.fish; complete -C 'cohort run --top-k'"

@@ -74,7 +74,6 @@ ROW(cohort_batch_from_tokens, (&batch, NULL, 0, NULL));
 ROW(cohort_batch_init, (NULL, 0, 0, 0, NULL));
 ROW(cohort_batch_init, (&batch, 0, 0, 0, NULL));
 ROW(cohort_batch_init_default, (NULL, NULL));
-ROW(cohort_batch_init_default, (&batch, NULL));
 ROW(cohort_batch_init_pos, (NULL, 0, 0, 0, 0, NULL));
 ROW(cohort_batch_init_pos, (&batch, 0, 0, 0, 0, NULL));
 ROW(cohort_batch_is_empty, (NULL));

@@ -40,7 +40,7 @@ static char *printed(const char *shell)
 	if (shell) {
 		struct completion c;
 		assert_true(completion_begin(&c, shell, "prog", f));
-		completion_table(&c, &prog, NULL, NULL);
+		completion_table(&c, &prog, NULL, NULL, false);
 		completion_end(&c);
 	} else {
 		opt_man(&prog, NULL, f);
