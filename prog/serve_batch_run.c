@@ -297,6 +297,11 @@ static uint64_t batch_seed(const struct store_batch *b)
 	return strtoull(digits, NULL, 16);
 }
 
+static uint64_t seed_sum(uint64_t a, uint64_t b)
+{
+	return a + b; /* may wrap around */
+}
+
 static bool prepare(void *user, struct openai_request *q, struct openai_error *e)
 {
 	const struct run *r = user;
@@ -305,7 +310,7 @@ static bool prepare(void *user, struct openai_request *q, struct openai_error *e
 	q->params.client = serve_hash(r->all->srv, HASH_BATCHES, r->b->owner, strlen(r->b->owner));
 	q->params.salt = r->salt;
 	if (!q->has_seed && !r->all->srv->seed_given)
-		q->params.sampler.seed += batch_seed(r->b);
+		q->params.sampler.seed = seed_sum(q->params.sampler.seed, batch_seed(r->b));
 	return work_read_text(r->all->srv, q->body, "cache_salt", r->salt, &q->params.salt, e) &&
 			work_check_limits(r->all->srv, q, e);
 }

@@ -159,7 +159,7 @@ script
 verdict ':set of a seed that is no number: the old one stays'
 lines ':set grammar root ::= \n:set grammar root ::= "yes" | "no"\nYes or no?\n:set grammar default\n:set json-schema {}\n:set grammar root ::= "a"\n:set\n'
 script -np 4 -n 5
-[ "$rc" = 2 ] && [ "$(grep -cE '^Yes or no\?(yes|no)$' "$tmp/out")" = 4 ] && matches err '^  grammar +\(none\)$' && matches err '^  json-schema +\{\}$'
+[ "$rc" = 2 ] && [ "$(grep -cE '^Yes or no\?(yes|no)$' "$tmp/out")" = 4 ] && matches err '^  grammar +\(not set\)$' && matches err '^  json-schema +\{\}$'
 verdict ':set grammar: taken, refused and taken back'
 lines ':set ctx 1\n:set nonsense 1\n:set tempratur 1\n:nonsense\n:agian\n:k\n:more\n:keep\n:again\n:drop 0\n:show\n: \n'
 script

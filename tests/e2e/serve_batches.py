@@ -301,7 +301,7 @@ def kill():
     ids = [s.batch(s.upload(t)["id"])["id"] for t in [long] + small]
     done, n_kills, middle = 0, 0, 0
     while done < len(ids) and n_kills < 200:
-        time.sleep(r.uniform(0, 0.5 if n_kills < 8 else 1.5))
+        time.sleep(r.uniform(0, 0.2 if n_kills < 8 else 1.5))
         counts = s.good("GET", "/v1/batches/" + ids[0])["request_counts"]
         middle += 0 < counts["completed"] < 49
         done = sum(s.good("GET", "/v1/batches/" + i)["status"] in FINAL for i in ids)

@@ -450,7 +450,7 @@ static void token_lists(void **state)
 	(void)state;
 
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
-		char text[100], want[100];
+		char text[100] = "", want[100] = "";
 		snprintf(text, sizeof text, "%s", t[i].from);
 		snprintf(want, sizeof want, "%s", t[i].to ? t[i].to : i == 1 ? spaces : t[i].from);
 		for (size_t k = 0; k < sizeof text; k++) {
