@@ -341,11 +341,11 @@ static void awkward_shapes(void **state)
 	}
 }
 
-/* Several blocks: 300 tokens, 700 in a long run, 70 in a short one. The reference level is slow, so it takes
+/* Several blocks: 200 tokens, 700 in a long run, 70 in a short one. The reference level is slow, so it takes
  * the beginning of one text. */
 static void builtin_blocks(void **state)
 {
-	const int32_t n = effort_is("long") ? 700 : effort_is("short") ? 70 : 300;
+	const int32_t n = effort_is("long") ? 700 : effort_is("short") ? 70 : 200;
 	struct subject s = {.kv = COHORT_KV_F16};
 	struct rig r;
 	size_t bad = 0;

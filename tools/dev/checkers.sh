@@ -69,9 +69,10 @@ valgrind_tests() {
 	log_of=
 }
 valgrind_leg() {
-	say_leg 'valgrind (build)'
 	# shellcheck disable=SC2086
 	valgrind_tests $valgrind_short
+	valgrind_case batched -prompt 'Once upon a time' -n-parallel 2 -n-predict 4
+	valgrind_case cohort info
 }
 cmd_valgrind() {
 	# shellcheck disable=SC2086
