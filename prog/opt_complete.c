@@ -243,7 +243,10 @@ static void zsh_table(const struct completion *c, const struct opt_prog *p, cons
 	for (size_t i = 0; i < OPT_COMMON; i++)
 		zsh_option(c, &opt_common[i]);
 	if (words)
-		fprintf(c->out, files ? " \\\n\t\t\t'*:operand:{compadd -- %s; _files}'\n" : " \\\n\t\t\t'*:word:(%s)'\n", words);
+		fprintf(c->out,
+				files ? " \\\n\t\t\t'*:operand:{compadd -- %s; _files}'\n"
+				      : " \\\n\t\t\t'*:word:(%s)'\n",
+				words);
 	else
 		fputs(" \\\n\t\t\t'*:operand:_files'\n", c->out);
 	if (command)
