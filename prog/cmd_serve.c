@@ -296,7 +296,8 @@ static void drain(struct options *o)
 	o->fd = -1;
 	if (o->socket)
 		unlink(o->socket);
-	log_add(&o->srv.log, "ending: what is under way has %.0f s; a second signal ends it now", o->drain_s);
+	log_add(&o->srv.log, "stopping: running requests have %.0f s to finish; a second signal stops at once",
+			o->drain_s);
 	if (!thread_start(&t, drain_main, &d))
 		return;
 	struct pollfd p = {.fd = o->wake[0], .events = POLLIN};
@@ -591,7 +592,8 @@ int cmd_serve(int argc, char **argv)
 			{"batch-parallel", NULL, OPT_INT, &o.batch_parallel, 0, 4096, "N",
 					"sequences that batches have at once (default: half of -n-parallel)", NULL},
 			{"drain", NULL, OPT_FLOAT, &o.drain_s, 0, 86400, "S",
-					"that what is under way has after SIGTERM or Ctrl-C (default: 30)", NULL},
+					"that running requests have to finish after SIGTERM or Ctrl-C (default: 30)",
+					NULL},
 			{"isa", NULL, OPT_STR, &o.isa, 0, 0, ISA_ARG, ISA_HELP, NULL},
 			OPTS_LOAD(&o.load),
 			{"verbose", "v", OPT_FLAG, &o.srv.verbose, 0, 0, NULL,

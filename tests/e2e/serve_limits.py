@@ -555,7 +555,7 @@ def drains():
             eventually(lambda: server.busy() + short.busy() == 2, 10)
             short.signal()
             server.signal()
-            server.wait_line("ending")
+            server.wait_line("stopping")
             began = time.monotonic()
             server.signal()
             code = server.wait(5)

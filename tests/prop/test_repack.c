@@ -14,6 +14,7 @@
  * sums that do not know a row's place (any_byte), by the first bytes of an adapter's data only (adapters), and by an
  * engine that waits for requests without packing (idle_engine). */
 #include "arch_case.h"
+#include "load_case.h"
 #include "place_case.h"
 #include "split_case.h"
 
@@ -42,23 +43,6 @@ static void make_model(const char *path, const char *type, bool tied)
 	p.type = type;
 	if (cohort_synth_write(path, &p, &err))
 		fail_msg("%s", err.text);
-}
-
-static struct cohort_model_params model_params(void)
-{
-	struct cohort_model_params mp;
-	cohort_model_params_init(&mp);
-	mp.n_threads = 1;
-	return mp;
-}
-
-static struct cohort_model *open_model(const char *path, const struct cohort_model_params *mp)
-{
-	struct cohort_model *m = NULL;
-	struct cohort_err err;
-	if (cohort_model_open(path, mp, &m, &err))
-		fail_msg("%s", err.text);
-	return m;
 }
 
 static struct cohort_context *open_context(const struct cohort_model *m, bool (*abort)(void *), void *user)

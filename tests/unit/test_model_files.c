@@ -8,6 +8,7 @@
  * that begin at 0 again and by an abort that leaves locks behind (progress).
  *
  * With --split IN PREFIX N it splits a file instead, for the tests of the programs (N = 0: the vocabulary alone). */
+#include "load_case.h"
 #include "quantize_case.h"
 #include "split_case.h"
 
@@ -40,23 +41,6 @@ static int teardown_all(void **state)
 	for (size_t i = 0; i < N_PARTS; i++)
 		unlink(part_of(*state, i));
 	return teardown_both(state);
-}
-
-static struct cohort_model_params model_params(void)
-{
-	struct cohort_model_params mp;
-	cohort_model_params_init(&mp);
-	mp.n_threads = 1;
-	return mp;
-}
-
-static struct cohort_model *open_model(const char *path, const struct cohort_model_params *mp)
-{
-	struct cohort_model *m = NULL;
-	struct cohort_err err;
-	if (cohort_model_open(path, mp, &m, &err))
-		fail_msg("%s", err.text);
-	return m;
 }
 
 static void run(const struct cohort_model *m, float out[N_VOCAB])
