@@ -1,5 +1,5 @@
-/* How much a test with many rounds does. COHORT_EFFORT says it: "short" where the program runs slowly (sanitizers,
- * valgrind, emulation), "long" for `./dev test --long`; else what fits into every run. */
+/* How much a test with many rounds does. COHORT_EFFORT says it: "short" for `./dev test --all`, which runs it on many
+ * machines and under many checkers, "long" for `./dev test --long`; else what fits into every run. */
 #ifndef TESTS_EFFORT_H
 #define TESTS_EFFORT_H
 

@@ -45,7 +45,7 @@ list=$destdir$prefix/share/cohort/installed.txt
 # The first directory on the way up that is there.
 standing() {
 	at=$1
-	until [ -e "$at" ]; do at=$(dirname "$at"); done
+	until [ -e "${at:=/}" ]; do at=${at%/*}; done
 	say "$at"
 }
 check_writable() { # DIRECTORY
@@ -60,25 +60,25 @@ renew_loader() {
 	if [ "$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 }
 
-# take_away LIST [KEEP]: the files of a list that KEEP (another list) does not name, then the directories it made that are
+# take_away LIST KEEP: the files of a list that KEEP (another list) does not name, then the directories it made that are
 # empty, from the deepest up.
 take_away() {
 	n_gone=0
-	sed -n 's/^file //p' "$1" >"$1.files"
+	grep -vxF -f "$2" "$1" | sed -n 's/^file //p' >"$1.files"
 	while IFS= read -r f; do
-		if [ -n "${2:-}" ] && grep -qxF -e "file $f" "$2"; then continue; fi
 		if [ -e "$destdir$f" ] || [ -L "$destdir$f" ]; then
-			rm -f "$destdir$f"
+			say "$destdir$f" >&3
 			n_gone=$((n_gone + 1))
 		fi
-	done <"$1.files"
+	done <"$1.files" 3>"$1.gone"
+	tr '\n' '\0' <"$1.gone" | xargs -0 -r rm -f --
 	sed -n 's/^made //p' "$1" | sort -r >"$1.files"
 	while IFS= read -r d; do rmdir "$destdir$d" 2>/dev/null || true; done <"$1.files"
-	rm -f "$1.files"
+	rm -f "$1.files" "$1.gone"
 }
 
 tmp=$(mktemp -d)
-half= # a file that is being written
+half= # a directory whose files are being written
 trap 'rm -rf "$tmp" ${half:+"$half"}' EXIT
 trap 'exit 130' INT TERM HUP
 
@@ -86,11 +86,11 @@ if [ "$what" = uninstall ]; then
 	[ -f "$list" ] || die "uninstall: nothing was installed to $destdir$prefix by ./dev install ($list is not there); --prefix and --destdir have to be those of the installation"
 	cp "$list" "$tmp/list"
 	sed -n 's/^\(file\|made\) //p' "$tmp/list" | while IFS= read -r f; do
-		d=$(dirname "$destdir$f")
+		d=$destdir${f%/*}
 		[ ! -d "$d" ] || [ -w "$d" ] || { say "$d"; break; }
 	done >"$tmp/stuck"
 	[ ! -s "$tmp/stuck" ] || die "uninstall: no permission to write to $(cat "$tmp/stuck") (you are $(id -un)): run it as root"
-	take_away "$tmp/list"
+	take_away "$tmp/list" /dev/null
 	renew_loader
 	say "removed $n_gone files from $destdir$prefix"
 	exit 0
@@ -130,10 +130,15 @@ while IFS= read -r d; do mkdir -p "$destdir$d"; done <"$tmp/dirs"
 # The list is there before the first file: what is interrupted can be taken away, with what an older version had.
 mkdir -p "${list%/*}"
 sort -u "$tmp/before" "$tmp/list" >"$list.new" && mv -f "$list.new" "$list"
-while IFS= read -r f; do
-	half=$destdir$f.new~
-	cp -pP "$tmp/stage$f" "$half" && mv -f "$half" "$destdir$f" || die "install: $destdir$f could not be written"
-done <"$tmp/files"
+# Each file is whole, or as it was before: it is copied beside its place, then renamed.
+while IFS= read -r d; do
+	half=$destdir$d/cohort.new~
+	[ "$(find "$tmp/stage$d" -maxdepth 1 ! -type d -print -quit)" ] || continue
+	rm -rf "$half"
+	mkdir "$half" && find "$tmp/stage$d" -maxdepth 1 ! -type d -exec cp -pP -t "$half" {} + &&
+		find "$half" -mindepth 1 -exec mv -f -t "$destdir$d" {} + && rmdir "$half" ||
+		die "install: not all of the new files could be written to $destdir$d"
+done <"$tmp/dirs"
 half=
 # What an older version had and this one has not.
 take_away "$tmp/before" "$tmp/list"

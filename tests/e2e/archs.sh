@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 dir=$tmp/models
-python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$dir" || exit 1
+random_models "$dir" || exit 1
 
 # The text of the first sequence.
 first() { awk '/^Sequence 1:/ { exit } { print }' "$tmp/out"; }

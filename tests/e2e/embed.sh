@@ -146,7 +146,7 @@ verdict 'bytes that are no text'
 
 # ---- Encoders ----
 
-python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$tmp/models" bert nomic-bert jina-bert-v2 mamba qwen2 || exit 1
+random_models "$tmp/models" bert nomic-bert jina-bert-v2 mamba qwen2 || exit 1
 for m in bert nomic-bert jina-bert-v2 mamba qwen2; do
 	printf 'abc de\nf\nthe abc of de and more of it\nabc\n' >"$tmp/few"
 	embed -m "$tmp/models/$m.gguf" -f "$tmp/few" -lines -truncate

@@ -400,7 +400,7 @@ fresh
 pid=$!
 pids="$pids $pid"
 ran='batched -output, interrupted'
-sleep 3
+until_true 60 computed 40
 kill -TERM "$pid"
 rc=0
 wait "$pid" || rc=$?

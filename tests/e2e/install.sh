@@ -80,12 +80,12 @@ find "$tmp/dev4" -type f ! -perm -444 >>"$tmp/out"
 [ -x "$tmp/dev4$configured/bin/cohort" ] && empty out
 verdict 'dev install: a umask of 077'
 # shellcheck disable=SC2016
-printf '#!/bin/sh\ncase $* in */cohort.h) exit 1 ;; esac\nexec %s "$@"\n' "$(command -v mv)" >"$tmp/fake/mv"
+printf '#!/bin/sh\ncase $* in */cohort.h*) exit 1 ;; esac\nexec %s "$@"\n' "$(command -v mv)" >"$tmp/fake/mv"
 chmod +x "$tmp/fake/mv"
 echo old >"$tmp/dev4$configured/include/cohort_old.h"
 echo "file $configured/include/cohort_old.h" >>"$tmp/dev4$configured/share/cohort/installed.txt"
 run env "PATH=$tmp/fake:$PATH" sh "$COHORT_SOURCE/tools/install.sh" install --build "$COHORT_BUILD" --destdir "$tmp/dev4"
-refused 1 "$tmp/dev4$configured/include/cohort.h could not be written" && [ "$(find "$tmp/dev4" -name '*.new~')" = '' ]
+refused 1 "not all of the new files could be written to $tmp/dev4$configured/include" && [ "$(find "$tmp/dev4" -name '*.new~')" = '' ]
 verdict 'dev install: a file cannot be written'
 run sh "$COHORT_SOURCE/tools/install.sh" uninstall --prefix "$configured" --destdir "$tmp/dev4"
 [ "$rc" = 0 ] && [ "$(find "$tmp/dev4" -mindepth 1)" = '' ]

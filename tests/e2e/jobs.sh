@@ -411,7 +411,7 @@ verdict 'refused: a template that is not there'
 
 # ---- An encoder, a terminal, help ----
 
-python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$tmp/models" bert llama-base llama-lora >/dev/null || exit 1
+random_models "$tmp/models" bert llama-base llama-lora || exit 1
 { req e $emb '{"input":["abc de","abc"]}' && req g $comp '{"prompt":"x"}'; } >"$tmp/enc.jsonl"
 jobs "$tmp/enc.jsonl" -output "$tmp/o.jsonl" -restart -m "$tmp/models/bert.gguf"
 [ "$rc" = 1 ] && tool expect "$tmp/o.jsonl" e 'len(b["data"]) == 2 and b["usage"]["prompt_tokens"] > 2' &&

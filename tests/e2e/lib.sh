@@ -44,6 +44,20 @@ if [ ! -e "$COHORT_BUILD/../models/cohort-tiny.gguf" ]; then
 	bin=$tmp/tree/build
 fi
 
+# random_models DIR [NAME...]: what tests/golden/make_models.py writes; copies where `./dev test --all` has let it write all.
+random_models() {
+	if [ -z "${TEST_MODELS:-}" ]; then
+		python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$@" >/dev/null
+	elif [ $# = 1 ]; then
+		cp -R "$TEST_MODELS" "$1"
+	else
+		models_to=$1
+		shift
+		mkdir "$models_to" || return 1
+		for made; do cp "$TEST_MODELS/$made.gguf" "$models_to/" || return 1; done
+	fi
+}
+
 finish() { # the plan, at the end; the exit code says whether all went well
 	status=$?
 	trap - EXIT
@@ -143,3 +157,8 @@ until_true() {
 		sleep 0.05
 	done
 }
+# Of process $pid: its state (Z until it is waited for, once it has ended) and the processor time it has used, in ticks.
+state() { sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | cut -d ' ' -f 1,12,13; }
+ended() { case $(state) in '' | Z*) ;; *) false ;; esac; }
+ticks() { state | awk '{ print $2 + $3 }'; }
+computed() { ended || [ "$(ticks)" -ge "$1" ]; }

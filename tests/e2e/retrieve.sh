@@ -171,7 +171,7 @@ verdict 'the name of a model does not steer a terminal either'
 retrieve -pooling last -load "$tmp/index" x
 refused 2 'was made with -pooling mean, not last'
 verdict 'another pooling: refused'
-python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$tmp/models" bert || exit 1
+random_models "$tmp/models" bert || exit 1
 retrieve -m "$tmp/models/bert.gguf" -load "$tmp/index" x
 refused 4 'was made with another model'
 verdict 'an index of another architecture: refused'
@@ -216,7 +216,7 @@ awk 'BEGIN { for (i = 0; i < 20000; i++) printf "a%400s", "" }' >"$tmp/wide/file
 (ulimit -t 30 && exec "$bin/cohort" retrieve -dir "$tmp/wide" -save "$tmp/wide.index") >"$tmp/out" 2>"$tmp/err" </dev/null &
 pid=$!
 pids="$pids $pid"
-sleep 3
+until_true 60 computed 20
 kill -TERM "$pid"
 rc=0
 wait "$pid" || rc=$?

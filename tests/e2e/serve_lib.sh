@@ -6,16 +6,18 @@ if ! command -v python3 >/dev/null; then
 	exit 0
 fi
 
-# client NAME: runs tests/e2e/NAME.py, whose cases become those of the script.
+# client NAME [ARGUMENT...]: runs tests/e2e/NAME.py, whose cases become those of the script.
 client() {
 	ran="tests/e2e/$1.py"
+	name=$1
+	shift
 	rc=0
-	PYTHONDONTWRITEBYTECODE=1 python3 "$COHORT_SOURCE/tests/e2e/$1.py" "$bin/cohort" "$tmp" >"$tmp/cases" 2>"$tmp/err" || rc=$?
+	PYTHONDONTWRITEBYTECODE=1 python3 "$COHORT_SOURCE/tests/e2e/$name.py" "$bin/cohort" "$tmp" "$@" >"$tmp/cases" 2>"$tmp/err" || rc=$?
 	cat "$tmp/cases"
 	n_case=$(grep -cE '^(not )?ok ' "$tmp/cases")
 	n_bad=$(grep -cE '^not ok ' "$tmp/cases")
 	[ "$rc" = 0 ] && grep -qx '# end' "$tmp/cases"
-	verdict "$1.py came to its end"
+	verdict "$name.py came to its end"
 }
 
 # torture NAME WHAT: the same with fault.so (tests/torture/fault.h) at hand, by which WHAT is made to fail.

@@ -11,4 +11,4 @@
 # shellcheck source=tests/e2e/serve_lib.sh
 . "$(dirname "$0")/serve_lib.sh"
 
-client serve_load
+client serve_load "$(few 3 8)"

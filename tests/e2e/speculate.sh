@@ -65,7 +65,7 @@ verdict 'lookup: -draft-min and -draft-max bound each guess'
 # ---- Every kind of memory ----
 
 dir=$tmp/models
-python3 "$COHORT_SOURCE/tests/golden/make_models.py" "$dir" llama-base gemma2 gemma3 olmo2-window cohere2 gpt-oss-f32 mamba || exit 1
+random_models "$dir" llama-base gemma2 gemma3 olmo2-window cohere2 gpt-oss-f32 mamba || exit 1
 for m in llama-base gemma2 gemma3 olmo2-window cohere2 gpt-oss-f32 mamba; do
 	for s in '-temp 0' '-temp 0.7 -seed 3'; do
 		# shellcheck disable=SC2086

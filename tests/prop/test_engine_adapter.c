@@ -3,28 +3,19 @@
  *
  * Shown red by planted faults: an adapter that is not part of what a prompt is cached under (nothing_shared), a slot
  * that keeps the adapter of the request before (beside_each_other). */
+#include "arch_case.h"
 #include "engine_rig.h"
-#include "temp.h"
 
-static char dir[TEMP_MAX];
 static struct cohort_adapter *adapter, *other;
 
 static int set_up(void **state)
 {
-	char command[800], path[128];
+	char path[128];
 
-	(void)state;
-	if (!mkdtemp(temp_name(dir, "adapters")))
+	if (arch_make_models(state) ||
+			cohort_model_open(arch_path(path, sizeof path, "llama-base", "gguf"), NULL, &rig_model, NULL))
 		return -1;
-	snprintf(command, sizeof command,
-			"python3 '%s/tests/golden/make_models.py' '%s' llama-base llama-lora >/dev/null",
-			env_or("COHORT_SOURCE", "."), dir);
-	if (system(command))
-		return -1;
-	snprintf(path, sizeof path, "%s/llama-base.gguf", dir);
-	if (cohort_model_open(path, NULL, &rig_model, NULL))
-		return -1;
-	snprintf(path, sizeof path, "%s/llama-lora.gguf", dir);
+	arch_path(path, sizeof path, "llama-lora", "gguf");
 	/* The same file twice: two adapters. */
 	if (cohort_adapter_open(rig_model, path, &adapter, NULL) || cohort_adapter_open(rig_model, path, &other, NULL))
 		return -1;
@@ -33,12 +24,9 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	char command[100];
-
 	cohort_adapter_free(adapter);
 	cohort_adapter_free(other);
-	snprintf(command, sizeof command, "rm -rf '%s'", dir);
-	return rig_tear_down(state) || system(command);
+	return rig_tear_down(state) || arch_remove_models(state);
 }
 
 /* Kinds of requests with the same prompt. */
@@ -131,9 +119,9 @@ static void refused(void **state)
 	struct job j, good;
 
 	(void)state;
-	snprintf(path, sizeof path, "%s/llama-base.gguf", dir);
+	arch_path(path, sizeof path, "llama-base", "gguf");
 	assert_int_equal(cohort_model_open(path, NULL, &model, NULL), COHORT_OK);
-	snprintf(path, sizeof path, "%s/llama-lora.gguf", dir);
+	arch_path(path, sizeof path, "llama-lora", "gguf");
 	assert_int_equal(cohort_adapter_open(model, path, &foreign, NULL), COHORT_OK);
 	rig_params(&ep);
 	struct cohort_engine *e = rig_engine(&ep);

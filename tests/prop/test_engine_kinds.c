@@ -5,44 +5,19 @@
  * Shown red by planted faults: the state of another block copied, pieces that outrun what a window still has to share,
  * embeddings of all rows that reuse some, a restored stream that skips a token (generating); the second row taken for
  * the first (encoding). */
+#include "arch_case.h"
 #include "engine_rig.h"
-#include "temp.h"
 
-static char dir[TEMP_MAX];
 static struct rng rng;
 
 enum { N_ROUNDS = 12 };
-
-static int set_up(void **state)
-{
-	char command[800];
-
-	(void)state;
-	if (!mkdtemp(temp_name(dir, "kinds")))
-		return -1;
-	snprintf(command, sizeof command,
-			"python3 '%s/tests/golden/make_models.py' '%s' llama-base mamba gemma3 phi3-window bert "
-			">/dev/null",
-			env_or("COHORT_SOURCE", "."), dir);
-	return system(command);
-}
-
-static int tear_down(void **state)
-{
-	char command[100];
-
-	(void)state;
-	snprintf(command, sizeof command, "rm -rf '%s'", dir);
-	return system(command);
-}
 
 static void open_model(const char *name)
 {
 	struct cohort_err err;
 	char path[128];
 
-	snprintf(path, sizeof path, "%s/%s.gguf", dir, name);
-	if (cohort_model_open(path, NULL, &rig_model, &err))
+	if (cohort_model_open(arch_path(path, sizeof path, name, "gguf"), NULL, &rig_model, &err))
 		fail_msg("%s", err.text);
 }
 
@@ -205,5 +180,5 @@ int main(void)
 			cmocka_unit_test(generating),
 			cmocka_unit_test(encoding),
 	};
-	return cmocka_run_group_tests_name("engine kinds", tests, set_up, tear_down);
+	return cmocka_run_group_tests_name("engine kinds", tests, arch_make_models, arch_remove_models);
 }

@@ -69,22 +69,27 @@ arm_build() {
 # it lacks.
 arm_leg() {
 	if [ "$(uname -m)" != x86_64 ]; then skip_case '64-bit ARM' 'this is not x86-64'; return 0; fi
-	ahead_wait arm
+	low_priority
+	ahead_there arm
 	if ! arm_here; then skip_case '64-bit ARM' 'packages it needs cannot be had'; return 0; fi
 	if ! (arm_build); then
 		one_case '64-bit ARM: build' 1
 		return 0
 	fi
 	# The longest two run beside the others, or one processor would do nothing.
-	begin arm-kern arm_run cortex-a53 kern_test
-	begin arm-gate arm_run neoverse-n1 test_gate -plain -n 300
+	arm_run cortex-a53 kern_test >build/dev-arm-kern.log 2>&1 &
+	arm_kern=$!
+	arm_run neoverse-n1 test_gate -plain -n 300 >build/dev-arm-gate.log 2>&1 &
+	arm_gate=$!
 	# shellcheck disable=SC2086
 	run_tests build-arm64 --timeout-multiplier 3 $arm_tests
 	arm_level neoverse-n1 neon
 	arm_level cortex-a53 ref
-	ended arm-kern
+	rc=0
+	wait $arm_kern || rc=$?
 	one_case '64-bit ARM (cortex-a53): kern_test' "$rc" build/dev-arm-kern.log
-	ended arm-gate
+	rc=0
+	wait $arm_gate || rc=$?
 	{
 		COHORT_SOURCE=$PWD build/test_gate -plain -n 300 | sed -n 's/.*; sum //p' >build-arm64/want &&
 			sed -n 's/.*; sum //p' build/dev-arm-gate.log | cmp - build-arm64/want

@@ -16,8 +16,8 @@ analyze_leg() {
 }
 
 # Origins are tracked; -O1, as more makes neither the build nor the run shorter.
-# shellcheck disable=SC2086
-msan_build() { tests_build build-msan msan clang $checked -Doptimization=1 -Db_sanitize=memory -Db_lundef=false; }
+# shellcheck disable=SC2046,SC2086
+msan_build() { tests_build build-msan msan clang $checked -Doptimization=1 -Db_sanitize=memory -Db_lundef=false $(quick_link); }
 msan_leg() {
 	if leg msan build-msan 'MemorySanitizer, reference kernels'; then
 		COHORT_EFFORT=short
@@ -69,6 +69,7 @@ valgrind_tests() {
 	log_of=
 }
 valgrind_leg() {
+	low_priority
 	# shellcheck disable=SC2086
 	valgrind_tests $valgrind_short
 	valgrind_case batched -prompt 'Once upon a time' -n-parallel 2 -n-predict 4

@@ -14,8 +14,8 @@ coverage_not='bench|bench_branch|bench_peer|bench_threads|crash|install|prog_tor
 coverage_lines_min=90
 
 coverage_compile() { # TARGET...: none is all
-	# shellcheck disable=SC2086
-	(configure $coverage_dir gcc -Dbuildtype=debug -Ddebug=false -Db_coverage=true -Db_ndebug=true -Dtests=enabled $coverage_options &&
+	# shellcheck disable=SC2046,SC2086
+	(configure $coverage_dir gcc -Dbuildtype=debug -Ddebug=false -Db_coverage=true -Db_ndebug=true -Dtests=enabled $coverage_options $(quick_link) &&
 		compile $coverage_dir "$@") || return 1
 	find $coverage_dir \( -name '*.gcda' -o -name '*.gcov' \) -delete
 }

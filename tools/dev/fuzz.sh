@@ -5,7 +5,7 @@ fuzz_targets() { for f in tests/fuzz/fuzz_*.c; do [ ! -f "$f" ] || basename "$f"
 # The build of the tests under sanitizers is theirs as well.
 fuzz_build() {
 	# shellcheck disable=SC2046,SC2086
-	(configure build-clang clang $clang_options && compile build-clang $(fuzz_targets))
+	(configure build-clang clang $clang_options $(quick_link) && compile build-clang $(fuzz_targets))
 }
 
 # What earlier runs found worth keeping, a file a target; `fuzz --keep` writes them. A run without it would spend most of
