@@ -301,23 +301,30 @@ static int print_generated(const struct opt_prog *p, int argc, char **argv, int 
 	return 0;
 }
 
+static bool takes_prompt(const struct opt_prog *p)
+{
+	for (size_t i = 0; i < p->n_opts; i++)
+		if (strcmp(p->opts[i].name, "prompt") == 0 && p->opts[i].type == OPT_STR)
+			return true;
+	return false;
+}
+
 /* What may have been meant by a word too many. */
 static const char *hint(const struct opt_prog *p, size_t n_max)
 {
-	for (size_t i = 0; i < p->n_opts && n_max == 0; i++)
-		if (strcmp(p->opts[i].name, "prompt") == 0 && p->opts[i].type == OPT_STR)
-			return "; a prompt goes behind -prompt, in quotes";
-	return n_max == 0 ? "" : "; a text with blanks goes in quotes";
+	if (n_max > 0)
+		return "; a text with blanks goes in quotes";
+	return takes_prompt(p) ? "; a prompt goes behind -prompt, in quotes" : "";
 }
 
-/* Whether a word names a model's file: by its ending, or by what it holds. */
+/* Whether a word names a model's file: by its ending, or by what it holds. A text may end in such a name, too. */
 static bool names_model(const char *word)
 {
 	const size_t n = strlen(word);
 	char magic[4] = {0};
 	struct stat st;
 
-	if (n > 5 && strcmp(word + n - 5, ".gguf") == 0)
+	if (n > 5 && strcmp(word + n - 5, ".gguf") == 0 && !strpbrk(word, " \t\n"))
 		return true;
 	FILE *f = stat(word, &st) == 0 && S_ISREG(st.st_mode) ? fopen(word, "rb") : NULL;
 	const bool is = f && fread(magic, 1, 4, f) == 4 && memcmp(magic, "GGUF", 4) == 0;
@@ -338,15 +345,23 @@ static int model_operand(const struct opt_prog *p, size_t n_max, int n, char **w
 		takes = strcmp(p->opts[j].name, "model") == 0;
 	if (!takes || !names_model(words[i]))
 		return 0;
-	const char **line = mem_alloc((size_t)n + 2, sizeof *line);
+	const char **line = mem_alloc((size_t)n + 3, sizeof *line);
 	if (!line)
 		return out_of_memory(p->name) + 1;
 	line[k++] = "-m";
 	line[k++] = words[i];
+	/* 'batched MODEL TEXT': who takes no operands has an option for the text, or no use for it. */
+	int after = i + 1;
+	while (n_max == 0 && after < n && words[after][0] != '-')
+		after++;
+	if (after > i + 1 && takes_prompt(p)) {
+		line[k++] = "-prompt";
+		line[k++] = words[i + 1];
+	}
 	for (int j = from; j < n; j++) {
 		const char *w = words[j] + (strncmp(words[j], "--", 2) == 0);
 		given = given || strcmp(w, "-m") == 0 || strncmp(w, "-model", 6) == 0;
-		if (j != i)
+		if (j < i || j >= after)
 			line[k++] = words[j];
 	}
 	char *text = command_line(k, line);

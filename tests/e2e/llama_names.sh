@@ -95,6 +95,17 @@ done
 run batched some.gguf -n 3
 refused 2 "'some.gguf' is a model file; a model goes behind -model" && has err 'Try: batched -m some.gguf -n 3'
 verdict 'batched'
+# Red with the text as an operand, which these do not take.
+run batched "$model" "it's" -n 3
+refused 2 'is a model file' && sed -n 's/^Try: //p' "$tmp/err" >"$tmp/command" && PATH=$bin:$PATH sh "$tmp/command" >"$tmp/out" 2>"$tmp/err" && has out "it's"
+verdict 'batched: a text behind the model'
+run cohort chat some.gguf hi there -n 3
+refused 2 'is a model file' && matches err '^Try: cohort chat -m some.gguf -n 3$'
+verdict 'chat: a text behind the model'
+# Red when any text that ends in a file's name is taken for it.
+run cohort run -n 2 -temp 0 'Tell me of some.gguf'
+[ "$rc" = 0 ] && ! empty out
+verdict 'a text that ends in the name of a model'
 run cohort run -m "$model" some.gguf
 refused 2 'a text of this name behind --' && ! has err 'Try:'
 verdict 'a model is given already'
