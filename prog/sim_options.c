@@ -119,7 +119,7 @@ static int parse(struct sim_options *c, int argc, char **argv)
 			"p99); ms between tokens (gap: p50, p90, p99, max); seconds in the queue (wait p99) and until\n"
 			"the end (end: p50, p99); fairness between clients (Jain: 1 is best); requests refused,\n"
 			"parkings, prompt tokens that were reused.",
-			"  cohort simulate --rate 20 --slots 32 --svg compare.svg\n"
+			"  cohort simulate --generate bursts --rate 20 --slots 32 --budget 16 --svg compare.svg\n"
 			"  cohort simulate --trace day.csv --strategy balanced --strategy ./mine.so\n"
 			"  cohort simulate -m model.gguf --save-cost cost.json --requests 100\n"
 			"  cohort simulate --cost cost.json --generate bursts --prompt 600 --share 400\n",

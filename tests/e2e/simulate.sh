@@ -35,6 +35,28 @@ sim --trace "$tmp/one.csv"
 [ "$rc" = 0 ] && [ "$(lines)" = 4 ] && [ -n "$(cell decode-maximal 2)" ] && [ -n "$(cell prefill-priority 2)" ] && [ -n "$(cell balanced 2)" ]
 verdict 'without -strategy: all that are built in'
 
+# ---- The example ----
+
+# On a fast machine as on a slow one: costs of the built-in model on two cores, a tenth of them, and twenty times as much.
+# Red with requests that come one by one: a fast machine is never busy, and all strategies do the same.
+options=$(sed -n 's/^build\/cohort simulate \(.*\) --svg .*/\1/p' "$COHORT_SOURCE/README.md")
+for factor in 0.1 1 20; do
+	awk -v f=$factor 'BEGIN {
+		printf "{\"cohort_cost\": 1, \"about\": \"x\", \"prefill_rows\": [0, 1, 8, 32, 128], \"decode_rows\": [0, 1, 4, 16], \"ms\": ["
+		n = split("0 0.21 0.37 1.2 0.21 0.24 0.44 1.3 0.46 0.52 0.7 1.5 1.4 1.46 2.2 2.45 5.1 5.11 5.3 6.3", ms)
+		for (i = 1; i <= n; i++) printf "%s%.6g%s", i % 4 == 1 ? "[" : "", ms[i] * f, i % 4 ? ", " : i < n ? "], " : "]"
+		print "]}"
+	}' >"$tmp/factor.json"
+	# shellcheck disable=SC2086
+	run cohort simulate --cost "$tmp/factor.json" $options
+	rows=$(sed -n 's/^| [-a-z]* *|\( *[0-9].*\)/\1/p' "$tmp/out" | sort -u | wc -l)
+	[ -n "$options" ] && [ "$rc" = 0 ] && if [ $factor = 0.1 ]; then [ "$rows" -ge 2 ]; else [ "$rows" = 3 ]; fi
+	verdict "the README's example shows that strategies differ, at $factor times the costs"
+done
+run cohort simulate --help
+has out "  cohort simulate $options --svg "
+verdict 'help has the same example'
+
 # ---- Traces ----
 
 # The same three requests in another order of lines and columns, with comments, blanks, quotes and CRLF.
