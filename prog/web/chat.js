@@ -77,7 +77,10 @@ async function run(parent, n) {
 		// the question stays in sight, and the columns grow below it; behind other answers, the new ones do
 		if (n_before > 0) job.anchor = nodes[0].id;
 		else document.querySelector(`.message[data-id="${parent}"]`)?.scrollIntoView({block: 'start'});
-	} else stick(true);
+	} else {
+		job.follow = true;
+		stick(true);
+	}
 	anchor(job);
 	announce(n > 1 ? `${n} answers are being written` : 'The answer is being written');
 	const draw = throttle(
@@ -124,8 +127,10 @@ function finish(job, failure) {
 	else if (best) announce(`All are done. Continuing from answer ${siblings(c, parent).indexOf(best) + 1}`);
 	convTouch(c);
 	if (conv === c) {
+		const follow = follows(job);
 		render();
 		anchor(job);
+		if (follow) stick(false);
 	}
 	hooks.changed();
 }
@@ -563,20 +568,24 @@ function welcome() {
 }
 
 function drawJob(job) {
-	const follow = atEnd();
+	const follow = follows(job);
 	anchor(job);
 	for (const v of views) {
 		if (v.nodes.some((n) => job.nodes.includes(n))) v.update();
 	}
 	showContext();
 	if (job.nodes.length === 1) job.reader.push(job.nodes[0].text, false);
-	if (follow && job.nodes.length === 1) stick(false);
+	if (follow) stick(false);
 }
 
 // Keeps the first of new answers at the top, until the reader scrolls.
 function anchor(job) {
 	if (job.anchor) document.querySelector(`.answer[data-id="${job.anchor}"]`)?.scrollIntoView({block: 'start'});
 }
+
+// Whether the end of a single answer, and what comes below it, stays in sight. A smooth way there may take longer than
+// the answer, so that where the page is does not tell.
+const follows = (job) => job.nodes.length === 1 && (job.follow || atEnd());
 
 const atEnd = () => $('scroll').scrollHeight - $('scroll').scrollTop - $('scroll').clientHeight < 80;
 
@@ -626,7 +635,11 @@ export function chatOpen(given) {
 	});
 	$('stop').addEventListener('click', () => chatStop());
 	for (const event of ['wheel', 'touchmove', 'pointerdown', 'keydown'])
-		$('scroll').addEventListener(event, () => jobs.forEach((job) => (job.anchor = null)), {passive: true});
+		$('scroll').addEventListener(
+			event,
+			() => jobs.forEach((job) => Object.assign(job, {anchor: null, follow: false})),
+			{passive: true},
+		);
 	$('system').addEventListener('input', (e) => {
 		conv.system = e.target.value;
 		if (path(conv).length > 0) convSave(conv);

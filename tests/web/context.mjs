@@ -14,6 +14,15 @@ async function words(t, page, part) {
 		),
 	};
 }
+// Seen red with a page that stays where it was when the answer ended: the ways on were below the window.
+const inSight = (page, selector) =>
+	until(`${selector} is in sight`, () =>
+		page.evaluate((s) => {
+			const box = document.getElementById('scroll').getBoundingClientRect();
+			const it = document.querySelector(s).getBoundingClientRect();
+			return it.top >= box.top && it.bottom <= box.bottom + 1;
+		}, selector),
+	);
 const shown = async (page) =>
 	(await page.locator('.context-text').textContent()).replaceAll(',', '').split(' / ').map(Number);
 
@@ -37,6 +46,7 @@ async function full(t) {
 
 		await ask(page, 'Two ' + text);
 		await reads(page, '.problem strong', /^The context is full$/);
+		await inSight(page, '.problem');
 		same(await page.locator('.problem >> text=Try again').count(), 0, 'buttons that cannot help');
 		await page.click('.problem >> text=Leave out the oldest');
 		await page.waitForSelector('.problem', {state: 'detached'});
@@ -124,6 +134,7 @@ async function ends(t) {
 				'why it ended',
 			);
 			await reads(page, '.problem strong', /^The context is full$/);
+			await inSight(page, '.problem');
 			same(await page.getAttribute('#context', 'data-level'), 'full', 'the meter');
 			await page.unroute('**' + CHAT);
 			await page.click('.problem >> text=Leave out the oldest');
