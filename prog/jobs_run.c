@@ -137,8 +137,7 @@ static bool read_request(struct jobs *j, struct jobs_ids *ids, struct item *it, 
 			openai_request_parse(j->host, route, body, &it->r, &it->error);
 	if (!it->parsed)
 		return true;
-	const json_t *seed = json_object_get(body, "seed");
-	if (!seed || json_is_null(seed))
+	if (!it->r.has_seed)
 		it->r.params.sampler.seed = line_seed(j, it->line);
 	if (it->r.model && strcmp(it->r.model, j->host->name) != 0 && j->n_other_model++ == 0)
 		snprintf(j->other_model, sizeof j->other_model, "%s", it->r.model);

@@ -279,6 +279,16 @@ run cohort run The -n 12 -seed 5
 python3 -c 'import json, sys; print(json.dumps(sys.stdin.read()[:-1]))' <"$tmp/out" >"$tmp/want"
 tool expect "$tmp/drawn.jsonl" own "c['text'] == $(cat "$tmp/want")"
 verdict "a request's own seed is the one that counts"
+# Red with -1 as the job's own seed, for every line.
+for own in '' ',"seed":null' ',"seed":-1'; do
+	for i in 1 2 3; do req s$i $comp '{"prompt":"The","max_tokens":12'"$own"'}'; done >"$tmp/none.jsonl"
+	jobs "$tmp/none.jsonl" -output "$tmp/n.jsonl" -ordered -restart -seed 9
+	[ "$rc" = 0 ] && tool normal "$tmp/n.jsonl" "$tmp/n.norm" yes || break
+	[ -n "$own" ] || keep n.norm none.norm
+	same none.norm n.norm || break
+done
+[ "$own" = ',"seed":-1' ] && same none.norm n.norm && [ "$(sed 's/.*"text": "\([^"]*\)".*/\1/' "$tmp/n.norm" | sort -u | wc -l)" = 3 ]
+verdict 'a seed of -1 or null is none'
 jobs "$tmp/equal.jsonl" -output "$tmp/k.jsonl" -ordered -seed 1
 refused 4 'results made with -seed'
 verdict 'refused: to go on with another seed'

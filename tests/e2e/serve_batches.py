@@ -323,7 +323,7 @@ def kill():
 def seeds():
     """A batch draws a seed, and has it still when it goes on in another server."""
     body = {"prompt": "Tom", "max_tokens": 60, "temperature": 1, "ignore_eos": True}
-    content = ("\n".join(line(i, "/v1/completions", body) for i in range(30)) + "\n").encode()
+    content = ("\n".join(line(i, "/v1/completions", body if i % 3 else {**body, "seed": -1}) for i in range(30)) + "\n").encode()
     drawn = dict(seed=())
     s = Server("-data", data, "-np", "2", **drawn)
     ids = [s.batch(s.upload(content)["id"])["id"] for _ in range(2)]
@@ -336,7 +336,7 @@ def seeds():
     for i, lines in zip(ids, got):
         assert normal(lines) == normal(jobs(content, int(i[6:14], 16))), (i, lines[:2])
     texts = [{l["response"]["body"]["choices"][0]["text"] for l in lines} for lines in got]
-    assert not texts[0] & texts[1], texts
+    assert not texts[0] & texts[1] and len(texts[0]) == len(texts[1]) == 30, texts
     s.end()
 
 def s_files(ids):
