@@ -1,8 +1,10 @@
 /* A model's way to write conversations.
  *
- * 1. A prompt is the rendered text and nothing else, which `cohort template` shows: tokens of it that are known (of
- *    the model's own answers, mostly) stay, the rest is tokenised.
+ * 1. A prompt is the rendered text and nothing else: tokens of it that are known (of the model's own answers, mostly)
+ *    stay, the rest is tokenised.
  * 2. There is one begin token in front, whether the template writes it or the tokeniser adds it.
+ *
+ * 3. A template gets what the server gives it: the variables of every chat, and no system prompt if it takes none.
  *
  * What ends an answer is found by looking at what the template writes behind one; it does not know template names. */
 #include "chat_format.h"
@@ -11,6 +13,7 @@
 #include "template_named.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "base/mem.h"
 
@@ -60,6 +63,8 @@ static enum cohort_status render(const struct chat_format *f, const char *messag
 	p.messages = messages;
 	p.bos_token = f->bos;
 	p.eos_token = f->eos;
+	p.extra = f->variables;
+	p.now = *f->now ? f->now : NULL;
 	p.add_generation_prompt = prompt;
 	return cohort_template_render(f->template, &p, text, n, err);
 }
@@ -126,6 +131,32 @@ static bool token_text(const struct cohort_model *model, cohort_token t, char **
 	return !bytes || *out;
 }
 
+/* A value as a text, freed with mem_free; the value is given away. NULL: out of memory. */
+static char *text_of(json_t *v)
+{
+	const size_t n = v ? json_dumpb(v, NULL, 0, JSON_COMPACT) : 0;
+	char *out = n > 0 ? mem_alloc(n + 1, 1) : NULL;
+
+	if (out && json_dumpb(v, out, n, JSON_COMPACT) != n) { /* jansson needs memory for it, both times */
+		mem_free(out);
+		out = NULL;
+	}
+	if (out)
+		out[n] = '\0';
+	json_decref(v);
+	return out;
+}
+
+/* Finds out what the template takes, and what it gets. False: out of memory. */
+static bool prepare(struct chat_format *f)
+{
+	bool ok = true;
+
+	f->no_system = !template_takes_system(f->template, f->bos, f->eos, &ok);
+	f->variables = text_of(template_variables(NULL, f->now));
+	return ok && f->variables;
+}
+
 int chat_format_open(struct chat_format *f, const char *prog, const struct cohort_model *model, const char *path,
 		const char *choice)
 {
@@ -157,6 +188,8 @@ int chat_format_open(struct chat_format *f, const char *prog, const struct cohor
 	mem_free(text);
 	if (rc)
 		return rc;
+	if (!prepare(f))
+		return out_of_memory(prog);
 	f->adds_bos = !cohort_tokenize(model, "a", 1, 0, first, sizeof first / sizeof *first, &n, NULL) && n > 0 &&
 			first[0] == cohort_token_bos(model);
 	return find_stops(f);
@@ -169,8 +202,9 @@ void chat_format_release(struct chat_format *f)
 	cohort_template_free(f->template);
 	mem_free(f->bos);
 	mem_free(f->eos);
+	mem_free(f->variables);
 	f->template = NULL;
-	f->bos = f->eos = NULL;
+	f->bos = f->eos = f->variables = NULL;
 	f->n_stops = 0;
 }
 
@@ -233,21 +267,39 @@ static enum cohort_status tokens_behind(const struct chat_format *f, const struc
 	return COHORT_OK;
 }
 
+/* Messages with the system prompt in the first one of the user. NULL: out of memory. */
+static char *merged(const char *messages)
+{
+	bool no_memory;
+	json_error_t e;
+	json_t *v = json_parse(messages, strlen(messages), 0, &e, &no_memory);
+
+	if (v && !template_merge_system(v)) {
+		json_decref(v);
+		v = NULL;
+	}
+	return text_of(v);
+}
+
 int chat_format_tokens(const struct chat_format *f, const char *messages, const struct chat_memory *memory,
 		struct chat_prompt *out)
 {
 	struct cohort_err err;
-	char *text = NULL;
+	char *text = NULL, *without = f->no_system ? merged(messages) : NULL;
 	size_t n = 0;
 	int rc = 0;
 
 	*out = (struct chat_prompt){.text = NULL};
-	if (render(f, messages, true, &text, &n, &err)) {
+	if (f->no_system && !without)
+		return out_of_memory(f->prog);
+	enum cohort_status st = render(f, without ? without : messages, true, &text, &n, &err);
+	mem_free(without);
+	if (st) {
 		err_prefix(&err, "the chat template refuses this conversation");
 		fail(f->prog, &err);
 		return EXIT_RUN;
 	}
-	enum cohort_status st = tokens_behind(f, memory, text, n, &out->tokens, &out->n_tokens, &err);
+	st = tokens_behind(f, memory, text, n, &out->tokens, &out->n_tokens, &err);
 	if (!st && out->n_tokens == 0)
 		st = tokens_of(f, text, n, &out->tokens, &out->n_tokens, &err);
 	out->text = mem_strndup(text, n);

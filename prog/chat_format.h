@@ -5,6 +5,7 @@
 #include "chat_memory.h"
 #include "cohort_engine.h"
 #include "cohort_tools.h"
+#include "template_use.h"
 
 enum { CHAT_STOPS_MAX = 2 };
 
@@ -14,6 +15,9 @@ struct chat_format {
 	struct cohort_template *template;
 	char *bos, *eos;                  /* texts of these tokens, or NULL */
 	bool adds_bos;                    /* the model's own rule puts it in front */
+	bool no_system;                   /* the template takes no system prompt: the first user message gets it */
+	char *variables;                  /* of the template, as JSON; */
+	char now[TEMPLATE_NOW_MAX];       /* the time in them: that of the beginning, so that prompts begin alike */
 	/* What follows an answer in a conversation, and so ends one that is being generated. */
 	char *stops[CHAT_STOPS_MAX];
 	int32_t n_stops;

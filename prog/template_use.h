@@ -1,5 +1,5 @@
-/* What a chat gives its template beside the messages as they came, as llama-server does: for the server, jobs and
- * batches. `cohort template` gives a template only what it is asked to. */
+/* What a chat gives its template beside the messages as they came, as llama-server does: for the server, jobs, batches
+ * and `cohort chat`. `cohort template` gives a template only what it is asked to. */
 #ifndef PROG_TEMPLATE_USE_H
 #define PROG_TEMPLATE_USE_H
 

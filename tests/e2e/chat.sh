@@ -4,7 +4,7 @@
 # Seen red with: answers tokenised again (nothing of them is reused); a pick that takes the first answer; a retry with
 # the same seed; an interrupted answer that is lost; a message that does not fit and stays; a begin token twice; a
 # session that is not written at the end; control characters of an answer sent to a terminal; old turns that stay hidden
-# when nothing came of the message; a try for every turn to hide.
+# when nothing came of the message; a try for every turn to hide; a system prompt that a template refuses; no variables.
 # shellcheck source=tests/e2e/talk_lib.sh
 . "$(dirname "$0")/talk_lib.sh"
 
@@ -48,6 +48,19 @@ lines 'Hello, who are you?\n'
 chat -n 30 -seed 5 -template "$tmp/bos.jinja"
 [ "$rc" = 0 ] && same out answer
 verdict 'a template that writes the begin token: it is there once'
+printf "{%% if messages[0].role == 'system' %%}{{ raise_exception('no system') }}{%% endif %%}{%% for m in messages %%}<|{{ m.role }}|>{{ m.content }}{%% endfor %%}<|assistant|>" >"$tmp/none.jinja"
+printf '[{"role":"user","content":"Be brief.\\nHello, who are you?"}]' >"$tmp/m.json"
+run cohort template --chat-template "$tmp/none.jinja" --messages "$tmp/m.json"
+keep out prompt
+run cohort run -f "$tmp/prompt" -n 30 -seed 5
+keep out want
+chat -n 30 -seed 5 -system 'Be brief.' -chat-template "$tmp/none.jinja"
+[ "$rc" = 0 ] && ! empty out && same out want && has prompt '<|user|>Be brief.'
+verdict 'a template without a system role: the first message has the system prompt'
+printf "{{ '<|user|>Hello<|assistant|>' if enable_thinking and datetime and date_string == strftime_now('%%d %%b %%Y') else raise_exception('no variables') }}" >"$tmp/now.jinja"
+chat -n 8 -chat-template "$tmp/now.jinja"
+[ "$rc" = 0 ] && ! empty out
+verdict 'a template has the variables that the server gives it'
 
 # ---- Turns ----
 
