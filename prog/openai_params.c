@@ -39,10 +39,10 @@ static const struct field {
 		{"seed", GENERATE, INT64, SAMPLER(seed), -0x1p63, 0x1p63},
 		{"n", GENERATE, INT64, REQUEST(n), 1, OPENAI_N_MAX},
 		{"best_of", LEGACY, INT64, REQUEST(best_of), 1, OPENAI_N_MAX},
-		/* The later one wins. */
-		{"n_predict", GENERATE, INT32, REQUEST(params.max_tokens), -1, INT32_MAX},
-		{"max_tokens", GENERATE, INT32, REQUEST(params.max_tokens), -1, INT32_MAX},
-		{"max_completion_tokens", GENERATE, INT32, REQUEST(params.max_tokens), -1, INT32_MAX},
+		/* The later one wins. However many: an answer ends where the context does. */
+		{"n_predict", GENERATE, INT32, REQUEST(params.max_tokens), -1, 0x1p63},
+		{"max_tokens", GENERATE, INT32, REQUEST(params.max_tokens), -1, 0x1p63},
+		{"max_completion_tokens", GENERATE, INT32, REQUEST(params.max_tokens), -1, 0x1p63},
 		{"logprobs", LEGACY, INT32, REQUEST(n_logprobs), 0, OPENAI_TOP_MAX},
 		{"echo", LEGACY, BOOL, REQUEST(echo), 0, 0},
 		{"stream", GENERATE, BOOL, REQUEST(stream), 0, 0},
@@ -85,8 +85,9 @@ static bool read_number(const struct field *f, const json_t *v, void *to, struct
 			snprintf(is, sizeof is, "%.15g", x);
 		else
 			snprintf(is, sizeof is, "%s", openai_kind(v));
-		if (fabs(f->max) > 1e18)
-			return openai_refuse(e, f->name, NULL, "%s is %s, expected a whole number", f->name, is);
+		if (f->max > 1e18)
+			return openai_refuse(e, f->name, NULL, "%s is %s, expected a whole number%s", f->name, is,
+					f->min == -1 ? ", -1 or more" : "");
 		return openai_refuse(e, f->name, NULL, "%s is %s, expected a %snumber from %.10g to %.10g", f->name, is,
 				whole ? "whole " : "", f->min, f->max);
 	}
@@ -94,7 +95,7 @@ static bool read_number(const struct field *f, const json_t *v, void *to, struct
 	if (f->kind == FLOAT)
 		*(float *)to = (float)x;
 	else if (f->kind == INT32)
-		*(int32_t *)to = (int32_t)i;
+		*(int32_t *)to = (int32_t)(i < INT32_MAX ? i : INT32_MAX);
 	else
 		*(int64_t *)to = i;
 	return true;

@@ -280,7 +280,7 @@ FLOATS = {"temperature": (-0.1, 2.1), "top_p": (-0.1, 1.1), "presence_penalty": 
           "repeat_penalty": (0, -1, 1e9), "xtc_probability": (-0.1, 1.1), "xtc_threshold": (-0.1, 1.1),
           "dynatemp_range": (-1, 1e9), "dynatemp_exponent": (-1, 1e9), "dry_multiplier": (-1, 1e9), "dry_base": (-1, 1e9),
           "mirostat_tau": (-1, 1e9), "mirostat_eta": (-1, 1e9), "deadline_s": (0, -1, 1e9), "priority": (-1e6, 1e6, 0.5)}
-INTS = {"n": (0, -1, 17, 129, 2 ** 31, 2 ** 62), "max_tokens": (-2, 2 ** 31, -2 ** 62), "n_predict": (-2, 2 ** 31),
+INTS = {"n": (0, -1, 17, 129, 2 ** 31, 2 ** 62), "max_tokens": (-2, 1e300, -2 ** 62), "n_predict": (-2, 1e300),
         "seed": (1e300,), "top_k": (-2, 2 ** 31), "min_keep": (-1, 2 ** 31), "repeat_last_n": (-2, 2 ** 31),
         "dry_allowed_length": (-1, 2 ** 31), "dry_penalty_last_n": (-2, 2 ** 31), "mirostat": (-1, 3)}
 FLAGS = ("stream", "ignore_eos", "cache_prompt")
@@ -320,7 +320,7 @@ FIELDS = {
                           [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
                           [{"role": 5, "content": "x"}], [{"role": "wizard", "content": "x"}], [{"content": "x"}]), ()),
             "logprobs": ((0, 1, "true", [], {}), ()), "top_logprobs": (WHOLE, (-1, 21, 5)),
-            "max_completion_tokens": (WHOLE, (-2, 2 ** 31)), "chat_template_kwargs": ((True, 0, "x", []), ()),
+            "max_completion_tokens": (WHOLE, (-2, 1e300)), "chat_template_kwargs": ((True, 0, "x", []), ()),
             "temperature": (NUMBER, (-0.1, 2.1)), "n": (WHOLE, (0, 17)), "stream": (FLAG, ()), "model": (TEXT, ()),
             "stop": ((True, 0, {}, [1]), ([""],)), "audio": ((1, {"voice": "x"}), ()), "modalities": ((1, "x", ["audio"]), ())},
     EMBEDDINGS: {"input": ((True, 0, 1.5, {}, [], "", [""], [True], [None], [[]], [["x"]], ["x", 1]), ([-1], [10 ** 9], ["x"] * 2049)),

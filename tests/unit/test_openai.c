@@ -99,6 +99,9 @@ static void others(void **state)
 	(void)state;
 	WITH(OPENAI_CHAT, "{" M "}", r.params.max_tokens == -1 && r.n_prompts == 1 && r.n_logprobs == -1);
 	WITH(OPENAI_CHAT, "{" M ",'max_tokens':5,'max_completion_tokens':6,'n_predict':7}", r.params.max_tokens == 6);
+	WITH(OPENAI_CHAT, "{" M ",'max_tokens':2147483648}", r.params.max_tokens == INT32_MAX);
+	WITH(OPENAI_CHAT, "{" M ",'max_completion_tokens':9007199254740991}", r.params.max_tokens == INT32_MAX);
+	WITH(OPENAI_CHAT, "{" M ",'n_predict':9223372036854775807}", r.params.max_tokens == INT32_MAX);
 	WITH(OPENAI_CHAT, "{" M ",'temperature':null,'tools':null,'stop':null,'n':null}",
 			r.params.sampler.temperature == 0.8f && r.n == 1);
 	WITH(OPENAI_CHAT, "{" M ",'logprobs':true}", r.n_logprobs == 0 && r.params.n_logprobs == 0);
@@ -209,8 +212,8 @@ static void ranges(void **state)
 		bool legacy_only;
 	} t[] = {{"temperature", "-0.1", "2.1", false}, {"top_p", "-0.1", "1.1", false},
 			{"presence_penalty", "-2.1", "2.1", false}, {"frequency_penalty", "-2.1", "2.1", false},
-			{"n", "0", "129", false}, {"max_tokens", "-2", "3000000000", false},
-			{"n_predict", "-2", "3000000000", false}, {"top_k", "-2", "3000000000", false},
+			{"n", "0", "129", false}, {"max_tokens", "-2", "1e300", false},
+			{"n_predict", "-2", "1e300", false}, {"top_k", "-2", "3000000000", false},
 			{"min_p", "-1", "1.5", false}, {"typical_p", "-1", "1.5", false},
 			{"top_n_sigma", "-2", "1e9", false}, {"min_keep", "-1", "3000000000", false},
 			{"repeat_penalty", "0", "1001", false}, {"repeat_last_n", "-2", "2000000", false},
@@ -220,7 +223,7 @@ static void ranges(void **state)
 			{"dry_allowed_length", "-1", "2000000", false}, {"dry_penalty_last_n", "-2", "2000000", false},
 			{"mirostat", "-1", "3", false}, {"mirostat_tau", "-1", "1001", false},
 			{"mirostat_eta", "-1", "1001", false}, {"best_of", "0", "129", true},
-			{"logprobs", "-1", "21", true}, {"max_completion_tokens", "-2", "3000000000", false},
+			{"logprobs", "-1", "21", true}, {"max_completion_tokens", "-2", "1e300", false},
 			{"seed", "1e300", "1.5", false}};
 	static const char *const wrong[] = {"'x'", "true", "[]", "{}", "[1]"};
 	char body[200];
