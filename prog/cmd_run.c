@@ -212,6 +212,25 @@ static void print_logprobs(const struct run *r, const struct gen_text *t)
 		printf("  log-probability %.4f, perplexity %.4f\n", sum, gen_perplexity(t));
 }
 
+/* "Prompt 2 (The cat sat on ...)": which one it is, on one line. */
+static void print_name(const struct gen_prompt *p, size_t i)
+{
+	enum { SHOWN_BYTES = 60 };
+	const bool cut = p->n_bytes > SHOWN_BYTES;
+	size_t n = cut ? SHOWN_BYTES : p->n_bytes;
+
+	while (cut && n > 0 && ((unsigned char)p->text[n] & 0xc0) == 0x80)
+		n--; /* not within a character */
+	char *text = mem_strndup(p->text, n);
+	for (size_t k = 0; text && k < n; k++)
+		if (strchr("\n\r\t", text[k])) /* also a NUL */
+			text[k] = ' ';
+	char *shown = text ? printable(text) : NULL;
+	printf("Prompt %zu (%s%s)", i, shown ? shown : "?", cut ? "..." : "");
+	mem_free(shown);
+	mem_free(text);
+}
+
 static void print_texts(struct run *r)
 {
 	for (size_t i = 0; i < r->n_prompts; i++)
@@ -220,10 +239,10 @@ static void print_texts(struct run *r)
 			if (!r->at_once) {
 				fputs(i + (size_t)k > 0 ? "\n" : "", stdout);
 				if (r->n_prompts > 1)
-					printf(r->n_parallel > 1 ? "Prompt %zu, continuation %d:\n" : "Prompt %zu:\n",
-							i, k);
-				else
-					printf("Continuation %d:\n", k);
+					print_name(&r->prompts[i], i);
+				if (r->n_parallel > 1)
+					printf(r->n_prompts > 1 ? ", continuation %d" : "Continuation %d", k);
+				puts(":");
 				print_prompt(r, &r->prompts[i]);
 				flow_print(&r->flow, t->bytes ? t->bytes : "", t->n_bytes);
 				putchar('\n');

@@ -28,7 +28,7 @@ for t in 1 3; do
 done
 
 run cohort run -n 20 -np 3 'The cat' 'Once upon a time' -seed 5
-[ "$rc" = 0 ] && [ "$(grep -c '^Prompt [01], continuation [012]:$' "$tmp/out")" = 6 ]
+[ "$rc" = 0 ] && [ "$(grep -cE '^Prompt (0 \(The cat\)|1 \(Once upon a time\)), continuation [012]:$' "$tmp/out")" = 6 ]
 verdict 'run: two prompts, three continuations each'
 keep out six
 run cohort run -n 20 -np 3 'The cat' 'Once upon a time' -seed 5 -c 64
@@ -36,7 +36,7 @@ run cohort run -n 20 -np 3 'The cat' 'Once upon a time' -seed 5 -c 64
 verdict 'run: the same when they do not fit together'
 run cohort run -n 20 'Once upon a time' -seed 5
 keep out alone
-sed -n '/^Prompt 1, continuation 0:$/,/^$/p' "$tmp/six" | sed -n '2,$p' | sed '/^$/d' >"$tmp/third"
+sed -n '/^Prompt 1 (Once upon a time), continuation 0:$/,/^$/p' "$tmp/six" | sed -n '2,$p' | sed '/^$/d' >"$tmp/third"
 sed '/^$/d' "$tmp/alone" >"$tmp/alone2"
 [ "$rc" = 0 ] && same alone2 third
 verdict 'run: a prompt alone gives what it gives among others'
@@ -130,12 +130,17 @@ run cohort run -c 32 "$(seq -s ' ' 1 200)"
 verdict 'run: a prompt that does not fit'
 printf "The cat\n\r\nOnce upon a time\r\n" >"$tmp/lines"
 run cohort run -n 20 -seed 5 -prompts "$tmp/lines"
-[ "$rc" = 0 ] && [ "$(grep -c "^Prompt [01]:$" "$tmp/out")" = 2 ] && sed -n "/^Prompt 1:/,\$p" "$tmp/out" | sed 1d >"$tmp/second" && same second alone
+[ "$rc" = 0 ] && has out 'Prompt 0 (The cat):' && sed -n "/^Prompt 1 (Once upon a time):$/,\$p" "$tmp/out" | sed 1d >"$tmp/second" && same second alone
 verdict "run: a prompt on each line of a file"
 printf "The cat" >"$tmp/cat"
 run cohort run -n 20 -seed 5 -f "$tmp/cat" -f "$tmp/story"
-[ "$rc" = 0 ] && sed -n "/^Prompt 1:/,\$p" "$tmp/out" | sed 1d >"$tmp/second" && same second alone
+[ "$rc" = 0 ] && sed -n "/^Prompt 1 (Once upon a time):$/,\$p" "$tmp/out" | sed 1d >"$tmp/second" && same second alone
 verdict "run: several files"
+# A prompt of 61 bytes, cut within a character; line ends and other controls do not get into the line.
+printf 'a\nb\tc\033%053d\303\244' 0 >"$tmp/long"
+run cohort run -n 1 -f "$tmp/long" The
+[ "$rc" = 0 ] && matches out '^Prompt 1 \(a b c\?0{53}\.\.\.\):$'
+verdict "run: a long prompt's heading is one line"
 word=$(tr -d "\n" <"$tmp/alone" | cut -c 9-12)
 run cohort run -n 20 -seed 5 "Once upon a time" -stop "$word"
 [ "$rc" = 0 ] && [ "$(tr -d "\n" <"$tmp/out")" = "$(tr -d "\n" <"$tmp/alone" | sed "s/$word.*//")" ]
@@ -202,7 +207,7 @@ run cohort run 'Once upon a time' -n 300 -beams 2 -ignore-eos -v
 [ "$rc" = 0 ] && has err '300 tokens, cut'
 verdict 'run: beams with -ignore-eos'
 run cohort run 'Once upon a time' 'The cat' -n 24 -beams 5
-sed -n '/^Prompt 0:$/,/^$/p' "$tmp/out" | sed '1d;/^$/d' >"$tmp/first"
+sed -n '/^Prompt 0 (Once upon a time):$/,/^$/p' "$tmp/out" | sed '1d;/^$/d' >"$tmp/first"
 sed '/^$/d' "$tmp/beams" >"$tmp/beams2"
 [ "$rc" = 0 ] && same first beams2
 verdict 'run: beams of several prompts'
