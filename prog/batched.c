@@ -226,9 +226,11 @@ static void print_ends(const struct job *j)
 			const struct gen_text *t = &j->prompts[i].texts[k];
 			const char *why = compare_end(t);
 			if (j->n_prompts > 1)
-				fprintf(stderr, "  Prompt %zu, sequence %d: %zu tokens, %s\n", i, k, t->n_tokens, why);
+				fprintf(stderr, "  Prompt %zu, sequence %d: %zu token%s, %s\n", i, k, t->n_tokens,
+						plural(t->n_tokens), why);
 			else
-				fprintf(stderr, "  Sequence %d: %zu tokens, %s\n", k, t->n_tokens, why);
+				fprintf(stderr, "  Sequence %d: %zu token%s, %s\n", k, t->n_tokens,
+						plural(t->n_tokens), why);
 		}
 }
 
@@ -282,8 +284,8 @@ static void print_statistics(const struct job *j)
 	fprintf(stderr, "Configuration:\n  Model: %s (%s, %.1f M parameters)\n",
 			*j->info.name ? err_show(shown, j->info.name, strlen(j->info.name)) : "unnamed", j->info.arch,
 			(double)j->info.n_params * 1e-6);
-	fprintf(stderr, "  Sequences: %" PRId64 " of up to %d tokens, context %" PRId64 ", threads %d\n",
-			j->c.n_parallel, j->n_predict, j->c.n_ctx, j->n_threads);
+	fprintf(stderr, "  Sequences: %" PRId64 " of up to %d token%s, context %" PRId64 ", threads %d\n",
+			j->c.n_parallel, j->n_predict, plural((uint64_t)j->n_predict), j->c.n_ctx, j->n_threads);
 	fputs("  Sampling: ", stderr);
 	sampling_print(&j->s, stderr);
 	fputc('\n', stderr);

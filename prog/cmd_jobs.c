@@ -180,12 +180,14 @@ static void summary(const struct jobs *j, const struct options *o, int rc)
 	if (j->out->n_done > 0)
 		fprintf(stderr, ", %" PRIu64 " done before", j->out->n_done);
 	fprintf(stderr,
-			"; %" PRIu64 " prompt tokens (%" PRIu64 " reused), %" PRIu64
-			" tokens in %.1f s (%.0f tokens/s)\n",
-			j->n_prompt_tokens, j->n_cached, j->n_generated, s, s > 0 ? (double)j->n_generated / s : 0);
+			"; %" PRIu64 " prompt token%s (%" PRIu64 " reused), %" PRIu64
+			" token%s in %.1f s (%.0f tokens/s)\n",
+			j->n_prompt_tokens, plural(j->n_prompt_tokens), j->n_cached, j->n_generated,
+			plural(j->n_generated), s, s > 0 ? (double)j->n_generated / s : 0);
 	if (j->n_other_model > 0)
-		fprintf(stderr, "%s: note: %" PRIu64 " requests name another model (%s); all ran with %s\n", prog,
-				j->n_other_model, j->other_model, j->host->name);
+		fprintf(stderr, "%s: note: %" PRIu64 " request%s another model (%s); all ran with %s\n", prog,
+				j->n_other_model, j->n_other_model == 1 ? " names" : "s name", j->other_model,
+				j->host->name);
 	if (j->n_generated > 0)
 		sampling_tell_seed(&o->s, prog);
 	if (rc == EXIT_INTERRUPTED || rc == EXIT_FILE)

@@ -375,7 +375,8 @@ static int run(struct options *o)
 		return out_of_memory(prog);
 	if (srv->batches && !batches_start(srv->batches))
 		return out_of_memory(prog);
-	log_add(&srv->log, "%s, %d slots, %d tokens of cache, %s", srv->host.name, srv->engine_params.n_slots,
+	log_add(&srv->log, "%s, %d slot%s, %d tokens of cache, %s", srv->host.name, srv->engine_params.n_slots,
+			plural((uint64_t)srv->engine_params.n_slots),
 			srv->engine_params.context.n_ctx, srv->keys.n ? "with API keys" : "no API keys");
 	log_add(&srv->log, "listening on %s%s", o->socket ? "" : o->cert ? "https://" : "http://", shown);
 	wait_for_signal(o);

@@ -163,15 +163,17 @@ static void statistics(const struct speculate *c)
 	const uint64_t n_firsts = (uint64_t)(c->n_predict > 0 ? c->sp.n_lines : 0);
 	const uint64_t n = s->n_tokens > n_firsts ? s->n_tokens - n_firsts : 0;
 	fprintf(stderr,
-			"%s: %" PRIu64 " tokens in %.2f s (%.1f tokens/s), %" PRIu64
-			" verifications, %.2f tokens per verification\n",
-			prog, n, s->generate_s, per_second(n, s->generate_s), s->n_checks,
+			"%s: %" PRIu64 " token%s in %.2f s (%.1f tokens/s), %" PRIu64
+			" verification%s, %.2f tokens per verification\n",
+			prog, n, plural(n), s->generate_s, per_second(n, s->generate_s), s->n_checks,
+			plural(s->n_checks),
 			s->n_checks ? (double)n / (double)s->n_checks : 0.0);
 	sampling_tell_seed(&c->s, prog);
 	if (!c->verbose)
 		return;
-	fprintf(stderr, "%s: %zu prompt tokens in %.2f s; %" PRIu64 " decodes; %.2f s spent on guessing", prog,
-			c->n_tokens, s->prefill_s, s->n_steps, s->guess_s);
+	fprintf(stderr, "%s: %zu prompt token%s in %.2f s; %" PRIu64 " decode%s; %.2f s spent on guessing",
+			prog, c->n_tokens, plural(c->n_tokens), s->prefill_s, s->n_steps, plural(s->n_steps),
+			s->guess_s);
 	if (s->n_looked_up)
 		fprintf(stderr, "; %" PRIu64 " guesses by lookup, matches of %.1f tokens on average", s->n_looked_up,
 				(double)s->n_matched / (double)s->n_looked_up);

@@ -75,10 +75,10 @@ static void tell(const struct interactive *it)
 	const double s = g->prefill_s + g->generate_s;
 
 	fprintf(stderr,
-			"%" PRIu64 " tokens in %.2f s (%.0f tokens/s), seed %" PRIu64
-			"; prompt of %zu tokens, %d reused\n",
-			g->n_generated, s, s > 0 ? (double)g->n_generated / s : 0, it->seed, it->prompt.n_tokens,
-			it->prompt.n_cached);
+			"%" PRIu64 " token%s in %.2f s (%.0f tokens/s), seed %" PRIu64
+			"; prompt of %zu token%s, %d reused\n",
+			g->n_generated, plural(g->n_generated), s, s > 0 ? (double)g->n_generated / s : 0, it->seed,
+			it->prompt.n_tokens, plural(it->prompt.n_tokens), it->prompt.n_cached);
 }
 
 /* Continues a text, which is given away. tokens may be NULL. */

@@ -150,8 +150,9 @@ static int search_beams(struct run_search *s, const struct sampling *sampling, s
 		const struct cohort_beam *b = &found.items[i];
 		rc = put_text(s, sampling, p, i, b->tokens, b->n_tokens, b->finished);
 		if (s->verbose)
-			fprintf(stderr, "%s: prompt %zu, text %d: score %.4f, log-probability %.4f, %d tokens, %s\n",
+			fprintf(stderr, "%s: prompt %zu, text %d: score %.4f, log-probability %.4f, %d token%s, %s\n",
 					s->b.prog, p->index, i, b->score, b->logprob, b->n_tokens,
+					plural((uint64_t)b->n_tokens),
 					b->finished ? "finished" : "cut");
 	}
 	cohort_beams_release(&found);
@@ -275,8 +276,9 @@ static int draw_texts(struct run_search *s, const struct sampling *sampling, str
 		const struct cohort_drawn *t = &drawn.items[drawn.best];
 		rc = put_text(s, sampling, p, 0, t->tokens, t->n_tokens, t->finished);
 		for (int32_t i = 0; i < drawn.n_items && s->verbose; i++)
-			fprintf(stderr, "%s: prompt %zu, text %d: mean log-probability %.4f, %d tokens, %s%s\n",
+			fprintf(stderr, "%s: prompt %zu, text %d: mean log-probability %.4f, %d token%s, %s%s\n",
 					s->b.prog, p->index, i, drawn.items[i].likelihood, drawn.items[i].n_tokens,
+					plural((uint64_t)drawn.items[i].n_tokens),
 					drawn.items[i].finished ? "finished" : "cut",
 					i == drawn.best ? ", the best" : "");
 	}

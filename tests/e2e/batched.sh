@@ -20,6 +20,9 @@ for i in 0 1 2 3; do sequence $i default | cksum; done | sort -u >"$tmp/sums"
 [ "$(wc -l <"$tmp/sums")" = 4 ]
 verdict 'default: the four continuations differ'
 
+run batched -np 1 -n 1 -verbose
+[ "$rc" = 0 ] && has err 'up to 1 token,' && has err 'Sequence 0: 1 token,' && has err 'Decoded 1 token in'
+verdict 'one token is said as one'
 run batched
 [ "$rc" = 0 ] && same out default
 verdict 'same seed, same bytes'

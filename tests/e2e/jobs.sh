@@ -112,7 +112,7 @@ msg='"messages":[{"role":"user","content":"Tell me a story"}]'
 	req text $comp '{"prompt":"again"}'
 } >"$tmp/in.jsonl"
 jobs "$tmp/in.jsonl" -output "$tmp/o.jsonl"
-[ "$rc" = 1 ] && empty out && has err '13 answered, 4 refused, 2 bad lines' && has err 'name another model (gpt-4)'
+[ "$rc" = 1 ] && empty out && has err '13 answered, 4 refused, 2 bad lines' && has err 'names another model (gpt-4)'
 verdict 'a file with everything in it'
 tool counts "$tmp/o.jsonl" && is out 19
 verdict 'one line for each'
@@ -289,6 +289,10 @@ for own in '' ',"seed":null' ',"seed":-1'; do
 done
 [ "$own" = ',"seed":-1' ] && same none.norm n.norm && [ "$(sed 's/.*"text": "\([^"]*\)".*/\1/' "$tmp/n.norm" | sort -u | wc -l)" = 3 ]
 verdict 'a seed of -1 or null is none'
+req one $comp '{"prompt":[1],"max_tokens":1,"model":"other"}' >"$tmp/one.jsonl"
+jobs "$tmp/one.jsonl" -output "$tmp/n.jsonl" -restart
+[ "$rc" = 0 ] && has err '1 prompt token (0 reused), 1 token in ' && has err '1 request names another model (other)'
+verdict 'one token is said as one'
 jobs "$tmp/equal.jsonl" -output "$tmp/k.jsonl" -ordered -seed 1
 refused 4 'results made with -seed'
 verdict 'refused: to go on with another seed'
