@@ -76,6 +76,8 @@ void settings_release(struct settings *st)
 
 static void show(const struct opt *o)
 {
+	const char *none = strstr(o->help, "(default: ") ? "(default)" : "(not set)";
+
 	fprintf(stderr, "  %-20s ", o->name);
 	switch (o->type) {
 	case OPT_FLAG: fputs(*(const bool *)o->value ? "on" : "off", stderr); break;
@@ -84,14 +86,14 @@ static void show(const struct opt *o)
 	case OPT_FLOAT: fprintf(stderr, "%g", *(const double *)o->value); break;
 	case OPT_STR: {
 		const char *text = *(const char *const *)o->value;
-		char *shown = printable(text ? text : "(not set)");
+		char *shown = printable(text ? text : none);
 		fputs(shown ? shown : "?", stderr);
 		mem_free(shown);
 		break;
 	}
 	case OPT_LIST: {
 		const struct opt_list *list = o->value;
-		fputs(list->n ? "" : "(not set)", stderr);
+		fputs(list->n ? "" : none, stderr);
 		for (size_t i = 0; i < list->n; i++) {
 			char *shown = printable(list->items[i]);
 			fprintf(stderr, "%s%s", i ? " " : "", shown ? shown : "?");

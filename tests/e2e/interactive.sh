@@ -153,13 +153,18 @@ lines ':set temperature 300\nThe cat\n'
 script -np 1 -n 3
 [ "$rc" = 2 ] && sequences 1 'The cat'
 verdict 'a failed command in a pipe: exit code 2, the rest is done'
+lines 'The\n'
+script -np 1 -n 1
+[ "$rc" = 0 ] && has err '1 token in ' && has err 'prompt of 2 tokens,'
+verdict 'one token is said as one'
 lines ':set seed x\n:set seed\n'
 script
 [ "$rc" = 2 ] && matches err '^  seed +0$'
 verdict ':set of a seed that is no number: the old one stays'
 lines ':set grammar root ::= \n:set grammar root ::= "yes" | "no"\nYes or no?\n:set grammar default\n:set json-schema {}\n:set grammar root ::= "a"\n:set\n'
 script -np 4 -n 5
-[ "$rc" = 2 ] && [ "$(grep -cE '^Yes or no\?(yes|no)$' "$tmp/out")" = 4 ] && matches err '^  grammar +\(not set\)$' && matches err '^  json-schema +\{\}$'
+[ "$rc" = 2 ] && [ "$(grep -cE '^Yes or no\?(yes|no)$' "$tmp/out")" = 4 ] && matches err '^  grammar +\(not set\)$' && matches err '^  samplers +\(default\)$' && matches err '^  dry-sequence-breaker \(default\)$' &&
+	matches err '^  json-schema +\{\}$'
 verdict ':set grammar: taken, refused and taken back'
 lines ':set ctx 1\n:set nonsense 1\n:set tempratur 1\n:nonsense\n:agian\n:k\n:more\n:keep\n:again\n:drop 0\n:show\n: \n'
 script
