@@ -197,10 +197,10 @@ static void print_stats(const char *name, const struct chat_stats *s)
 	const double generate_s = s->total_s - s->first_s;
 
 	fprintf(stderr,
-			"%s: %" PRIu64 " prompt token%s, %" PRIu64 " reused and %" PRIu64 " computed in %.2f s; %" PRIu64
-			" generated in %.2f s (%.1f tokens/s)\n",
-			name, s->n_prompt, plural(s->n_prompt), s->n_cached, s->n_prompt - s->n_cached, s->first_s, s->n_generated,
-			generate_s, generate_s > 0 ? (double)s->n_generated / generate_s : 0);
+			"%s: %" PRIu64 " prompt token%s, %" PRIu64 " reused and %" PRIu64
+			" computed in %.2f s; %" PRIu64 " generated in %.2f s (%.1f tokens/s)\n",
+			name, s->n_prompt, plural(s->n_prompt), s->n_cached, s->n_prompt - s->n_cached, s->first_s,
+			s->n_generated, generate_s, generate_s > 0 ? (double)s->n_generated / generate_s : 0);
 }
 
 static int stats(void *user, const char *args)
@@ -218,7 +218,8 @@ static int stats(void *user, const char *args)
 	const int rc = c->convo.n_messages > 0 ? chat_prompt(c, &p) : 0;
 	if (!rc)
 		fprintf(stderr, "conversation: %zu message%s (%zu hidden), %zu of %" PRId64 " tokens of context\n",
-				c->convo.n_messages, plural(c->convo.n_messages), c->convo.n_hidden, p.n_tokens, chat_limit(c));
+				c->convo.n_messages, plural(c->convo.n_messages), c->convo.n_hidden, p.n_tokens,
+				chat_limit(c));
 	chat_prompt_release(&p);
 	return rc;
 }
