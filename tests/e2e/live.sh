@@ -97,6 +97,9 @@ for size in '1 10' '2 10' '3 10' '4 4' '5 1' '1 1' '9 7'; do
 	[ "$rc" = 0 ] && clean && left && [ "$(wc -l <"$tmp/mid")" -le "${size% *}" ]
 	verdict "a screen of $size: stays within it"
 done
+# Long enough for five frames more on a fast CPU.
+set -- -prompt 'Once upon a time' -n-predict 120 -ignore-eos
+texts small "$@"
 # shellcheck disable=SC2086
 on_screen 6 10 --wait '^\[3\]' --next 5 --keys '\x03' -- "$@" $slow
 [ "$rc" = 130 ] && clean && frames small --shown 4 --more 0
