@@ -6,9 +6,9 @@
  *     that the server was given.
  *  2. Nobody saves or forgets what a request with another key or another cache_salt left, nor uses what was restored
  *     with another: cached prompts are kept apart by both. Nor are files shared: a name is the key's and the salt's.
- *  3. Files are read and written by the HTTP thread; the engine's thread only copies cells.
- *  4. An action waits in its HTTP thread for the engine, up to a few ticks. So there is one at a time, and a pause
- *     behind it: others sleep until it is their turn, and threads have time for other connections.
+ *  3. Files are read and written by a worker; the engine's thread only copies cells.
+ *  4. An action waits in its worker for the engine, up to a few ticks. So there is one at a time, and a pause behind
+ *     it: others sleep until it is their turn, and workers have time for other requests.
  *  5. The files of the folder have no more than slot_bytes together, whoever's they are: a salt costs a client nothing,
  *     so that what each may have would be no bound. */
 #include "serve_work.h"
@@ -243,9 +243,10 @@ static void give_turn(struct server *srv)
 	atomic_store(&srv->slot_taken, false);
 }
 
+/* Whoever gives the call back wakes its connection at once: the pause is kept here. */
 static enum step again(struct call *c)
 {
-	return call_prepare(c, run_slot_action);
+	return clock_now() < c->wake_at ? STEP_WAIT : call_prepare(c, run_slot_action);
 }
 
 enum step run_slot_action(struct call *c)

@@ -234,6 +234,18 @@ def descriptors():
         check("no descriptors: it recovers", eventually(lambda: server.get("/health").status == 200, 10))
 
 
+def turns():
+    """Actions on slots are one at a time, with a pause between them."""
+    folder = os.path.join(FOLDER, "turns")
+    os.mkdir(folder)
+    with Server(["-np", "1", "-slot-save-path", folder]) as server:
+        began, before = time.monotonic(), cpu_s(server)
+        got = [server.post("/slots/0?action=erase", {}).status for _ in range(40)]
+        wall = time.monotonic() - began
+        used = (cpu_s(server) - before) / wall
+        check("actions on slots wait for their turn: no busy loop", got == [200] * 40 and wall > 0.5 and used < 0.5, (got, wall, used))
+
+
 def patience():
     """-idle-timeout and -body-timeout; and that the time to write does not count for them."""
     with Server(["-idle-timeout", "0.5", "-body-timeout", "0.5", "-np", "1"]) as server, \
@@ -708,7 +720,7 @@ def log():
         p.stderr.close()
 
 
-for part in (log, sizes, connections, clients, descriptors, patience, unread, queue, times, keys, sockets, addresses, tls, drains, vanish):
+for part in (log, sizes, connections, clients, descriptors, turns, patience, unread, queue, times, keys, sockets, addresses, tls, drains, vanish):
     start = time.monotonic()
     try:
         part()

@@ -9,7 +9,8 @@
 # openai_stream_end left out ('one [DONE]'); /apply-template without a look at grammars ('-max-grammar'); evict that finds
 # nothing ('idle for longest', 'a crowd', 'others are served'), or takes what is under way ('streams are not closed');
 # requests of a client that are not counted ('a third request'); X-Forwarded-For read from its beginning ('the first of
-# them'); accept_fits left out ('few descriptors'); accepting that goes on without descriptors ('no busy loop').
+# them'); accept_fits left out ('few descriptors'); accepting that goes on without descriptors ('no busy loop'); an action
+# on a slot that goes back to a worker before its pause is over ('wait for their turn').
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh
