@@ -275,6 +275,7 @@ struct call {
 	uint64_t body_max, n_body; /* of a sink */
 	bool body_full, complete, answered;
 	bool hang_up; /* behind the answer */
+	bool cut; /* a stream ends before its end: the client sees no proper end, as the connection is closed */
 	unsigned status; /* that was answered */
 	uint64_t n_sent;
 	enum step (*step)(struct call *c); /* what to do when there is news */

@@ -270,7 +270,7 @@ static ssize_t stream_read(void *arg, uint64_t pos, char *to, size_t n_max)
 			return (ssize_t)n;
 		}
 		if (s->over)
-			return MHD_CONTENT_READER_END_OF_STREAM;
+			return c->cut ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
 		if (seat_gone(c->seat))
 			return MHD_CONTENT_READER_END_WITH_ERROR;
 		double wake_at = 0;

@@ -100,13 +100,17 @@ static bool more_tokens(struct call *c, struct openai_buf *out, double *wake_at)
 				openai_escape_add(&x, out, bytes ? bytes : "", bytes ? n_bytes : 0, true) &&
 				openai_buf_add(out, "\"}", 2);
 	}
-	return ok && (t->at < t->n || (openai_buf_add(out, "]}\n", 3) && false));
+	if (ok && t->at < t->n)
+		return true;
+	c->cut = !ok || !openai_buf_add(out, "]}\n", 3);
+	return false;
 }
 
 /* As a whole where it is short: then its length is told in front. */
 static enum step answer_tokens(struct call *c, struct tokens *t)
 {
 	struct openai_buf out = {0};
+	struct openai_error e = {0};
 	double wake_at;
 
 	c->work = t;
@@ -115,7 +119,11 @@ static enum step answer_tokens(struct call *c, struct tokens *t)
 		return answer_stream(c, "application/json", more_tokens);
 	while (more_tokens(c, &out, &wake_at))
 		;
-	return answer_bytes(c, 200, "application/json", &out);
+	if (!c->cut)
+		return answer_bytes(c, 200, "application/json", &out);
+	openai_buf_release(&out);
+	openai_no_memory(&e);
+	return answer_error(c, &e);
 }
 
 enum step run_tokenize(struct call *c)
