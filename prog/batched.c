@@ -11,7 +11,6 @@
 
 #include "base/err.h"
 #include "base/json.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -50,7 +49,7 @@ static int read_prompts(struct job *j)
 	struct text_line line;
 	size_t n_bytes = 0, n_lines = 0, at = 0;
 
-	if (file_read(j->c.prompts_file, PROMPTS_BYTES_MAX, &j->prompts_bytes, &n_bytes, &err)) {
+	if (read_input(j->c.prompts_file, PROMPTS_BYTES_MAX, &j->prompts_bytes, &n_bytes, &err)) {
 		fail(prog, &err);
 		return EXIT_FILE;
 	}

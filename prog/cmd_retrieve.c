@@ -12,7 +12,6 @@
 #include "width.h"
 
 #include "base/file.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -442,7 +441,7 @@ static int answer_lines(struct retrieve *c, const char *path)
 	size_t n_bytes = 0, n = 0, n_max = 0, at = 0;
 	int rc = 0;
 
-	if (file_read(path, INPUT_MAX, &text, &n_bytes, &err)) {
+	if (read_input(path, INPUT_MAX, &text, &n_bytes, &err)) {
 		fail(prog, &err);
 		return EXIT_FILE;
 	}

@@ -11,7 +11,6 @@
 #include "term.h"
 
 #include "base/err.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -99,7 +98,7 @@ static int read_file(struct run *r, const char *path)
 {
 	struct cohort_err err;
 
-	if (file_read(path, TEXT_MAX, &r->bytes[r->n_files], &r->n_bytes_of[r->n_files], &err)) {
+	if (read_input(path, TEXT_MAX, &r->bytes[r->n_files], &r->n_bytes_of[r->n_files], &err)) {
 		fail(prog, &err);
 		return EXIT_FILE;
 	}

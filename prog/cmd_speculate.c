@@ -8,7 +8,6 @@
 #include "term.h"
 #include "tokens.h"
 
-#include "base/map.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -63,7 +62,7 @@ static int read_prompt(struct speculate *c)
 	if (c->n_operands)
 		c->prompt = c->operands[0];
 	if (c->file) {
-		if (file_read(c->file, TEXT_MAX, &c->file_bytes, &c->n_bytes, &err)) {
+		if (read_input(c->file, TEXT_MAX, &c->file_bytes, &c->n_bytes, &err)) {
 			fail(prog, &err);
 			return EXIT_FILE;
 		}

@@ -8,7 +8,6 @@
 #include "tokens.h"
 #include "tree_view.h"
 
-#include "base/map.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -79,7 +78,7 @@ static int read_prompt(struct job *j)
 	j->text = j->prompt ? j->prompt : j->operand;
 	j->n_text = j->text ? strlen(j->text) : 0;
 	if (j->file) {
-		if (file_read(j->file, TEXT_MAX, &j->bytes, &j->n_text, &err)) {
+		if (read_input(j->file, TEXT_MAX, &j->bytes, &j->n_text, &err)) {
 			fail(prog, &err);
 			return EXIT_FILE;
 		}

@@ -7,6 +7,7 @@
 #include "base/cpus.h"
 #include "base/err.h"
 #include "base/hwcap.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/utf8.h"
@@ -340,6 +341,23 @@ void catch_signals(void)
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
+}
+
+enum cohort_status read_input(const char *path, size_t n_max, char **out, size_t *n_bytes, struct cohort_err *err)
+{
+	static const int signals[] = {SIGINT, SIGTERM};
+	struct sigaction sa = {.sa_handler = end_now}, before[2];
+
+	sigemptyset(&sa.sa_mask);
+	for (int i = 0; i < 2; i++) {
+		sigaction(signals[i], NULL, &before[i]);
+		if (before[i].sa_handler != SIG_IGN)
+			sigaction(signals[i], &sa, NULL);
+	}
+	const enum cohort_status st = file_read(path, n_max, out, n_bytes, err);
+	for (int i = 0; i < 2; i++)
+		sigaction(signals[i], &before[i], NULL);
+	return st;
 }
 
 bool interrupted(void)

@@ -80,6 +80,9 @@ bool hide_levels(const char *prog);
 /* Before anything is written that must not be half done. Ctrl-C and SIGTERM: the first sets the flag, the second ends
  * at once. */
 void catch_signals(void);
+/* As file_read (base/map.h). Standard input may be a person or a pipe that has nothing yet: while it is waited for, the
+ * first signal ends the program with EXIT_INTERRUPTED, so nothing may be half written then. */
+enum cohort_status read_input(const char *path, size_t n_max, char **out, size_t *n_bytes, struct cohort_err *err);
 bool interrupted(void);
 /* For programs that go on after it: which signal it was, 0 if none; the next one is a first one again. */
 int interrupt_take(void);

@@ -65,6 +65,13 @@ COMMANDS = [
     ("completion", ["bash"], b"", []),
     ("version", [], b"", []),
 ]
+# Those that read standard input, which has nothing yet.
+WAITING = [
+    ("batched", ["-prompts", "-"]), ("batched", ["-interactive"]), ("run", []), ("run", ["-f", "-"]), ("run", ["-prompts", "-"]),
+    ("chat", []), ("speculate", ["-f", "-"]), ("tree", ["-f", "-"]), ("tokenize", ["-f", "-"]), ("detokenize", []),
+    ("embed", ["-f", "-"]), ("retrieve", ["-dir", path("docs")]), ("perplexity", ["-f", "-"]), ("template", ["-messages", "-"]),
+    ("logits", ["-tokens", "-", "-o", out("logits")]),
+]
 RESUMED = ("jobs",)  # what it has written stays, and the same command goes on
 
 
@@ -118,7 +125,7 @@ class Run:
             if os.path.exists(out(f)):
                 with open(out(f), "rb") as file:
                     self.made[f] = file.read()
-        self.left = sorted(f for f in os.listdir(home) if f.endswith(".tmp") or f.startswith(".cohort-"))
+        self.there = {os.path.join(at, f) for at, folders, files in os.walk(home) for f in folders + files}
 
     def interrupt_after(self, p, words):
         try:
@@ -165,8 +172,11 @@ def judge(name, good, got, old):
         return None if b"listening on" in got.said else "exit code 0 before it listened"
     if got.rc == 0 and got.out != good.out and name.split()[0] not in ("bench", "simulate", "quantize", "jobs", "info"):
         return "exit code 0, and not the output: %r" % got.out[-200:]
-    if got.left:
-        return "left: %s" % got.left
+    left = got.there - good.there - {out(f) for f in got.files}
+    if name in RESUMED:
+        left -= {out(f + ".journal") for f in got.files}
+    if left:
+        return "left: %s" % sorted(left)
     for f in got.files:
         made = got.made.get(f)
         if name in RESUMED:
@@ -201,7 +211,7 @@ def interrupt(command, model, box):
     if good.rc != 0:
         cases.check(name, False, "without an interruption: %s %r" % (good.rc, good.said[-300:]))
         return 0
-    n, wrong = 0, []
+    n, n_ended, wrong = 0, 0, []
     if early > EARLY_MAX:
         wrong.append("%d calls before it catches the signal" % early)
     for k, seconds in moments(n_calls, good.seconds):
@@ -215,11 +225,52 @@ def interrupt(command, model, box):
         got = Run(command, model, box, k, seconds)
         old = {f: old.get(f) for f in good.files}
         n += got.hit
+        n_ended += got.rc == 130
         why = judge(name, good, got, old) if got.hit or got.rc else None
         if why:
             wrong.append("%s: %s" % ("call %d of %d" % (k, n_calls) if k else "after %.3f s of %.3f" % (seconds, good.seconds), why))
-    cases.check("%s: interrupted %d times" % (name, n), n > 0 and not wrong, "\n".join(wrong[:12]))
+    if n_ended == 0:
+        wrong.append("it never ended before its end")
+    cases.check("%s: interrupted %d times, %d of them before its end" % (name, n, n_ended), n > 0 and not wrong, "\n".join(wrong[:12]))
     return n
+
+
+def used(p):
+    """Processor time, in ticks, and whether it sleeps."""
+    with open("/proc/%d/stat" % p.pid, encoding="ascii") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return fields[0] == "S", int(fields[11]) + int(fields[12])
+
+
+def waits(p):
+    """Until it has had nothing to do for a while."""
+    until = time.monotonic() + PATIENCE_S
+    before, since = None, time.monotonic()
+    while time.monotonic() < until and time.monotonic() < since + 0.3:
+        now = used(p)
+        if now != before or not now[0]:
+            before, since = now, time.monotonic()
+        time.sleep(0.02)
+
+
+def waiting():
+    """One Ctrl-C is enough while a command waits for its input."""
+    wrong = []
+    clean()
+    for name, args in WAITING:
+        program = [BATCHED] if name == "batched" else [PROGRAM, name]
+        p = subprocess.Popen(program + args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env={**os.environ, "HOME": home}, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        waits(p)
+        p.send_signal(signal.SIGINT)
+        try:
+            p.wait(10)
+        except subprocess.TimeoutExpired:
+            p.kill()
+        said = p.communicate()[1]
+        if p.returncode != 130:
+            wrong.append("%s %s: %s %r" % (name, args, p.returncode, said[-200:]))
+    cases.check("while they wait for standard input", not wrong and not os.listdir(home), "\n".join(wrong) or os.listdir(home))
 
 
 def main():
@@ -237,6 +288,8 @@ def main():
     listed = listed.split("Commands:\n")[1].split("\n\n")[0].split("\n")
     listed = {t.split()[0] for t in listed}
     cases.check("all commands are here", {c[0].split()[0] for c in COMMANDS} == listed | {"batched"}, listed)
+    if ONLY in (None, "waiting"):
+        waiting()
     model = BUILT_IN
     if COUNT >= 20:  # a model that takes a while to load
         model = path("large.gguf")

@@ -6,7 +6,7 @@
 #	interrupt.sh [COUNT]	moments of each command line; `./dev interrupt` has 20, and a larger model
 #
 # Seen red with: batched that goes on to its statistics without a model (SIGSEGV); commands that catch the signal late, or
-# not at all (killed by it).
+# not at all (killed by it); one that leaves the signal alone; a signal that is only noted while standard input is waited for.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh
