@@ -229,7 +229,7 @@ def interrupt(command, model, box):
         why = judge(name, good, got, old) if got.hit or got.rc else None
         if why:
             wrong.append("%s: %s" % ("call %d of %d" % (k, n_calls) if k else "after %.3f s of %.3f" % (seconds, good.seconds), why))
-    if n_ended == 0:
+    if n_ended == 0 and name != "serve":  # which ends with 0 once it listens
         wrong.append("it never ended before its end")
     cases.check("%s: interrupted %d times, %d of them before its end" % (name, n, n_ended), n > 0 and not wrong, "\n".join(wrong[:12]))
     return n
