@@ -69,8 +69,9 @@ machines_leg() {
 	on_machine '16 threads' run env E2E_THREADS=16
 	on_machine 'no ../shared' files env COHORT_SHARED=/nonexistent
 	on_machine 'no npm' bindings_node env PATH="$(path_without node npm npx)"
-	on_machine 'a home that nobody can write to' run env HOME=/proc/self XDG_STATE_HOME= XDG_CONFIG_HOME= XDG_CACHE_HOME=
-	on_machine 'a slow disk' files env LD_PRELOAD="$PWD/build/slow_disk.so"
+	# Shells and man(1) keep things at home.
+	on_machine 'a home that nobody can write to' manuals env HOME=/proc/self XDG_STATE_HOME= XDG_CONFIG_HOME= XDG_CACHE_HOME=
+	on_machine 'a slow disk' signals env LD_PRELOAD="$PWD/build/slow_disk.so"
 	mkdir -p build/dev-locale
 	if [ -d build/dev-locale/tr_TR.UTF-8 ] || localedef -i tr_TR -f UTF-8 build/dev-locale/tr_TR.UTF-8; then
 		on_machine 'a Turkish locale' cohort_cmd env LOCPATH="$PWD/build/dev-locale" E2E_LOCALE=tr_TR.UTF-8
@@ -83,9 +84,10 @@ machines_leg() {
 	else
 		skip_case 'on a machine with no IPv6' 'no network namespace can be made here'
 	fi
-	if can_unshare -m; then
-		# Temporary files are there otherwise.
-		on_machine 'no /dev/shm' stream env TMPDIR=/tmp unshare -m sh -c 'umount -l /dev/shm && exec "$@"' sh
+	if can_unshare -m && [ -d /dev/shm ]; then
+		# Temporary files are there otherwise. Without what is mounted there it would be a folder like any other.
+		on_machine 'no /dev/shm' serve_load env TMPDIR=/tmp unshare -m sh -c \
+			'mount -t tmpfs -o ro,mode=0 none /dev/shm && exec "$@"' sh
 	else
 		skip_case 'on a machine with no /dev/shm' 'no mount namespace can be made here'
 	fi
