@@ -4,11 +4,11 @@
  * looked at and changed (serve_live.c, serve_metrics.c, serve_llama.c), lines on standard error (serve_log.c), files
  * and batches (serve_files.c, serve_batches.c, which serve_batch_run.c runs).
  *
- * Five kinds of threads. HTTP threads (a pool of libmicrohttpd's) read headers and bodies, and send answers. Workers
- * parse, template, tokenise and compile grammars, at a lower priority, while the connection is suspended. The engine's
- * thread ticks, and tells by a flag and a list whose events are there. The watch thread wakes the connections on that
- * list, accepts connections, and looks after clients that went away, pings and limits in time. The log's thread writes
- * to standard error, on which nothing else waits.
+ * Five kinds of threads. HTTP threads (each a daemon of libmicrohttpd's) read headers and bodies, and send answers.
+ * Workers parse, template, tokenise and compile grammars while the connection is suspended; those of large bodies have
+ * a lower priority. The engine's thread ticks, and tells by a flag and a list whose events are there. The watch thread
+ * wakes the connections on that list, accepts connections, and looks after clients that went away, pings and limits in
+ * time. The log's thread writes to standard error, on which nothing else waits.
  *
  * A connection has a seat for as long as it lasts, a request on it a call. Seats are never freed while the server runs,
  * so that a late word of the engine about a request that is gone wakes somebody for nothing at worst. */
