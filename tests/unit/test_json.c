@@ -1,8 +1,10 @@
 /* JSON texts when memory is short: every allocation of reading and copying fails in turn, and what comes is the whole
  * value, or none and the word that there was no memory. What is malformed is never blamed on memory.
  *
- * Seen red with: json_loadb for json_parse (strings without some of their characters, texts called malformed), its
- * value given out although an allocation failed, and json_copy for json_clone (objects without some of their keys). */
+ * Seen red with: an allocator that gives memory again after it had none (the reader went past the end of a text whose
+ * closing quote was lost), json_loadb for json_parse (strings without some of their characters, texts called
+ * malformed), its value given out although an allocation failed, and json_copy for json_clone (objects without some of
+ * their keys). */
 #include "base/json.h"
 #include "base/mem.h"
 
@@ -10,6 +12,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -49,6 +52,36 @@ static void parsing(void **state)
 	mem_fail_all(false);
 	assert_true(no_memory);
 	json_decref(want);
+}
+
+/* Each text's closing quote is the character for which its room has to grow. */
+static void quotes(void **state)
+{
+	enum { LONGEST = 1 << 20 };
+	char *quoted = malloc(LONGEST);
+	bool no_memory;
+
+	(void)state;
+	assert_non_null(quoted);
+	memset(quoted, 'x', LONGEST);
+	*quoted = '"';
+	for (size_t n = 16; n <= LONGEST; n *= 2) {
+		quoted[n - 1] = '"';
+		const uint64_t before = mem_count();
+		json_t *v = json_parse(quoted, n, JSON_DECODE_ANY, NULL, &no_memory);
+		const int64_t n_all = (int64_t)(mem_count() - before);
+		assert_int_equal(json_string_length(v), n - 2);
+		json_decref(v);
+		for (int64_t i = 0; i < n_all; i++) {
+			mem_fail_after(i);
+			v = json_parse(quoted, n, JSON_DECODE_ANY, NULL, &no_memory);
+			mem_fail_after(-1);
+			assert_null(v);
+			assert_true(no_memory);
+		}
+		quoted[n - 1] = 'x';
+	}
+	free(quoted);
 }
 
 static void malformed(void **state)
@@ -96,6 +129,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(malformed), /* once before it is taken over */
 			cmocka_unit_test_setup(parsing, take_over),
+			cmocka_unit_test(quotes),
 			cmocka_unit_test(malformed),
 			cmocka_unit_test(copies),
 	};
