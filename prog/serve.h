@@ -290,8 +290,8 @@ struct call {
 };
 
 /* Leaves the rest of the call to a worker, which calls run: what that returns counts as if a step had. For HTTP
- * threads, as the last thing a step does. */
-enum step call_prepare(struct call *c, enum step (*run)(struct call *c));
+ * threads, as the last thing a step does. large: it may take long. */
+enum step call_prepare(struct call *c, bool large, enum step (*run)(struct call *c));
 
 /* Answers: each queues one, or closes the connection when memory is out. */
 enum step answer_json(struct call *c, unsigned status, json_t *value); /* takes the reference; NULL: out of memory */

@@ -23,6 +23,7 @@
 
 enum {
 	STREAM_ROOM = 32 << 10,
+	LARGE = 64 << 10, /* bytes of a body */
 	SINK_PIECE = 1 << 20 /* bytes of a long body that may take as long as a short body */
 };
 
@@ -649,7 +650,7 @@ static enum step first_step(struct call *c)
 		return answer_error(c, &c->early);
 	if (!c->route)
 		return preflight(c);
-	return c->route->flags & ROUTE_LONG ? call_prepare(c, c->route->run) : c->route->run(c);
+	return c->route->flags & ROUTE_LONG ? call_prepare(c, c->body.n > LARGE, c->route->run) : c->route->run(c);
 }
 
 /* Goes on as long as there is news. */

@@ -1,5 +1,5 @@
-/* The workers: what may take long before a request can be queued or answered (JSON, templates, tokens, grammars, files)
- * is done by them, so that the HTTP threads stay free for everybody else.
+/* The workers: what may take long before a request can be queued or answered (JSON, templates, tokens, grammars, files,
+ * long answers) is done by them, so that the HTTP threads stay free for everybody else.
  *
  * Invariants
  *  1. From call_prepare to the end of its job a call belongs to its worker: its seat is held, so that its connection
@@ -7,8 +7,8 @@
  *  2. Jobs wait in one queue per client, and clients take turns. One client has at most one worker less than there are,
  *     so that a job of another finds one that is free.
  *  3. What a job answers is kept until its connection has been resumed; an HTTP thread sends it.
- *  4. Jobs of large bodies have workers of their own, with a lower priority: small requests do not wait behind them,
- *     and the engine's threads keep their pace where cores are few.
+ *  4. Jobs of large bodies and answers have workers of their own, with a lower priority: small requests do not wait
+ *     behind them, and the engine's threads keep their pace where cores are few.
  * It does not know what jobs do. */
 #include "serve.h"
 
@@ -22,8 +22,7 @@ enum {
 	WORKERS_MIN = 2,
 	WORKERS_MAX = 8,
 	WORKERS_LARGE = 2,
-	NICE = 5, /* about a quarter of a core that the engine wants as well */
-	LARGE = 64 << 10 /* bytes of a body */
+	NICE = 5 /* about a quarter of a core that the engine wants as well */
 };
 
 struct prepare_client {
@@ -128,9 +127,9 @@ static void worker_main(void *arg)
 	lock_give(&p->lock);
 }
 
-enum step call_prepare(struct call *c, enum step (*run)(struct call *c))
+enum step call_prepare(struct call *c, bool large, enum step (*run)(struct call *c))
 {
-	struct prepare *p = &c->srv->prepare[c->body.n > LARGE];
+	struct prepare *p = &c->srv->prepare[large];
 	const uint64_t id = call_client(c);
 	struct openai_error e = {0};
 

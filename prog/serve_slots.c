@@ -246,7 +246,7 @@ static void give_turn(struct server *srv)
 /* Whoever gives the call back wakes its connection at once: the pause is kept here. */
 static enum step again(struct call *c)
 {
-	return clock_now() < c->wake_at ? STEP_WAIT : call_prepare(c, run_slot_action);
+	return clock_now() < c->wake_at ? STEP_WAIT : call_prepare(c, false, run_slot_action);
 }
 
 enum step run_slot_action(struct call *c)

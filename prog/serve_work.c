@@ -20,7 +20,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { PREFIX_TOKENS = 64 }; /* that X-Prefix-Hash looks at: two blocks of the cache */
+enum {
+	PREFIX_TOKENS = 64, /* that X-Prefix-Hash looks at: two blocks of the cache */
+	ANSWER_LARGE = 8192 /* numbers of an answer that an HTTP thread does not write: a millisecond or two */
+};
 #define RETRY_S 0.1 /* to look for room in the queue when nothing of the body is under way, whose end would tell */
 
 static void on_ready(struct cohort_request *request, void *user)
@@ -264,6 +267,34 @@ json_t *work_timings(const struct cohort_request_stats *stats, size_t n)
 			(json_int_t)n_parked);
 }
 
+/* About how many numbers the answer has. */
+static double answer_size(const struct call *c, const struct work *w)
+{
+	const struct openai_request *r = &w->r;
+	double n = 0;
+
+	if (r->route == OPENAI_EMBEDDINGS)
+		return (double)r->n_prompts * c->srv->host.info.n_embd;
+	for (size_t i = 0; i < r->n_prompts; i++) {
+		const struct cohort_request_stats *s = &w->stats[i];
+		n += (double)s->n_generated + (r->echo ? (double)s->n_prompt * r->params.n_outputs : 0);
+	}
+	return n * (2 + r->n_logprobs);
+}
+
+static enum step answer_whole(struct call *c)
+{
+	struct work *w = c->work;
+	const enum step s = w->kind->whole(c, w);
+
+	/* They are in the answer. Here and not in drop, as they may be many. */
+	for (size_t i = 0; i < w->r.n_prompts; i++) {
+		json_decref(w->r.prompts[i].choices);
+		w->r.prompts[i].choices = NULL;
+	}
+	return s;
+}
+
 static enum step wait_for_all(struct call *c)
 {
 	struct work *w = c->work;
@@ -277,7 +308,10 @@ static enum step wait_for_all(struct call *c)
 	}
 	if (!submit_more(c, w, &e))
 		return answer_error(c, &e);
-	return w->n_done < w->r.n_prompts ? STEP_WAIT : w->kind->whole(c, w);
+	if (w->n_done < w->r.n_prompts)
+		return STEP_WAIT;
+	/* It may be a worker that is here already. */
+	return c->job.run || answer_size(c, w) < ANSWER_LARGE ? answer_whole(c) : call_prepare(c, true, answer_whole);
 }
 
 /* ---- A stream ---- */

@@ -80,6 +80,38 @@ def hogs():
     check("another client's request is not behind all of them", small.status == 200 and left >= N_HOGS / 2, (small, left))
 
 
+def answered(server, body):
+    """The slowest /health while two clients have long answers made, and the time that reading one takes here."""
+    answers = [None] * 2
+
+    def ask(i):
+        answers[i] = server.post("/v1/embeddings", body, HOG)
+
+    crowd = [threading.Thread(target=ask, args=(i,)) for i in range(len(answers))]
+    slowest = 0
+    for t in crowd:
+        t.start()
+    while any(t.is_alive() for t in crowd):
+        began = time.monotonic()
+        server.get("/health")
+        slowest = max(slowest, time.monotonic() - began)
+        time.sleep(0.01)
+    began = time.monotonic()
+    n = [len(a.json()["data"]) for a in answers]
+    return slowest, (time.monotonic() - began) / len(answers), n
+
+
+def long_answers():
+    """Two thousand vectors each. An HTTP thread that writes one is busy for several times as long as reading it takes."""
+    n = 200 if CHECKED else 2000
+    with Server(KEYS) as server:
+        for _ in range(3):
+            slowest, reading, got = answered(server, {"input": ["text %d" % i for i in range(n)]})
+            if slowest < reading:
+                break
+    check("/health does not wait for long answers", slowest < reading and got == [n] * 2, (slowest, reading, got))
+
+
 N = 6 << 20  # bytes of a body
 
 
@@ -123,6 +155,7 @@ def memory():
 
 
 hogs()
+long_answers()
 if CHECKED:
     print("# a sanitizer's memory is not measured")
 else:
