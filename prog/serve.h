@@ -240,14 +240,16 @@ struct route {
 	/* Without a key; for admins only; run is called before the body as well (the call is not complete then), to set
 	 * sink and body_max or to refuse early. */
 	/* OPEN: without a key; PAGE: with one that a browser asks for, too; REST: the * takes all that follows, slashes
-	 * as well; LONG: run may take long, so a worker calls it. */
+	 * as well; LONG: run may take long, so a worker calls it; DISK: it waits for the disk, or for others that do,
+	 * so a worker for what takes longest. */
 	enum {
 		ROUTE_OPEN = 1,
 		ROUTE_ADMIN = 2,
 		ROUTE_SINK = 4,
 		ROUTE_PAGE = 8,
 		ROUTE_REST = 16,
-		ROUTE_LONG = 32
+		ROUTE_LONG = 32,
+		ROUTE_DISK = 64
 	} flags;
 };
 /* NULL: none; then *allow lists the methods the path has ("" if there is no such path). */

@@ -650,7 +650,9 @@ static enum step first_step(struct call *c)
 		return answer_error(c, &c->early);
 	if (!c->route)
 		return preflight(c);
-	return c->route->flags & ROUTE_LONG ? call_prepare(c, c->body.n > LARGE, c->route->run) : c->route->run(c);
+	if (!(c->route->flags & (ROUTE_LONG | ROUTE_DISK)))
+		return c->route->run(c);
+	return call_prepare(c, c->body.n > LARGE || c->route->flags & ROUTE_DISK, c->route->run);
 }
 
 /* Goes on as long as there is news. */

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 
-from serve_client import PROGRAM, Cases, Server, request
+from serve_client import FOLDER, PROGRAM, Cases, Server, request
 
 CHECKED = b"__asan_init" in open(PROGRAM, "rb").read()
 COMPLETIONS = "/v1/completions"
@@ -112,6 +112,30 @@ def long_answers():
     check("/health does not wait for long answers", slowest < reading and got == [n] * 2, (slowest, reading, got))
 
 
+SLOW = os.path.join(os.environ.get("COHORT_BUILD", ""), "slow_disk.so")  # slow_disk.c
+FORM = (b'--xx\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
+        b'--xx\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nx\r\n--xx--\r\n')
+
+
+def uploads():
+    """Small files of one key at once, on a slow disk: each is given to the disk, and put on a list that others read."""
+    headers = HOG + [("Content-Type", "multipart/form-data; boundary=xx")]
+    statuses, health = [], []
+    with Server(KEYS + ["-data", os.path.join(FOLDER, "stalled")], env={**os.environ, "LD_PRELOAD": SLOW}) as server:
+        began = time.monotonic()
+        statuses.append(server.ask("POST", "/v1/files", FORM, headers).status)
+        alone = time.monotonic() - began
+        crowd = [threading.Thread(target=lambda: statuses.append(server.ask("POST", "/v1/files", FORM, headers).status)) for _ in range(12)]
+        for t in crowd:
+            t.start()
+        while any(t.is_alive() for t in crowd):
+            began = time.monotonic()
+            server.get("/health")
+            health.append(time.monotonic() - began)
+            time.sleep(0.01)
+    check("/health does not wait for the disk", max(health) < alone and statuses == [200] * 13, (alone, max(health), statuses))
+
+
 N = 6 << 20  # bytes of a body
 
 
@@ -156,6 +180,8 @@ def memory():
 
 hogs()
 long_answers()
+if not CHECKED and os.path.exists(SLOW):
+    uploads()
 if CHECKED:
     print("# a sanitizer's memory is not measured")
 else:

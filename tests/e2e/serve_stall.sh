@@ -5,7 +5,7 @@
 # queue for all clients (next_job that takes the first job whoever's it is: 'another client ...'); prompts that are
 # tokenised whatever their length, a body that is kept while its values are read, tokens as values of JSON, answers of
 # /tokenize that are made at once ('memory: ...', 6 to 23 times); wait_for_all that writes every answer itself ('... long
-# answers').
+# answers'); uploads that HTTP threads finish ('... the disk').
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh
