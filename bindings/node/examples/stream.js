@@ -20,7 +20,7 @@ async function main(path, ...prompts) {
 	const engine = new Engine(model, { n_slots: 4, n_ctx: 2048 });
 	const answers = await Promise.all(prompts.map((p) => ask(engine, p)));
 	answers.forEach((answer, i) => {
-		const title = Buffer.from(`${i ? '\n' : ''}Prompt ${i}:\n`);
+		const title = Buffer.from(`${i ? '\n' : ''}Prompt ${i} (${prompts[i]}):\n`);
 		process.stdout.write(Buffer.concat([title, answer, Buffer.from('\n')]));
 	});
 	await engine.close();

@@ -25,8 +25,9 @@ def main(path: str, prompts: List[str]) -> None:
             t.start()
         for t in threads:
             t.join()
-        for i, answer in enumerate(answers):
-            sys.stdout.buffer.write(b"%sPrompt %d:\n%s\n" % (b"\n" if i else b"", i, b"".join(answer)))
+        for i, (prompt, answer) in enumerate(zip(prompts, answers)):
+            title = "%sPrompt %d (%s):\n" % ("\n" if i else "", i, prompt)
+            sys.stdout.buffer.write(title.encode() + b"".join(answer) + b"\n")
 
 
 if __name__ == "__main__":

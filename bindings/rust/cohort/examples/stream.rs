@@ -34,8 +34,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     let mut out = std::io::stdout().lock();
-    for (i, answer) in answers.into_iter().enumerate() {
-        write!(out, "{}Prompt {}:\n", if i > 0 { "\n" } else { "" }, i)?;
+    for (i, (prompt, answer)) in prompts.iter().zip(answers).enumerate() {
+        let gap = if i > 0 { "\n" } else { "" };
+        writeln!(out, "{}Prompt {} ({}):", gap, i, prompt)?;
         out.write_all(&answer?)?;
         out.write_all(b"\n")?;
     }
