@@ -1,8 +1,8 @@
 /* Special tokens inside a text: where the next one is.
  *
  * Invariants
- *  1. t->specials is sorted by bytes and then by id, and holds user-defined and control tokens only, none empty and
- *     none longer than TOK_SPECIAL_MAX.
+ *  1. t->specials is sorted by bytes and then by id, and holds user-defined, control and unknown tokens only, none
+ *     empty and none longer than TOK_SPECIAL_MAX. The unknown token counts as a control token.
  *  2. At each place the longest special token counts, of equal texts the one with the lowest id that is asked for.
  *     Each text is in the list at most twice: its first token, and its first user-defined one.
  *  3. The work at a place is bounded by the longest special token, not by their number: the candidates that share the
@@ -52,7 +52,7 @@ static void drop_doubles(struct tok *t)
 static bool is_special(const struct tok *t, cohort_token id)
 {
 	unsigned type = tok_type(t, id);
-	return (type == TOK_CONTROL || type == TOK_USER) && t->at[id + 1] > t->at[id];
+	return (type == TOK_CONTROL || type == TOK_USER || type == TOK_UNKNOWN) && t->at[id + 1] > t->at[id];
 }
 
 /* Special tokens are looked for by their bytes. User-defined ones of SPM have spaces there where the vocabulary writes
@@ -171,7 +171,7 @@ void special_mark_strip(struct tok *t, const struct gguf *g)
 		return;
 	for (uint32_t i = 0; i < t->n_specials; i++) {
 		cohort_token id = t->specials[i].id;
-		if (!tok_text_is(t, id, "<s>") && !tok_text_is(t, id, "<|endoftext|>"))
+		if (!tok_text_is(t, id, "<s>") && !tok_text_is(t, id, "<unk>") && !tok_text_is(t, id, "<|endoftext|>"))
 			t->attr[id] |= TOK_RSTRIP;
 	}
 }

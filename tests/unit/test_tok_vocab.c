@@ -19,8 +19,11 @@ static void special_parsing(void **state)
 	EXPECT(&v, "<|user|>hi<s>", NO_BOS | SPECIAL, "<|user|>", M "hi", "<s>");
 	EXPECT(&v, "<|us<|user", NO_BOS | SPECIAL, "<|us", "<|us", M, "<0x65>", "<0x72>");
 	EXPECT(&v, "<|us", NO_BOS, M, "<", "<0x7C>", "<0x75>", "s");
-	/* Unknown and unused ones never. */
-	EXPECT(&v, "<never>", NO_BOS | SPECIAL, M, "<", "<0x6E>", "<0x65>", "<0x76>", "<0x65>", "<0x72>", ">");
+	/* The unknown token is one of them, as in SentencePiece; unused ones never are. */
+	EXPECT(&v, "<unk>", NO_BOS | SPECIAL, "<unk>");
+	EXPECT(&v, "a<never>", NO_BOS | SPECIAL, M "a", "<never>");
+	EXPECT(&v, "<never>", NO_BOS, M, "<", "<0x6E>", "<0x65>", "<0x76>", "<0x65>", "<0x72>", ">");
+	EXPECT(&v, "<unused>", NO_BOS | SPECIAL, M, "<", "<0x75>", "<0x6E>", "<0x75>", "s", "<0x65>", "<0x64>", ">");
 	done(&v);
 
 	bpe_open(&v, "gpt-2");
