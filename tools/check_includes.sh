@@ -18,7 +18,7 @@ kern     base quant
 backend  base model kern
 batch    base
 kv       base
-sample   base
+sample   base kern
 template base
 forward  base model batch kv backend
 context  base gguf quant tok model kern backend batch kv sample forward

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static const double ln2_hi = 0x1.62e42fefa39efp-1, ln2_lo = 0x1.abc9e3b39803fp-56;
+static const double ln2_hi = FM_LN2_HI, ln2_lo = FM_LN2_LO;
 
 /* 2^n for any n an exp can need, by way of the exponent bits. */
 static double scale2(double x, int n)
@@ -28,20 +28,19 @@ static double scale2(double x, int n)
 
 double fm_exp(double x)
 {
-	static const double inv_fact[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040,
-			1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
+	static const double terms[] = FM_EXP_TERMS;
 
 	if (!(x < 710.0))
 		return x >= 710.0 ? (double)INFINITY : x;
 	if (x < -746.0)
 		return 0.0;
-	double t = x * 0x1.71547652b82fep+0;
+	double t = x * FM_LOG2E;
 	int n = (int)(t < 0 ? t - 0.5 : t + 0.5);
 	double r = fma(-(double)n, ln2_hi, x);
 	r = fma(-(double)n, ln2_lo, r);
-	double p = inv_fact[13];
-	for (int i = 12; i >= 0; i--)
-		p = fma(p, r, inv_fact[i]);
+	double p = terms[FM_EXP_DEGREE];
+	for (int i = FM_EXP_DEGREE - 1; i >= 0; i--)
+		p = fma(p, r, terms[i]);
 	return scale2(p, n);
 }
 

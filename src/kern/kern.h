@@ -151,6 +151,8 @@ struct kern {
 	void (*conv)(const struct kern_conv *v, size_t c0, size_t c1);
 	void (*scan)(const struct kern_scan *s, size_t c0, size_t c1);
 	bool (*all_finite)(const float *x, size_t n);
+	/* y = fm_exp(x), in double; y may be x. */
+	void (*exp64)(const double *x, size_t n, double *y);
 };
 
 static inline size_t kern_pad8(size_t n)

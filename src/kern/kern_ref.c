@@ -4,6 +4,7 @@
  *  1. Every float result is a fixed sequence of IEEE single operations; fmaf is written where one rounding is meant.
  *  2. Integer sums are exact (bounds in docs/numerics.md), so their order is free; float sums have one order.
  *  3. "Lanes" are eight partial sums, element i in lane i mod 8, folded by tree8. */
+#include "base/fmath.h"
 #include "kern/kern.h"
 #include "kern/kern_math.h"
 
@@ -520,6 +521,12 @@ KV_TYPE(f16, KERN_KV_F16)
 KV_TYPE(f32, KERN_KV_F32)
 KV_TYPE(q8_0, KERN_KV_Q8_0)
 
+static void exp64(const double *x, size_t n, double *y)
+{
+	for (size_t i = 0; i < n; i++)
+		y[i] = fm_exp(x[i]);
+}
+
 void kern_init_ref(struct kern *k)
 {
 	static void (*const mm[QUANT_N_TYPES])(const struct kern_mm *, size_t, size_t) = {
@@ -545,6 +552,7 @@ void kern_init_ref(struct kern *k)
 	k->layer_norm = layer_norm;
 	k->swiglu_oai = swiglu_oai;
 	k->softcap = softcap;
+	k->exp64 = exp64;
 	k->conv = conv;
 	k->scan = scan;
 	k->put_k[KERN_KV_F16] = put_k_f16;

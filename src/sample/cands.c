@@ -11,7 +11,9 @@
 
 #include "base/fmath.h"
 #include "base/mem.h"
+#include "kern/kern.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -97,8 +99,8 @@ void cands_release(struct cands *c)
 	*c = (struct cands){0};
 }
 
-/* The largest of n <= 64, and whether all are below +Inf (NaN is not). Lane by lane, so that compilers use vectors. */
-static float top_of(const float *x, size_t n, bool *fine)
+/* Lane by lane, so that compilers use vectors. */
+float row_top(const float *x, size_t n, bool *fine)
 {
 	enum { LANES = 16 };
 	float top[LANES];
@@ -143,7 +145,7 @@ size_t cands_begin(struct cands *c, const float *logits)
 	c->listed = c->weighed = false;
 	c->n = c->n_sorted = 0;
 	for (size_t i = 0; i < c->n_chunks; i++)
-		c->tops[i] = (double)top_of(logits + i * CANDS_CHUNK, chunk_size(c, i), &fine);
+		c->tops[i] = (double)row_top(logits + i * CANDS_CHUNK, chunk_size(c, i), &fine);
 	if (fine)
 		return c->n_vocab;
 	c->listed = true;
@@ -347,24 +349,31 @@ static void sort_top(struct cand *h, size_t n, size_t k)
 	quick_top(h, n, k < n ? k : n, 64);
 }
 
-/* Those not below the bar, as a list without order. */
+/* Those not below the bar, as a list of which the best is the first. */
 static void collect(struct cands *c, double bar)
 {
 	double v[CANDS_CHUNK];
+	struct cand *list = c->list;
 
-	c->n = 0;
+	size_t n = 0;
+
+	bar = bar > -DBL_MAX ? bar : -DBL_MAX;
 	for (size_t k = 0; k < c->n_chunks; k++) {
 		if (!(chunk_bound(c, k) >= bar))
 			continue;
-		const size_t n = load_chunk(c, k, v);
-		for (size_t i = 0; i < n; i++)
-			if (v[i] >= bar && v[i] > -INFINITY)
-				c->list[c->n++] =
-						(struct cand){.logit = v[i], .id = (cohort_token)(k * CANDS_CHUNK + i)};
+		const size_t n_here = load_chunk(c, k, v);
+		for (size_t i = 0; i < n_here; i++) {
+			list[n].logit = v[i]; /* stays if n moves on */
+			list[n].id = (cohort_token)(k * CANDS_CHUNK + i);
+			if (v[i] > list[0].logit) /* of equals the first has the lowest id */
+				swap(&list[0], &list[n]);
+			n += v[i] >= bar;
+		}
 	}
 	c->listed = true;
 	c->weighed = false;
-	c->n_sorted = 0;
+	c->n = n;
+	c->n_sorted = n > 0;
 }
 
 bool cands_list(struct cands *c)
@@ -518,14 +527,15 @@ void cands_above(struct cands *c, double down, size_t keep)
 
 /* ---- Lists ---- */
 
-/* In steps, each four times as long: a stage that asks for one more after the other does not sort one by one. */
+/* In steps, each four times as long: a stage that asks for one more after the other does not sort one by one. The first
+ * is long enough for most draws, as each looks at all of the list. */
 void cands_order(struct cands *c, size_t k)
 {
 	k = k < c->n ? k : c->n;
 	if (k <= c->n_sorted)
 		return;
-	const size_t step = 3 * c->n_sorted;
-	k = k > c->n_sorted + step ? k : c->n_sorted + step;
+	if (k == c->n_sorted + 1 && c->n_sorted > 0)
+		k = c->n_sorted < 64 ? 64 : 4 * c->n_sorted;
 	k = k < c->n ? k : c->n;
 	sort_top(c->list + c->n_sorted, c->n - c->n_sorted, k - c->n_sorted);
 	c->n_sorted = k;
@@ -537,9 +547,17 @@ void cands_weigh(struct cands *c)
 		return;
 	cands_order(c, 1);
 	c->total = 0;
-	for (size_t i = 0; i < c->n; i++) {
-		c->list[i].weight = fm_exp(c->list[i].logit - c->list[0].logit);
-		c->total += c->list[i].weight;
+	double w[CANDS_CHUNK];
+	const struct kern *k = kern_get(kern_best());
+	for (size_t i = 0; i < c->n; i += CANDS_CHUNK) {
+		const size_t n = c->n - i < CANDS_CHUNK ? c->n - i : CANDS_CHUNK;
+		for (size_t j = 0; j < n; j++)
+			w[j] = c->list[i + j].logit - c->list[0].logit;
+		k->exp64(w, n, w);
+		for (size_t j = 0; j < n; j++) {
+			c->list[i + j].weight = w[j];
+			c->total += w[j];
+		}
 	}
 	c->weighed = true;
 }

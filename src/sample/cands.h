@@ -31,6 +31,9 @@ struct cand {
 /* The vocabulary is looked at in chunks of this many: most of them hold nothing of interest. */
 enum { CANDS_CHUNK = 64 };
 
+/* The largest of a row, and in *fine (which stays false) whether all are below +Inf; NaN is not. */
+float row_top(const float *x, size_t n, bool *fine);
+
 /* Either a view of the vocabulary (listed is false): logits, the changes in `edits` and what `mask` lets through; or
  * list[0..n), of which the first n_sorted are the best, in order, and no other is better than the last of them. */
 struct cands {

@@ -4,6 +4,8 @@
 #include "base/err.h"
 #include "base/fmath.h"
 #include "base/fp.h"
+#include "kern/kern.h"
+#include "sample/cands.h"
 
 #include <math.h>
 
@@ -19,6 +21,17 @@ static int32_t insert(struct cohort_logprob *top, int32_t n, int32_t n_max, coho
 	return n;
 }
 
+/* A row with a logit that is NaN or +Inf. */
+static enum cohort_status refuse_row(const float *logits, struct cohort_err *err)
+{
+	int32_t i = 0;
+
+	while (logits[i] < INFINITY)
+		i++;
+	return err_rule(err, COHORT_E_NUMERIC, "finite", -1, -1, 0, i, "logit of token %d is %s", i,
+			isnan(logits[i]) ? "not a number" : "infinite");
+}
+
 static enum cohort_status logprobs_get(const float *logits, int32_t n_vocab, cohort_token token, float *logprob,
 		struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err)
 {
@@ -29,19 +42,23 @@ static enum cohort_status logprobs_get(const float *logits, int32_t n_vocab, coh
 				n_vocab < 1 ? n_vocab : n_top);
 	if (logprob && (token < 0 || token >= n_vocab))
 		return err_set(err, COHORT_E_ARG, "token %d: the vocabulary has 0 to %d", token, n_vocab - 1);
-	double best = -INFINITY, total = 0, turns = 0;
-	for (int32_t i = 0; i < n_vocab; i++) {
-		if (!(logits[i] < INFINITY))
-			return err_rule(err, COHORT_E_NUMERIC, "finite", -1, -1, 0, i, "logit of token %d is %s", i,
-					isnan(logits[i]) ? "not a number" : "infinite");
-		best = (double)logits[i] > best ? (double)logits[i] : best;
-	}
+	bool fine = true;
+	const double best = (double)row_top(logits, (size_t)n_vocab, &fine);
+	if (!fine)
+		return refuse_row(logits, err);
 	if (!(best > -INFINITY))
 		return err_set(err, COHORT_E_NUMERIC, "every token is excluded");
-	for (int32_t i = 0; i < n_vocab; i++) {
-		const double d = (double)logits[i] - best, w = fm_exp(d);
-		total += w;
-		turns += w > 0 ? w * d : 0;
+	const struct kern *kern = kern_get(kern_best());
+	double total = 0, turns = 0, d[CANDS_CHUNK], w[CANDS_CHUNK];
+	for (int32_t i = 0; i < n_vocab; i += CANDS_CHUNK) {
+		const int32_t m = n_vocab - i < CANDS_CHUNK ? n_vocab - i : CANDS_CHUNK;
+		for (int32_t k = 0; k < m; k++)
+			d[k] = (double)logits[i + k] - best;
+		kern->exp64(d, (size_t)m, w);
+		for (int32_t k = 0; k < m; k++) {
+			total += w[k];
+			turns += w[k] > 0 ? w[k] * d[k] : 0;
+		}
 	}
 	const double all = best + fm_log(total);
 	int32_t n = 0;

@@ -65,6 +65,7 @@ void test_softplus(void **state);
 void test_layer_norm(void **state);
 void test_swiglu_oai(void **state);
 void test_softcap(void **state);
+void test_exp64(void **state);
 void test_conv(void **state);
 void test_scan(void **state);
 void test_arch_rows_meaning(void **state);

@@ -626,6 +626,7 @@ static const struct entry compared[] = {
 	{"act", test_act}, {"rms_norm", test_rms_norm}, {"add and scale", test_add_scale}, {"silu_mul", test_silu_mul},
 	{"gelu_mul", test_gelu_mul}, {"rope", test_rope}, {"all_finite", test_all_finite},
 	{"layer_norm", test_layer_norm}, {"swiglu_oai", test_swiglu_oai}, {"softcap", test_softcap},
+	{"exp64", test_exp64},
 	{"conv", test_conv}, {"scan", test_scan},
 	{"mm: random shapes", test_mm_random},
 	{"mm: extreme bytes", test_mm_extreme}, {"mm: Inf and NaN", test_mm_nonfinite}, {"kv: put", test_kv_put},

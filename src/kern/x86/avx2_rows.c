@@ -1,6 +1,8 @@
 /* AVX2: row operations and the rounding of activations. Same operations as kern_ref.c, eight lanes at a time. */
 #include "kern/x86/avx2_v8.h"
 
+#include "base/fmath.h"
+
 AVX2_INLINE int32_t hsum_epi32(__m256i v)
 {
 	__m128i a = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -179,6 +181,37 @@ AVX2 static bool all_finite(const float *x, size_t n)
 	return _mm256_testz_si256(bad, bad);
 }
 
+/* Numbers outside [-690, 690], NaN included, take fm_exp itself: for them 2^n is not one factor. */
+AVX2 static void exp64(const double *x, size_t n, double *y)
+{
+	static const double terms[] = FM_EXP_TERMS;
+	const __m256d sign = _mm256_set1_pd(-0.0), limit = _mm256_set1_pd(690.0);
+	size_t i = 0;
+
+	for (; i + 4 <= n; i += 4) {
+		const __m256d v = _mm256_loadu_pd(x + i);
+		if (_mm256_movemask_pd(_mm256_cmp_pd(_mm256_andnot_pd(sign, v), limit, _CMP_LE_OQ)) != 15) {
+			for (size_t k = i; k < i + 4; k++)
+				y[k] = fm_exp(x[k]);
+			continue;
+		}
+		const __m256d t = _mm256_mul_pd(v, _mm256_set1_pd(FM_LOG2E));
+		const __m256d half = _mm256_or_pd(_mm256_and_pd(sign, t), _mm256_set1_pd(0.5));
+		const __m128i e = _mm256_cvttpd_epi32(_mm256_add_pd(t, half));
+		const __m256d en = _mm256_cvtepi32_pd(e);
+		__m256d r = _mm256_fnmadd_pd(en, _mm256_set1_pd(FM_LN2_HI), v);
+		r = _mm256_fnmadd_pd(en, _mm256_set1_pd(FM_LN2_LO), r);
+		__m256d p = _mm256_set1_pd(terms[FM_EXP_DEGREE]);
+		for (int k = FM_EXP_DEGREE - 1; k >= 0; k--)
+			p = _mm256_fmadd_pd(p, r, _mm256_set1_pd(terms[k]));
+		const __m256i bits = _mm256_slli_epi64(
+				_mm256_add_epi64(_mm256_cvtepi32_epi64(e), _mm256_set1_epi64x(1023)), 52);
+		_mm256_storeu_pd(y + i, _mm256_mul_pd(p, _mm256_castsi256_pd(bits)));
+	}
+	for (; i < n; i++)
+		y[i] = fm_exp(x[i]);
+}
+
 #include "kern/kern_v8.h"
 #include "kern/kern_rows8.h"
 
@@ -194,6 +227,7 @@ void kern_avx2_init_rows(struct kern *k)
 	k->gelu_mul = gelu_mul;
 	k->rope = rope;
 	k->all_finite = all_finite;
+	k->exp64 = exp64;
 }
 
 void kern_init_avx2(struct kern *k)
