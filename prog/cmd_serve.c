@@ -298,7 +298,7 @@ static void drain(struct options *o)
 		unlink(o->socket);
 	log_add(&o->srv.log, "stopping: running requests have %.0f s to finish; a second signal stops at once",
 			o->drain_s);
-	if (!thread_start(&t, drain_main, &d))
+	if (!thread_start(&t, "cohort-drain", drain_main, &d))
 		return;
 	struct pollfd p = {.fd = o->wake[0], .events = POLLIN};
 	bool hurry = false;

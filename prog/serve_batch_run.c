@@ -624,7 +624,7 @@ bool batches_start(struct batches *b)
 	for (size_t i = 0; i < BATCH_RUNNERS && b->has_room; i++) {
 		struct batch_runner *r = &b->runners[i];
 		r->all = b;
-		r->started = thread_start(&r->thread, runner_main, r);
+		r->started = thread_start(&r->thread, "cohort-batch", runner_main, r);
 		if (!r->started)
 			return false;
 	}

@@ -122,7 +122,7 @@ bool log_start(struct serve_log *l, const char *prog, int fd, struct cohort_err 
 	l->fd = fd;
 	l->has_lock = lock_init(&l->lock);
 	l->has_wake = l->has_lock && cond_init(&l->wake);
-	l->started = l->has_wake && thread_start(&l->thread, log_main, l);
+	l->started = l->has_wake && thread_start(&l->thread, "cohort-log", log_main, l);
 	if (!l->started)
 		err_set(err, COHORT_E_MEMORY, "cannot start the thread that writes the log");
 	return l->started;

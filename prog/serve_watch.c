@@ -342,7 +342,7 @@ bool watch_start(struct server *srv, struct watch *w, size_t n_seats, struct coh
 			return false;
 		}
 	}
-	w->started = thread_start(&w->thread, watch_main, srv);
+	w->started = thread_start(&w->thread, "cohort-watch", watch_main, srv);
 	if (!w->started)
 		err_set(err, COHORT_E_MEMORY, "cannot start a thread");
 	return w->started;

@@ -17,8 +17,8 @@
  *     are, all are kept awake: threads were asked for, and sleeping ones would be of no use on any machine. */
 #include "base/pool.h"
 
-#include "base/fp.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -36,7 +36,7 @@ enum { CHUNKS_PER_THREAD = 2, CHUNK_BITS = 20 };
 
 struct worker {
 	struct pool *pool;
-	pthread_t thread;
+	struct thread thread;
 	size_t i;
 };
 
@@ -170,16 +170,14 @@ static void wake_parked(struct pool *p)
 	}
 }
 
-static void *work(void *arg)
+static void work(void *arg)
 {
 	struct worker *w = arg;
 
-	fp_plain();
 	while (!atomic_load(&w->pool->stop)) {
 		do_chunks(w->pool, w->i);
 		wait_work(w->pool);
 	}
-	return NULL;
 }
 
 struct pool *pool_open(size_t n_threads)
@@ -203,7 +201,7 @@ struct pool *pool_open(size_t n_threads)
 	for (size_t i = 0; i + 1 < p->n; i++) {
 		p->workers[i].pool = p;
 		p->workers[i].i = i + 1;
-		if (pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]) != 0)
+		if (!thread_start(&p->workers[i].thread, "cohort-compute", work, &p->workers[i]))
 			goto fail;
 		p->n_started++;
 	}
@@ -222,7 +220,7 @@ void pool_free(struct pool *p)
 	pthread_cond_broadcast(&p->wake);
 	pthread_mutex_unlock(&p->lock);
 	for (size_t i = 0; i < p->n_started; i++)
-		pthread_join(p->workers[i].thread, NULL);
+		thread_join(&p->workers[i].thread);
 	pthread_cond_destroy(&p->wake);
 	pthread_cond_destroy(&p->done);
 	pthread_mutex_destroy(&p->lock);

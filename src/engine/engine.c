@@ -243,7 +243,7 @@ static enum cohort_status open_all(struct cohort_engine *e, const struct cohort_
 		return err_set(err, COHORT_E_MEMORY, "out of memory for an engine");
 	}
 	e->has_conds = true;
-	if (!e->manual && !thread_start(&e->thread, loop, e))
+	if (!e->manual && !thread_start(&e->thread, "cohort-engine", loop, e))
 		return err_set(err, COHORT_E_MEMORY, "no thread for the engine");
 	e->has_thread = !e->manual;
 	return COHORT_OK;

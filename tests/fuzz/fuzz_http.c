@@ -303,7 +303,7 @@ static void start(void)
 	check(f && fputs("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", f) >= 0 && !fclose(f),
 			"a template");
 	snprintf(path, sizeof path, "%s/socket", dir);
-	check(thread_start(&server, serve, NULL), "a thread");
+	check(thread_start(&server, "test", serve, NULL), "a thread");
 	atexit(end_all);
 	int fd = -1;
 	for (int i = 0; i < 1000 && fd < 0; i++, pause_ms(20))

@@ -197,7 +197,7 @@ static void run_all(const struct cohort_engine_params *p, struct cohort_engine_s
 		fail_msg("%s", err.text);
 	for (int i = 0; i < N_CLIENT_THREADS; i++) {
 		clients[i] = (struct client){.engine = engine, .first = i};
-		assert_true(thread_start(&clients[i].thread, client_run, &clients[i]));
+		assert_true(thread_start(&clients[i].thread, "test", client_run, &clients[i]));
 	}
 	for (int i = 0; i < N_CLIENT_THREADS; i++)
 		thread_join(&clients[i].thread);

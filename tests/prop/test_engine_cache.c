@@ -778,7 +778,7 @@ static void beside_requests(void **state)
 		atomic_store(&over, false);
 		for (int i = 0; i < N_KEEPERS; i++) {
 			k[i] = (struct keeper){.e = e, .seed = (uint64_t)i, .over = &over};
-			assert_true(thread_start(&k[i].thread, keep, &k[i]));
+			assert_true(thread_start(&k[i].thread, "test", keep, &k[i]));
 		}
 		for (int i = 0; i < N; i += SAID_KINDS) {
 			for (int kind = 0; kind < SAID_KINDS; kind++)
@@ -841,8 +841,8 @@ static void beside_ticks(void **state)
 	p.user = &t.e;
 	assert_int_equal(cohort_engine_submit(t.e, &p, &last, NULL), COHORT_OK);
 	k = (struct keeper){.e = t.e, .seed = 5, .over = &over};
-	assert_true(thread_start(&k.thread, keep, &k));
-	assert_true(thread_start(&t.thread, tick_on, &t));
+	assert_true(thread_start(&k.thread, "test", keep, &k));
+	assert_true(thread_start(&t.thread, "test", tick_on, &t));
 	thread_join(&t.thread);
 	atomic_store(&over, true);
 	thread_join(&k.thread);

@@ -157,7 +157,7 @@ static void start(struct actor *actors, int n, void (*fn)(void *arg), struct wor
 {
 	for (int i = 0; i < n; i++) {
 		actors[i] = (struct actor){.w = w, .seed = (uint64_t)i};
-		assert_true(thread_start(&actors[i].thread, fn, &actors[i]));
+		assert_true(thread_start(&actors[i].thread, "test", fn, &actors[i]));
 	}
 }
 
@@ -305,7 +305,7 @@ static void cancelled_in_time(void **state)
 			v[i] = (struct victim){.after = round % 2 ? round : i * round};
 			j.p.on_event = count_tokens;
 			j.p.user = &v[i];
-			assert_true(thread_start(&v[i].thread, cancel_one, &v[i]));
+			assert_true(thread_start(&v[i].thread, "test", cancel_one, &v[i]));
 			v[i].r = rig_submit(e, &j);
 			atomic_store(&v[i].off, true);
 		}
@@ -458,7 +458,7 @@ static void cancelled_between_rows(void **state)
 
 	(void)state;
 	assert_int_equal(core_init(&b.core, &lim, &m, NULL, NULL), COHORT_OK);
-	assert_true(thread_start(&prey.thread, cancel_in_turn, &prey));
+	assert_true(thread_start(&prey.thread, "test", cancel_in_turn, &prey));
 	for (int round = 1; clock_now() < until || (*n_cancelled == 0 && round < 200); round++) {
 		struct cohort_request_params p;
 		struct cohort_request *r[B_REQUESTS];

@@ -88,7 +88,7 @@ static void drain(void *arg)
 static void start(struct drainer *d, struct cohort_engine *e, double timeout_s, atomic_int *n_missing)
 {
 	*d = (struct drainer){.e = e, .timeout_s = timeout_s, .n_missing = n_missing};
-	assert_true(thread_start(&d->thread, drain, d));
+	assert_true(thread_start(&d->thread, "test", drain, d));
 }
 
 static bool join(struct drainer *d)
@@ -323,7 +323,7 @@ static void beside_submits(void **state)
 	struct cohort_engine *e = rig_engine(&ep);
 	for (int i = 0; i < N; i++) {
 		s[i] = (struct submitter){.e = e};
-		assert_true(thread_start(&s[i].thread, submit, &s[i]));
+		assert_true(thread_start(&s[i].thread, "test", submit, &s[i]));
 	}
 	while (rig_stats(e).n_sampled < 50)
 		rig_sleep(0.0005);
@@ -395,7 +395,7 @@ static void freed_under_readers(void **state)
 		struct cohort_engine *e = open_slow(r, &j);
 		for (int i = 0; i < N_LONG; i++) {
 			readers[i] = (struct reader){.r = r[i], .j = &j, .how = i % 3};
-			assert_true(thread_start(&readers[i].thread, read_on, &readers[i]));
+			assert_true(thread_start(&readers[i].thread, "test", read_on, &readers[i]));
 		}
 		for (int i = 0; i < N_LONG; i++)
 			while (!atomic_load(&readers[i].begun))

@@ -94,7 +94,7 @@ static void look(void *arg)
 static void begin(struct call *a, struct cohort_engine *e, struct gate *g, void (*fn)(void *arg))
 {
 	*a = (struct call){.e = e, .gate = g};
-	assert_true(thread_start(&a->thread, fn, a));
+	assert_true(thread_start(&a->thread, "test", fn, a));
 }
 
 static void finish(struct call *a)

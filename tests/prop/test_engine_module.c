@@ -171,7 +171,7 @@ static void swapped(void **state)
 	struct cohort_engine *e = rig_engine(&ep);
 	for (int i = 0; i < N_LOADS; i++) {
 		loads[i] = (struct load){.e = e, .seed = (uint64_t)i, .stop = &stop};
-		assert_true(thread_start(&loads[i].thread, load, &loads[i]));
+		assert_true(thread_start(&loads[i].thread, "test", load, &loads[i]));
 	}
 	wait_ticks(e, 20);
 	for (size_t round = 0; round < ROUNDS; round++) {

@@ -344,7 +344,7 @@ static void asleep(void **state)
 		a[i] = (struct reader){.e = e, .seed = (uint64_t)i};
 		assert_true(lock_init(&a[i].lock));
 		assert_int_equal(sem_init(&a[i].woken, 0, 0), 0);
-		assert_true(thread_start(&a[i].thread, read_asleep, &a[i]));
+		assert_true(thread_start(&a[i].thread, "test", read_asleep, &a[i]));
 	}
 	for (int i = 0; i < N_READERS; i++) {
 		thread_join(&a[i].thread);
@@ -434,7 +434,7 @@ static void freed(void **state)
 	struct cohort_engine *e = rig_engine(&ep);
 	for (int i = 0; i < N_READERS; i++) {
 		a[i] = (struct reader){.e = e, .seed = (uint64_t)i};
-		assert_true(thread_start(&a[i].thread, come_and_go, &a[i]));
+		assert_true(thread_start(&a[i].thread, "test", come_and_go, &a[i]));
 	}
 	for (int i = 0; i < N_READERS; i++)
 		thread_join(&a[i].thread);

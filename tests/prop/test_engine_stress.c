@@ -213,11 +213,11 @@ static void run_world(enum ending ending, enum cohort_room room, size_t swap_byt
 	w.e = rig_engine(&ep);
 	for (int i = 0; i < N_CLIENTS; i++) {
 		clients[i] = (struct actor){.w = &w, .seed = (uint64_t)(i + 10 * (int)ending)};
-		assert_true(thread_start(&clients[i].thread, client, &clients[i]));
+		assert_true(thread_start(&clients[i].thread, "test", client, &clients[i]));
 	}
 	for (int i = 0; i < 2; i++) {
 		lookers[i] = (struct actor){.w = &w, .seed = (uint64_t)i};
-		assert_true(thread_start(&lookers[i].thread, looker, &lookers[i]));
+		assert_true(thread_start(&lookers[i].thread, "test", looker, &lookers[i]));
 	}
 	if (ending == SHUT) { /* with everybody still there */
 		rig_sleep(0.05);
@@ -226,7 +226,7 @@ static void run_world(enum ending ending, enum cohort_room room, size_t swap_byt
 	if (ending == DRAINED_TWICE) {
 		rig_sleep(0.05);
 		other = (struct actor){.w = &w};
-		assert_true(thread_start(&other.thread, drainer, &other));
+		assert_true(thread_start(&other.thread, "test", drainer, &other));
 		assert_int_equal(cohort_engine_drain(w.e, -1, &clean, NULL), COHORT_OK);
 		assert_true(clean);
 		thread_join(&other.thread);
@@ -289,7 +289,7 @@ static void ticked_by_hand(void **state)
 	w.e = rig_engine(&ep);
 	for (int i = 0; i < 2; i++) {
 		lookers[i] = (struct actor){.w = &w, .seed = (uint64_t)i};
-		assert_true(thread_start(&lookers[i].thread, looker, &lookers[i]));
+		assert_true(thread_start(&lookers[i].thread, "test", looker, &lookers[i]));
 	}
 	for (int round = 0; round < 10; round++) {
 		for (int i = 0; i < 12; i++)

@@ -220,7 +220,7 @@ static void contexts_together(void **state)
 		for (size_t i = 0; i < 3; i++) {
 			r[i].m = m;
 			r[i].settle = i == 2 && round % 2;
-			assert_true(thread_start(&r[i].thread, run_thrice, &r[i]));
+			assert_true(thread_start(&r[i].thread, "test", run_thrice, &r[i]));
 		}
 		for (size_t i = 0; i < 3; i++)
 			thread_join(&r[i].thread);

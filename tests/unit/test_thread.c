@@ -6,8 +6,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/dso.h"
 #include "base/lock.h"
@@ -59,7 +62,7 @@ static void threads_take_turns(void **state)
 	assert_true(cond_init(&r.cond));
 	for (int i = 0; i < N_THREADS; i++) {
 		m[i] = (struct member){&r, i};
-		assert_true(thread_start(&t[i], go_round, &m[i]));
+		assert_true(thread_start(&t[i], "test", go_round, &m[i]));
 	}
 	for (int i = 0; i < N_THREADS; i++)
 		thread_join(&t[i]);
@@ -88,7 +91,7 @@ static void one_waits(void **state)
 	assert_true(lock_init(&r.lock));
 	assert_true(cond_init(&r.cond));
 	lock_take(&r.lock);
-	assert_true(thread_start(&t, answer, &r));
+	assert_true(thread_start(&t, "test", answer, &r));
 	while (r.turn == 0)
 		cond_wait(&r.cond, &r.lock);
 	lock_give(&r.lock);
@@ -109,7 +112,7 @@ static void one_waits(void **state)
 	/* A limit beyond all clocks is no limit. */
 	r.turn = 0;
 	lock_take(&r.lock);
-	assert_true(thread_start(&t, answer, &r));
+	assert_true(thread_start(&t, "test", answer, &r));
 	while (r.turn == 0)
 		assert_true(cond_wait_until(&r.cond, &r.lock, 1e300));
 	lock_give(&r.lock);
@@ -123,6 +126,65 @@ static void never(void *arg)
 	*(bool *)arg = true;
 }
 
+/* What a thread of the library is: it blocks the signals that an application may handle, none that its own faults raise,
+ * and has a name; who started it has the mask it had. Seen red without the mask, and with SIGSEGV in it. */
+struct self {
+	sigset_t blocked;
+	char name[16];
+};
+
+static void look_at_self(void *arg)
+{
+	struct self *self = arg;
+
+	pthread_sigmask(SIG_BLOCK, NULL, &self->blocked);
+	pthread_getname_np(pthread_self(), self->name, sizeof self->name);
+}
+
+static void is_the_librarys(const struct self *self, const char *name)
+{
+	static const int blocked[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD, SIGWINCH, SIGPIPE};
+	static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+
+	for (size_t i = 0; i < sizeof blocked / sizeof *blocked; i++)
+		assert_int_equal(sigismember(&self->blocked, blocked[i]), 1);
+	for (size_t i = 0; i < sizeof open / sizeof *open; i++)
+		assert_int_equal(sigismember(&self->blocked, open[i]), 0);
+	assert_string_equal(self->name, name);
+}
+
+static void look_in_pool(void *arg, size_t from, size_t to, size_t thread)
+{
+	struct self *selves = arg;
+
+	(void)from, (void)to;
+	if (thread > 0)
+		look_at_self(&selves[thread]);
+	usleep(100); /* so that the others get some */
+}
+
+static void signals_and_names(void **state)
+{
+	struct self before, after, self = {.name = ""}, selves[3] = {{.name = ""}};
+	struct thread t;
+	(void)state;
+
+	look_at_self(&before);
+	assert_true(thread_start(&t, "a-name-of-15-by", look_at_self, &self));
+	thread_join(&t);
+	is_the_librarys(&self, "a-name-of-15-by");
+	struct pool *p = pool_open(3);
+	assert_non_null(p);
+	while (!*selves[1].name || !*selves[2].name)
+		pool_run(p, 64, 1, look_in_pool, selves);
+	pool_free(p);
+	is_the_librarys(&selves[1], "cohort-compute");
+	is_the_librarys(&selves[2], "cohort-compute");
+	look_at_self(&after);
+	assert_memory_equal(&before.blocked, &after.blocked, sizeof(unsigned long));
+	assert_string_equal(before.name, after.name);
+}
+
 static void start_fails(void **state)
 {
 	bool ran = false;
@@ -130,7 +192,7 @@ static void start_fails(void **state)
 	(void)state;
 
 	mem_fail_after(0);
-	assert_false(thread_start(&t, never, &ran));
+	assert_false(thread_start(&t, "test", never, &ran));
 	mem_fail_after(-1);
 	assert_false(ran);
 }
@@ -160,6 +222,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(threads_take_turns),
 			cmocka_unit_test(one_waits),
+			cmocka_unit_test(signals_and_names),
 			cmocka_unit_test(start_fails),
 			cmocka_unit_test(objects),
 	};
