@@ -498,7 +498,7 @@ COHORT_API enum cohort_status cohort_decode_each(struct cohort_context *ctx, con
 
 struct cohort_scatter_item {
 	const cohort_token *tokens; /* [n_tokens] */
-	int32_t n_tokens;           /* 0: skipped */
+	int32_t n_tokens;           /* 0: skipped. With n_tokens 0 in all items there are no outputs afterwards */
 	cohort_pos pos;             /* of the first */
 	cohort_seq seq;
 	bool want;                  /* output for the last token */

@@ -429,16 +429,18 @@ static enum cohort_status scatter(struct cohort_context *c, const struct cohort_
 {
 	int64_t n_rows;
 	size_t n_outputs;
-	int32_t i;
+	int32_t i = 0;
 
-	for (i = 0; items && i < n_items && items[i].n_tokens == 0;)
-		i++;
-	if (i == n_items) /* nothing but empty spans, or none */
+	if (n_items == 0)
 		return COHORT_OK;
 	context_forget(c);
 	enum cohort_status st = check_items(items, n_items, err);
 	if (st)
 		return st;
+	while (i < n_items && items[i].n_tokens == 0)
+		i++;
+	if (i == n_items)
+		return COHORT_OK;
 	struct feed f = {.c = c, .s = scratch ? scratch : &c->scratch, .next = scatter_next, .index = scatter_index,
 			.items = items, .take = take, .user = user};
 	st = make_items(f.s, (size_t)n_items, err);
