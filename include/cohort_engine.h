@@ -63,7 +63,7 @@ struct cohort_plan {
 	int32_t queue_depth;          /* requests that wait for a slot */
 	uint64_t tick;                /* number of the tick */
 	const struct cohort_model *model; /* NULL in a simulation */
-	struct cohort_entry *entries; /* [budget], n_entries of them used: 0 at first */
+	struct cohort_entry *entries; /* [budget], n_entries of them used: 0 at first; see cohort_strategy */
 	int32_t n_entries;
 };
 
@@ -113,13 +113,15 @@ static inline int32_t cohort_plan_add(struct cohort_plan *plan, struct cohort_sl
  * well. The engine checks all of it before anything is decoded:
  *   status        build_batch returned OK
  *   empty         there is an entry: slots are only shown when they have work
- *   budget        no more than `budget` entries
+ *   budget        no more than `budget` entries, and `budget` is as it was
  *   slot          every entry's seq is a slot of the plan
  *   order         positions of a slot rise by one from where it is (no gaps, no row twice)
  *   token         tokens are the prompt's, or the pending one
- *   chunk         no more than chunk_size prefill rows of a slot
+ *   chunk         no more than chunk_size prefill rows of a slot, and `chunk_size` is as it was
  *   logits        asked for exactly where a token will be sampled
- *   progress      the slots' n_prefilled, pending, pos and batch_index say the same as the entries
+ *   progress      the slots' n_prefilled, pending, pos and batch_index say the same as the entries; their state and
+ *                 prompt, and the plan's arrays, are as they were
+ * Entries behind the budget break the rule; up to 4,096 of them touch nothing else, and the process faults at the next.
  * One that breaks a rule is not used: the default strategy plans that tick, and the failure is counted. */
 struct cohort_strategy {
 	size_t struct_size;
@@ -131,7 +133,7 @@ struct cohort_strategy {
 };
 
 /* Built in: "decode-maximal" (the default: generating slots first, prompts take what is left), "prefill-priority" (the
- * reverse), "balanced" (half each; what one side does not need goes to the other). In all of them a side that waits
+ * reverse), "balanced" (half each, an odd row in turn; what one side does not need goes to the other). In all of them a side that waits
  * gets at least max(1, budget / 16) rows of a tick (with a budget of 1 they take turns), and slots take turns to go
  * first. */
 COHORT_API size_t cohort_strategy_count(void);
@@ -336,7 +338,7 @@ struct cohort_engine_stats {
 	uint64_t n_ticks;
 	uint64_t n_submitted, n_admitted;
 	uint64_t n_refused;           /* that cohort_engine_submit returned an error for, whatever it was */
-	uint64_t n_ended[COHORT_FINISH_SHUTDOWN + 1]; /* requests, by cohort_finish */
+	uint64_t n_ended[COHORT_FINISH_SHUTDOWN + 1]; /* requests whose readers can see it, by cohort_finish */
 	uint64_t n_decode_rows, n_prefill_rows, n_sampled;
 	uint64_t n_prompt_tokens, n_cached_tokens; /* of admitted requests; of those reused */
 	uint64_t n_lookups, n_hits;   /* prompts looked for in the cache; those of which something was there */
@@ -352,8 +354,8 @@ struct cohort_engine_stats {
 struct cohort_engine_params {
 	size_t struct_size;
 	int32_t n_slots;              /* sequences at once */
-	/* The context. n_seq_max, abort, split, pooling and output_all are the engine's own; outputs must have LOGITS
-	 * (EMBEDDINGS with an encoder), and EMBEDDINGS for COHORT_TASK_EMBED. */
+	/* The context. n_seq_max, abort, split, pooling, output_all and n_checkpoints are the engine's own: E_ARG if
+	 * they were changed. outputs must have LOGITS (EMBEDDINGS with an encoder), and EMBEDDINGS for TASK_EMBED. */
 	struct cohort_context_params context;
 	int32_t budget;               /* rows of a tick; 0: n_batch, which it may not exceed */
 	int32_t chunk_size;           /* rows of one prompt in a tick */

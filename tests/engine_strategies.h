@@ -101,8 +101,8 @@ static inline int32_t planner_share(int kind, bool decode, int32_t budget)
 {
 	const int32_t n_floor = budget >= 32 ? budget / 16 : 1;
 
-	if (kind == BALANCED)
-		return decode ? budget - budget / 2 : budget / 2;
+	if (kind == BALANCED) /* and an odd row in turn */
+		return budget / 2;
 	return (kind == DECODE_MAXIMAL) == decode ? budget - n_floor : n_floor;
 }
 
@@ -197,18 +197,21 @@ static inline enum rule planner_spoil_chunk(struct planner *p, struct cohort_pla
 				plan->budget - plan->n_entries + s->n_planned <= plan->chunk_size)
 			continue;
 		const int32_t n = plan->chunk_size - s->n_planned + 1;
+		const int32_t chunk = plan->chunk_size;
 		plan->chunk_size = INT32_MAX;
-		return cohort_plan_add(plan, s, n) == n ? RULE_CHUNK : RULE_NONE;
+		const int32_t n_given = cohort_plan_add(plan, s, n);
+		plan->chunk_size = chunk;
+		return n_given == n ? RULE_CHUNK : RULE_NONE;
 	}
-	(void)p;
-	return RULE_NONE;
+	plan->chunk_size = planner_odd_number(p, plan->chunk_size + 1);
+	return RULE_CHUNK;
 }
 
 static inline enum rule planner_spoil_slot(struct planner *p, struct cohort_plan *plan)
 {
 	struct cohort_slot *s = &plan->slots[planner_draw_in(p, 0, plan->n_slots - 1)];
 
-	switch (planner_draw_in(p, 0, 3)) {
+	switch (planner_draw_in(p, 0, 6)) {
 	case 0: s->pos += planner_draw_in(p, 0, 1) ? 1 : -1; break;
 	case 1:
 		if (s->state == COHORT_SLOT_GENERATING)
@@ -217,6 +220,11 @@ static inline enum rule planner_spoil_slot(struct planner *p, struct cohort_plan
 			s->n_prefilled--;
 		break;
 	case 2: s->batch_index = s->batch_index < 0 ? 0 : planner_odd_number(p, plan->n_entries); break;
+	case 3:
+		s->state = s->state == COHORT_SLOT_GENERATING ? COHORT_SLOT_PREFILLING : COHORT_SLOT_GENERATING;
+		break;
+	case 4: s->prompt = planner_draw_in(p, 0, 1) ? NULL : s->prompt + 1; break;
+	case 5: s->n_prompt += planner_draw_in(p, 0, 1) ? 1 : -1; break;
 	default: s->id = planner_odd_number(p, p->c->lim.n_slots);
 	}
 	return RULE_PROGRESS;
@@ -255,12 +263,10 @@ static inline enum rule planner_spoil_all(struct planner *p, struct cohort_plan 
 /* What it may do, and what is of no account. */
 static inline enum rule planner_spoil_nothing(struct cohort_plan *plan)
 {
-	plan->budget = plan->chunk_size = plan->queue_depth = -7;
+	plan->queue_depth = -7;
 	plan->tick = 0;
-	for (int32_t i = 0; i < plan->n_slots; i++) {
-		plan->slots[i].prompt = NULL;
-		plan->slots[i].n_prompt = plan->slots[i].n_left = plan->slots[i].n_planned = -1;
-	}
+	for (int32_t i = 0; i < plan->n_slots; i++)
+		plan->slots[i].n_left = plan->slots[i].n_planned = -1;
 	return RULE_NONE;
 }
 
@@ -295,7 +301,12 @@ static inline enum cohort_status planner_misbehave(
 	switch (rule) {
 	case RULE_STATUS: st = planner_draw_in(p, 0, 1) ? COHORT_NO_ROOM : COHORT_E_BUG; break;
 	case RULE_EMPTY: plan->n_entries = 0; break;
-	case RULE_BUDGET: plan->n_entries = planner_odd_number(p, plan->budget + 1); break;
+	case RULE_BUDGET:
+		if (planner_draw_in(p, 0, 1))
+			plan->n_entries = planner_odd_number(p, plan->budget + 1);
+		else
+			plan->budget = planner_odd_number(p, plan->budget + 1);
+		break;
 	case RULE_SLOT:
 	case RULE_ORDER:
 	case RULE_TOKEN:

@@ -13,6 +13,7 @@
 #endif
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static _Atomic int64_t fail_after = -1;
 static _Atomic bool fail_all;
@@ -139,6 +140,41 @@ void mem_free_aligned(void *p)
 		void *raw;
 		memcpy(&raw, (char *)p - sizeof(void *), sizeof raw);
 		free(raw);
+	}
+}
+
+/* Pages for n bytes and the one behind them; 0: too many. */
+static size_t guarded_size(size_t bytes)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t all;
+
+	return size_add(bytes, 2 * page - 1, &all) ? all / page * page : 0;
+}
+
+void *mem_zalloc_guarded(size_t n, size_t size)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t bytes;
+
+	if (mem_refused() || !size_mul(n, size, &bytes))
+		return NULL;
+	const size_t all = guarded_size(bytes);
+	char *base = all ? mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+	if (base == MAP_FAILED)
+		return NULL;
+	if (mprotect(base + all - page, page, PROT_NONE) != 0) {
+		munmap(base, all);
+		return NULL;
+	}
+	return base + all - page - bytes;
+}
+
+void mem_free_guarded(void *p, size_t n, size_t size)
+{
+	if (p) {
+		const size_t page = (size_t)sysconf(_SC_PAGESIZE), all = guarded_size(n * size);
+		munmap((char *)p + n * size + page - all, all);
 	}
 }
 

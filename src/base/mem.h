@@ -38,6 +38,10 @@ void *mem_zalloc_aligned(size_t n, size_t size);
 /* The same for what is large and read as a whole: in the system's large pages where it has them. */
 void *mem_zalloc_large(size_t n_bytes);
 void mem_free_aligned(void *p);
+/* n elements of `size`, zeroed, that others write to: behind the last one is a page that nobody may touch. They are
+ * aligned to what divides both size and 64. Freed with the same n and size. */
+void *mem_zalloc_guarded(size_t n, size_t size);
+void mem_free_guarded(void *p, size_t n, size_t size);
 
 /* Grows *p (of *n_max elements of `size`) to hold at least n_want; amortised doubling. */
 bool mem_grow(void **p, size_t *n_max, size_t n_want, size_t size);

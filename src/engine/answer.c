@@ -11,6 +11,13 @@ static enum cohort_status refuse(struct cohort_err *err, const char *rule, int64
 			(long long)expected, (long long)got);
 }
 
+/* Addresses say nothing to a reader. */
+static enum cohort_status refuse_pointer(struct cohort_err *err, int64_t seq, const char *what)
+{
+	return err_rule(err, COHORT_E_BATCH, "progress", -1, seq, 0, 0,
+			"the strategy's plan breaks rule progress: %s; a strategy writes into the arrays it is given", what);
+}
+
 enum entry_rule { ENTRY_GOOD = 0, ENTRY_SLOT, ENTRY_ORDER, ENTRY_TOKEN, ENTRY_CHUNK, ENTRY_LOGITS };
 
 /* What an entry should be, and which rule it breaks. A good one is counted in c->taken. */
@@ -75,10 +82,21 @@ static enum cohort_status check_slot(
 
 	if (slot->id != s->slot)
 		return refuse(err, "progress", -1, slot->id, s->slot, slot->id, "id of the slot");
+	if (slot->state != (generates ? COHORT_SLOT_GENERATING : COHORT_SLOT_PREFILLING))
+		return refuse(err, "progress", -1, slot->id,
+				generates ? COHORT_SLOT_GENERATING : COHORT_SLOT_PREFILLING, slot->state,
+				"state of the slot, which is not a strategy's to change");
+	if (slot->prompt != s->known)
+		return refuse_pointer(err, slot->id, "the slot's prompt was replaced");
+	const int32_t n_prompt = generates ? s->n_prompt : s->n_known;
+	if (slot->n_prompt != n_prompt)
+		return refuse(err, "progress", -1, slot->id, n_prompt, slot->n_prompt,
+				"n_prompt of the slot, which is not a strategy's to change");
 	if (slot->pos != pos)
 		return refuse(err, "progress", -1, slot->id, pos, slot->pos, "pos of the slot");
-	if (!generates && slot->n_prefilled != pos)
-		return refuse(err, "progress", -1, slot->id, pos, slot->n_prefilled, "n_prefilled of the slot");
+	const int32_t n_prefilled = generates ? s->n_prompt : pos;
+	if (slot->n_prefilled != n_prefilled)
+		return refuse(err, "progress", -1, slot->id, n_prefilled, slot->n_prefilled, "n_prefilled of the slot");
 	if (generates && slot->pending != (done ? -1 : s->last))
 		return refuse(err, "progress", -1, slot->id, done ? -1 : s->last, slot->pending, "pending of the slot");
 	const int32_t i = slot->batch_index;
@@ -99,8 +117,16 @@ enum cohort_status answer_check(
 	if (said)
 		return refuse(err, "status", -1, -1, COHORT_OK, said, cohort_status_name(said));
 	/* The arrays are the engine's, whatever the plan says now. */
-	if (plan->entries != c->entries || plan->slots != c->views || plan->n_slots != c->n_views)
-		return refuse(err, "progress", -1, -1, c->n_views, plan->n_slots, "the plan's arrays were replaced");
+	if (plan->entries != c->entries || plan->slots != c->views)
+		return refuse_pointer(err, -1,
+				plan->slots != c->views ? "the plan's slots were replaced"
+							: "the plan's entries were replaced");
+	if (plan->n_slots != c->n_views)
+		return refuse(err, "progress", -1, -1, c->n_views, plan->n_slots, "n_slots was changed");
+	if (plan->budget != c->lim.budget)
+		return refuse(err, "budget", -1, -1, c->lim.budget, plan->budget, "the budget was changed");
+	if (plan->chunk_size != c->lim.chunk_size)
+		return refuse(err, "chunk", -1, -1, c->lim.chunk_size, plan->chunk_size, "chunk_size was changed");
 	if (plan->n_entries < 0 || plan->n_entries > c->lim.budget)
 		return refuse(err, "budget", -1, -1, c->lim.budget, plan->n_entries, "too many entries");
 	if (plan->n_entries == 0)

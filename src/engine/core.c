@@ -59,7 +59,7 @@ static bool open_parts(struct core *c)
 	c->view_of = mem_zalloc(n, sizeof *c->view_of);
 	c->active = mem_zalloc(n + AHEAD, sizeof(struct stream *));
 	c->taken = mem_zalloc(n, sizeof *c->taken);
-	c->entries = mem_zalloc((size_t)lim->budget, sizeof *c->entries);
+	c->entries = mem_zalloc_guarded((size_t)lim->budget + ENTRIES_BEYOND, sizeof *c->entries);
 	c->path = mem_zalloc(n_path, sizeof *c->path);
 	c->infos = mem_zalloc(n, sizeof *c->infos);
 	c->grown = mem_zalloc(n_ubatch, sizeof(struct stream *));
@@ -121,11 +121,12 @@ void core_release(struct core *c)
 	piece_release(&c->spare);
 	prefix_free(c->prefix);
 	queue_free(c->queue);
-	void *const arrays[] = {c->slots, c->idle, c->view_of, c->active, c->taken, c->entries, c->path, c->infos,
-			c->grown, c->default_state, c->state, c->next_state, c->kept, c->kept_tokens};
+	void *const arrays[] = {c->slots, c->idle, c->view_of, c->active, c->taken, c->path, c->infos, c->grown,
+			 c->default_state, c->state, c->next_state, c->kept, c->kept_tokens};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 	mem_free_aligned(c->views);
+	mem_free_guarded(c->entries, (size_t)c->lim.budget + ENTRIES_BEYOND, sizeof *c->entries);
 	hub_unref(c->hub);
 	if (c->strategy)
 		cond_release(&c->looked);
@@ -460,7 +461,20 @@ void core_sum_up(struct core *c)
 	live->total_s += t->total_s;
 	live->decode_s += t->decode_s;
 	live->sample_s += t->sample_s;
-	c->stats = *live;
+	struct cohort_engine_stats stats = *live;
+	memcpy(stats.n_ended, c->stats.n_ended, sizeof stats.n_ended);
+	c->stats = stats;
+}
+
+void core_count_ended(struct core *c)
+{
+	const size_t n = sizeof c->stats.n_ended;
+
+	if (memcmp(c->stats.n_ended, c->live.n_ended, n) == 0) /* nobody else writes them */
+		return;
+	lock_take(&c->hub->lock);
+	memcpy(c->stats.n_ended, c->live.n_ended, n);
+	lock_give(&c->hub->lock);
 }
 
 bool core_is_idle(const struct core *c)

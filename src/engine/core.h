@@ -273,6 +273,9 @@ struct slot_kept {
 	uint64_t session;
 };
 
+/* Places for entries behind the budget: a strategy that writes too many breaks a rule, not the memory of others. */
+enum { ENTRIES_BEYOND = 4096 };
+
 struct core {
 	struct core_limits lim;
 	struct machine m;
@@ -320,7 +323,7 @@ struct core {
 	int32_t *taken;                 /* [n_slots]: rows that a view's slot has in the plan */
 	int32_t n_growth;               /* blocks that these take */
 	bool lost;                      /* some of these were set to 0 since: the slot's rows are not to be computed */
-	struct cohort_entry *entries;   /* [budget] */
+	struct cohort_entry *entries;   /* [budget + ENTRIES_BEYOND], and a page that faults */
 	int32_t n_entries;
 	struct piece piece, spare;
 	struct stream **grown;          /* [n_ubatch]: those of a piece that began or filled a block */
@@ -469,8 +472,10 @@ static inline void stream_news(struct core *c, struct stream *s)
 }
 /* Tells readers of all that changed, and calls back. Takes the lock. */
 void core_deliver(struct core *c);
-/* The tick's numbers, and those of all so far. Under the lock. */
+/* The tick's numbers, and those of all so far but for n_ended, which tell() counts. Under the lock. */
 void core_sum_up(struct core *c);
+/* All of n_ended, now that everybody was called. Takes the lock. */
+void core_count_ended(struct core *c);
 /* How many blocks are used, cached and free, after something other than a tick. Under the lock. */
 void core_count_blocks(struct core *c);
 /* What the slots are like now. */

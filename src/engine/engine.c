@@ -154,6 +154,32 @@ static enum cohort_status check_params(const struct cohort_engine_params *p, str
 	return COHORT_OK;
 }
 
+/* What an engine decides itself is not to be asked for: it would be ignored. */
+static enum cohort_status check_context(const struct cohort_context_params *p, struct cohort_err *err)
+{
+	struct cohort_context_params usual;
+
+	cohort_context_params_init(&usual);
+	const struct {
+		const char *name, *instead;
+		bool given;
+	} own[] = {
+			{"abort", "cancel requests, or free the engine", p->abort != NULL},
+			{"n_seq_max", "the engine has n_slots and ids for cached prompts", p->n_seq_max != usual.n_seq_max},
+			{"split", "its rows are cut in order", p->split != usual.split},
+			{"pooling", "a request names its own", p->pooling != usual.pooling},
+			{"output_all", "rows have outputs as requests need them", p->output_all},
+			{"n_checkpoints", "cached prompts are its checkpoints", p->n_checkpoints != usual.n_checkpoints},
+	};
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+		if (own[i].given)
+			return err_rule(err, COHORT_E_ARG, own[i].name, -1, -1, 0, 0,
+					"context.%s cannot be set for an engine: %s; leave it as "
+					"cohort_engine_params_init has it",
+					own[i].name, own[i].instead);
+	return COHORT_OK;
+}
+
 /* Sequence ids for cached prompts: one for every block. A table of all of them has entries for all positions, so that
  * very long contexts get fewer: 2^27 entries are a gigabyte of address space. */
 static int32_t count_ids(const struct cohort_engine_params *p, const struct cohort_model_info *info)
@@ -261,6 +287,8 @@ enum cohort_status cohort_engine_open(const struct cohort_model *model, const st
 		return err_set(err, COHORT_E_ARG,
 				"engine parameters were not initialised by cohort_engine_params_init");
 	enum cohort_status st = check_params(&p, err);
+	if (!st)
+		st = check_context(&p.context, err);
 	if (st)
 		return st;
 	struct cohort_engine *e = mem_zalloc(1, sizeof *e);

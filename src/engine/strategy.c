@@ -22,6 +22,7 @@ enum side { SIDE_NONE = 0, SIDE_DECODE, SIDE_PREFILL };
 struct turns {
 	cohort_seq next[SIDE_PREFILL + 1]; /* where the next turn of a side starts */
 	enum side last; /* the side that had the last tick for itself */
+	bool odd_prefills; /* balanced: whose turn it is to have the odd row */
 };
 
 /* How many rows each side could use. */
@@ -110,12 +111,12 @@ static int64_t share(const struct cohort_plan *p, struct turns *t, enum side fir
 	return least(n, n_first);
 }
 
-static enum cohort_status build(struct cohort_plan *p, struct turns *t, enum side first, int64_t wish)
+static enum cohort_status build(
+		struct cohort_plan *p, struct turns *t, const struct work *w, enum side first, int64_t wish)
 {
-	const struct work w = count_work(p);
 	const enum side other = first == SIDE_DECODE ? SIDE_PREFILL : SIDE_DECODE;
-	const int64_t n_first = first == SIDE_DECODE ? w.n_decode : w.n_prefill;
-	const int64_t n_other = first == SIDE_DECODE ? w.n_prefill : w.n_decode;
+	const int64_t n_first = first == SIDE_DECODE ? w->n_decode : w->n_prefill;
+	const int64_t n_other = first == SIDE_DECODE ? w->n_prefill : w->n_decode;
 	const int64_t n = share(p, t, first, n_first, n_other, wish), n_rest = least(n_other, p->budget - n);
 
 	serve(p, t, first, n);
@@ -127,21 +128,32 @@ static enum cohort_status build(struct cohort_plan *p, struct turns *t, enum sid
 
 static enum cohort_status decode_maximal(const struct cohort_strategy *self, void *state, struct cohort_plan *plan)
 {
+	const struct work w = count_work(plan);
 	(void)self;
-	return build(plan, state, SIDE_DECODE, plan->budget);
+
+	return build(plan, state, &w, SIDE_DECODE, plan->budget);
 }
 
 static enum cohort_status prefill_priority(const struct cohort_strategy *self, void *state, struct cohort_plan *plan)
 {
+	const struct work w = count_work(plan);
 	(void)self;
-	return build(plan, state, SIDE_PREFILL, plan->budget);
+
+	return build(plan, state, &w, SIDE_PREFILL, plan->budget);
 }
 
-/* The odd row goes to the generating slots: there it is a whole token of somebody. */
+/* The odd row goes to each side in turn, in the ticks in which both wait. */
 static enum cohort_status balanced(const struct cohort_strategy *self, void *state, struct cohort_plan *plan)
 {
+	struct turns *t = state;
+	const struct work w = count_work(plan);
+	const int64_t half = plan->budget / 2;
 	(void)self;
-	return build(plan, state, SIDE_DECODE, plan->budget - plan->budget / 2);
+
+	const int64_t wish = t->odd_prefills ? half : plan->budget - half;
+	if (w.n_decode > 0 && w.n_prefill > 0)
+		t->odd_prefills = !t->odd_prefills;
+	return build(plan, t, &w, SIDE_DECODE, wish);
 }
 
 static const struct cohort_strategy builtins[] = {

@@ -216,6 +216,8 @@ static void tell(struct core *c, struct stream *s)
 		if (r->p.on_ready && r->p.ready_at_end)
 			notice_due(c, r);
 		c->live.n_ended[s->rest->ending]++;
+		if (!r->p.on_event && !r->p.on_ready)
+			c->stats.n_ended[s->rest->ending]++; /* others: once they were called */
 		if (r->at_admitted >= 0)
 			queue_done(c->queue, &r->item);
 	}
@@ -303,6 +305,7 @@ static void call_back(struct core *c, struct stream *s)
 		call(r, &(struct cohort_event){.kind = COHORT_EVENT_DONE, .text = ""});
 		lock_take(&c->hub->lock);
 		tell_done(c, r);
+		c->stats.n_ended[r->stats.finish]++;
 		lock_give(&c->hub->lock);
 	}
 	request_unref(r);
@@ -346,4 +349,5 @@ void core_deliver(struct core *c)
 		next = s->next_changed;
 		call_back(c, s);
 	}
+	core_count_ended(c);
 }

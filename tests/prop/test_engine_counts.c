@@ -2,7 +2,8 @@
  *
  * Shown red by planted faults: refusals that are counted where the queue is looked at (refused), and where the request
  * is there already (refused, no_memory), without those that have no params at all (refused); a cleared cache that
- * counts as evictions (cleared). A queue without shares (shares). */
+ * counts as evictions (cleared). A queue without shares (shares). Ends that are counted before their readers are called,
+ * or after a reader that waits can see them (ended). */
 #include "engine_rig.h"
 
 #include "base/mem.h"
@@ -257,6 +258,73 @@ static void cleared(void **state)
 	cohort_engine_free(e);
 }
 
+/* ---- Ends ---- */
+
+static struct cohort_engine *ended_engine;
+static int n_told, n_seen;
+
+static uint64_t n_ended(void)
+{
+	return rig_stats(ended_engine).n_ended[COHORT_FINISH_LENGTH];
+}
+
+static void on_event(struct cohort_request *r, const struct cohort_event *event, void *user)
+{
+	(void)r, (void)user;
+	if (event->kind == COHORT_EVENT_END || event->kind == COHORT_EVENT_DONE)
+		n_seen += n_ended() == 0;
+	n_told += event->kind == COHORT_EVENT_DONE;
+}
+
+static void on_ready(struct cohort_request *r, void *user)
+{
+	struct cohort_event event;
+	(void)user;
+
+	n_seen += n_ended() == 0;
+	do
+		assert_int_equal(cohort_request_next(r, 0, &event, NULL), COHORT_OK);
+	while (event.kind != COHORT_EVENT_NONE && event.kind != COHORT_EVENT_DONE);
+	n_told += event.kind == COHORT_EVENT_DONE;
+}
+
+/* An end is not counted before its reader was called; the end of one who waits is counted as soon as it can be seen. */
+static void ended(void **state)
+{
+	struct cohort_engine_params ep;
+	struct job j;
+
+	(void)state;
+	rig_params(&ep);
+	for (int kind = 0; kind < 3; kind++) {
+		struct cohort_engine *e = ended_engine = rig_engine(&ep);
+		rig_job(&j, 3, 5, 2);
+		j.p.on_event = kind == 0 ? on_event : NULL;
+		j.p.on_ready = kind == 1 ? on_ready : NULL;
+		n_told = n_seen = 0;
+		struct cohort_request *r = rig_submit(e, &j);
+		rig_run(e);
+		assert_int_equal(n_told, kind < 2);
+		assert_true(kind == 2 || n_seen >= 1);
+		assert_int_equal(n_ended(), 1);
+		cohort_request_free(r);
+		cohort_engine_free(e);
+	}
+	/* Beside one who is called later in the same tick. */
+	struct cohort_engine *e = ended_engine = rig_engine(&ep);
+	rig_job(&j, 3, 5, 2);
+	struct cohort_request *waits = rig_submit(e, &j);
+	j.p.on_event = on_event;
+	n_told = n_seen = 0;
+	struct cohort_request *called = rig_submit(e, &j);
+	rig_run(e);
+	assert_int_equal(n_seen, 0); /* the one who waits counted already */
+	assert_int_equal(n_ended(), 2);
+	cohort_request_free(waits);
+	cohort_request_free(called);
+	cohort_engine_free(e);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +333,7 @@ int main(void)
 			cmocka_unit_test(no_memory),
 			cmocka_unit_test(closed),
 			cmocka_unit_test(cleared),
+			cmocka_unit_test(ended),
 	};
 	return cmocka_run_group_tests_name("engine counts", tests, rig_set_up_random, rig_tear_down);
 }

@@ -443,6 +443,8 @@ static void removals(void **state)
 	int n = 0;
 
 	(void)state;
+	/* These want every row, so they do not wait for those with the same prompts. */
+	crowd[3].p.prompt_logprobs = crowd[6].p.prompt_logprobs = true;
 	for (int at = -2, more = 1; more; at++) {
 		world_open(false, 0, BLOCKS);
 		trick.bad_removal = at;
@@ -454,6 +456,7 @@ static void removals(void **state)
 		world_close();
 	}
 	assert_true(n > 2);
+	crowd[3].p.prompt_logprobs = crowd[6].p.prompt_logprobs = false;
 }
 
 /* So little room that streams are swapped out and in; every save and every restore fails in turn. */
@@ -798,6 +801,54 @@ static enum cohort_status index_before(struct cohort_plan *p)
 	return COHORT_E_UNSUPPORTED; /* nobody's prompt ends here with several rows */
 }
 
+/* Rows behind the budget, as far as there are places: the answers, and the tick's own books, must not notice. */
+static enum cohort_status fill_all_places(struct cohort_plan *p)
+{
+	while (p->n_entries < p->budget + ENTRIES_BEYOND) {
+		p->entries[p->n_entries] = p->entries[0];
+		p->n_entries++;
+	}
+	return COHORT_OK;
+}
+
+/* cohort_plan_add believes the plan. */
+static enum cohort_status higher_budget_used(struct cohort_plan *p)
+{
+	p->budget += ENTRIES_BEYOND;
+	p->chunk_size += ENTRIES_BEYOND;
+	for (int32_t i = 0; i < p->n_slots; i++)
+		cohort_plan_add(p, &p->slots[i], ENTRIES_BEYOND);
+	return COHORT_OK;
+}
+
+static enum cohort_status other_chunk_size(struct cohort_plan *p)
+{
+	p->chunk_size++;
+	return COHORT_OK;
+}
+
+static enum cohort_status other_state(struct cohort_plan *p)
+{
+	p->slots[0].state = COHORT_SLOT_PARKED;
+	return COHORT_OK;
+}
+
+static enum cohort_status other_prompt(struct cohort_plan *p)
+{
+	p->slots[0].prompt++;
+	return COHORT_OK;
+}
+
+static enum cohort_status prompt_of_generating(struct cohort_plan *p)
+{
+	for (int32_t i = 0; i < p->n_slots; i++)
+		if (p->slots[i].state == COHORT_SLOT_GENERATING) {
+			p->slots[i].n_prefilled--;
+			return COHORT_OK;
+		}
+	return COHORT_E_UNSUPPORTED;
+}
+
 static const struct fault faults[] = {
 		{"status", say_no},
 		{"empty", plan_none},
@@ -822,6 +873,12 @@ static const struct fault faults[] = {
 		{"order", one_too_far},
 		{"progress", next_index},
 		{"progress", index_before},
+		{"budget", fill_all_places},
+		{"budget", higher_budget_used},
+		{"chunk", other_chunk_size},
+		{"progress", other_state},
+		{"progress", other_prompt},
+		{"progress", prompt_of_generating},
 };
 
 /* As the default does, then spoilt; but every third plan is good. */

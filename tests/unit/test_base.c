@@ -187,6 +187,44 @@ static void mem_aligned(void **state)
 	mem_free_aligned(NULL);
 }
 
+/* Whether the byte can be read: the system looks, and this process need not. */
+static bool can_read(const void *p)
+{
+	int fd[2];
+
+	assert_int_equal(pipe(fd), 0);
+	const bool can = write(fd[1], p, 1) == 1;
+	close(fd[0]);
+	close(fd[1]);
+	return can;
+}
+
+/* The byte behind the last element faults. Seen red with the guard a page too late. */
+static void mem_guarded(void **state)
+{
+	static const size_t sizes[] = {1, 16, 24, 4096, 4097};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		for (size_t n = 0; n < 600; n += n < 4 ? 1 : 119) {
+			char *p = mem_zalloc_guarded(n, sizes[i]);
+			const size_t bytes = n * sizes[i];
+			assert_non_null(p);
+			for (size_t k = 0; k < bytes; k++)
+				assert_int_equal(p[k], 0);
+			memset(p, 0x5a, bytes);
+			assert_true(bytes == 0 || can_read(p + bytes - 1));
+			assert_false(can_read(p + bytes));
+			mem_free_guarded(p, n, sizes[i]);
+		}
+	mem_free_guarded(NULL, 7, 7);
+	assert_null(mem_zalloc_guarded(SIZE_MAX / 2, 3));
+	assert_null(mem_zalloc_guarded(SIZE_MAX, 1));
+	mem_fail_after(0);
+	assert_null(mem_zalloc_guarded(1, 1));
+	mem_fail_after(-1);
+}
+
 static void mem_growing(void **state)
 {
 	int *p = NULL;
@@ -546,6 +584,7 @@ int main(void)
 		cmocka_unit_test(err_names),
 		cmocka_unit_test(mem_sizes),
 		cmocka_unit_test(mem_aligned),
+		cmocka_unit_test(mem_guarded),
 		cmocka_unit_test(mem_growing),
 		cmocka_unit_test(mem_failing),
 		cmocka_unit_test(mem_trimming),

@@ -3,7 +3,7 @@
  * The laws are shown to see what they look for: strategies with one planted fault each run in the same worlds, and the
  * law that they break must be named. Seen red in strategy.c itself with: no floor; a floor of budget / 8; a turn that
  * starts at the lowest id each time, or at the last one served again; one cursor for both sides; sides of a budget of 1
- * that do not take turns; halves whose rest is lost; the odd row given to prompts. In strategy_file.c with: a list that
+ * that do not take turns; halves whose rest is lost; the odd row given to prompts, or always to one side. In strategy_file.c with: a list that
  * is read to an end it does not have; an unfinished strategy taken; an object without the export taken; a list that
  * is asked for its first strategy again, which it may not have any more (strategy_once). */
 #include <setjmp.h>
@@ -201,6 +201,33 @@ static void shares(void **state)
 						w.n_prefill, broken ? broken : "all rules kept");
 		}
 	}
+}
+
+/* balanced: the odd row goes to each side in turn; ticks in which one side has nothing do not count. */
+static void odd_rows(void **state)
+{
+	static struct world w;
+	const struct cohort_strategy *s = cohort_strategy_find("balanced");
+	(void)state;
+
+	memset(&w, 0, sizeof w);
+	set_prefilling(&w, 900, 800, 0);
+	for (int32_t n = 0; n < 20; n++)
+		set_generating(&w, 10 + n);
+	for (int i = 0; i < 8; i++) {
+		assert_null(tick(&w, s, 17, 512));
+		assert_int_equal(w.n_decode, i % 2 ? 8 : 9);
+		assert_int_equal(w.n_prefill, i % 2 ? 9 : 8);
+	}
+	assert_null(tick(&w, s, 17, 512));
+	assert_int_equal(w.n_decode, 9);
+	const struct cohort_slot kept = w.all[900];
+	memset(&w.all[900], 0, sizeof w.all[900]);
+	assert_null(tick(&w, s, 17, 512));
+	assert_int_equal(w.n_decode, 17);
+	w.all[900] = kept;
+	assert_null(tick(&w, s, 17, 512));
+	assert_int_equal(w.n_decode, 8);
 }
 
 /* With a budget of 1 the sides take turns while both wait; who is alone has it all. */
@@ -671,6 +698,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(names),
 			cmocka_unit_test(shares),
+			cmocka_unit_test(odd_rows),
 			cmocka_unit_test(budget_of_one),
 			cmocka_unit_test(rotation),
 			cmocka_unit_test(laws_kept),
