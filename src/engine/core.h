@@ -87,7 +87,8 @@ void hub_give_streams(struct hub *h, struct stream *streams, int32_t n);
 
 enum stream_phase {
 	STREAM_QUEUED = 0,
-	STREAM_WAITS,     /* has a slot; the request's first stream computes the prompt for all */
+	STREAM_WAITS,     /* has a slot. The request's first stream computes the prompt for all; if this is the first,
+			   * another request's stream is about to compute what its prompt begins with */
 	STREAM_PREFILLS,
 	STREAM_GENERATES,
 	STREAM_PARKED,
@@ -146,6 +147,8 @@ struct stream_rest {
 	int32_t n_next;
 	uint64_t turn;            /* when it was admitted: the highest number is the youngest */
 	int32_t n_private, n_reserved; /* blocks */
+	cohort_seq leader;        /* of a first stream that waits: the slot that computes its blocks up to n_awaited */
+	int32_t n_awaited;
 	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
 	uint32_t *shown;          /* [n_max]: bytes of text that may be shown after each token */
 	void *swap;               /* saved cells of a parked one, or NULL */
@@ -392,6 +395,8 @@ static inline bool room_turns(const struct core *c, int32_t n)
 {
 	return (n & (c->lim.block_size - 1)) <= 1;
 }
+/* Whether somebody waits for a state of t between n_cached and its row at pos. */
+bool room_is_awaited(const struct core *c, const struct stream *t, int32_t n_cached, int32_t pos);
 /* The other streams of a request begin where its first one is. */
 void room_fork(struct core *c, struct stream *first);
 void room_park(struct core *c, struct stream *s);

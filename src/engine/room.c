@@ -8,7 +8,10 @@
  *     Without, the youngest is, until the rest fits; the oldest never, so that there is always progress. Nobody is
  *     admitted while somebody is parked.
  *  3. At least the last token of what a stream knows is computed, so that there are logits to go on from.
- *  4. A block that two streams computed is held once: the later one takes over the cached one. */
+ *  4. A block that two streams computed is held once: the later one takes over the cached one.
+ *  5. A prompt whose next block is about to be computed by another stream (the leader) waits for it, with a slot and
+ *     the blocks it is promised. The leader is under way itself, and of no lower priority: so nobody waits for who
+ *     waits, and once the leader ends, parks or cannot share its blocks, the next tick begins without it. */
 #include "engine/core.h"
 
 #include "base/mem.h"
@@ -93,16 +96,32 @@ static int32_t n_pinned(const struct core *c)
 	return c->prefix ? prefix_n_pinned(c->prefix) : 0;
 }
 
+/* Takes back what attach gave. */
+static void detach(struct core *c, struct stream *s)
+{
+	c->m.seq_rm(c->m.self, s->slot, 0, -1, NULL);
+	if (s->node >= 0)
+		prefix_unpin(c->prefix, s->node);
+	s->node = -1;
+	s->n_cached = s->n_chain = 0;
+}
+
 /* Blocks that are neither promised nor pinned. */
 static int32_t n_spare(const struct core *c)
 {
 	return c->lim.n_blocks - c->n_reserved - n_pinned(c);
 }
 
+/* Whether s waits for another stream's blocks. */
+static bool follows(const struct stream *s)
+{
+	return s && s->phase == STREAM_WAITS && s->index == 0;
+}
+
 /* Blocks that a stream under way is still going to need for the tokens it knows. With reservation they are reserved. */
 static int32_t n_outstanding(const struct core *c, const struct stream *s)
 {
-	return c->lim.overcommit && stream_is_active(s) ? ceil_blocks(c, s->n_known) - ceil_blocks(c, s->n_cached) : 0;
+	return c->lim.overcommit && (stream_is_active(s) || follows(s)) ? ceil_blocks(c, s->n_known) - ceil_blocks(c, s->n_cached) : 0;
 }
 
 static bool evict_one(struct core *c)
@@ -134,9 +153,18 @@ void room_free(struct core *c, int32_t n)
 bool room_clear(struct core *c)
 {
 	const uint64_t n_evicted = c->live.n_evicted;
+	bool released = false;
+
+	/* Who waits for another's blocks can wait without those that are there already, unless others count on it. */
+	for (int32_t i = 0; c->lim.overcommit && c->n_in[STREAM_WAITS] > 0 && i < c->lim.n_slots; i++)
+		if (follows(c->slots[i]) && c->slots[i]->n_cached > 0) {
+			detach(c, c->slots[i]);
+			recount(c, c->slots[i]);
+			released = true;
+		}
 	while (evict_one(c))
 		;
-	return c->live.n_evicted > n_evicted;
+	return released || c->live.n_evicted > n_evicted;
 }
 
 void room_empty(struct core *c)
@@ -490,11 +518,7 @@ static void let_go(struct core *c, struct stream *s)
 {
 	struct cohort_request *r = s->request;
 
-	c->m.seq_rm(c->m.self, s->slot, 0, -1, NULL);
-	if (s->node >= 0)
-		prefix_unpin(c->prefix, s->node);
-	s->node = -1;
-	s->n_cached = s->n_chain = 0;
+	detach(c, s);
 	if (s->shares) {
 		s->shares = false;
 		r->n_sharing--;
@@ -619,13 +643,103 @@ static bool has_room(const struct core *c, int64_t n)
 	return c->lim.n_blocks == 0 || n <= n_spare(c) - c->n_outstanding;
 }
 
-static void count_reuse(struct core *c, struct cohort_request *r, int32_t n_cached)
+/* How many blocks the two prompts have in common, given that they have n. */
+static int32_t n_common(const struct core *c, const struct stream *s, const struct stream *t, int32_t n)
 {
-	r->n_cached_prompt = n_cached;
+	const int32_t most = smaller(whole_blocks(c, s->n_prompt - 1), whole_blocks(c, t->n_prompt));
+
+	/* A block's hash is one of all before it, too. */
+	while (n < most && s->request->hashes[n] == t->request->hashes[n])
+		n++;
+	return n;
+}
+
+/* Whether t is about to compute the last of the first n_blocks blocks of s, which it has in common. */
+static bool leads(const struct core *c, const struct stream *t, const struct stream *s, int32_t n_blocks)
+{
+	return t->phase == STREAM_PREFILLS && room_shares(c, t) && t->priority >= s->priority &&
+			t->n_chain < n_blocks &&
+			/* A state is kept where the leader stops for it, and not where it was before. */
+			(!c->lim.recurrent || t->n_cached < n_blocks * c->lim.block_size);
+}
+
+/* Looks for a stream that is about to compute what s, which has n_chain blocks, needs next; the longest common
+ * beginning counts. */
+static bool find_leader(const struct core *c, struct stream *s, int32_t n_chain)
+{
+	struct stream_rest *rest = s->rest;
+
+	rest->n_awaited = n_chain;
+	for (int32_t i = 0; looks_up(c, s->request) && i < c->lim.n_slots; i++) {
+		const struct stream *t = c->slots[i];
+		const int32_t n = t && t != s && room_shares(c, t) ? n_common(c, s, t, n_chain) : 0;
+		if (n > rest->n_awaited && leads(c, t, s, n)) {
+			rest->n_awaited = n;
+			rest->leader = i;
+		}
+	}
+	return rest->n_awaited > n_chain;
+}
+
+bool room_is_awaited(const struct core *c, const struct stream *t, int32_t n_cached, int32_t pos)
+{
+	for (int32_t i = 0; c->n_in[STREAM_WAITS] > 0 && i < c->lim.n_slots; i++) {
+		const struct stream *s = c->slots[i];
+		const int32_t stop = s ? s->rest->n_awaited * c->lim.block_size : 0;
+		if (follows(s) && s->rest->leader == t->slot && n_cached < stop && stop <= pos)
+			return true;
+	}
+	return false;
+}
+
+/* A prompt that was admitted begins with what is in the cache, or waits for what will be. */
+static void begin_prompt(struct core *c, struct stream *first, const struct match *m)
+{
+	struct cohort_request *r = first->request;
+	const bool waits = find_leader(c, first, m->n_chain);
+
+	stream_enter(c, first, waits ? STREAM_WAITS : STREAM_PREFILLS);
+	attach(c, first, m);
+	recount(c, first);
+	stream_news(c, first);
+	if (keep_promises(c, first) && waits)
+		return;
+	r->n_cached_prompt = first->n_cached;
 	c->live.n_prompt_tokens += (uint64_t)r->p.n_prompt;
-	c->live.n_cached_tokens += (uint64_t)n_cached;
+	c->live.n_cached_tokens += (uint64_t)first->n_cached;
 	c->live.n_lookups += looks_up(c, r);
-	c->live.n_hits += n_cached > 0;
+	c->live.n_hits += first->n_cached > 0;
+	lock_take(&c->hub->lock);
+	queue_serve(c->queue, &r->item, r->p.n_prompt - first->n_cached);
+	lock_give(&c->hub->lock);
+}
+
+/* a goes before b: so that nobody begins before those who may not wait for it. */
+static bool before(const struct stream *a, const struct stream *b)
+{
+	return a->priority != b->priority ? a->priority > b->priority : a->rest->turn < b->rest->turn;
+}
+
+/* Those whose leader has computed what they wait for, or never will. A slot that it left has nobody new before this. */
+static void begin_awaited(struct core *c)
+{
+	int32_t n = 0;
+
+	for (int32_t i = 0; c->n_in[STREAM_WAITS] > 0 && i < c->lim.n_slots; i++) {
+		struct stream *s = c->slots[i];
+		const struct stream *leader = follows(s) ? c->slots[s->rest->leader] : NULL;
+		if (!follows(s) || (leader && leads(c, leader, s, s->rest->n_awaited)))
+			continue;
+		int32_t k = n++; /* mostly they lie in the order of their turns */
+		for (; k > 0 && before(s, c->active[k - 1]); k--)
+			c->active[k] = c->active[k - 1];
+		c->active[k] = s;
+	}
+	for (int32_t i = 0; i < n; i++) {
+		detach(c, c->active[i]);
+		const struct match m = look_up(c, c->active[i]);
+		begin_prompt(c, c->active[i], &m);
+	}
 }
 
 static bool admit(struct core *c, struct cohort_request *r, double now)
@@ -649,13 +763,12 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 	r->at_admitted = now;
 	for (int32_t i = 0; !st && i < r->p.n_outputs; i++) {
 		st = take_slot(c, &r->streams[i], &err);
-		stream_enter(c, &r->streams[i], i ? STREAM_WAITS : STREAM_PREFILLS);
+		stream_enter(c, &r->streams[i], STREAM_WAITS);
 	}
 	if (st) { /* without its adapter it would say something else */
 		request_end(c, r, COHORT_FINISH_ERROR, &err);
 		return true;
 	}
-	attach(c, first, &m);
 	if (r->p.n_outputs > 1) {
 		first->shares = true;
 		r->n_sharing = 1;
@@ -667,13 +780,8 @@ static bool admit(struct core *c, struct cohort_request *r, double now)
 		}
 	}
 	recount(c, first);
-	keep_promises(c, first);
+	begin_prompt(c, first, &m);
 	c->n_outstanding += n_outstanding(c, first);
-	count_reuse(c, r, first->n_cached);
-	lock_take(&c->hub->lock);
-	queue_serve(c->queue, &r->item, r->p.n_prompt - first->n_cached);
-	lock_give(&c->hub->lock);
-	stream_news(c, first);
 	return true;
 }
 
@@ -768,6 +876,7 @@ void room_admit(struct core *c)
 	const double now = c->m.now(c->m.self);
 	struct cohort_request *r = first_in_queue(c, now);
 
+	begin_awaited(c);
 	if (!r && !c->n_in[STREAM_PARKED])
 		return;
 	/* Once a tick: from here on only those who get in change it. */

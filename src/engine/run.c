@@ -81,8 +81,8 @@ static bool passes(const struct stream *s, int32_t pos, int32_t stop)
 /* Of a model with states or a window: whether the row at `pos` must wait for the next piece, as what is to be kept for
  * others would be gone by then. A window lets go of a block as soon as the row behind the piece sees none of its cells:
  * that row has to be within reach of the last cell of the stream's next whole block. A state is kept where the whole
- * blocks of what a stream knows end, and where others are known to have gone another way: the next of them begins
- * there. */
+ * blocks of what a stream knows end, and where others are known to have gone another way or wait for it: the next of
+ * them begins there. */
 static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
 {
 	const int32_t size = c->lim.block_size, block_end = (s->n_cached / size + 1) * size;
@@ -90,7 +90,8 @@ static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
 	if (!room_shares(c, s))
 		return false;
 	if (c->lim.recurrent)
-		return passes(s, pos, s->rest->fork_at) || passes(s, pos, (s->n_known - 1) / size * size);
+		return passes(s, pos, s->rest->fork_at) || passes(s, pos, (s->n_known - 1) / size * size) ||
+				room_is_awaited(c, s, s->n_cached, pos);
 	return pos - block_end >= (c->lim.n_window > 2 ? c->lim.n_window - 2 : 0);
 }
 
