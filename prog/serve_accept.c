@@ -90,6 +90,14 @@ static bool is_idle(const struct seat *s)
 	return s->fd >= 0 && !s->closing && (s->phase == SEAT_IDLE || (s->phase == SEAT_BODY && s->refused));
 }
 
+/* Whether bytes came that nobody has read: the beginning of a request. */
+static bool has_input(int fd)
+{
+	char c;
+
+	return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 /* Closes the connection that was idle for longest, of one client or (NULL) of all. With the lock of seats in hand,
  * which those that leave wait for. */
 static bool evict(struct watch *w, const struct peer *client)
@@ -100,7 +108,8 @@ static bool evict(struct watch *w, const struct peer *client)
 	for (size_t i = 0; i < w->n_seats; i++) {
 		struct seat *s = &w->seats[i];
 		lock_take(&s->lock);
-		if (is_idle(s) && (!found || s->since < since) && (!client || peer_same(&s->peer, client))) {
+		if (is_idle(s) && (!found || s->since < since) && (!client || peer_same(&s->peer, client)) &&
+				(s->phase == SEAT_BODY || !has_input(s->fd))) {
 			found = s;
 			since = s->since;
 		}

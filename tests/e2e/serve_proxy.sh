@@ -50,6 +50,7 @@ proxy() {
 	check leave "$front" "$one" "$two"
 	verdict "$name: a client that leaves is noticed behind it"
 	kill -9 "$pid_one"
+	wait "$pid_one" 2>/dev/null # until then its socket takes connections that nobody answers
 	check failover "$front" "$two"
 	verdict "$name: one server killed: every request is answered by the other"
 	kill -TERM "$pid_proxy" 2>/dev/null

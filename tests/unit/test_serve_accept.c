@@ -1,9 +1,9 @@
 /* Who may connect: addresses and proxies, places and who leaves them, descriptors. With sockets, without HTTP.
  *
  * Shown red by planted faults: IPv6 addresses compared whole (addresses, one_client); a network's last bits left out
- * (proxies); a list read beyond what a trusted proxy saw (forwarded); the newest idle connection closed (places), or
- * any client's for one that has too many (one_client); shared addresses counted (shared); requests of a client not
- * counted (shared); a limit that is never raised (descriptors). */
+ * (proxies); a list read beyond what a trusted proxy saw (forwarded); the newest idle connection closed (places), one
+ * whose request was not read yet (unread), or any client's for one that has too many (one_client); shared addresses
+ * counted (shared); requests of a client not counted (shared); a limit that is never raised (descriptors). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -234,6 +234,22 @@ static void places(void **state)
 	assert_false(watch_room(&srv.watch));
 }
 
+/* A request that nobody has read yet is under way as well. */
+static void unread(void **state)
+{
+	struct seat *s[CONNECTIONS];
+	char from[16];
+
+	(void)state;
+	for (size_t n = 0; n < CONNECTIONS; n++) {
+		snprintf(from, sizeof from, "192.0.2.%zu", n);
+		s[n] = come(from);
+	}
+	assert_int_equal(write(other_ends[n_ends - CONNECTIONS], "G", 1), 1);
+	const struct seat *last = come("198.51.100.1");
+	assert_true(s[1]->closing && !s[0]->closing && !last->over);
+}
+
 static void one_client(void **state)
 {
 	struct seat *s[CONNECTIONS];
@@ -329,6 +345,7 @@ int main(void)
 			cmocka_unit_test(proxies),
 			cmocka_unit_test(forwarded),
 			cmocka_unit_test_setup_teardown(places, open_places, close_places),
+			cmocka_unit_test_setup_teardown(unread, open_places, close_places),
 			cmocka_unit_test_setup_teardown(one_client, open_places, close_places),
 			cmocka_unit_test_setup_teardown(shared, open_places, close_places),
 			cmocka_unit_test(descriptors),
