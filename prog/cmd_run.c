@@ -31,6 +31,7 @@ struct run {
 	const char *operands[PROMPTS_MAX];
 	size_t n_operands;
 	int64_t n_parallel, n_predict, n_ctx, threads, n_top;
+	int64_t n_least; /* tokens behind the longest prompt, as far as the model was trained */
 	bool threads_given, top_given, ctx_given, ignore_eos, verbose, show_prompt;
 	struct sampling s;
 	struct run_search search;
@@ -76,22 +77,29 @@ static int add_prompt(struct run *r, const char *text, size_t n_bytes)
 		return rc;
 	if (p->n_tokens == 0)
 		return bad_usage(prog, "prompt %zu is empty and the model has no begin token", r->n_prompts - 1);
-	const int64_t held = (int64_t)p->n_tokens + (r->n_predict < 0 ? 1 : r->n_predict), room = cache_room(r);
-	if (held > r->info.n_ctx_train || held > room) {
-		const char *what = "lower -n-predict or raise -ctx";
-		if ((int64_t)p->n_tokens >= r->info.n_ctx_train)
-			what = "shorten the prompt";
-		else if (held > r->info.n_ctx_train)
-			what = "lower -n-predict";
-		fprintf(stderr,
-				"%s: prompt %zu has %zu tokens, with %" PRId64
-				" more to come; the model was trained for %d, -ctx holds %" PRId64
-				"; %s\n",
-				prog, r->n_prompts - 1, p->n_tokens, r->n_predict, r->info.n_ctx_train, room,
-				what);
-		return EXIT_USAGE;
-	}
+	const int64_t left = r->info.n_ctx_train - (int64_t)p->n_tokens, room = cache_room(r);
+	const int64_t n_more = r->n_predict < 0 ? 1 : left < r->n_predict ? left : r->n_predict;
+	if (left <= 0)
+		return bad_usage(prog, "prompt %zu has %zu tokens, and the model was trained for %d with the answer; "
+				"shorten the prompt",
+				r->n_prompts - 1, p->n_tokens, r->info.n_ctx_train);
+	if ((int64_t)p->n_tokens + n_more > room)
+		return bad_usage(prog, "prompt %zu has %zu tokens, with %" PRId64
+				" more to come; -ctx holds %" PRId64 "; lower -n-predict or raise -ctx",
+				r->n_prompts - 1, p->n_tokens, n_more, room);
+	r->n_least = left < r->n_least ? left : r->n_least;
 	return 0;
+}
+
+/* Said once, for the longest prompt. */
+static void note_trained(const struct run *r)
+{
+	if (r->n_least < r->n_predict)
+		fprintf(stderr,
+				"%s: the model was trained for %d tokens: texts end there, after %" PRId64
+				" of the %" PRId64 " tokens asked for%s\n",
+				prog, r->info.n_ctx_train, r->n_least, r->n_predict,
+				r->n_prompts > 1 ? ", or more after shorter prompts" : "");
 }
 
 static int read_file(struct run *r, const char *path)
@@ -281,6 +289,7 @@ static int search(struct run *r)
 
 	s->ignore_eos = r->ignore_eos;
 	s->verbose = r->verbose;
+	s->n_predict = r->n_predict < r->n_least ? r->n_predict : r->n_least;
 	s->n_ctx = r->n_ctx;
 	s->ctx_given = r->ctx_given;
 	s->n_threads = thread_count(r->threads_given, r->threads);
@@ -351,6 +360,8 @@ static int run(struct run *r)
 	if (!rc && r->n_predict < 0)
 		fill_context(r);
 	if (!rc)
+		note_trained(r);
+	if (!rc)
 		rc = searching ? search(r) : generate(r);
 	if (rc && (searching || rc != EXIT_INTERRUPTED))
 		return rc;
@@ -376,7 +387,11 @@ static void cleanup(struct run *r)
 int cmd_run(int argc, char **argv)
 {
 	static struct run r;
-	r = (struct run){.n_parallel = 1, .n_predict = 128, .n_ctx = 4096, .threads = threads_default()};
+	r = (struct run){.n_parallel = 1,
+			.n_predict = 128,
+			.n_least = INT64_MAX,
+			.n_ctx = 4096,
+			.threads = threads_default()};
 	sampling_init(&r.s, 0.95);
 	run_search_init(&r.search);
 	const struct opt own[] = {

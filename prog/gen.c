@@ -23,9 +23,12 @@ static void note_tick(const struct cohort_tick *tick, void *user)
 
 int gen_open(struct gen *g, int64_t n_slots, int64_t n_ctx, int32_t n_threads)
 {
+	struct cohort_model_info info = {.struct_size = sizeof info};
 	struct cohort_engine_params p;
 	struct cohort_err err;
 
+	cohort_model_info_get(g->model, &info);
+	g->n_ctx_train = info.n_ctx_train;
 	cohort_engine_params_init(&p);
 	p.n_slots = (int32_t)n_slots;
 	p.context.n_ctx = (int32_t)n_ctx;
@@ -230,11 +233,18 @@ static void on_event(struct cohort_request *r, const struct cohort_event *e, voi
 
 /* ---- Running ---- */
 
+static int32_t tokens_most(const struct gen *g, const struct gen_prompt *p)
+{
+	const int64_t left = g->n_ctx_train - (int64_t)p->n_tokens;
+
+	return left < g->n_predict ? (int32_t)(left > 0 ? left : 0) : g->n_predict;
+}
+
 /* Texts of a prompt that run at once at most: its whole blocks are there once, what is behind them for each. */
 static int32_t together(const struct gen *g, const struct gen_prompt *p)
 {
 	const int64_t block = cohort_kv_block_size(), shared = (int64_t)p->n_tokens / block;
-	const int64_t cells = (int64_t)p->n_tokens + (g->n_predict > 1 ? g->n_predict - 1 : 0);
+	const int64_t n_most = tokens_most(g, p), cells = (int64_t)p->n_tokens + (n_most > 1 ? n_most - 1 : 0);
 	const int64_t own = (cells + block - 1) / block - shared;
 	int64_t n = own > 0 ? (g->n_blocks_all - shared) / own : g->n_slots;
 
@@ -254,7 +264,7 @@ static int submit(struct part *part)
 	rp.prompt = p->tokens;
 	rp.n_prompt = (int32_t)p->n_tokens;
 	rp.n_outputs = part->n;
-	rp.max_tokens = g->n_predict;
+	rp.max_tokens = tokens_most(g, p);
 	rp.sampler = g->s->p;
 	rp.sampler.stream = p->stream + (uint64_t)part->first;
 	rp.ignore_eos = g->ignore_eos;

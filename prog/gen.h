@@ -47,7 +47,7 @@ struct gen {
 	const struct cohort_model *model;
 	const struct sampling *s;       /* opened */
 	struct cohort_engine *engine;
-	int32_t n_predict;              /* tokens of a text at most */
+	int32_t n_predict;              /* tokens of a text at most; it ends where the model's training did, too */
 	bool ignore_eos;
 	bool logprobs;                  /* of every token */
 	int32_t n_top;                  /* ... and of the likeliest in its place */
@@ -59,6 +59,7 @@ struct gen {
 	uint64_t session;               /* the engine's; 0: none */
 	const struct gen_watch *watch;  /* NULL: nobody */
 	int64_t n_slots, n_blocks_all;  /* gen_open's: what runs at once at most */
+	int32_t n_ctx_train;            /* gen_open's */
 	/* Of the last run. */
 	double prefill_s;               /* until all prompts had their first token */
 	double generate_s;              /* from there to the end */

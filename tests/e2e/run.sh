@@ -115,6 +115,10 @@ run cohort run
 [ "$rc" = 2 ] && matches err 'give a prompt'
 verdict 'run: without a prompt'
 # Red when -1 is refused, and when it is taken for no tokens.
+run cohort run 'The cat' 'Once upon a time' -n 1100 -ignore-eos -v -threads 1
+[ "$rc" = 0 ] && matches err 'trained for 1024 tokens: texts end there, after 10[0-9]+ of the 1100 tokens asked for, or more' &&
+	matches err ' 20[0-9]+ tokens of 2 texts'
+verdict 'run: -n beyond what the model was trained for ends there'
 run cohort run 'The cat' -n -1 -c 96 -ignore-eos -v
 [ "$rc" = 0 ] && has err ' 92 tokens of 1 text in ' || has err ' 93 tokens of 1 text in '
 verdict 'run: -n -1 fills the context'
