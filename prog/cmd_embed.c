@@ -274,6 +274,8 @@ int cmd_embed(int argc, char **argv)
 			{"similarity", NULL, OPT_FLAG, &c.similarity, 0, 0, NULL,
 					"cosines of all pairs instead of the vectors", NULL},
 			{"truncate", NULL, OPT_FLAG, &c.truncate, 0, 0, NULL, "cut texts that are too long", NULL},
+			{"special", NULL, OPT_FLAG, &c.o.special, 0, 0, NULL,
+					"texts of special tokens become those tokens", NULL},
 			{"ctx", "c|ctx-size", OPT_INT, &c.n_ctx, 1, 1 << 30, "N",
 					"tokens of a text at most (default: what the model was trained for)",
 					&c.n_ctx_given},

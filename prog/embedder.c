@@ -92,7 +92,8 @@ void embedder_release(struct embedder *e)
 int embedder_tokens(struct embedder *e, const char *what, const char *text, size_t n_bytes, size_t n_max, bool truncate,
 		struct embed_text *out, bool *cut)
 {
-	int rc = text_tokens(e->prog, e->m, text, n_bytes, 0, &out->tokens, &out->n);
+	int rc = text_tokens(e->prog, e->m, text, n_bytes, e->opts->special ? COHORT_TOKENIZE_SPECIAL : 0, &out->tokens,
+			&out->n);
 
 	*cut = false;
 	if (rc)

@@ -13,6 +13,7 @@ struct embed_opts {
 	const char *model, *isa, *pooling;
 	int64_t slots, batch, threads;
 	bool threads_given;
+	bool special; /* texts of special tokens become those tokens */
 	struct load_opts load;
 };
 #define EMBED_OPTS_INIT \

@@ -48,6 +48,19 @@ run from_stdin
 [ "$rc" = 0 ] && same out want
 verdict 'standard input'
 
+# Special tokens are plain text unless asked for; a text without any is the same either way.
+embed -special 'a cat' 'a cat</s>'
+keep out special
+embed 'a cat' 'a cat</s>'
+[ "$rc" = 0 ] && [ "$(sed -n 1p "$tmp/out")" = "$(sed -n 1p "$tmp/special")" ] && ! same out special
+verdict '-special: texts of special tokens are those tokens'
+n_plain=$("$bin/cohort" tokenize -format count 'a cat</s>') n_special=$("$bin/cohort" tokenize -special -format count 'a cat</s>')
+embed -ctx "$n_special" -special 'a cat</s>'
+fits=$rc
+embed -ctx "$n_special" 'a cat</s>'
+[ "$fits" = 0 ] && [ "$rc" = 2 ] && [ "$n_plain" -gt "$n_special" ] && has err "has $n_plain tokens"
+verdict '-special: as many tokens as cohort tokenize -special counts'
+
 # ---- Norms and pooling ----
 
 for n in 2 1 max none; do embed -normalize $n 'A cat sat' 'down' && keep out "norm_$n"; done
