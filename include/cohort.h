@@ -15,7 +15,7 @@
  *    not "default". `struct_size` says how much of one the caller knows: later fields have their defaults then.
  *  - A model and a lexicon are immutable and may be shared by threads, a grammar too (it has a lock). A context, a
  *    sampler and a batch belong to one thread at a time.
- *  - The library never prints, exits, reads the environment or touches signals.
+ *  - The library never prints, exits, reads the environment or handles signals.
  *  - It computes in the usual floating-point mode, whatever the caller's is, which is the same again behind every call;
  *    callbacks run in the library's.
  */
@@ -566,8 +566,8 @@ COHORT_API enum cohort_status cohort_seq_cp(struct cohort_context *ctx, cohort_s
 COHORT_API enum cohort_status cohort_seq_keep(struct cohort_context *ctx, cohort_seq seq, struct cohort_err *err);
 /* Moves the cells at [p0, p1) by delta positions, rotating their keys to match. The result may not overlap cells that
  * stay (rule add-occupied), go below 0 or past the limit (pos-negative, pos-limit), or need cells that a window let go
- * (window-gone). Takes blocks for a while: NO_ROOM.
- * Moved cells are close to, but not the same bits as, freshly decoded ones. */
+ * (window-gone). Takes blocks for a while: NO_ROOM. Moved cells are close to, but not the same bits as, freshly decoded
+ * ones. Where positions are learned (gpt2) keys are not rotated: they keep what they know of their old place. */
 COHORT_API enum cohort_status cohort_seq_add(struct cohort_context *ctx, cohort_seq seq,
 		cohort_pos p0, cohort_pos p1, cohort_pos delta, struct cohort_err *err);
 /* Recurrent models (mamba) keep one state per sequence: cohort_seq_rm can remove all of it, or a tail behind a
