@@ -133,9 +133,9 @@ struct cohort_strategy {
 };
 
 /* Built in: "decode-maximal" (the default: generating slots first, prompts take what is left), "prefill-priority" (the
- * reverse), "balanced" (half each, an odd row in turn; what one side does not need goes to the other). In all of them a side that waits
- * gets at least max(1, budget / 16) rows of a tick (with a budget of 1 they take turns), and slots take turns to go
- * first. */
+ * reverse), "balanced" (half each, an odd row in turn; what one side does not need goes to the other). In all of them a
+ * side that waits gets at least max(1, budget / 16) rows of a tick (with a budget of 1 they take turns), and slots take
+ * turns to go first. */
 COHORT_API size_t cohort_strategy_count(void);
 COHORT_API const struct cohort_strategy *cohort_strategy_get(size_t i); /* NULL past the end; 0 is the default */
 COHORT_API const struct cohort_strategy *cohort_strategy_find(const char *name); /* NULL: no such name */
@@ -191,7 +191,7 @@ struct cohort_event {
 	int32_t index;               /* TOKEN: its place among the tokens of the output */
 	cohort_token token;          /* TOKEN; the token that ended the output is one, too */
 	/* TOKEN, END: bytes that can be shown now: whole characters, nothing that may yet become a stop string. What
-	 * an END brings may end within a character. Never NULL. */
+	 * an END brings may end within a character. Never NULL, whatever the kind. */
 	const char *text;
 	size_t n_bytes;
 	float logprob;               /* TOKEN, with n_logprobs >= 0: of the model, before the sampler's chain */
@@ -338,7 +338,7 @@ struct cohort_engine_stats {
 	uint64_t n_ticks;
 	uint64_t n_submitted, n_admitted;
 	uint64_t n_refused;           /* that cohort_engine_submit returned an error for, whatever it was */
-	uint64_t n_ended[COHORT_FINISH_SHUTDOWN + 1]; /* requests whose readers can see it, by cohort_finish */
+	uint64_t n_ended[COHORT_FINISH_SHUTDOWN + 1]; /* by cohort_finish; after the call of its reader */
 	uint64_t n_decode_rows, n_prefill_rows, n_sampled;
 	uint64_t n_prompt_tokens, n_cached_tokens; /* of admitted requests; of those reused */
 	uint64_t n_lookups, n_hits;   /* prompts looked for in the cache; those of which something was there */

@@ -167,7 +167,8 @@ bool prepare_start(struct prepare *p, bool large, struct cohort_err *err)
 	p->threads = mem_zalloc(p->n_workers, sizeof *p->threads);
 	p->has_lock = p->threads && lock_init(&p->lock);
 	p->has_wake = p->has_lock && cond_init(&p->wake);
-	while (p->has_wake && p->n_started < p->n_workers && thread_start(&p->threads[p->n_started], "cohort-prepare", worker_main, p))
+	while (p->has_wake && p->n_started < p->n_workers &&
+			thread_start(&p->threads[p->n_started], "cohort-prepare", worker_main, p))
 		p->n_started++;
 	if (p->has_wake && p->n_started == p->n_workers)
 		return true;

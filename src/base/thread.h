@@ -10,8 +10,8 @@ struct thread {
 };
 
 /* Starts a thread that debuggers and top show as `name` (15 bytes at most). It blocks all signals but those of its own
- * faults, so that an application's handlers run on the application's threads. False when out of memory or the system
- * refuses; then there is nothing to join. */
+ * faults and SIGPROF, so that an application's handlers run on the application's threads. False when out of memory or
+ * the system refuses; then there is nothing to join. */
 bool thread_start(struct thread *t, const char *name, void (*fn)(void *arg), void *arg);
 /* Waits until fn has returned. Once for each thread that was started. */
 void thread_join(struct thread *t);

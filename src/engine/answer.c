@@ -15,7 +15,8 @@ static enum cohort_status refuse(struct cohort_err *err, const char *rule, int64
 static enum cohort_status refuse_pointer(struct cohort_err *err, int64_t seq, const char *what)
 {
 	return err_rule(err, COHORT_E_BATCH, "progress", -1, seq, 0, 0,
-			"the strategy's plan breaks rule progress: %s; a strategy writes into the arrays it is given", what);
+			"the strategy's plan breaks rule progress: %s; a strategy writes into the arrays it is given",
+			what);
 }
 
 enum entry_rule { ENTRY_GOOD = 0, ENTRY_SLOT, ENTRY_ORDER, ENTRY_TOKEN, ENTRY_CHUNK, ENTRY_LOGITS };

@@ -122,7 +122,7 @@ void core_release(struct core *c)
 	prefix_free(c->prefix);
 	queue_free(c->queue);
 	void *const arrays[] = {c->slots, c->idle, c->view_of, c->active, c->taken, c->path, c->infos, c->grown,
-			 c->default_state, c->state, c->next_state, c->kept, c->kept_tokens};
+			c->default_state, c->state, c->next_state, c->kept, c->kept_tokens};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 	mem_free_aligned(c->views);

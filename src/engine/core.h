@@ -149,6 +149,7 @@ struct stream_rest {
 	int32_t n_private, n_reserved; /* blocks */
 	cohort_seq leader;        /* of a first stream that waits: the slot that computes its blocks up to n_awaited */
 	int32_t n_awaited;
+	int32_t n_served;         /* rows of the prompt that the queue knows of */
 	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
 	uint32_t *shown;          /* [n_max]: bytes of text that may be shown after each token */
 	void *swap;               /* saved cells of a parked one, or NULL */
@@ -477,7 +478,7 @@ static inline void stream_news(struct core *c, struct stream *s)
 }
 /* Tells readers of all that changed, and calls back. Takes the lock. */
 void core_deliver(struct core *c);
-/* The tick's numbers, and those of all so far but for n_ended, which tell() counts. Under the lock. */
+/* The tick's numbers, and those of all so far but for n_ended, which stream.c counts. Under the lock. */
 void core_sum_up(struct core *c);
 /* All of n_ended, now that everybody was called. Takes the lock. */
 void core_count_ended(struct core *c);

@@ -165,11 +165,11 @@ static enum cohort_status check_context(const struct cohort_context_params *p, s
 		bool given;
 	} own[] = {
 			{"abort", "cancel requests, or free the engine", p->abort != NULL},
-			{"n_seq_max", "the engine has n_slots and ids for cached prompts", p->n_seq_max != usual.n_seq_max},
+			{"n_seq_max", "it has n_slots and ids for cached prompts", p->n_seq_max != usual.n_seq_max},
 			{"split", "its rows are cut in order", p->split != usual.split},
 			{"pooling", "a request names its own", p->pooling != usual.pooling},
 			{"output_all", "rows have outputs as requests need them", p->output_all},
-			{"n_checkpoints", "cached prompts are its checkpoints", p->n_checkpoints != usual.n_checkpoints},
+			{"n_checkpoints", "cached prompts are its own", p->n_checkpoints != usual.n_checkpoints},
 	};
 	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
 		if (own[i].given)

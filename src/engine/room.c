@@ -10,8 +10,8 @@
  *  3. At least the last token of what a stream knows is computed, so that there are logits to go on from.
  *  4. A block that two streams computed is held once: the later one takes over the cached one.
  *  5. A prompt whose next block is about to be computed by another stream (the leader) waits for it, with a slot and
- *     the blocks it is promised. The leader is under way itself, and of no lower priority: so nobody waits for who
- *     waits, and once the leader ends, parks or cannot share its blocks, the next tick begins without it. */
+ *     the blocks it is promised. The leader is under way itself, and of no lower priority: so no stream that waits is
+ *     waited for, and once the leader ends, parks or cannot share its blocks, the others begin without it. */
 #include "engine/core.h"
 
 #include "base/mem.h"
@@ -121,7 +121,9 @@ static bool follows(const struct stream *s)
 /* Blocks that a stream under way is still going to need for the tokens it knows. With reservation they are reserved. */
 static int32_t n_outstanding(const struct core *c, const struct stream *s)
 {
-	return c->lim.overcommit && (stream_is_active(s) || follows(s)) ? ceil_blocks(c, s->n_known) - ceil_blocks(c, s->n_cached) : 0;
+	if (!c->lim.overcommit || !(stream_is_active(s) || follows(s)))
+		return 0;
+	return ceil_blocks(c, s->n_known) - ceil_blocks(c, s->n_cached);
 }
 
 static bool evict_one(struct core *c)
@@ -155,7 +157,8 @@ bool room_clear(struct core *c)
 	const uint64_t n_evicted = c->live.n_evicted;
 	bool released = false;
 
-	/* Who waits for another's blocks can wait without those that are there already, unless others count on it. */
+	/* With overcommitment a stream that waits gives back its cached blocks; with reservation they are part of what
+	 * it was promised. */
 	for (int32_t i = 0; c->lim.overcommit && c->n_in[STREAM_WAITS] > 0 && i < c->lim.n_slots; i++)
 		if (follows(c->slots[i]) && c->slots[i]->n_cached > 0) {
 			detach(c, c->slots[i]);
@@ -342,8 +345,12 @@ static bool free_id(struct core *c, const struct stream *s)
 
 	if (evict_one(c))
 		return true;
-	while (node >= 0 && prefix_node_get(c->prefix, node)->seq < 0)
-		node = prefix_node_get(c->prefix, node)->parent;
+	for (; node >= 0; node = prefix_node_get(c->prefix, node)->parent) {
+		const struct prefix_node *n = prefix_node_get(c->prefix, node);
+		const int32_t end = n->n_before + n->n_tokens;
+		if (n->seq >= 0 && !room_is_awaited(c, s, end - 1, end))
+			break;
+	}
 	if (node < 0)
 		return false;
 	c->m.seq_rm(c->m.self, prefix_node_get(c->prefix, node)->seq, 0, -1, NULL);
@@ -670,9 +677,15 @@ static bool find_leader(const struct core *c, struct stream *s, int32_t n_chain)
 	struct stream_rest *rest = s->rest;
 
 	rest->n_awaited = n_chain;
-	for (int32_t i = 0; looks_up(c, s->request) && i < c->lim.n_slots; i++) {
+	if (!looks_up(c, s->request) || c->n_in[STREAM_PREFILLS] == 0 || whole_blocks(c, s->n_prompt - 1) <= n_chain)
+		return false;
+	for (int32_t i = 0; i < c->lim.n_slots; i++) {
 		const struct stream *t = c->slots[i];
-		const int32_t n = t && t != s && room_shares(c, t) ? n_common(c, s, t, n_chain) : 0;
+		/* One that is behind would take longer than s. */
+		if (!t || t == s || t->phase != STREAM_PREFILLS || t->n_cached < n_chain * c->lim.block_size ||
+				!room_shares(c, t))
+			continue;
+		const int32_t n = n_common(c, s, t, n_chain);
 		if (n > rest->n_awaited && leads(c, t, s, n)) {
 			rest->n_awaited = n;
 			rest->leader = i;
@@ -685,11 +698,24 @@ bool room_is_awaited(const struct core *c, const struct stream *t, int32_t n_cac
 {
 	for (int32_t i = 0; c->n_in[STREAM_WAITS] > 0 && i < c->lim.n_slots; i++) {
 		const struct stream *s = c->slots[i];
-		const int32_t stop = s ? s->rest->n_awaited * c->lim.block_size : 0;
-		if (follows(s) && s->rest->leader == t->slot && n_cached < stop && stop <= pos)
+		if (!follows(s) || s->rest->leader != t->slot)
+			continue;
+		const int32_t stop = s->rest->n_awaited * c->lim.block_size;
+		if (n_cached < stop && stop <= pos)
 			return true;
 	}
 	return false;
+}
+
+/* Rows of a prompt that its client is charged for. */
+static void serve(struct core *c, struct stream *first, int32_t n)
+{
+	if (n <= 0)
+		return;
+	first->rest->n_served += n;
+	lock_take(&c->hub->lock);
+	queue_serve(c->queue, &first->request->item, n);
+	lock_give(&c->hub->lock);
 }
 
 /* A prompt that was admitted begins with what is in the cache, or waits for what will be. */
@@ -702,25 +728,27 @@ static void begin_prompt(struct core *c, struct stream *first, const struct matc
 	attach(c, first, m);
 	recount(c, first);
 	stream_news(c, first);
-	if (keep_promises(c, first) && waits)
+	/* Its client is served what it computes in any case, so that who waits is not admitted for nothing. */
+	if (keep_promises(c, first) && waits) {
+		if (first->rest->n_served == 0)
+			serve(c, first, r->p.n_prompt - first->rest->n_awaited * c->lim.block_size);
 		return;
+	}
 	r->n_cached_prompt = first->n_cached;
 	c->live.n_prompt_tokens += (uint64_t)r->p.n_prompt;
 	c->live.n_cached_tokens += (uint64_t)first->n_cached;
 	c->live.n_lookups += looks_up(c, r);
 	c->live.n_hits += first->n_cached > 0;
-	lock_take(&c->hub->lock);
-	queue_serve(c->queue, &r->item, r->p.n_prompt - first->n_cached);
-	lock_give(&c->hub->lock);
+	serve(c, first, r->p.n_prompt - first->n_cached - first->rest->n_served);
 }
 
-/* a goes before b: so that nobody begins before those who may not wait for it. */
+/* a goes before b: a higher priority first, so that the others can wait for it. */
 static bool before(const struct stream *a, const struct stream *b)
 {
 	return a->priority != b->priority ? a->priority > b->priority : a->rest->turn < b->rest->turn;
 }
 
-/* Those whose leader has computed what they wait for, or never will. A slot that it left has nobody new before this. */
+/* Those whose leader has computed what they wait for, or never will. Nobody is admitted to its slot before this. */
 static void begin_awaited(struct core *c)
 {
 	int32_t n = 0;
@@ -876,8 +904,7 @@ void room_admit(struct core *c)
 	const double now = c->m.now(c->m.self);
 	struct cohort_request *r = first_in_queue(c, now);
 
-	begin_awaited(c);
-	if (!r && !c->n_in[STREAM_PARKED])
+	if (!r && !c->n_in[STREAM_PARKED] && !c->n_in[STREAM_WAITS])
 		return;
 	/* Once a tick: from here on only those who get in change it. */
 	c->n_outstanding = 0;
@@ -885,6 +912,8 @@ void room_admit(struct core *c)
 		c->n_outstanding += n_outstanding(c, c->slots[i]);
 	while (c->n_in[STREAM_PARKED] && resume(c))
 		;
+	if (!c->n_in[STREAM_PARKED])
+		begin_awaited(c);
 	while (!c->n_in[STREAM_PARKED] && r && admit(c, r, now))
 		r = first_in_queue(c, now);
 }

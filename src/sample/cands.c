@@ -354,7 +354,6 @@ static void collect(struct cands *c, double bar)
 {
 	double v[CANDS_CHUNK];
 	struct cand *list = c->list;
-
 	size_t n = 0;
 
 	bar = bar > -DBL_MAX ? bar : -DBL_MAX;

@@ -141,8 +141,8 @@ void test_swiglu_oai(void **state)
 void test_exp64(void **state)
 {
 	enum { N = 67 };
-	static const double ends[] = {0.0, -0.0, 710.0, 709.79, 709.78, 690.0, 690.0000001, -690.0, -690.0000001, -708.5,
-			-745.0, -746.0, -1e300, 1e300, 1e-300, -1e-300, 0x1p-1074, 0x1.62e42fefa39efp-2,
+	static const double ends[] = {0.0, -0.0, 710.0, 709.79, 709.78, 690.0, 690.0000001, -690.0, -690.0000001,
+			-708.5, -745.0, -746.0, -1e300, 1e300, 1e-300, -1e-300, 0x1p-1074, 0x1.62e42fefa39efp-2,
 			-0x1.62e42fefa39efp-2, (double)INFINITY, -(double)INFINITY, (double)NAN};
 	enum { N_ENDS = sizeof ends / sizeof *ends };
 	static const double scales[] = {1.0, 40.0, 800.0};

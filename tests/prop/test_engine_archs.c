@@ -291,8 +291,9 @@ static void ask(struct cohort_engine *e, const cohort_token *const *prompts, con
 	}
 }
 
-/* Two prompts with a common beginning at once: the second waits until the first has computed it; chunks end with blocks.
- * What each of them has of its own is kept, too: the same prompts again are there but for the block of the last token. */
+/* Two prompts with a common beginning at once: the second waits until the first has computed it; chunks end with
+ * blocks. What each of them has of its own is kept, too: the same prompts again are there but for the block of the last
+ * token. */
 static void side_by_side(void **state)
 {
 	enum { N = 128, N_ALIKE = 64 };

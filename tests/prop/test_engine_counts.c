@@ -2,8 +2,8 @@
  *
  * Shown red by planted faults: refusals that are counted where the queue is looked at (refused), and where the request
  * is there already (refused, no_memory), without those that have no params at all (refused); a cleared cache that
- * counts as evictions (cleared). A queue without shares (shares). Ends that are counted before their readers are called,
- * or after a reader that waits can see them (ended). */
+ * counts as evictions (cleared). A queue without shares (shares). Ends that are counted before their readers are
+ * called, or after a reader that waits can see them (ended). */
 #include "engine_rig.h"
 
 #include "base/mem.h"

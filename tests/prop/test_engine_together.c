@@ -2,9 +2,8 @@
  * becomes of the one that computes it. Rows are counted, and every text is what it is alone.
  *
  * Shown red by planted faults in room.c: a leader that is not looked for (all that count rows), one of lower priority
- * (urgent), those who wait begun in the order of their slots (urgent_waits), a leader that ended and is waited for on
- * (cancelled), a state that is not kept where somebody waits for it (states), all of what those who wait are going to
- * need promised beside what they share with others (sixteen_in_little_room). */
+ * (urgent), or one that is behind (behind), those who wait begun in the order of their slots (urgent_waits), a leader
+ * that ended and is waited for on (cancelled), a state that is not kept where somebody waits for it (states). */
 #include "engine_rig.h"
 
 #include "arch_case.h"
@@ -146,6 +145,23 @@ static void not_alike(void **state)
 	submit_from(e, 0);
 	rig_tick(e);
 	run_counted(e, 3 * (BLOCK - 1 + 40) + 3);
+}
+
+/* One that is behind is not waited for: it computes all of its prompt, whatever is there. */
+static void behind(void **state)
+{
+	struct cohort_engine *e = open_wide(16384, BLOCK);
+	(void)state;
+
+	add_job((struct part[]){{1000, 160}}, 1, 4);
+	submit_from(e, 0);
+	rig_run(e);
+	add_alike(2, 320, 10);
+	jobs[1].p.prompt_logprobs = true;
+	submit_from(e, 1);
+	rig_run(e);
+	assert_int_equal(n_cached_of(2), 160);
+	run_counted(e, 160 + 330 + (320 - 160) + 11);
 }
 
 /* Several outputs of one prompt, the longer prompt after the shorter one, and the same prompt twice. */
@@ -373,6 +389,7 @@ int main(void)
 			cmocka_unit_test(sixteen),
 			cmocka_unit_test(tree),
 			cmocka_unit_test(not_alike),
+			cmocka_unit_test(behind),
 			cmocka_unit_test(several_outputs),
 			cmocka_unit_test(cancelled),
 			cmocka_unit_test(too_late),

@@ -3,9 +3,10 @@
  * The laws are shown to see what they look for: strategies with one planted fault each run in the same worlds, and the
  * law that they break must be named. Seen red in strategy.c itself with: no floor; a floor of budget / 8; a turn that
  * starts at the lowest id each time, or at the last one served again; one cursor for both sides; sides of a budget of 1
- * that do not take turns; halves whose rest is lost; the odd row given to prompts, or always to one side. In strategy_file.c with: a list that
- * is read to an end it does not have; an unfinished strategy taken; an object without the export taken; a list that
- * is asked for its first strategy again, which it may not have any more (strategy_once). */
+ * that do not take turns; halves whose rest is lost; the odd row given to prompts, or always to one side. In
+ * strategy_file.c with: a list that is read to an end it does not have; an unfinished strategy taken; an object without
+ * the export taken; a list that is asked for its first strategy again, which it may not have any more (strategy_once).
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

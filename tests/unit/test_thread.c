@@ -126,8 +126,8 @@ static void never(void *arg)
 	*(bool *)arg = true;
 }
 
-/* What a thread of the library is: it blocks the signals that an application may handle, none that its own faults raise,
- * and has a name; who started it has the mask it had. Seen red without the mask, and with SIGSEGV in it. */
+/* What a thread of the library is: it blocks the signals that an application may handle, none that its own faults
+ * raise, and has a name; who started it has the mask it had. Seen red without the mask, and with SIGSEGV in it. */
 struct self {
 	sigset_t blocked;
 	char name[16];
