@@ -112,8 +112,11 @@ struct node *branch_find(
 		err_set(err, COHORT_E_ARG, "forest is NULL");
 		return NULL;
 	}
-	if (b.forest != f->serial || b.index >= (uint32_t)f->n_nodes) {
-		err_rule(err, COHORT_E_ARG, "branch-foreign", -1, -1, f->serial, b.forest, "%s is %s", what,
+	const bool other = b.forest != f->serial;
+	const uint32_t n_nodes = (uint32_t)f->n_nodes;
+	if (other || b.index >= n_nodes) {
+		err_rule(err, COHORT_E_ARG, "branch-foreign", -1, -1, other ? f->serial : n_nodes,
+				other ? b.forest : b.index, "%s is %s", what,
 				b.forest ? "no handle of this forest" : "no handle: all zero");
 		return NULL;
 	}
