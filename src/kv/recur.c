@@ -335,13 +335,17 @@ bool recur_holds(const struct recur *r, cohort_seq seq, cohort_pos p0, cohort_po
 	return !known_range(r, seq, &p0, &p1, NULL) && p0 < p1;
 }
 
+/* The rule names the end that is not the sequence's; if it is, the beginning. */
 static enum cohort_status no_checkpoint(
 		const struct recur *r, cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
 {
-	return err_rule(err, COHORT_E_ARG, "checkpoint", -1, seq, r->seqs[seq].max + 1, p1,
+	const struct recur_seq *s = &r->seqs[seq];
+	const bool tail = p1 > s->max;
+
+	return err_rule(err, COHORT_E_ARG, "checkpoint", -1, seq, tail ? s->min : s->max + 1, tail ? p0 : p1,
 			"sequence %d has one state for positions %d to %d; %d to %d cannot be told apart without a "
 			"checkpoint",
-			seq, r->seqs[seq].min, r->seqs[seq].max, p0, p1 - 1);
+			seq, s->min, s->max, p0, p1 - 1);
 }
 
 enum cohort_status recur_checkpoint(struct recur *r, cohort_seq seq, struct cohort_err *err)

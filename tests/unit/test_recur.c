@@ -3,14 +3,16 @@
  * Faults planted to see them turn red: a set that parted writes the common state (parting, random_operations); a
  * committed state is written (a_set_writes_its_own); the common state is never given back (random_operations); later
  * checkpoints stay, the newest goes instead of the oldest (checkpoints); states are given back in the order in which
- * they were taken (parting, no_room). A limit of positions that was that of their type, and not the context's, was a
- * fault of the library (shifts). */
+ * they were taken (parting, no_room); a position taken for the sequence in what a refusal says, a beginning that is
+ * told as the end (refusals). A limit of positions that was that of their type, and not the context's, was a fault of
+ * the library (shifts). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -329,6 +331,83 @@ static void shifts(void **state)
 	assert_int_equal(recur_seq_rm(r, 0, 6, -1, false, &err), COHORT_OK);
 	assert_int_equal(recur_pos_max(r, 0), 5);
 	assert_true(recur_consistent(r));
+	recur_free(r);
+}
+
+/* What a refusal for want of a checkpoint says: all of it, and with positions that are no sequence's number. */
+static void refusals(void **state)
+{
+	enum { N_SEQ = 3, SEQ = 2, FROM = 100 };
+	static const struct {
+		char op;
+		cohort_pos p0, p1;
+		int64_t expected, got;
+		const char *range;
+	} all[] = {
+		{'r', 105, -1, 100, 105, "105 to 119"}, /* a tail: where it begins */
+		{'r', 111, 999, 100, 111, "111 to 119"},
+		{'r', 112, 119, 120, 119, "112 to 118"}, /* else where it ends */
+		{'r', 0, 105, 120, 105, "100 to 104"},
+		{'c', 101, -1, 100, 101, "101 to 119"},
+		{'c', 100, 111, 120, 111, "100 to 110"},
+		{'c', 101, 112, 120, 112, "101 to 111"},
+		{'a', 101, -1, 100, 101, "101 to 119"},
+		{'a', 0, 119, 120, 119, "100 to 118"},
+	};
+	const struct recur_check three[] = {{1, 0}, {2, 0}, {3, 0}};
+	const struct recur_image_seq saved = {1, 0, 3, 0, three, 3};
+	struct cohort_err err;
+	(void)state;
+
+	struct recur *r = open_recur(4, N_SEQ, 2);
+	append(r, SEQ, 12);
+	assert_int_equal(recur_checkpoint(r, SEQ, NULL), COHORT_OK);
+	append(r, SEQ, 8);
+	assert_int_equal(recur_seq_add(r, SEQ, 0, -1, FROM, false, NULL), COHORT_OK);
+	const uint64_t before = recur_hash(r);
+	for (size_t i = 0; i < 2 * sizeof all / sizeof *all; i++) {
+		const cohort_pos p0 = all[i / 2].p0, p1 = all[i / 2].p1;
+		const bool dry = i % 2;
+		char want[200];
+		snprintf(want, sizeof want,
+				"sequence 2 has one state for positions 100 to 119; %s cannot be told apart without a "
+				"checkpoint",
+				all[i / 2].range);
+		err = (struct cohort_err){0};
+		switch (all[i / 2].op) {
+		case 'r': recur_seq_rm(r, SEQ, p0, p1, dry, &err); break;
+		case 'c': recur_seq_cp(r, SEQ, 0, p0, p1, dry, &err); break;
+		default: recur_seq_add(r, SEQ, p0, p1, 1, dry, &err); break;
+		}
+		assert_int_equal(err.status, COHORT_E_ARG);
+		assert_string_equal(err.rule, "checkpoint");
+		assert_int_equal(err.row, -1);
+		assert_int_equal(err.seq, SEQ);
+		assert_int_equal(err.expected, all[i / 2].expected);
+		assert_int_equal(err.got, all[i / 2].got);
+		assert_string_equal(err.text, want);
+		assert_true(recur_hash(r) == before);
+	}
+	/* As many checkpoints as are kept, and one more. */
+	const struct recur_image image = {.seqs = &saved, .n_seqs = 1, .n_states = 1};
+	assert_int_equal(recur_import(r, &image, true, NULL, &err), COHORT_E_UNSUPPORTED);
+	assert_string_equal(err.rule, "checkpoint");
+	assert_int_equal(err.seq, 1);
+	assert_int_equal(err.expected, 2);
+	assert_int_equal(err.got, 3);
+	assert_string_equal(err.text, "sequence 1 has 3 checkpoints, and 2 are kept here");
+	recur_free(r);
+	r = open_recur(2, N_SEQ, 3);
+	assert_int_equal(recur_import(r, &image, true, NULL, &err), COHORT_OK);
+	recur_free(r);
+	r = open_recur(2, N_SEQ, 0);
+	append(r, SEQ, 1);
+	assert_int_equal(recur_checkpoint(r, SEQ, &err), COHORT_E_ARG);
+	assert_string_equal(err.rule, "checkpoint");
+	assert_int_equal(err.seq, SEQ);
+	assert_int_equal(err.expected, 0);
+	assert_int_equal(err.got, 1);
+	assert_string_equal(err.text, "no checkpoints are kept");
 	recur_free(r);
 }
 
@@ -721,6 +800,7 @@ int main(void)
 		cmocka_unit_test(checkpoints),
 		cmocka_unit_test(copies),
 		cmocka_unit_test(shifts),
+		cmocka_unit_test(refusals),
 		cmocka_unit_test(bad_arguments),
 		cmocka_unit_test(allocation_failures),
 		cmocka_unit_test(inconsistencies_show),
