@@ -5,8 +5,10 @@
  * (positions_end), a fingerprint taken of pages that were given back (weights_count) or of a model's angles instead of
  * a context's (angles_count), a window that may be missing (windows), a negative base taken for none (bases), a scale
  * of 0 that multiplies (scales), logits multiplied by what is to divide them (minicpm_logits), states of no bytes
- * (states_have_a_size). */
+ * (states_have_a_size). Planted as well: scores of experts made smaller by the least of them instead of the greatest
+ * (far_scores). */
 #include "arch_case.h"
+#include "cohort_tools.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,13 +82,21 @@ static uint8_t *read_model(const char *name, size_t *n)
 	return bytes;
 }
 
-/* A model with another value of a key that is 4 bytes wide; value NULL: with the key named otherwise, so that nobody
- * finds it. */
-static const char *variant(char path[200], const char *name, const char *key, const void *value)
+static const char *write_variant(char path[200], const uint8_t *bytes, size_t n)
 {
-	size_t n, at = 0;
-	uint8_t *bytes = read_model(name, &n);
+	FILE *f = fopen(arch_path(path, 200, "variant", "gguf"), "wb");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(bytes, 1, n, f), n);
+	fclose(f);
+	return path;
+}
+
+/* Another value of a key that is 4 bytes wide; value NULL: the key named otherwise, so that nobody finds it. */
+static void change_key(uint8_t *bytes, size_t n, const char *key, const void *value)
+{
 	const size_t n_key = strlen(key);
+	size_t at = 0;
 
 	/* The key's length stands before its name, so that no longer key is taken for it. */
 	while (at + 8 + n_key < n && !(bytes[at] == n_key && bytes[at + 1] == 0 && !memcmp(bytes + at + 8, key, n_key)))
@@ -96,10 +106,16 @@ static const char *variant(char path[200], const char *name, const char *key, co
 		memcpy(bytes + at + 8 + n_key + 4, value, 4);
 	else
 		bytes[at + 8 + n_key - 1] = '_';
-	FILE *f = fopen(arch_path(path, 200, "variant", "gguf"), "wb");
-	assert_non_null(f);
-	assert_int_equal(fwrite(bytes, 1, n, f), n);
-	fclose(f);
+}
+
+/* A model with a key changed so. */
+static const char *variant(char path[200], const char *name, const char *key, const void *value)
+{
+	size_t n;
+	uint8_t *bytes = read_model(name, &n);
+
+	change_key(bytes, n, key, value);
+	write_variant(path, bytes, n);
 	free(bytes);
 	return path;
 }
@@ -281,6 +297,75 @@ static void minicpm_logits(void **state)
 	assert_memory_equal(with, without, sizeof with);
 }
 
+/* A model whose experts' scores are `by` times as large, and that uses so many of them. */
+static const char *far_variant(char path[200], const char *name, const char *arch, float by, uint32_t n_used)
+{
+	char from[200], key[64];
+	struct cohort_gguf_tensor t;
+	struct cohort_gguf *g;
+	struct cohort_err err;
+	size_t n, n_routers = 0;
+	uint8_t *bytes = read_model(name, &n);
+
+	snprintf(key, sizeof key, "%s.expert_used_count", arch);
+	change_key(bytes, n, key, &n_used);
+	if (cohort_gguf_open(arch_path(from, sizeof from, name, "gguf"), &g, &err))
+		fail_msg("%s", err.text);
+	for (size_t i = 0; cohort_gguf_tensor_get(g, i, &t); i++) {
+		char text[64];
+		float v;
+		snprintf(text, sizeof text, "%.*s", (int)t.n_name, t.name);
+		if (!strstr(text, "ffn_gate_inp.weight"))
+			continue;
+		assert_string_equal(t.type_name, "F32");
+		n_routers++;
+		for (uint64_t at = t.offset; at < t.offset + t.n_bytes; at += sizeof v) {
+			memcpy(&v, bytes + at, sizeof v);
+			v *= by;
+			memcpy(bytes + at, &v, sizeof v);
+		}
+	}
+	cohort_gguf_free(g);
+	assert_true(n_routers > 0);
+	write_variant(path, bytes, n);
+	free(bytes);
+	return path;
+}
+
+/* Scores of experts that are further apart than exponentials of floats can be: the best has all the weight. So the
+ * logits are those of the model that uses one expert only, bit for bit, which with scores close together they are not.
+ * Where weights are divided by their sum the only expert has all the weight as well, whatever its score: then that of
+ * far scores is the same but for rounding. */
+static void far_scores(void **state)
+{
+	static const struct {
+		const char *name, *arch;
+		bool divided;
+	} models[] = {{"mixtral", "llama", true}, {"granitemoe", "granitemoe", true}, {"qwen2moe", "qwen2moe", false},
+			{"olmoe", "olmoe", false}, {"gpt-oss-f32", "gpt-oss", false}};
+	const float by = 0x1p20f; /* exact, and no two scores are close by chance */
+	char path[200];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+		const char *name = models[i].name, *arch = models[i].arch;
+		float one[288], two[288], far_one[288], far_two[288], most = 0.0f;
+		logits_of(far_variant(path, name, arch, 1.0f, 1), one);
+		logits_of(far_variant(path, name, arch, 1.0f, 2), two);
+		logits_of(far_variant(path, name, arch, by, 1), far_one);
+		logits_of(far_variant(path, name, arch, by, 2), far_two);
+		assert_memory_not_equal(one, two, sizeof one);
+		if (memcmp(far_one, far_two, sizeof far_one) != 0)
+			fail_msg("%s: the second expert has a weight", name);
+		for (size_t k = 0; k < 288; k++) {
+			assert_true(isfinite(far_one[k]));
+			most = fmaxf(most, fabsf(far_one[k] - one[k]));
+		}
+		if (models[i].divided && most > 1e-4f)
+			fail_msg("%s: the only expert has not all the weight: logits are %g apart", name, (double)most);
+	}
+}
+
 /* What a recurrent model's sequences take is counted, a state in the place of a block. */
 static void states_have_a_size(void **state)
 {
@@ -314,6 +399,7 @@ int main(void)
 			cmocka_unit_test(bases),
 			cmocka_unit_test(scales),
 			cmocka_unit_test(minicpm_logits),
+			cmocka_unit_test(far_scores),
 			cmocka_unit_test(states_have_a_size),
 	};
 	return cmocka_run_group_tests_name("odd files", tests, arch_make_models, arch_remove_models);
