@@ -388,7 +388,8 @@ static void forget(struct cohort_grammar *g)
 			g->depths[n_cells] = g->depths[i];
 			g->cells[n_cells++] = (struct cell){g->cells[i].node, parent < 0 ? -1 : moved[parent]};
 		}
-	int32_t *state_moved = g->path; /* at least STATES_MAX long */
+	int32_t *state_moved = g->set; /* scratch: the next set begins with nothing */
+	_Static_assert(SET_MAX >= STATES_MAX, "there is room for every state");
 	for (size_t i = 0; i < g->n_states; i++) {
 		if (!live[i])
 			continue;
@@ -766,9 +767,8 @@ static cohort_token find_token(void *arg, const char *bytes, size_t n)
 static bool allocate(struct cohort_grammar *g)
 {
 	const struct cohort_lexicon *x = g->lexicon;
-	size_t longest = x->long_ones.depth > x->short_ones.depth ? x->long_ones.depth : x->short_ones.depth;
+	const size_t longest = x->long_ones.depth > x->short_ones.depth ? x->long_ones.depth : x->short_ones.depth;
 
-	longest = longest + 1 > STATES_MAX ? longest + 1 : STATES_MAX; /* forget() wants so many */
 	g->n_words = ((size_t)x->n_vocab + 63) / 64;
 	g->n_masks = MASK_BYTES / (8 * g->n_words);
 	g->n_masks = g->n_masks < MASKS_MIN ? MASKS_MIN : g->n_masks > MASKS_MAX ? MASKS_MAX : g->n_masks;
@@ -787,7 +787,7 @@ static bool allocate(struct cohort_grammar *g)
 	g->todo = mem_alloc(VISITS_MAX, sizeof *g->todo);
 	g->set = mem_alloc(SET_MAX, sizeof *g->set);
 	g->in_set = mem_zalloc(CELLS_MAX, sizeof *g->in_set);
-	g->path = mem_alloc(longest, sizeof *g->path);
+	g->path = mem_alloc(longest + 1, sizeof *g->path);
 	if (!g->cells || !g->depths || !g->like || !g->cell_slots || !g->states || !g->state_slots || !g->rows ||
 			!g->configs || !g->masks || !g->mask_states || !g->mask_times || !g->visits || !g->todo ||
 			!g->set || !g->in_set || !g->path)
