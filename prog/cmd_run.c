@@ -79,14 +79,18 @@ static int add_prompt(struct run *r, const char *text, size_t n_bytes)
 		return bad_usage(prog, "prompt %zu is empty and the model has no begin token", r->n_prompts - 1);
 	const int64_t left = r->info.n_ctx_train - (int64_t)p->n_tokens, room = cache_room(r);
 	const int64_t n_more = r->n_predict < 0 ? 1 : left < r->n_predict ? left : r->n_predict;
-	if (left <= 0)
-		return bad_usage(prog, "prompt %zu has %zu tokens, and the model was trained for %d with the answer; "
-				"shorten the prompt",
+	if (left <= 0) {
+		fprintf(stderr, "%s: prompt %zu has %zu tokens, the model was trained for %d; shorten the prompt\n", prog,
 				r->n_prompts - 1, p->n_tokens, r->info.n_ctx_train);
-	if ((int64_t)p->n_tokens + n_more > room)
-		return bad_usage(prog, "prompt %zu has %zu tokens, with %" PRId64
-				" more to come; -ctx holds %" PRId64 "; lower -n-predict or raise -ctx",
-				r->n_prompts - 1, p->n_tokens, n_more, room);
+		return EXIT_USAGE;
+	}
+	if ((int64_t)p->n_tokens + n_more > room) {
+		fprintf(stderr,
+				"%s: prompt %zu has %zu tokens, with %" PRId64 " more to come; -ctx holds %" PRId64
+				"; lower -n-predict or raise -ctx\n",
+				prog, r->n_prompts - 1, p->n_tokens, n_more, room);
+		return EXIT_USAGE;
+	}
 	r->n_least = left < r->n_least ? left : r->n_least;
 	return 0;
 }
