@@ -15,6 +15,8 @@
  *  6. The journal holds every table entry and length as it was before the transaction; undoing it backwards restores
  *     the books exactly, the order of the free list included. Rows only append, so a word is restored by cutting it
  *     at the old length.
+ *  7. Which blocks are copies of each other is known as far as it matters: of what own_block copied, until a slot is
+ *     written again. A rollback may make it forget that, never remember what is not so.
  * Refuses to know: tensors, layers, what a token is. */
 #include "kv/kv_impl.h"
 
@@ -59,10 +61,11 @@ struct kv *kv_open(const struct kv_limits *lim)
 	kv->touched = mem_zalloc(n_seq_max, sizeof *kv->touched);
 	kv->ref = mem_zalloc(n_blocks, sizeof *kv->ref);
 	kv->free = mem_zalloc(n_blocks, sizeof *kv->free);
+	kv->cells = mem_zalloc(n_blocks, sizeof *kv->cells);
 	kv->kept = mem_zalloc(n_blocks, sizeof *kv->kept);
 	kv->chains = mem_zalloc(n_blocks, sizeof *kv->chains);
-	if (!kv->tables || !kv->held || !kv->seqs || !kv->live || !kv->touched || !kv->ref || !kv->free || !kv->kept ||
-			!kv->chains)
+	if (!kv->tables || !kv->held || !kv->seqs || !kv->live || !kv->touched || !kv->ref || !kv->free || !kv->cells ||
+			!kv->kept || !kv->chains)
 		goto fail;
 	if (!mem_grow((void **)&kv->changes, &kv->changes_max, lim->n_rows_max, sizeof *kv->changes) ||
 			!mem_grow((void **)&kv->lengths, &kv->lengths_max, lim->n_rows_max, sizeof *kv->lengths) ||
@@ -89,6 +92,7 @@ void kv_free(struct kv *kv)
 		mem_free(kv->touched);
 		mem_free(kv->ref);
 		mem_free(kv->free);
+		mem_free(kv->cells);
 		mem_free(kv->kept);
 		mem_free(kv->chains);
 		mem_free(kv->nodes);
@@ -149,7 +153,47 @@ cohort_pos kv_prev_held(const struct kv *kv, cohort_seq seq, cohort_pos p)
 
 int32_t kv_take(struct kv *kv)
 {
-	return kv->free[--kv->n_free];
+	const int32_t block = kv->free[--kv->n_free];
+
+	kv->cells[block] = (struct kv_cells){.stamp = ++kv->n_stamps};
+	return block;
+}
+
+/* A slot is about to be written: blocks with a copy of what was there are no copies of this one any more. */
+static void write_slot(struct kv *kv, int32_t block, uint32_t bit)
+{
+	struct kv_cells *c = &kv->cells[block];
+
+	if (c->given & bit) {
+		c->stamp = ++kv->n_stamps;
+		c->given = 0;
+	}
+	c->copied &= ~bit;
+}
+
+/* Of a copy a copy is one of the same block. */
+static void note_copy(struct kv *kv, int32_t from, int32_t to, uint32_t slots)
+{
+	struct kv_cells *c = &kv->cells[from];
+
+	kv->cells[to].from = c->from && (slots & ~c->copied) == 0 ? c->from : c->stamp;
+	kv->cells[to].copied = slots;
+	c->given |= slots;
+}
+
+/* Whether two blocks are known to hold the same bits in these slots: one is a copy of the other, or both are of a
+ * third. */
+static bool same_cells(const struct kv *kv, int32_t a, int32_t b, uint32_t slots)
+{
+	const struct kv_cells *x = &kv->cells[a], *y = &kv->cells[b];
+
+	if (a == b)
+		return true;
+	if (x->from && x->from == y->from)
+		return (slots & ~(x->copied & y->copied)) == 0;
+	if (x->from == y->stamp)
+		return (slots & ~x->copied) == 0;
+	return y->from == x->stamp && (slots & ~y->copied) == 0;
 }
 
 void kv_hold(struct kv *kv, int32_t block)
@@ -417,6 +461,7 @@ static enum cohort_status own_block(
 		struct kv *kv, const struct kv_row *rows, size_t n, size_t n_rows, int32_t old, struct cohort_err *err)
 {
 	const struct kv_row *r = &rows[n];
+	const size_t index = (size_t)r->pos / kv->size;
 	bool older;
 
 	if (kv->n_free == 0)
@@ -430,10 +475,22 @@ static enum cohort_status own_block(
 		}
 		if (older)
 			kv->copies[kv->n_copies++] = (struct kv_copy){old, block};
+		note_copy(kv, old, block, *kv_word(kv, r->seq[0], index));
 	}
 	for (int32_t i = 0; i < r->n_seq; i++)
-		set_entry(kv, r->seq[i], (size_t)r->pos / kv->size, old, block);
+		set_entry(kv, r->seq[i], index, old >= 0 ? *kv_entry(kv, r->seq[i], index) : -1, block);
 	return COHORT_OK;
+}
+
+/* Whether the row's set, and nobody else, holds the block. Sequences with the same cells may hold copies of it. */
+static bool is_own(const struct kv *kv, const struct kv_row *r, size_t index, int32_t block)
+{
+	if (kv->ref[block] != r->n_seq)
+		return false;
+	for (int32_t i = 1; i < r->n_seq; i++)
+		if (*kv_entry(kv, r->seq[i], index) != block)
+			return false;
+	return true;
 }
 
 static enum cohort_status place(
@@ -454,7 +511,7 @@ static enum cohort_status place(
 		return err_set(err, COHORT_E_BUG, "row %zu has position %d after %d", n, r->pos, max);
 	if (!journal_room(kv, (size_t)r->n_seq))
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
-	if (!have || kv->ref[cur] != r->n_seq || kv->kept[cur] >> slot & 1) {
+	if (!have || !is_own(kv, r, index, cur) || kv->kept[cur] >> slot & 1) {
 		enum cohort_status st = own_block(kv, rows, n, n_rows, cur, err);
 		if (st)
 			return st;
@@ -462,6 +519,7 @@ static enum cohort_status place(
 	for (int32_t i = 0; i < r->n_seq; i++)
 		append(kv, r->seq[i], r->pos, index, UINT32_C(1) << slot, have);
 	kv->stores[n] = (struct kv_store){(int32_t)n, *kv_entry(kv, lead, index), (int32_t)slot};
+	write_slot(kv, kv->stores[n].block, UINT32_C(1) << slot);
 	add_node(kv, (int32_t)n, kv->stores[n].block, (int32_t)slot);
 	return COHORT_OK;
 }
@@ -546,7 +604,7 @@ bool kv_same(const struct kv *kv, cohort_seq a, cohort_seq b)
 	if (memcmp(held, kv_word(kv, b, from), n * sizeof *held) != 0)
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (held[i] && s[i] != t[i])
+		if (held[i] && !same_cells(kv, s[i], t[i], held[i]))
 			return false;
 	return true;
 }

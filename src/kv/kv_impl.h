@@ -28,6 +28,13 @@ struct kv_node {         /* a row of the reservation that goes to a block */
 	int32_t prev;    /* the one before in the same block; -1: none */
 };
 
+struct kv_cells {        /* where those of a block came from, to tell which blocks hold the same */
+	uint64_t stamp;  /* another one when slots that were copied are written again */
+	uint64_t from;   /* the stamp of the block that it was copied from; 0: none */
+	uint32_t copied; /* slots that are still what was copied */
+	uint32_t given;  /* slots that were copied to others since the stamp is what it is */
+};
+
 struct kv_chain {        /* of a block; means nothing unless its epoch is the reservation's */
 	uint64_t epoch;
 	int32_t last;
@@ -43,6 +50,8 @@ struct kv {
 	size_t n_live;
 	int32_t *ref;         /* [n_blocks] */
 	int32_t *free;        /* [n_blocks]: a stack */
+	struct kv_cells *cells; /* [n_blocks] */
+	uint64_t n_stamps;
 	uint32_t *kept;       /* [n_blocks]: slots that sequences held which left the block in this transaction */
 	size_t n_free, n_shared;
 

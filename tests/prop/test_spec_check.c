@@ -254,6 +254,35 @@ static void spec2_rule_seq_history(void **state)
 	scene_close(&s);
 }
 
+/* What one of two wrote and took back parts them no more: the row that couples them has the bits it has alone. */
+static void spec2_coupled_after_rollback(void **state)
+{
+	struct scene s = scene_open();
+	const cohort_token next[] = {7, 9};
+	float *want[2];
+	(void)state;
+
+	for (int i = 0; i < 2; i++) { /* 2 holds the same tokens */
+		OK(cohort_decode_one(s.c, next[i], 10 + i, 2, true, NULL));
+		want[i] = keep_logits(s.c, -1);
+	}
+	for (int wrote = 0; wrote < 2; wrote++) {
+		OK(cohort_decode_one(s.c, 5, 10, wrote, true, NULL));
+		cohort_batch_reset(&s.b);
+		ids_row(&s, 11 - wrote, (cohort_seq[]){0, 1}, 2);
+		assert_int_equal(cohort_check(s.c, &s.b, NULL), COHORT_E_BATCH);
+		OK(cohort_seq_rm(s.c, wrote, 10, -1, NULL));
+	}
+	for (int i = 0; i < 2; i++) {
+		cohort_batch_reset(&s.b);
+		OK(cohort_batch_add(&s.b, next[i], 10 + i, (cohort_seq[]){1, 0}, 2, true, NULL));
+		OK(cohort_decode(s.c, &s.b, NULL));
+		assert_true(same_logits(s.c, -1, want[i]));
+		free(want[i]);
+	}
+	scene_close(&s);
+}
+
 static void spec2_rule_pos_negative(void **state)
 {
 	struct scene s = scene_open();
@@ -706,6 +735,7 @@ int main(void)
 		cmocka_unit_test(spec2_rule_seq_sets),
 		cmocka_unit_test(spec2_sets_may_shrink),
 		cmocka_unit_test(spec2_rule_seq_history),
+		cmocka_unit_test(spec2_coupled_after_rollback),
 		cmocka_unit_test(spec2_rule_pos_negative),
 		cmocka_unit_test(spec2_rule_pos_limit),
 		cmocka_unit_test(spec2_rule_pos_start),

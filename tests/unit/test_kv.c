@@ -5,7 +5,8 @@
  * new block's word not begun afresh (diverging_in_a_batch), not cut when undone (rollback_restores); a failed
  * reservation that undoes the whole transaction, rows of earlier reservations not copied (several_reservations); the
  * live list not mended (keeping_one); shared blocks miscounted (many_sequences); words of a copy's empty blocks left as
- * they were (gaps). */
+ * they were (gaps); a copy still taken for one after it, or what it is of, was written again, or a block written in
+ * place that a set holds as often as it has sequences, but not each of them (rolled_back_forks). */
 #include "kv/kv_impl.h"
 #include "kv_world.h"
 
@@ -153,6 +154,70 @@ static void coupled_rows(void **state)
 	assert_true(kv_same(w.kv, 2, 3));
 	assert_false(kv_same(w.kv, 1, 2));
 	world_check(&w);
+	world_release(&w);
+}
+
+/* A fork that took a copy, and took back what it wrote there, has the same cells again, and goes on together with the
+ * other; not once a cell that was there has been written anew, in the copy or in what it was copied from. */
+static void rolled_back_forks(void **state)
+{
+	const struct kv_row both[] = {row(6, 0, 2), row(7, 0, 2)}, three[] = {row(6, 0, 3)};
+	(void)state;
+
+	for (int written = -1; written < 3; written++) {
+		struct world w;
+		world_init(&w, 12, 4, 4);
+		world_append(&w, 0, 6, NULL);
+		for (cohort_seq s = 1; s < 4; s++)
+			world_cp(&w, 0, s, NULL);
+		for (cohort_seq s = 0; s < 2; s++) { /* two copies; 2 and 3 share what they are of */
+			world_append(&w, s, 1, NULL);
+			assert_int_equal(w.plan.n_copies, 1);
+			assert_false(kv_same(w.kv, s, 2));
+			world_rm(&w, s, 6, -1, NULL);
+			assert_true(kv_same(w.kv, s, 2) && kv_same(w.kv, 2, s));
+		}
+		assert_true(kv_same(w.kv, 0, 1));
+		if (written >= 0) {
+			if (written == 2)
+				world_rm(&w, 3, 0, -1, NULL); /* so that 2 writes in place */
+			world_rm(&w, written, 5, -1, NULL);
+			world_append(&w, written, 1, NULL);
+			assert_int_equal(w.plan.n_copies, 0);
+			assert_int_equal(kv_same(w.kv, 0, 1), written == 2);
+			assert_int_equal(kv_same(w.kv, 1, 2), written == 0);
+			assert_int_equal(kv_same(w.kv, 2, 0), written == 1);
+		}
+		world_check(&w);
+		if (written < 0 || written == 2) {
+			world_roll_back(&w, both, 2);
+			assert_int_equal(world_decode(&w, both, 2, NULL), COHORT_OK);
+			world_check(&w);
+		} else {
+			world_append(&w, 1 - written, 1, NULL);
+			world_check(&w);
+		}
+		if (written < 0) {
+			world_rm(&w, 0, 6, -1, NULL);
+			world_rm(&w, 1, 6, -1, NULL);
+			assert_true(kv_same(w.kv, 0, 2));
+			assert_int_equal(world_decode(&w, three, 1, NULL), COHORT_OK);
+			world_check(&w);
+		}
+		world_release(&w);
+	}
+	/* A copy that others hold as well is not written in place for a set that holds another one. */
+	struct world w;
+	world_init(&w, 12, 4, 4);
+	world_append(&w, 0, 6, NULL);
+	world_cp(&w, 0, 1, NULL);
+	world_append(&w, 0, 1, NULL);
+	world_rm(&w, 0, 6, -1, NULL);
+	world_cp(&w, 0, 2, NULL);
+	assert_true(kv_same(w.kv, 0, 1) && kv_same(w.kv, 0, 2));
+	assert_int_equal(world_decode(&w, both, 1, NULL), COHORT_OK);
+	world_check(&w);
+	assert_int_equal(kv_pos_max(w.kv, 2), 5);
 	world_release(&w);
 }
 
@@ -515,7 +580,7 @@ static void allocation_failures(void **state)
 	}
 	kv_free(kv);
 	kv_free(NULL);
-	assert_int_equal(n, 15);
+	assert_int_equal(n, 16);
 	assert_null(kv_open(&(struct kv_limits){SIZE_MAX / 2, 16, 3, 40, 1, 0}));
 	assert_null(kv_open(&(struct kv_limits){10, 16, SIZE_MAX / 2, 40, 1, 0}));
 	assert_null(kv_open(&(struct kv_limits){10, 16, 3, SIZE_MAX / 2, 1, 0}));
@@ -816,6 +881,7 @@ int main(void)
 		cmocka_unit_test(alone_in_place),
 		cmocka_unit_test(copy_on_write),
 		cmocka_unit_test(coupled_rows),
+		cmocka_unit_test(rolled_back_forks),
 		cmocka_unit_test(diverging_in_a_batch),
 		cmocka_unit_test(diverging_twice_in_a_batch),
 		cmocka_unit_test(no_room),
