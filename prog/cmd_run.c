@@ -80,8 +80,8 @@ static int add_prompt(struct run *r, const char *text, size_t n_bytes)
 	const int64_t left = r->info.n_ctx_train - (int64_t)p->n_tokens, room = cache_room(r);
 	const int64_t n_more = r->n_predict < 0 ? 1 : left < r->n_predict ? left : r->n_predict;
 	if (left <= 0) {
-		fprintf(stderr, "%s: prompt %zu has %zu tokens, the model was trained for %d; shorten the prompt\n", prog,
-				r->n_prompts - 1, p->n_tokens, r->info.n_ctx_train);
+		fprintf(stderr, "%s: prompt %zu has %zu tokens, the model was trained for %d; shorten the prompt\n",
+				prog, r->n_prompts - 1, p->n_tokens, r->info.n_ctx_train);
 		return EXIT_USAGE;
 	}
 	if ((int64_t)p->n_tokens + n_more > room) {
