@@ -1,7 +1,9 @@
 /* Templates through their interface: what a template sees, what it says when it cannot go on, and where.
  *
  * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0; sums
- * and products that wrap around (edges); times read by sscanf, which takes blanks and signs (arguments). */
+ * and products that wrap around (edges); times read by sscanf, which takes blanks and signs (arguments); texts compared
+ * up to the length of the longer one (beginnings); None that starts at the second character, or ends at the first
+ * (from_none). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -155,6 +157,34 @@ static void edges(void **state)
 			"<Namespace {'x': 2}>");
 }
 
+/* Texts of which one begins the other. What lies behind the shorter one in the template is a quote, and '!' comes
+ * before that. */
+static void beginnings(void **state)
+{
+	(void)state;
+	gives("{{ 'a' < 'a!' }}{{ 'a' <= 'a!' }}{{ 'a' > 'a!' }}{{ 'a!' > 'a' }}{{ 'a!' < 'a' }}{{ '' < '!' }}", NULL,
+			"TrueTrueFalseTrueFalseTrue");
+	gives("{{ ['a!', 'a', '']|sort|join(',') }} {{ ['a!', 'a']|min }} {{ ['a', 'a!']|max }}", NULL, ",a,a! a a!");
+	gives("{{ {'a!': 1, 'a': 2}|dictsort }}", NULL, "[('a', 2), ('a!', 1)]");
+	gives("{{ [('a!', 1), ('a', 2)]|sort }}", NULL, "[('a', 2), ('a!', 1)]");
+	/* From JSON, where other bytes lie behind it. */
+	gives("{{ s|sort|join(',') }}{{ s[1] < s[0] }}", "{\"s\": [\"a\\u0001\", \"a\"]}", "a,a\001True");
+}
+
+/* None as a bound of a search is none. */
+static void from_none(void **state)
+{
+	(void)state;
+	gives("{{ 'abc'.find('a', none, 2) }}{{ 'abc'.rfind('a', none) }}{{ 'abc'.index('a', none, none) }}"
+	      "{{ 'abc'.rindex('a', none, 1) }}",
+			NULL, "0000");
+	gives("{{ 'aba'.count('a', none, 2) }}{{ 'aba'.count('a', none) }}{{ 'aba'.count('a', 1, none) }}", NULL,
+			"121");
+	gives("{{ 'abc'.startswith('a', none, 2) }}{{ 'abc'.startswith('b', none) }}{{ 'abc'.endswith('abc', none) }}"
+	      "{{ 'abc'.endswith('bc', 1, none) }}",
+			NULL, "TrueFalseTrueTrue");
+}
+
 static void arguments(void **state)
 {
 	struct cohort_template_params p;
@@ -281,6 +311,8 @@ int main(void)
 			cmocka_unit_test(json_values),
 			cmocka_unit_test(errors),
 			cmocka_unit_test(edges),
+			cmocka_unit_test(beginnings),
+			cmocka_unit_test(from_none),
 			cmocka_unit_test(arguments),
 			cmocka_unit_test(any_bytes),
 			cmocka_unit_test(dates),
