@@ -6,7 +6,8 @@
  * tmpl_expr.c and parse_until without their bounds; a scratch text that is not released when its copy fails; a failed
  * allocation with another status. long_values, many_names: each case but a.split() by leaving out the
  * charge that it is about; many_constants: by constants, and filters behind filters, without one; long_and_well: by a
- * charge for all that is left with every word; explained: by limits that no size changes. */
+ * charge for all that is left with every word; explained: by limits that no size changes; exact_limits and
+ * exact_memory: by each bound of tmpl_heap.c that lets one more through, or one less. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,6 +18,7 @@
 
 #include "base/mem.h"
 #include "effort.h"
+#include "template/tmpl.h"
 #include "template_case.h"
 
 struct job {
@@ -448,6 +450,94 @@ static void small_limits(void **state)
 		}
 }
 
+static bool renders(const char *source, const char *messages, uint64_t n_steps_max, size_t n_out_max,
+		uint32_t depth_max, const char *what)
+{
+	struct cohort_template_params p;
+	struct cohort_err err = {0};
+	size_t n;
+
+	cohort_template_params_init(&p);
+	p.messages = messages;
+	p.n_steps_max = n_steps_max;
+	p.n_out_max = n_out_max;
+	p.depth_max = depth_max;
+	char *got = render_n(source, strlen(source), &p, &n, &err);
+	if (!got && (err.status != COHORT_E_LIMIT || !strstr(err.text, what)))
+		fail_msg("%s: status %d, %s", source, (int)err.status, err.text);
+	cohort_template_text_free(got);
+	return got != NULL;
+}
+
+/* The least that passes, and one less. A level of JSON is a level, and so is the template itself; a piece of text is a
+ * step, a value of JSON as well, and 64 bytes of output are one more. */
+static void exact_limits(void **state)
+{
+	const struct {
+		const char *source, *messages;
+		uint64_t n_steps;
+		uint32_t depth;
+	} cases[] = {
+			{"abc", NULL, 1, 1},
+			{"abc", "[]", 2, 1},
+			{"abc", "[[[1]]]", 5, 4},
+			{"0123456789012345678901234567890123456789012345678901234567890123", NULL, 2, 1},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const char *s = cases[i].source, *m = cases[i].messages;
+		const size_t n = strlen(s);
+		const uint64_t steps = cases[i].n_steps;
+		const uint32_t depth = cases[i].depth;
+		assert_true(renders(s, m, steps, n, depth, ""));
+		assert_false(renders(s, m, steps - 1, n, depth, "steps"));
+		assert_false(renders(s, m, steps, n - 1, depth, "bytes of output"));
+		assert_false(renders(s, m, steps, n, depth - 1, "levels deep"));
+	}
+}
+
+/* Memory: what is counted is what the system was asked for, and all of it may be used. */
+static void exact_memory(void **state)
+{
+	enum { N = 100 };
+	struct run r = {.n_bytes_max = (size_t)1 << 20};
+	struct buf t = {0};
+	(void)state;
+
+	/* A piece with room behind it, as long as that fits. */
+	assert_non_null(tmpl_alloc(&r, N, 1));
+	const size_t roomy = r.n_bytes;
+	tmpl_release(&r);
+	r = (struct run){.n_bytes_max = roomy};
+	assert_non_null(tmpl_alloc(&r, N, 1));
+	assert_int_equal(r.n_bytes, roomy);
+	tmpl_release(&r);
+	/* Without that room where one byte is missing. */
+	r = (struct run){.n_bytes_max = roomy - 1};
+	assert_non_null(tmpl_alloc(&r, N, 1));
+	const size_t least = r.n_bytes;
+	assert_true(least >= N && least < roomy);
+	tmpl_release(&r);
+	r = (struct run){.n_bytes_max = least};
+	assert_non_null(tmpl_alloc(&r, N, 1));
+	assert_int_equal(r.n_bytes, least);
+	tmpl_release(&r);
+	r = (struct run){.n_bytes_max = least - 1};
+	assert_null(tmpl_alloc(&r, N, 1));
+	assert_int_equal(r.status, COHORT_E_LIMIT);
+	assert_non_null(strstr(r.message, "bytes of memory"));
+	tmpl_release(&r);
+	/* A text under construction. */
+	r = (struct run){.n_bytes_max = 4};
+	assert_true(buf_add(&r, &t, "abc", 3));
+	assert_true(buf_add(&r, &t, "d", 1));
+	assert_false(buf_add(&r, &t, "e", 1));
+	assert_int_equal(r.status, COHORT_E_LIMIT);
+	assert_int_equal(t.n, 4);
+	buf_release(&t);
+	tmpl_release(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -460,6 +550,8 @@ int main(void)
 			cmocka_unit_test(piles),
 			cmocka_unit_test(allocation_failures),
 			cmocka_unit_test(small_limits),
+			cmocka_unit_test(exact_limits),
+			cmocka_unit_test(exact_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
