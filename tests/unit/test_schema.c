@@ -358,6 +358,13 @@ static void refusals(void **state)
 			{"{\"type\":\"string\",\"pattern\":\"(x\"}", "without its )", COHORT_E_FORMAT},
 			{"{\"type\":\"string\",\"pattern\":\"x)\"}", "a ) without", COHORT_E_FORMAT},
 			{"{\"type\":\"string\",\"pattern\":\"*\"}", "nothing to repeat", COHORT_E_FORMAT},
+			/* Seen red with whatever stands in the place of a } swallowed. */
+			{"{\"type\":\"string\",\"pattern\":\"a{2\"}", "expected }", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"a{2x}\"}", "expected }", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"a{2,\"}", "expected", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"a{2,3\"}", "expected }", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"a{2,3x}\"}", "expected }", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"a{2,3,}\"}", "expected }", COHORT_E_FORMAT},
 			{"{\"type\":\"string\",\"pattern\":\"x\",\"maxLength\":3}", "'pattern'", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "between the bounds", COHORT_E_FORMAT},
 			{"{\"type\":\"object\",\"properties\":{\"x\\\"y\":{}},\"additionalProperties\":true}", "quotes",
