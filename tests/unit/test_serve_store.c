@@ -5,7 +5,7 @@
  * compared (owners), dots in ids (ids), ended batches that are not forgotten (many_batches), a list that is not taken
  * back when memory is out, a file taken for damaged when there was no memory to read of it (memory_fails), batches that
  * end by the time of day (wall_clock), a batch added that brings its owner's turn forward, owners by the age of their
- * batches, busy owners that are not left out (turns). */
+ * batches, busy owners that are not left out (turns), a batch read into memory that was not there (memory_fails). */
 #include "../../prog/serve_store.h"
 
 #include "base/json.h"
@@ -460,16 +460,26 @@ static void memory_fails(void **state)
 		struct store_file f;
 		open_store(&s, &limits);
 		put_ok(&s, "", "x", &f);
+		struct openai_error e = {0};
+		json_t *b = store_batch_add(&s, "", f.id, "/v1/completions", NULL, &e);
+		assert_non_null(b);
 		store_release(&s);
 		mem_fail_after(n);
 		failed = store_init(&s, dir, &limits, &n_damaged, &err) != COHORT_OK;
 		mem_fail_after(-1);
 		assert_int_equal(n_damaged, 0);
-		assert_true(failed || store_file_get(&s, "", f.id, &f));
+		if (!failed) {
+			json_t *c = store_batch_get(&s, "", json_string_value(json_object_get(b, "id")), &e);
+			assert_true(store_file_get(&s, "", f.id, &f));
+			assert_true(json_equal(b, c));
+			json_decref(c);
+		}
+		json_decref(b);
 		store_release(&s);
 		count("files", true);
+		count("batches", true);
 	}
-	assert_true(n > 5);
+	assert_true(n > 10);
 }
 
 int main(void)
