@@ -292,6 +292,24 @@ forced 'half a character' 'root ::= "x😀"' -n-predict 3
 forced 'a grammar that is cut' 'root ::= "more words than there are tokens for them"' -n-predict 3
 [ "$(python3 -c 'import json, sys; print({(s["cut"], s["finish"]) for p in json.load(open(sys.argv[1]))["prompts"] for s in p["sequences"]})' "$tmp/x.json")" = "{(True, 'length')}" ]
 verdict 'a grammar that is cut: said'
+# Seen red with the token that ends a text counted as one of its tokens.
+forced 'a text that ends by itself' 'root ::= "yes" | "no" | "may" "be"?' -verbose
+python3 - "$tmp/x.json" "$tmp/x.csv" "$tmp/err" "$bin/cohort" >"$tmp/judge" 2>&1 <<'EOF'
+import csv, json, subprocess, sys
+rows = list(csv.DictReader(open(sys.argv[2], newline="")))
+said = open(sys.argv[3]).read()
+for p in json.load(open(sys.argv[1]))["prompts"]:
+    assert len(p["sequences"]) == len(rows) == 2
+    for s, row in zip(p["sequences"], rows):
+        command = [sys.argv[4], "detokenize", "-special", *map(str, s["tokens"])]
+        text = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        assert s["finish"] == row["finish"] == "eog" and s["text"] in ("yes", "no", "may", "maybe"), s
+        n = len(s["tokens"])
+        assert text.stdout.decode().strip() == s["text"] and 0 < n <= len(s["text"]), (s, text)
+        assert len(s["logprobs"]) == len(json.loads(row["token_ids"])) == int(row["tokens"]) == n, (s, row)
+        assert "  Sequence %d: %d token%s, " % (s["index"], n, "s"[:n > 1]) in said, said
+EOF
+verdict 'a text that ends by itself: its end is none of its tokens'
 exported 'lists and texts among the options' -n-predict 3 -logit-bias 300+1 -logit-bias 301-inf -dry-multiplier 0.5 \
 	-dry-sequence-breaker '"' -samplers 'top_k;temperature'
 cp "$model" "$tmp/=mod\"el,<b>.gguf"

@@ -82,6 +82,12 @@ verdict 'run: two grammars'
 run cohort run 'Once upon a time' -n 8 -logprobs 2 -temp 0
 [ "$rc" = 0 ] && [ "$(grep -c "^ *[0-9]* *-[0-9.]* *-*0\.0000  [0-9]* '.*|" "$tmp/out")" = 8 ] && matches out 'perplexity'
 verdict 'run: --logprobs'
+# Seen red with the token that ends a text counted as one of its tokens.
+run cohort run 'Well?' -n 20 -logprobs 0 -grammar 'root ::= "yes" | "no"' -verbose
+[ "$rc" = 0 ] && grep "^ *[0-9]* *-[0-9.]*  *-*[0-9.]*  [0-9]* '.*'$" "$tmp/out" >"$tmp/rows" &&
+	[ "$(sed "s/.*'\(.*\)'$/\1/" "$tmp/rows" | tr -d '\n')" = "$(head -n 1 "$tmp/out")" ] &&
+	matches out '^(yes|no)$' && ! has rows '</s>'
+verdict 'run: --logprobs of a text that ends has no row for its end'
 run cohort run 'Once upon a time' -n 24 -temp 0 -repeat-penalty 1.8 -repeat-last-n -1
 [ "$rc" = 0 ] && ! same out one
 verdict 'run: --repeat-penalty changes the text'
