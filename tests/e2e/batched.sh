@@ -114,6 +114,12 @@ verdict 'a prompt that looks like an option'
 run batched -verbose -np 1 -n 2
 [ "$rc" = 0 ] && sequences 1 && has err 'Details:' && has err 'KV cache:' && matches err '^  Sequence 0: 2 tokens, length reached$'
 verdict '-verbose: details on standard error'
+# Seen red with the words for one prompt said of several.
+printf 'Once upon a time\nHello my name is\n' >"$tmp/prompts"
+run batched -verbose -np 1 -n 2 -prompts "$tmp/prompts"
+[ "$rc" = 0 ] && matches err '^  Tokens of prompt 0: 1 911 630 264 493$' &&
+	matches err '^  Tokens of prompt 1: 1 634 371 507 325$' && ! has err 'Prompt tokens:'
+verdict '-verbose: the tokens of each prompt'
 
 run batched -promt x
 refused 2 "did you mean '-prompt'?" && has err "Try 'batched --help'"
@@ -200,6 +206,9 @@ verdict '5000 sequences: the context that would do is named'
 run batched -n-predict 0
 [ "$rc" = 0 ] && sequences 4 && [ "$(grep -c '^Hello my name is$' "$tmp/out")" = 4 ] && has err 'Decoded 0 tokens'
 verdict '-n-predict 0: the prompt alone'
+# Seen red with a division by these 0 seconds.
+has err 'Prefill: 5 tokens in 0.00 seconds (0.00 tokens/second)' && matches err '^  Speed: 0\.00 tokens/second$'
+verdict '-n-predict 0: a rate over no time is 0'
 run batched -n-predict 1 -temperature 0
 [ "$rc" = 0 ] && sequences 4 && [ "$(grep -c '^Hello my name is Robert$' "$tmp/out")" = 4 ] && has err 'Decoded 4 tokens'
 verdict '-n-predict 1: one token each'
