@@ -468,8 +468,17 @@ def sockets():
         f.write("mine")
     code, said = run("-socket", path)
     check("-socket: a file is left alone", code == 4 and "no socket" in said and open(path, encoding="utf-8").read() == "mine", said)
-    code, said = run("-socket", os.path.join(FOLDER, "x" * 200))
-    check("-socket: a path that is too long", code == 4 and "too long" in said, said)
+    # A path that fills its place, with the NUL behind it, and longer ones. Seen red with lengths that nobody looks at,
+    # and with a bound of one more or one less.
+    at_most = os.path.join(FOLDER, "y" * (107 - len(FOLDER) - 1))
+    check("the folder leaves room for a path of 107 bytes", len(at_most) == 107, FOLDER)
+    with Server(["-socket", at_most]) as server:
+        check("-socket: a path of 107 bytes", os.path.exists(at_most) and server.get("/health").status == 200)
+    for n in (108, 109, 200, 4000):
+        path = (at_most + "/y" * n)[:n] if n > 200 else at_most + "y" * (n - 107)
+        code, said = run("-socket", path)
+        check("-socket: a path of %d bytes is refused" % n, code == 4 and "too long" in said and
+              not os.path.exists(at_most + "y"), (code, said))
     code, said = run("-socket", os.path.join(FOLDER, "nowhere", "x"))
     check("-socket: a folder that is not there", code == 4 and "No such" in said, said)
 
