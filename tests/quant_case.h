@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared_file.h"
+
 static inline void path_of(const char *file, char *path, size_t n_bytes)
 {
 	const char *shared = getenv("COHORT_SHARED");

@@ -73,10 +73,7 @@ static void test_format(void **state)
 	char path[4096];
 
 	path_of("base", path, sizeof path);
-	if (access(path, R_OK) != 0) {
-		print_message("no %s\n", path);
-		skip();
-	}
+	shared_file_needed(path);
 	open_golden(&base, "base");
 	open_golden(&g, want->file);
 	assert_int_equal(g.n_tensors, base.n_tensors);

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "shared_file.h"
+
 struct golden {
 	char dir[512];
 	const char *name;
@@ -81,23 +83,20 @@ static void golden(void **state)
 	const struct golden *g = *state;
 	char path[1024];
 	size_t n_text, n_logits;
-	char *text = slurp(g->dir, g->name, ".tokens", &n_text);
-	float *want = slurp(g->dir, g->name, ".logits.f32", &n_logits);
 	cohort_token ids[4096];
 	int32_t n = 0;
 
-	if (!text || !want) {
-		free(text);
-		free(want);
-		skip();
-	}
+	snprintf(path, sizeof path, "%s/%s.gguf", g->dir, g->name);
+	shared_file_needed(path);
+	char *text = slurp(g->dir, g->name, ".tokens", &n_text);
+	float *want = slurp(g->dir, g->name, ".logits.f32", &n_logits);
+	assert_true(text && want);
 	for (char *p = text, *end; n < 4096; p = end) {
 		long v = strtol(p, &end, 10);
 		if (end == p)
 			break;
 		ids[n++] = (cohort_token)v;
 	}
-	snprintf(path, sizeof path, "%s/%s.gguf", g->dir, g->name);
 	for (size_t i = 0; i < cohort_isa_count(); i++)
 		if (cohort_isa_usable(i)) {
 			double e = error_of(path, cohort_isa_name(i), ids, n, want);

@@ -74,10 +74,7 @@ static void test_file(void **state)
 	char path[4096];
 
 	path_of("base", path, sizeof path);
-	if (access(path, R_OK) != 0) {
-		print_message("no %s\n", path);
-		skip();
-	}
+	shared_file_needed(path);
 	open_golden(&base, "base");
 	open_golden(&g, file);
 	for (size_t i = 0; i < g.n_tensors; i++) {

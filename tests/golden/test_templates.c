@@ -11,6 +11,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "shared_file.h"
 #include "template_case.h"
 
 static const char *path_of(char *buf, size_t n, const char *name)
@@ -25,11 +26,11 @@ static void renders(void **state)
 	char path[600];
 	size_t n_lines = 0, n_bad = 0;
 	json_t *line;
-	FILE *f = fopen(path_of(path, sizeof path, "renders.jsonl"), "rb");
 	(void)state;
 
-	if (!f)
-		skip();
+	shared_file_needed(path_of(path, sizeof path, "renders.jsonl"));
+	FILE *f = fopen(path, "rb");
+	assert_non_null(f);
 	for (; (line = next_line(f)); n_lines++) {
 		const char *name = json_string_value(json_object_get(line, "template"));
 		const char *want = json_string_value(json_object_get(line, "output"));

@@ -25,6 +25,7 @@
 
 #include "base/mem.h"
 #include "gguf/gguf.h"
+#include "shared_file.h"
 #include "tok/tok.h"
 
 #define SEPARATOR "\n__ggml_vocab_test__\n"
@@ -82,8 +83,7 @@ static void vocab_open(struct vocab *v, const char *name)
 	size_t n;
 
 	path_of(path, sizeof path, "ggml-vocab-%s.gguf.xz", name);
-	if (access(path, R_OK) != 0)
-		skip();
+	shared_file_needed(path);
 	snprintf(command, sizeof command, "xz -dc '%s'", path);
 	FILE *f = popen(command, "r");
 	assert_non_null(f);
