@@ -664,10 +664,7 @@ static int32_t n_common(const struct core *c, const struct stream *s, const stru
 /* Whether t is about to compute the last of the first n_blocks blocks of s, which it has in common. */
 static bool leads(const struct core *c, const struct stream *t, const struct stream *s, int32_t n_blocks)
 {
-	return t->phase == STREAM_PREFILLS && room_shares(c, t) && t->priority >= s->priority &&
-			t->n_chain < n_blocks &&
-			/* A state is kept where the leader stops for it, and not where it was before. */
-			(!c->lim.recurrent || t->n_cached < n_blocks * c->lim.block_size);
+	return t->phase == STREAM_PREFILLS && room_shares(c, t) && t->priority >= s->priority && t->n_chain < n_blocks;
 }
 
 /* Looks for a stream that is about to compute what s, which has n_chain blocks, needs next; the longest common

@@ -123,6 +123,37 @@ static void open_arguments(void **state)
 	assert_int_equal(cohort_engine_strategy_set(NULL, NULL, NULL), COHORT_E_ARG);
 }
 
+static bool never(void *user)
+{
+	(void)user;
+	return false;
+}
+
+/* What an engine decides itself cannot be set for its context; what is said of it names the field and a way out. */
+static void context_of_its_own(void **state)
+{
+	struct cohort_engine_params good, p;
+
+	(void)state;
+	rig_params(&good);
+#define REFUSED(field, value) \
+	do { \
+		p = good; \
+		p.context.field = value; \
+		open_refused(&p, #field, 0, 0); \
+	} while (0)
+	REFUSED(abort, never);
+	REFUSED(n_seq_max, 63);
+	REFUSED(split, COHORT_SPLIT_SEQ);
+	REFUSED(pooling, COHORT_POOL_MEAN);
+	REFUSED(output_all, true);
+	REFUSED(n_checkpoints, 2);
+#undef REFUSED
+	p = good;
+	p.context.n_threads = 2;
+	cohort_engine_free(rig_engine(&p));
+}
+
 static void submit_refused(struct cohort_engine *e, const struct cohort_request_params *p, enum cohort_status status,
 		const char *rule, int64_t expected, int64_t got)
 {
@@ -855,6 +886,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(open_arguments),
+			cmocka_unit_test(context_of_its_own),
 			cmocka_unit_test(submit_arguments),
 			cmocka_unit_test(request_arguments),
 			cmocka_unit_test(limits),
