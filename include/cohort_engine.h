@@ -338,7 +338,7 @@ struct cohort_engine_stats {
 	uint64_t n_ticks;
 	uint64_t n_submitted, n_admitted;
 	uint64_t n_refused;           /* that cohort_engine_submit returned an error for, whatever it was */
-	uint64_t n_ended[COHORT_FINISH_SHUTDOWN + 1]; /* by cohort_finish; after the call of its reader */
+	uint64_t n_ended[COHORT_FINISH_SHUTDOWN + 1]; /* requests whose readers can see it */
 	uint64_t n_decode_rows, n_prefill_rows, n_sampled;
 	uint64_t n_prompt_tokens, n_cached_tokens; /* of admitted requests; of those reused */
 	uint64_t n_lookups, n_hits;   /* prompts looked for in the cache; those of which something was there */

@@ -466,17 +466,6 @@ void core_sum_up(struct core *c)
 	c->stats = stats;
 }
 
-void core_count_ended(struct core *c)
-{
-	const size_t n = sizeof c->stats.n_ended;
-
-	if (memcmp(c->stats.n_ended, c->live.n_ended, n) == 0) /* nobody else writes them */
-		return;
-	lock_take(&c->hub->lock);
-	memcpy(c->stats.n_ended, c->live.n_ended, n);
-	lock_give(&c->hub->lock);
-}
-
 bool core_is_idle(const struct core *c)
 {
 	return c->n_open == 0;

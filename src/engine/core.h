@@ -480,8 +480,6 @@ static inline void stream_news(struct core *c, struct stream *s)
 void core_deliver(struct core *c);
 /* The tick's numbers, and those of all so far but for n_ended, which stream.c counts. Under the lock. */
 void core_sum_up(struct core *c);
-/* All of n_ended, now that everybody was called. Takes the lock. */
-void core_count_ended(struct core *c);
 /* How many blocks are used, cached and free, after something other than a tick. Under the lock. */
 void core_count_blocks(struct core *c);
 /* What the slots are like now. */

@@ -216,7 +216,7 @@ static void tell(struct core *c, struct stream *s)
 		if (r->p.on_ready && r->p.ready_at_end)
 			notice_due(c, r);
 		c->live.n_ended[s->rest->ending]++;
-		if (!r->p.on_event && !r->p.on_ready)
+		if (!r->p.on_event)
 			c->stats.n_ended[s->rest->ending]++; /* others: once they were called */
 		if (r->at_admitted >= 0)
 			queue_done(c->queue, &r->item);
@@ -349,5 +349,4 @@ void core_deliver(struct core *c)
 		next = s->next_changed;
 		call_back(c, s);
 	}
-	core_count_ended(c);
 }

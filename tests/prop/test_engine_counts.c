@@ -281,14 +281,16 @@ static void on_ready(struct cohort_request *r, void *user)
 	struct cohort_event event;
 	(void)user;
 
-	n_seen += n_ended() == 0;
+	const uint64_t counted = n_ended();
 	do
 		assert_int_equal(cohort_request_next(r, 0, &event, NULL), COHORT_OK);
 	while (event.kind != COHORT_EVENT_NONE && event.kind != COHORT_EVENT_DONE);
 	n_told += event.kind == COHORT_EVENT_DONE;
+	assert_int_equal(counted, n_told); /* with the end that could be read */
+	n_seen++;
 }
 
-/* An end is not counted before its reader was called; the end of one who waits is counted as soon as it can be seen. */
+/* An end is counted when its reader can see it: with on_event after the call, else as soon as it can be read. */
 static void ended(void **state)
 {
 	struct cohort_engine_params ep;
