@@ -2,7 +2,7 @@
 # Published models against what their own implementations say (../shared/real): greedy texts of llama2.c, likeliest tokens
 # of F32 weights. The 15M file has Q8_0 weights: it begins as the F32 text does, and then takes another word where two
 # are nearly as likely.
-# Seen red with a rotary base of 20000 in place of 10000, and with pairs of rotations half a head apart.
+# Seen red with the rotary base of the file doubled, and with rotary halves in place of pairs.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
