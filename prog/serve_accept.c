@@ -90,7 +90,7 @@ static bool is_idle(const struct seat *s)
 	return s->fd >= 0 && !s->closing && (s->phase == SEAT_IDLE || (s->phase == SEAT_BODY && s->refused));
 }
 
-/* Whether bytes came that nobody has read: the beginning of a request. */
+/* Whether the socket has unread bytes: the beginning of a request. */
 static bool has_input(int fd)
 {
 	char c;

@@ -243,7 +243,7 @@ static void give_turn(struct server *srv)
 	atomic_store(&srv->slot_taken, false);
 }
 
-/* Whoever gives the call back wakes its connection at once: the pause is kept here. */
+/* The worker that returns the call wakes its connection at once, so the pause is kept here. */
 static enum step again(struct call *c)
 {
 	return clock_now() < c->wake_at ? STEP_WAIT : call_prepare(c, false, run_slot_action);

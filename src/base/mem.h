@@ -38,8 +38,8 @@ void *mem_zalloc_aligned(size_t n, size_t size);
 /* The same for what is large and read as a whole: in the system's large pages where it has them. */
 void *mem_zalloc_large(size_t n_bytes);
 void mem_free_aligned(void *p);
-/* n elements of `size`, zeroed, that others write to: behind the last one is a page that nobody may touch. They are
- * aligned to what divides both size and 64. Freed with the same n and size. */
+/* n elements of `size`, zeroed, for code that may write too far: after the last element comes a page without access.
+ * Elements are aligned to what divides both size and 64. Freed with the same n and size. */
 void *mem_zalloc_guarded(size_t n, size_t size);
 void mem_free_guarded(void *p, size_t n, size_t size);
 

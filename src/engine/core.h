@@ -277,7 +277,7 @@ struct slot_kept {
 	uint64_t session;
 };
 
-/* Places for entries behind the budget: a strategy that writes too many breaks a rule, not the memory of others. */
+/* Places for entries after the budget: a strategy that writes too many breaks a rule, not other memory. */
 enum { ENTRIES_BEYOND = 4096 };
 
 struct core {
@@ -396,7 +396,7 @@ static inline bool room_turns(const struct core *c, int32_t n)
 {
 	return (n & (c->lim.block_size - 1)) <= 1;
 }
-/* Whether somebody waits for a state of t between n_cached and its row at pos. */
+/* Whether a stream waits for the state of t at a position after n_cached, up to pos. */
 bool room_is_awaited(const struct core *c, const struct stream *t, int32_t n_cached, int32_t pos);
 /* The other streams of a request begin where its first one is. */
 void room_fork(struct core *c, struct stream *first);

@@ -152,19 +152,26 @@ void room_free(struct core *c, int32_t n)
 		;
 }
 
-bool room_clear(struct core *c)
+/* With overcommitment streams that wait give back their cached blocks; with reservation these are part of what they
+ * were promised. False: there were none. */
+static bool release_waiting(struct core *c)
 {
-	const uint64_t n_evicted = c->live.n_evicted;
 	bool released = false;
 
-	/* With overcommitment a stream that waits gives back its cached blocks; with reservation they are part of what
-	 * it was promised. */
 	for (int32_t i = 0; c->lim.overcommit && c->n_in[STREAM_WAITS] > 0 && i < c->lim.n_slots; i++)
 		if (follows(c->slots[i]) && c->slots[i]->n_cached > 0) {
 			detach(c, c->slots[i]);
 			recount(c, c->slots[i]);
 			released = true;
 		}
+	return released;
+}
+
+bool room_clear(struct core *c)
+{
+	const uint64_t n_evicted = c->live.n_evicted;
+	const bool released = release_waiting(c);
+
 	while (evict_one(c))
 		;
 	return released || c->live.n_evicted > n_evicted;
@@ -650,7 +657,7 @@ static bool has_room(const struct core *c, int64_t n)
 	return c->lim.n_blocks == 0 || n <= n_spare(c) - c->n_outstanding;
 }
 
-/* How many blocks the two prompts have in common, given that they have n. */
+/* The number of blocks that both prompts begin with; the first n are known to be the same. */
 static int32_t n_common(const struct core *c, const struct stream *s, const struct stream *t, int32_t n)
 {
 	const int32_t most = smaller(whole_blocks(c, s->n_prompt - 1), whole_blocks(c, t->n_prompt));
@@ -661,7 +668,7 @@ static int32_t n_common(const struct core *c, const struct stream *s, const stru
 	return n;
 }
 
-/* Whether t is about to compute the last of the first n_blocks blocks of s, which it has in common. */
+/* Whether t is about to compute block n_blocks - 1 of s; both prompts begin with the same n_blocks blocks. */
 static bool leads(const struct core *c, const struct stream *t, const struct stream *s, int32_t n_blocks)
 {
 	return t->phase == STREAM_PREFILLS && room_shares(c, t) && t->priority >= s->priority && t->n_chain < n_blocks;
@@ -678,7 +685,7 @@ static bool find_leader(const struct core *c, struct stream *s, int32_t n_chain)
 		return false;
 	for (int32_t i = 0; i < c->lim.n_slots; i++) {
 		const struct stream *t = c->slots[i];
-		/* One that is behind would take longer than s. */
+		/* A stream that is behind s would take longer than s itself. */
 		if (!t || t == s || t->phase != STREAM_PREFILLS || t->n_cached < n_chain * c->lim.block_size ||
 				!room_shares(c, t))
 			continue;
@@ -725,7 +732,8 @@ static void begin_prompt(struct core *c, struct stream *first, const struct matc
 	attach(c, first, m);
 	recount(c, first);
 	stream_news(c, first);
-	/* Its client is served what it computes in any case, so that who waits is not admitted for nothing. */
+	/* A prompt that waits is charged at once for the rows that it needs in any case. Without a charge its client would
+	 * be admitted again and again. */
 	if (keep_promises(c, first) && waits) {
 		if (first->rest->n_served == 0)
 			serve(c, first, r->p.n_prompt - first->rest->n_awaited * c->lim.block_size);
@@ -745,7 +753,8 @@ static bool before(const struct stream *a, const struct stream *b)
 	return a->priority != b->priority ? a->priority > b->priority : a->rest->turn < b->rest->turn;
 }
 
-/* Those whose leader has computed what they wait for, or never will. Nobody is admitted to its slot before this. */
+/* Begins the prompts that wait no more: the leader has computed their blocks, or will not. It runs before new
+ * requests are admitted, so that the leader's slot has no other stream yet. */
 static void begin_awaited(struct core *c)
 {
 	int32_t n = 0;
@@ -853,6 +862,8 @@ static bool resume(struct core *c)
 {
 	struct stream *s = find_stream(c, true);
 	const bool alone = n_under_way(c) == 0;
+	if (alone) /* then it must fit */
+		release_waiting(c);
 	/* Who has nothing reserved may need another block at any time. */
 	const int32_t n_others =
 			c->lim.overcommit ? c->lim.n_slots - c->n_idle - (int32_t)c->n_in[STREAM_PARKED] : 0;

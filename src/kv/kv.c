@@ -482,7 +482,7 @@ static enum cohort_status own_block(
 	return COHORT_OK;
 }
 
-/* Whether the row's set, and nobody else, holds the block. Sequences with the same cells may hold copies of it. */
+/* Whether the sequences of the row, and no others, hold the block. Those with the same cells may hold copies of it. */
 static bool is_own(const struct kv *kv, const struct kv_row *r, size_t index, int32_t block)
 {
 	if (kv->ref[block] != r->n_seq)
