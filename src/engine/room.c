@@ -732,8 +732,8 @@ static void begin_prompt(struct core *c, struct stream *first, const struct matc
 	attach(c, first, m);
 	recount(c, first);
 	stream_news(c, first);
-	/* A prompt that waits is charged at once for the rows that it needs in any case. Without a charge its client would
-	 * be admitted again and again. */
+	/* A prompt that waits is charged at once for the rows that it needs in any case. Without a charge its client
+	 * would be admitted again and again. */
 	if (keep_promises(c, first) && waits) {
 		if (first->rest->n_served == 0)
 			serve(c, first, r->p.n_prompt - first->rest->n_awaited * c->lim.block_size);
