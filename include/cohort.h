@@ -164,35 +164,28 @@ enum {
 	COHORT_TOKENIZE_NO_BOS = 2,  /* never add BOS or EOS; with neither flag the model's own rule */
 	COHORT_TOKENIZE_SPECIAL = 4  /* special token texts become their tokens; otherwise plain text */
 };
-
 /* Encodes n_bytes of text (any bytes; need not be valid UTF-8) into out[0..n_max). *n_out is the number of tokens
  * needed; when it exceeds n_max, the status is E_LIMIT and out is untouched (out may be NULL with n_max 0). */
 COHORT_API enum cohort_status cohort_tokenize(const struct cohort_model *model, const char *text, size_t n_bytes,
 		unsigned flags, cohort_token *out, size_t n_max, size_t *n_out, struct cohort_err *err);
-
 /* Upper bound of tokens that n_bytes of text can give, BOS and EOS included. Only a Unigram vocabulary whose character
  * map makes texts longer may give more for odd texts; cohort_tokenize says how many. */
 COHORT_API size_t cohort_tokenize_bound(size_t n_bytes);
-
 /* Lower bound of tokens that any n_bytes of text give; 0 where their number alone does not say (WordPiece and Unigram,
  * which may have one token for all they do not know, and vocabularies with tokens that take the spaces around them). */
 COHORT_API size_t cohort_tokenize_least(const struct cohort_model *model, size_t n_bytes);
-
 /* Bytes of one token, not NUL-terminated, borrowed until the model is freed. Control tokens give their text only when
  * special is true, else nothing. Returns NULL for an id outside the vocabulary. */
 COHORT_API const char *cohort_token_bytes(const struct cohort_model *model,
 		cohort_token token, bool special, size_t *n_bytes);
-
 /* Text of one token into out[0 .. n_max), without NUL: with or without its leading space, control tokens as text or
  * as nothing. *n_out is its size; E_LIMIT when that exceeds n_max. E_ARG for an id outside the vocabulary. */
 COHORT_API enum cohort_status cohort_token_piece(const struct cohort_model *model, cohort_token token,
 		bool leading_space, bool special, char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
-
 /* Text of tokens that begin a text: the inverse of cohort_tokenize, byte for byte. *n_out is its size; E_LIMIT when
  * that exceeds n_max (out is then untouched and may be NULL with n_max 0). */
 COHORT_API enum cohort_status cohort_detokenize(const struct cohort_model *model, const cohort_token *tokens,
 		size_t n_tokens, bool special, char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
-
 /* Of a token: whether it ends a generation, whether it is a control token (false outside the vocabulary). Of a model:
  * the tokens that begin and end a text. */
 COHORT_API bool cohort_token_is_eog(const struct cohort_model *model, cohort_token token);
@@ -378,7 +371,7 @@ enum { COHORT_OUTPUT_LOGITS = 1, COHORT_OUTPUT_EMBEDDINGS = 2 };
 
 struct cohort_context_params {
 	size_t struct_size;
-	int32_t n_ctx;      /* size of the KV pool in tokens, shared by all sequences */
+	int32_t n_ctx;      /* tokens that the KV pool has room for, shared by all sequences; see n_blocks */
 	int32_t n_batch;    /* most rows of one decode */
 	int32_t n_ubatch;   /* most rows computed together; more than n_batch counts as n_batch */
 	int32_t n_seq_max;  /* sequence ids are 0 .. n_seq_max - 1; costs address space, not time */
@@ -396,6 +389,7 @@ struct cohort_context_params {
 	void (*trace)(const char *text, void *user);
 	void *trace_user;
 	int32_t n_checkpoints; /* models with states (mamba): checkpoints kept per sequence, each as large as a state */
+	int32_t n_blocks;      /* blocks of the KV pool; 0: cohort_kv_block_count(n_ctx, n_seq_max) */
 };
 
 /* n_ctx 2048, n_batch 512, n_ubatch 128, n_seq_max 64, n_checkpoints 1, outputs LOGITS; all else 0. */
@@ -411,6 +405,7 @@ struct cohort_context_info {
 	const struct cohort_model *model;
 	int32_t n_vocab;
 	int32_t n_ctx, n_batch, n_ubatch, n_seq_max, n_threads;
+	int32_t n_blocks; /* 0 for models whose sequences are states */
 	uint32_t outputs;
 	bool output_all; /* every row has output: asked for, or by pooling */
 };
@@ -592,8 +587,12 @@ COHORT_API void cohort_seq_clear(struct cohort_context *ctx); /* empties every s
 
 /* ---- Room and work ------------------------------------------------------------- */
 
-/* Positions per block of the KV cache: room is given out in whole blocks. */
+/* Positions per block of the KV cache: a sequence takes whole blocks. */
 COHORT_API int32_t cohort_kv_block_size(void);
+/* Blocks of a KV pool for n_ctx tokens in n_seqs sequences: n_ctx in whole blocks, and min(n_seqs, n_ctx / block size)
+ * more, as the last block of each sequence is partly empty. As many sequences have room for n_ctx tokens together; a
+ * shared prefix counts its whole blocks once, the rest for each. 0 if n_ctx < 1; n_seqs < 0 counts as 0. */
+COHORT_API int32_t cohort_kv_block_count(int32_t n_ctx, int32_t n_seqs);
 
 struct cohort_usage {
 	int32_t block_size;  /* positions per block */

@@ -26,11 +26,6 @@ enum { PROMPTS_BYTES_MAX = 1 << 28 };
 /* ---- Prompts ---- */
 
 /* Cells that one continuation of a prompt takes at most: all but its last token. */
-static int64_t cells(const struct gen_prompt *p, int64_t n_predict)
-{
-	return (int64_t)p->n_tokens + (n_predict > 1 ? n_predict - 1 : 0);
-}
-
 static int add_prompt(struct job *j, const char *text, size_t n_bytes)
 {
 	struct gen_prompt *p = &j->prompts[j->n_prompts++];
@@ -81,30 +76,25 @@ static int make_prompts(struct job *j)
 
 /* ---- What fits ---- */
 
-/* The prompt's whole blocks are there once; what is behind them, once for every sequence. */
-struct room {
-	int64_t shared, own; /* blocks */
-};
-
-static struct room room_of(const struct gen_prompt *p, int64_t n_predict)
+/* Tokens of one sequence: -ctx in whole blocks. States have the same size however long their sequence is. */
+static int64_t tokens_max(const struct job *j)
 {
-	const int64_t block = cohort_kv_block_size(), shared = (int64_t)p->n_tokens / block;
-	return (struct room){shared, (cells(p, n_predict) + block - 1) / block - shared};
+	return j->info.recurrent ? INT32_MAX
+				 : (int64_t)cohort_kv_block_count((int32_t)j->c.n_ctx, 0) * cohort_kv_block_size();
 }
 
 static int check_prompt(struct job *j, const struct gen_prompt *p, int64_t *n_predict)
 {
-	const int64_t n_tokens = (int64_t)p->n_tokens, block = cohort_kv_block_size();
-	const int64_t n_blocks = (j->c.n_ctx + block - 1) / block;
+	const int64_t n_tokens = (int64_t)p->n_tokens;
 
 	if (n_tokens > j->info.n_ctx_train) {
 		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, the model was trained for %d; shorten it\n",
 				prog, n_tokens, j->info.n_ctx_train);
 		return EXIT_USAGE;
 	}
-	if (n_tokens > n_blocks * block) {
+	if (n_tokens > tokens_max(j)) {
 		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, -ctx holds %" PRId64 "; raise -ctx\n", prog,
-				n_tokens, n_blocks * block);
+				n_tokens, tokens_max(j));
 		return EXIT_USAGE;
 	}
 	if (n_tokens + *n_predict > j->info.n_ctx_train)
@@ -114,24 +104,28 @@ static int check_prompt(struct job *j, const struct gen_prompt *p, int64_t *n_pr
 
 static int check_room(const struct job *j, const struct gen_prompt *p)
 {
-	const int64_t block = cohort_kv_block_size(), n_blocks = (j->c.n_ctx + block - 1) / block;
-	const struct room room = room_of(p, j->n_predict);
-	const int64_t held = (int64_t)p->n_tokens + j->n_predict;
-	const int64_t fits = room.own > 0 ? (n_blocks - room.shared) / room.own : j->c.n_parallel;
+	const int64_t held = (int64_t)p->n_tokens + j->n_predict, block = cohort_kv_block_size();
+	const struct pool_need need = gen_need(p, j->n_predict);
 
-	if (fits < 1 || held > n_blocks * block) {
+	if (j->info.recurrent)
+		return 0;
+	if (held > tokens_max(j)) {
 		fprintf(stderr,
 				"%s: one sequence of %" PRId64 " tokens does not fit into -ctx %" PRId64
 				"; raise -ctx to %" PRId64 "\n",
 				prog, held, j->c.n_ctx, (held + block - 1) / block * block);
 		return EXIT_USAGE;
 	}
-	if (j->c.n_parallel > fits) {
+	const int64_t fits = pool_fits(j->c.n_ctx, &need), n = j->c.n_parallel;
+	if (n > fits) {
+		const int64_t n_blocks = need.n_shared + n * need.n_own;
 		fprintf(stderr,
 				"%s: %" PRId64 " sequences of %" PRId64 " tokens do not fit into -ctx %" PRId64
-				": %" PRId64 " would; use -n-parallel %" PRId64 " or raise -ctx to %" PRId64 "\n",
-				prog, j->c.n_parallel, held, j->c.n_ctx, fits, fits,
-				(room.shared + room.own * j->c.n_parallel) * block);
+				": they take %" PRId64 " blocks of %" PRId64
+				" tokens and there are %d; use -n-parallel %" PRId64
+				" or raise -ctx to %" PRId64 "\n",
+				prog, n, held, j->c.n_ctx, n_blocks, block,
+				cohort_kv_block_count((int32_t)j->c.n_ctx, (int32_t)n), fits, pool_ctx(n_blocks, n));
 		return EXIT_USAGE;
 	}
 	return 0;
@@ -158,7 +152,7 @@ int batched_check(struct job *j)
 /* Sequences that can be under way at once: no more than there are, and a slot for each block at most. */
 static int64_t slot_count(const struct job *j)
 {
-	const int64_t block = cohort_kv_block_size(), n_blocks = (j->c.n_ctx + block - 1) / block;
+	const int64_t n_blocks = cohort_kv_block_count((int32_t)j->c.n_ctx, 0);
 	const int64_t n_all = (int64_t)j->n_prompts * j->c.n_parallel;
 	const int64_t most = n_blocks > j->c.n_parallel ? n_blocks : j->c.n_parallel;
 
@@ -245,8 +239,9 @@ static void print_details(const struct job *j)
 			j->info.n_vocab, j->info.tokenizer);
 	fprintf(stderr, "  Weights: %.1f MiB in the file, %.1f MiB when repacked\n",
 			(double)j->info.weight_bytes / 1048576.0, (double)j->info.packed_bytes / 1048576.0);
-	fprintf(stderr, "  KV cache: at most %d of %d blocks of %d positions in use\n", j->gen.n_blocks_most,
-			j->gen.n_blocks, cohort_kv_block_size());
+	if (!j->info.recurrent)
+		fprintf(stderr, "  KV cache: at most %d of %d blocks of %d positions in use\n", j->gen.n_blocks_most,
+				j->gen.n_blocks, cohort_kv_block_size());
 	fprintf(stderr, "  Engine: %" PRIu64 " ticks, %.0f ms of decoding, %.0f ms of sampling\n", stats.n_ticks,
 			1e3 * stats.decode_s, 1e3 * stats.sample_s);
 	for (size_t i = 0; i < j->n_prompts; i++) {

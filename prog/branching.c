@@ -2,6 +2,7 @@
 #include "branching.h"
 
 #include "common.h"
+#include "pool_size.h"
 
 #include "base/mem.h"
 
@@ -11,23 +12,25 @@ enum { ROWS = 512 };
 
 const cohort_token branching_no_ends[1] = {0};
 
-/* Blocks of a branch's own: a fork shares what the prompt has filled. */
-static int64_t own_blocks(int64_t n_prompt, int64_t n_more)
+/* The branch of the prompt holds the prompt's last block beside the blocks of the branches that go on from it. */
+static struct pool_need need_of(int64_t n_prompt, int64_t n_more)
 {
-	const int64_t block = cohort_kv_block_size();
-	return (n_prompt + n_more + block - 1) / block - n_prompt / block;
+	struct pool_need need = pool_need(n_prompt, n_prompt + n_more);
+
+	need.n_shared++;
+	return need;
 }
 
-int64_t branching_cells(int64_t n_prompt, int64_t n_more, int64_t n)
+int64_t branching_ctx(int64_t n_prompt, int64_t n_more, int64_t n)
 {
-	const int64_t block = cohort_kv_block_size();
-	return (n_prompt / block + 1 + n * own_blocks(n_prompt, n_more)) * block;
+	const struct pool_need need = need_of(n_prompt, n_more);
+	return pool_ctx(need.n_shared + n * need.n_own, n);
 }
 
-int64_t branching_fit(int64_t n_prompt, int64_t n_more, int64_t n_cells)
+int64_t branching_fit(int64_t n_prompt, int64_t n_more, int64_t n_ctx)
 {
-	const int64_t block = cohort_kv_block_size(), own = own_blocks(n_prompt, n_more);
-	const int64_t n = own > 0 ? (n_cells / block - n_prompt / block - 1) / own : 1;
+	const struct pool_need need = need_of(n_prompt, n_more);
+	const int64_t n = pool_fits(n_ctx, &need);
 	return n > 0 ? n : 1;
 }
 
@@ -39,13 +42,13 @@ int branching_fail(const struct branching *b, const struct cohort_err *err)
 	return EXIT_INTERRUPTED;
 }
 
-int branching_open(struct branching *b, int64_t n, int64_t n_cells, int32_t n_threads)
+int branching_open(struct branching *b, int64_t n, int64_t n_ctx, int32_t n_threads)
 {
 	struct cohort_context_params cp;
 	struct cohort_err err;
 
 	cohort_context_params_init(&cp);
-	cp.n_ctx = (int32_t)n_cells;
+	cp.n_ctx = (int32_t)n_ctx;
 	cp.n_batch = n > ROWS ? (int32_t)n : ROWS;
 	cp.n_seq_max = (int32_t)n + 1;
 	cp.n_threads = n_threads;

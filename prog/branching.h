@@ -16,16 +16,16 @@ struct branching {
 /* For a search's ends, with n_ends 0: nothing ends a text. */
 extern const cohort_token branching_no_ends[1];
 
-/* Cells that n branches take which go on from a prompt by n_more tokens each. */
-int64_t branching_cells(int64_t n_prompt, int64_t n_more, int64_t n);
-/* Most of them at once in so many cells, at least 1. */
-int64_t branching_fit(int64_t n_prompt, int64_t n_more, int64_t n_cells);
+/* The n_ctx that n branches need which go on from a prompt by n_more tokens each. */
+int64_t branching_ctx(int64_t n_prompt, int64_t n_more, int64_t n);
+/* Most of them at once with this n_ctx, at least 1. */
+int64_t branching_fit(int64_t n_prompt, int64_t n_more, int64_t n_ctx);
 
 /* What a search's failure comes to: as fail, and a plain word after Ctrl-C. */
 int branching_fail(const struct branching *b, const struct cohort_err *err);
 
 /* A context and a forest for n branches besides the prompt's. Returns 0, or an exit code after saying why. */
-int branching_open(struct branching *b, int64_t n, int64_t n_cells, int32_t n_threads);
+int branching_open(struct branching *b, int64_t n, int64_t n_ctx, int32_t n_threads);
 /* The prompt, in the place of the one before it. */
 int branching_start(struct branching *b, const struct sampling *s, const cohort_token *tokens, size_t n_tokens);
 void branching_close(struct branching *b);

@@ -27,7 +27,7 @@ enum { ROOM_TOKENS = 64 };
 
 int64_t chat_limit(const struct chat *c)
 {
-	const int64_t block = cohort_kv_block_size(), n_ctx = (c->n_ctx + block - 1) / block * block;
+	const int64_t n_ctx = (int64_t)cohort_kv_block_count((int32_t)c->n_ctx, 0) * cohort_kv_block_size();
 	return n_ctx < c->info.n_ctx_train ? n_ctx : c->info.n_ctx_train;
 }
 

@@ -16,6 +16,7 @@
  * It knows nothing of other programs' results: it measures and compares nothing. */
 #include "cmd.h"
 #include "common.h"
+#include "pool_size.h"
 #include "opt.h"
 
 #include "base/err.h"
@@ -179,16 +180,11 @@ static int64_t step_tokens(const struct cell *c)
 	return (int64_t)c->tg * c->pl;
 }
 
-/* Room is given out in whole blocks. Forks share the blocks that the prompt fills; the one it begins is copied by each
- * that writes. */
-static int64_t cache_tokens(const struct bench *b, const struct cell *c)
+/* Forks share the blocks that the prompt fills, and its last block where nothing is generated. */
+static int64_t cache_blocks(const struct bench *b, const struct cell *c)
 {
-	const int64_t block = cohort_kv_block_size(), held = ((int64_t)c->pp + c->tg + block - 1) / block;
-
-	if (!b->c.shared)
-		return held * c->pl * block;
-	int64_t common = c->tg > 0 ? c->pp / block : held;
-	return (common + (held - common) * c->pl) * block;
+	const struct pool_need need = pool_need(b->c.shared ? c->pp : 0, (int64_t)c->pp + c->tg);
+	return need.n_shared + need.n_own * (b->c.shared && c->tg == 0 ? 1 : c->pl);
 }
 
 /* Says what does not fit, before anything is computed. */
@@ -205,18 +201,18 @@ static int size_context(struct bench *b)
 		return EXIT_USAGE;
 	}
 	for (size_t i = 1; i < b->n_cells; i++)
-		if (cache_tokens(b, &b->cells[i]) > cache_tokens(b, big))
+		if (cache_blocks(b, &b->cells[i]) > cache_blocks(b, big))
 			big = &b->cells[i];
-	const int64_t need = cache_tokens(b, big);
-	const int64_t n_ctx = b->c.ctx_given ? (b->c.n_ctx + block - 1) / block * block : need;
-	if (need > CTX_MAX || need > n_ctx) {
-		fprintf(stderr, "%s: PP %d, TG %d, B %d takes a cache of %" PRId64 " tokens (blocks of %" PRId64 "); ",
+	const int64_t need = cache_blocks(b, big), n_ctx = b->c.ctx_given ? b->c.n_ctx : need * block;
+	if (need * block > CTX_MAX || need > cohort_kv_block_count((int32_t)n_ctx, b->most.pl)) {
+		fprintf(stderr, "%s: PP %d, TG %d, B %d takes a cache of %" PRId64 " blocks of %" PRId64 " tokens; ",
 				prog, big->pp, big->tg, big->pl, need, block);
-		if (need > CTX_MAX)
-			fprintf(stderr, "the most is %d\n", CTX_MAX);
+		if (need * block > CTX_MAX)
+			fprintf(stderr, "the most is %" PRId64 "\n", CTX_MAX / block);
 		else
-			fprintf(stderr, "-ctx holds %" PRId64 ": raise it to %" PRId64 " or leave it out\n", n_ctx,
-					need);
+			fprintf(stderr, "-ctx %" PRId64 " has %d: raise it to %" PRId64 " or leave it out\n", n_ctx,
+					cohort_kv_block_count((int32_t)n_ctx, b->most.pl),
+					pool_ctx(need, b->most.pl));
 		return EXIT_USAGE;
 	}
 	b->cp.n_ctx = (int32_t)n_ctx;

@@ -53,7 +53,24 @@ static void print_name(const char *s, size_t n)
 	fputs(gguf_name(name, s, n), stdout);
 }
 
-static void print_text(const struct cohort_gguf *g, const char *path, const char *obstacle, bool tensors)
+/* What a sequence takes; the example has the library's defaults. */
+static void print_cache(const struct cohort_model_info *info)
+{
+	struct cohort_context_params cp;
+
+	cohort_context_params_init(&cp);
+	if (info->encoder)
+		puts("cache       none: texts are encoded whole");
+	else if (info->recurrent)
+		puts("cache       a state for each sequence, whatever its length and -ctx");
+	else
+		printf("cache       blocks of %d tokens; -ctx %d with %d sequences has %d blocks\n",
+				cohort_kv_block_size(), cp.n_ctx, cp.n_seq_max,
+				cohort_kv_block_count(cp.n_ctx, cp.n_seq_max));
+}
+
+static void print_text(const struct cohort_gguf *g, const char *path, const char *obstacle,
+		const struct cohort_model_info *info, bool tensors)
 {
 	struct cohort_gguf_kv kv;
 	struct cohort_gguf_tensor t;
@@ -73,7 +90,10 @@ static void print_text(const struct cohort_gguf *g, const char *path, const char
 				(unsigned long long)part.file_bytes, part.n_tensors, plural(part.n_tensors));
 	printf("parameters  %.2f M in %zu tensors, %.1f MiB\n", (double)n_params * 1e-6, cohort_gguf_n_tensors(g),
 			(double)n_bytes / 1048576.0);
-	printf("runs here   %s%s\n\nmetadata (%zu)\n", *obstacle ? "no: " : "yes", obstacle, cohort_gguf_n_kv(g));
+	printf("runs here   %s%s\n", *obstacle ? "no: " : "yes", obstacle);
+	if (!*obstacle)
+		print_cache(info);
+	printf("\nmetadata (%zu)\n", cohort_gguf_n_kv(g));
 	for (size_t i = 0; cohort_gguf_kv_get(g, i, &kv); i++) {
 		char value[120];
 		fputs("  ", stdout);
@@ -320,11 +340,13 @@ int cmd_info(int argc, char **argv)
 	const char *obstacle = ""; /* why this version cannot run the file */
 	if (cohort_model_open(model, &mp, &m, &err))
 		obstacle = err.text;
+	struct cohort_model_info info = {.struct_size = sizeof info};
+	cohort_model_info_get(m, &info);
 	cohort_model_free(m);
 	if (json)
 		rc = print_json(g, model, obstacle);
 	else
-		print_text(g, model, obstacle, tensors);
+		print_text(g, model, obstacle, &info, tensors);
 	cohort_gguf_free(g);
 	return rc ? rc : close_stdout(prog);
 }

@@ -52,8 +52,7 @@ struct run {
 
 static int64_t cache_room(const struct run *r)
 {
-	const int64_t block = cohort_kv_block_size();
-	return (r->n_ctx + block - 1) / block * block;
+	return (int64_t)cohort_kv_block_count((int32_t)r->n_ctx, 0) * cohort_kv_block_size();
 }
 
 /* -n-predict -1: what the longest prompt leaves. */

@@ -92,7 +92,7 @@ static int read_prompt(struct speculate *c)
 
 static int size_cache(struct speculate *c)
 {
-	const int64_t need = spec_cells(&c->info, (int64_t)c->n_tokens, c->n_predict, c->n_parallel, c->draft_max);
+	const int64_t need = spec_ctx(&c->info, (int64_t)c->n_tokens, c->n_predict, c->n_parallel, c->draft_max);
 
 	if (need > CTX_MAX)
 		return bad_usage(prog, "%" PRId64 " texts would take a cache of %" PRId64 " tokens; lower -np or -n",

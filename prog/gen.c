@@ -35,7 +35,8 @@ int gen_open(struct gen *g, int64_t n_slots, int64_t n_ctx, int32_t n_threads)
 	p.context.n_threads = n_threads;
 	p.context.n_batch = n_slots > 512 ? (int32_t)n_slots : 512;
 	g->n_slots = n_slots;
-	g->n_blocks_all = (n_ctx + cohort_kv_block_size() - 1) / cohort_kv_block_size();
+	g->n_ctx = n_ctx;
+	g->recurrent = info.recurrent;
 	p.queue_requests_max = INT32_MAX;
 	p.queue_tokens_max = INT64_MAX;
 	p.manual = true;
@@ -240,13 +241,18 @@ static int32_t tokens_most(const struct gen *g, const struct gen_prompt *p)
 	return left < g->n_predict ? (int32_t)(left > 0 ? left : 0) : g->n_predict;
 }
 
-/* Texts of a prompt that run at once at most: its whole blocks are there once, what is behind them for each. */
+struct pool_need gen_need(const struct gen_prompt *p, int64_t n_predict)
+{
+	/* The last token of a text is not decoded. */
+	return pool_need((int64_t)p->n_tokens, (int64_t)p->n_tokens + (n_predict > 1 ? n_predict - 1 : 0));
+}
+
+/* Texts of a prompt that run at once at most. */
 static int32_t together(const struct gen *g, const struct gen_prompt *p)
 {
-	const int64_t block = cohort_kv_block_size(), shared = (int64_t)p->n_tokens / block;
-	const int64_t n_most = tokens_most(g, p), cells = (int64_t)p->n_tokens + (n_most > 1 ? n_most - 1 : 0);
-	const int64_t own = (cells + block - 1) / block - shared;
-	int64_t n = own > 0 ? (g->n_blocks_all - shared) / own : g->n_slots;
+	const struct pool_need need = gen_need(p, tokens_most(g, p));
+	const int64_t n_blocks = cohort_kv_block_count((int32_t)g->n_ctx, (int32_t)g->n_slots);
+	int64_t n = need.n_own > 0 && !g->recurrent ? (n_blocks - need.n_shared) / need.n_own : g->n_slots;
 
 	n = n < g->n_slots ? n : g->n_slots;
 	n = n < p->n_texts ? n : p->n_texts;

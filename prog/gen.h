@@ -4,6 +4,7 @@
 #define PROG_GEN_H
 
 #include "cohort_engine.h"
+#include "pool_size.h"
 #include "sampling.h"
 
 /* One continuation, as far as it has come. */
@@ -58,7 +59,8 @@ struct gen {
 	int32_t n_stop_tokens;
 	uint64_t session;               /* the engine's; 0: none */
 	const struct gen_watch *watch;  /* NULL: nobody */
-	int64_t n_slots, n_blocks_all;  /* gen_open's: what runs at once at most */
+	int64_t n_slots, n_ctx;         /* gen_open's: what runs at once at most */
+	bool recurrent;                 /* the model's sequences hold states: n_ctx does not bound them */
 	int32_t n_ctx_train;            /* gen_open's */
 	/* Of the last run. */
 	double prefill_s;               /* until all prompts had their first token */
@@ -73,6 +75,9 @@ struct gen {
  * caller's to fill in before. Returns 0 or an exit code, having said why. */
 int gen_open(struct gen *g, int64_t n_slots, int64_t n_ctx, int32_t n_threads);
 void gen_close(struct gen *g);
+
+/* Blocks that continuations of p by n_predict tokens each take. */
+struct pool_need gen_need(const struct gen_prompt *p, int64_t n_predict);
 
 /* Tokenises a text, which must outlive p, and makes room for n_texts continuations. Returns 0 or an exit code. */
 int gen_prompt_init(const struct gen *g, struct gen_prompt *p, const char *text, size_t n_bytes, int32_t n_texts);

@@ -415,8 +415,7 @@ static const struct talk_command commands[] = {
 /* A slot for every sequence that the cache could hold. */
 static int64_t slot_count(const struct job *j)
 {
-	const int64_t block = cohort_kv_block_size();
-	int64_t n = (j->c.n_ctx + block - 1) / block;
+	int64_t n = cohort_kv_block_count((int32_t)j->c.n_ctx, 0);
 
 	n = n < SLOTS_MAX ? n : SLOTS_MAX;
 	return n > j->c.n_parallel ? n : j->c.n_parallel;

@@ -144,8 +144,8 @@ enum cohort_status openai_host_open(struct openai_host *h, const struct cohort_m
 
 void openai_host_fit(struct openai_host *h, int64_t n_ctx)
 {
-	const int32_t block = cohort_kv_block_size(), most = h->info.n_ctx_train;
-	const int64_t n = (n_ctx + block - 1) / block * block;
+	const int32_t most = h->info.n_ctx_train;
+	const int64_t n = (int64_t)cohort_kv_block_count((int32_t)n_ctx, 0) * cohort_kv_block_size();
 
 	h->n_fit = h->info.recurrent || h->info.encoder || n > most ? most : (int32_t)n;
 }

@@ -300,7 +300,7 @@ int run_search(struct run_search *s, const struct sampling *sampling, const stru
 		prompts[i].index = i;
 		longest = prompts[i].n_tokens > longest ? prompts[i].n_tokens : longest;
 	}
-	const int64_t want = branching_cells((int64_t)longest, s->n_predict, n);
+	const int64_t want = branching_ctx((int64_t)longest, s->n_predict, n);
 	if (!s->ctx_given && want > cells && want <= 1 << 24)
 		cells = want;
 	if (want > cells && s->beams_given) {
@@ -313,7 +313,7 @@ int run_search(struct run_search *s, const struct sampling *sampling, const stru
 	/* Texts that are drawn can take turns. */
 	if (want > cells)
 		n = branching_fit((int64_t)longest, s->n_predict, cells);
-	const int64_t least = branching_cells((int64_t)longest, s->n_predict, 1);
+	const int64_t least = branching_ctx((int64_t)longest, s->n_predict, 1);
 	rc = branching_open(&s->b, n, cells > least ? cells : least, s->n_threads);
 	for (size_t i = 0; i < n_prompts && !rc; i++) {
 		rc = branching_start(&s->b, sampling, prompts[i].tokens, prompts[i].n_tokens);

@@ -64,8 +64,8 @@ struct speculation {
 	int32_t *at, *wants; /* [n_lines] */
 };
 
-/* Tokens that a context must hold for the lines, so that none ever waits. */
-int64_t spec_cells(const struct cohort_model_info *info, int64_t n_prompt, int64_t n_predict, int64_t n_lines,
+/* The n_ctx that the lines need, so that none ever waits. */
+int64_t spec_ctx(const struct cohort_model_info *info, int64_t n_prompt, int64_t n_predict, int64_t n_lines,
 		int64_t draft_max);
 /* Whether sequences of the model cannot be made shorter at will: states, and windows that let cells go. */
 bool spec_must_fork(const struct cohort_model_info *info);
@@ -77,7 +77,7 @@ int spec_run(struct speculation *sp, struct spec_stats *stats);
 int spec_plain(struct speculation *sp, struct spec_stats *stats);
 void spec_release(struct speculation *sp);
 
-/* The draft model: loaded, with the same vocabulary as m, or refused with the first difference. n_ctx as spec_cells
+/* The draft model: loaded, with the same vocabulary as m, or refused with the first difference. n_ctx as spec_ctx
  * says for it. */
 struct draft_params {
 	const char *prog, *path, *isa;

@@ -79,7 +79,7 @@ static int open_context(struct draft *d, const struct draft_params *p)
 {
 	struct cohort_context_params cp;
 	struct cohort_err err;
-	const int64_t n_ctx = spec_cells(&d->info, p->n_prompt, p->n_predict, p->n_lines, p->draft_max);
+	const int64_t n_ctx = spec_ctx(&d->info, p->n_prompt, p->n_predict, p->n_lines, p->draft_max);
 
 	cohort_context_params_init(&cp);
 	cp.n_ctx = n_ctx < INT32_MAX ? (int32_t)n_ctx : INT32_MAX;

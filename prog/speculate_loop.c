@@ -16,6 +16,7 @@
 #include "speculate.h"
 
 #include "common.h"
+#include "pool_size.h"
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -30,16 +31,15 @@ bool spec_must_fork(const struct cohort_model_info *info)
 	return info->recurrent || info->n_window > 0;
 }
 
-int64_t spec_cells(const struct cohort_model_info *info, int64_t n_prompt, int64_t n_predict, int64_t n_lines,
+int64_t spec_ctx(const struct cohort_model_info *info, int64_t n_prompt, int64_t n_predict, int64_t n_lines,
 		int64_t draft_max)
 {
-	const int64_t block = cohort_kv_block_size(), shared = n_prompt / block;
-	int64_t own = (n_prompt + n_predict + block - 1) / block - shared;
+	struct pool_need need = pool_need(n_prompt, n_prompt + n_predict);
 
-	/* A fork copies the block where it begins; rows not yet held and a guess lie behind it. */
+	/* A fork copies the block where it begins, and the rows of a guess follow. */
 	if (spec_must_fork(info))
-		own += 2 * (draft_max + 1) / block + 3;
-	return (shared + n_lines * own + 1) * block;
+		need.n_own += 2 * (draft_max + 1) / cohort_kv_block_size() + 3;
+	return pool_ctx(need.n_shared + n_lines * need.n_own + 1, n_lines);
 }
 
 int spec_open(struct speculation *sp, int64_t n_ctx)

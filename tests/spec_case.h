@@ -58,6 +58,7 @@ static inline struct cohort_context_params small(void)
 
 	cohort_context_params_init(&p);
 	p.n_ctx = 1024;
+	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
 	p.n_batch = 64;
 	p.n_ubatch = 16;
 	p.n_seq_max = 16;

@@ -229,6 +229,7 @@ exports.structs = [
 		trace: 'void *',
 		trace_user: 'void *',
 		n_checkpoints: 'int32_t',
+		n_blocks: 'int32_t',
 	}],
 	['cohort_context_info', {
 		model: 'void *',
@@ -238,6 +239,7 @@ exports.structs = [
 		n_ubatch: 'int32_t',
 		n_seq_max: 'int32_t',
 		n_threads: 'int32_t',
+		n_blocks: 'int32_t',
 		outputs: 'uint32_t',
 		output_all: 'bool',
 	}],
@@ -858,6 +860,7 @@ exports.functions = {
 	cohort_seq_is_whole: ['bool', ['void *', 'int32_t']],
 	cohort_seq_clear: ['void', ['void *']],
 	cohort_kv_block_size: ['int32_t', []],
+	cohort_kv_block_count: ['int32_t', ['int32_t', 'int32_t']],
 	cohort_usage_get: ['void', ['void *', 'void *']],
 	cohort_counters_get: ['void', ['void *', 'void *']],
 	cohort_state_size: ['size_t', ['void *', 'int32_t']],

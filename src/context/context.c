@@ -47,6 +47,7 @@ static enum cohort_status check_params(const struct cohort_context_params *p, st
 			{"n_seq_max", p->n_seq_max, 1, 1 << 16},
 			{"n_threads", p->n_threads, 0, 1024},
 			{"n_checkpoints", p->n_checkpoints, 0, 1024},
+			{"n_blocks", p->n_blocks, 0, 1 << 26},
 			{"kv_type", (int64_t)p->kv_type, COHORT_KV_F16, COHORT_KV_Q8_0},
 			{"split", (int64_t)p->split, COHORT_SPLIT_SIMPLE, COHORT_SPLIT_SEQ},
 			{"outputs", p->outputs, 1, COHORT_OUTPUT_LOGITS | COHORT_OUTPUT_EMBEDDINGS},
@@ -146,7 +147,7 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 	struct be_limits lim = {.n_rows_max = (size_t)p->n_ubatch, .kv_type = p->kv_type,
 			.n_threads = (size_t)p->n_threads};
 
-	c->n_blocks = ((size_t)p->n_ctx + be_kv_block() - 1) / be_kv_block();
+	c->n_blocks = (size_t)p->n_blocks;
 	c->group_of = mem_zalloc(m->hp.n_layer, sizeof *c->group_of);
 	if (!c->group_of)
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
@@ -178,13 +179,13 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 	struct be *be = be_cpu.open(c->model->weights, m, &lim);
 	if (!be && model_is_recurrent(m))
 		return err_set(err, COHORT_E_MEMORY,
-				"out of memory or threads for a context of %zu states (n_seq_max is %d, n_checkpoints "
-				"%d) and %d threads",
-				lim.n_states, p->n_seq_max, p->n_checkpoints, p->n_threads);
+				"out of memory or threads: %d sequences with %d checkpoints each take %zu states; use "
+				"fewer of them, or fewer threads than %d",
+				p->n_seq_max, p->n_checkpoints, lim.n_states, p->n_threads);
 	if (!be)
 		return err_set(err, COHORT_E_MEMORY,
-				"out of memory or threads for a context of %d tokens and %d threads", p->n_ctx,
-				p->n_threads);
+				"out of memory or threads for a context of %d tokens (%d blocks) and %d threads",
+				p->n_ctx, p->n_blocks, p->n_threads);
 	return forward_init(&c->forward, &be_cpu, be, m,
 			&(struct forward_limits){
 				.n_rows_max = (size_t)p->n_ubatch,
@@ -221,6 +222,8 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 		p.n_threads = (int32_t)pool_cpu_count();
 	if (p.n_ubatch > p.n_batch)
 		p.n_ubatch = p.n_batch;
+	if (p.n_blocks == 0)
+		p.n_blocks = cohort_kv_block_count(p.n_ctx, p.n_seq_max);
 
 	struct cohort_context *c = mem_zalloc(1, sizeof *c);
 	if (!c)
@@ -255,6 +258,7 @@ void cohort_context_info_get(const struct cohort_context *c, struct cohort_conte
 			.n_ubatch = c->p.n_ubatch,
 			.n_seq_max = c->p.n_seq_max,
 			.n_threads = c->p.n_threads,
+			.n_blocks = model_is_recurrent(&c->model->model) ? 0 : c->p.n_blocks,
 			.outputs = c->p.outputs,
 			.output_all = context_output_all(c),
 	};
@@ -286,6 +290,14 @@ void cohort_context_free(struct cohort_context *c)
 int32_t cohort_kv_block_size(void)
 {
 	return (int32_t)be_kv_block();
+}
+
+int32_t cohort_kv_block_count(int32_t n_ctx, int32_t n_seqs)
+{
+	if (n_ctx < 1)
+		return 0;
+	const int32_t size = cohort_kv_block_size(), whole = n_ctx / size, most = n_seqs > 0 ? n_seqs : 0;
+	return whole + (n_ctx % size != 0) + (most < whole ? most : whole);
 }
 
 void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage)

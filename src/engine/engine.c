@@ -184,8 +184,8 @@ static enum cohort_status check_context(const struct cohort_context_params *p, s
  * very long contexts get fewer: 2^27 entries are a gigabyte of address space. */
 static int32_t count_ids(const struct cohort_engine_params *p, const struct cohort_model_info *info)
 {
-	const int64_t size = cohort_kv_block_size(), n_blocks = (p->context.n_ctx + size - 1) / size;
-	const int64_t n_index = info->n_ctx_train / size + 1, most = ((int64_t)1 << 27) / n_index;
+	const int64_t n_blocks = p->context.n_blocks;
+	const int64_t n_index = info->n_ctx_train / cohort_kv_block_size() + 1, most = ((int64_t)1 << 27) / n_index;
 
 	const int64_t left = p->n_slots < SEQS_MAX ? SEQS_MAX - p->n_slots - 1 : 0; /* one is the scratch */
 	int64_t n = info->recurrent ? 4 * (int64_t)p->n_slots : n_blocks < most ? n_blocks : most > 64 ? most : 64;
@@ -199,10 +199,11 @@ static struct core_limits limits_of(const struct cohort_engine_params *p, const 
 		const struct cohort_model_info *info, int32_t n_ids)
 {
 	const int32_t size = cohort_kv_block_size();
-	const int64_t n_blocks = ((int64_t)p->context.n_ctx + size - 1) / size;
 	const bool paged = !info->recurrent && !info->encoder;
-	const int32_t n_ctx =
-			paged && n_blocks * size < info->n_ctx_train ? (int32_t)(n_blocks * size) : info->n_ctx_train;
+	/* A sequence has at most n_ctx tokens: the other blocks are for the last ones of other sequences. */
+	const int32_t n_whole = cohort_kv_block_count(p->context.n_ctx, 0), n_all = p->context.n_blocks;
+	const int64_t room = (int64_t)(n_whole < n_all ? n_whole : n_all) * size;
+	const int32_t n_ctx = paged && room < info->n_ctx_train ? (int32_t)room : info->n_ctx_train;
 
 	return (struct core_limits){
 			.model = model,
@@ -213,7 +214,7 @@ static struct core_limits limits_of(const struct cohort_engine_params *p, const 
 			.budget = p->budget ? p->budget : p->context.n_batch,
 			.chunk_size = p->chunk_size,
 			.block_size = size,
-			.n_blocks = paged ? (int32_t)n_blocks : 0,
+			.n_blocks = paged ? p->context.n_blocks : 0,
 			.n_pos_max = n_ctx,
 			.n_ids = n_ids,
 			.scratch = n_ids ? p->n_slots + n_ids : 0,
@@ -239,6 +240,8 @@ static enum cohort_status open_all(struct cohort_engine *e, const struct cohort_
 	struct cohort_context_params *cp = &p->context;
 
 	cohort_model_info_get(model, &info);
+	if (cp->n_blocks == 0)
+		cp->n_blocks = cohort_kv_block_count(cp->n_ctx, p->n_slots);
 	const int32_t n_ids = count_ids(p, &info);
 	if (!info.encoder && !(cp->outputs & COHORT_OUTPUT_LOGITS))
 		return err_set(err, COHORT_E_ARG, "an engine needs logits among its context's outputs");

@@ -319,23 +319,17 @@ static enum cohort_status check_requests(
 	return COHORT_OK;
 }
 
-static int32_t blocks_of(const struct cohort_sim_params *p)
-{
-	const int32_t block = cohort_kv_block_size();
-	return (p->n_ctx + block - 1) / block;
-}
-
 /* Tokens that a sequence can have. */
 static int32_t pos_max(const struct cohort_sim_params *p)
 {
-	const int32_t n_ctx = blocks_of(p) * cohort_kv_block_size();
+	const int32_t n_ctx = cohort_kv_block_count(p->n_ctx, 0) * cohort_kv_block_size();
 	return p->n_pos_max > 0 && p->n_pos_max < n_ctx ? p->n_pos_max : n_ctx;
 }
 
 static enum cohort_status start(struct sim *s, struct cohort_err *err)
 {
 	const struct cohort_sim_params *p = s->p;
-	const int32_t n_blocks = blocks_of(p);
+	const int32_t n_blocks = cohort_kv_block_count(p->n_ctx, p->n_slots);
 	const struct machine m = {
 			.self = s,
 			.now = machine_now,

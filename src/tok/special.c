@@ -49,25 +49,36 @@ static void drop_doubles(struct tok *t)
 	t->n_specials = n;
 }
 
-static bool is_special(const struct tok *t, cohort_token id)
+static bool is_special(const struct tok *t, cohort_token id, bool with_unknown)
 {
 	unsigned type = tok_type(t, id);
-	return (type == TOK_CONTROL || type == TOK_USER || type == TOK_UNKNOWN) && t->at[id + 1] > t->at[id];
+	return (type == TOK_CONTROL || type == TOK_USER || (type == TOK_UNKNOWN && with_unknown)) &&
+			t->at[id + 1] > t->at[id];
+}
+
+/* Without a control token the vocabulary declares no special tokens: its unknown token is none either. */
+static bool has_control(const struct tok *t)
+{
+	for (int32_t i = 0; i < t->n_vocab; i++)
+		if (tok_type(t, i) == TOK_CONTROL)
+			return true;
+	return false;
 }
 
 /* Special tokens are looked for by their bytes. User-defined ones of SPM have spaces there where the vocabulary writes
  * U+2581, so "  " in a text is the token of two spaces, as SentencePiece has it. */
 enum cohort_status special_init(struct tok *t, struct cohort_err *err)
 {
+	const bool with_unknown = has_control(t);
 	size_t n = 0;
 
 	for (int32_t i = 0; i < t->n_vocab; i++)
-		n += is_special(t, i);
+		n += is_special(t, i, with_unknown);
 	t->specials = mem_alloc(n, sizeof *t->specials);
 	if (!t->specials)
 		return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
 	for (int32_t i = 0; i < t->n_vocab; i++) {
-		if (!is_special(t, i))
+		if (!is_special(t, i, with_unknown))
 			continue;
 		size_t len = t->at[i + 1] - t->at[i];
 		if (len > TOK_SPECIAL_MAX)

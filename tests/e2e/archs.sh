@@ -32,6 +32,17 @@ run batched -m "$dir/bert.gguf"
 [ "$rc" = 2 ] && has err 'bert models are encoders: they have embeddings, no logits'
 verdict 'batched: an encoder has no text to give'
 
+run cohort info -m "$dir/mamba.gguf"
+[ "$rc" = 0 ] && has out 'cache       a state for each sequence'
+verdict 'info: a cache of states'
+run cohort info -m "$dir/bert.gguf"
+[ "$rc" = 0 ] && has out 'cache       none: texts are encoded whole'
+verdict 'info: no cache'
+# Sequences of states take no blocks: -ctx bounds neither their number nor their length.
+run batched -m "$dir/mamba.gguf" -p 'abc de' -np 100 -n 40 -ctx 32 -ignore-eos
+[ "$rc" = 0 ] && sequences 100
+verdict 'batched: 100 sequences of states in -ctx 32'
+
 # ---- Costs ----
 
 # A window of 8 lets go of the first block with the row at 38. Seen red with depths used as they are given: refused, with

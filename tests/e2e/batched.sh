@@ -178,6 +178,24 @@ run batched -n-parallel 64 -n-predict "$(few 6 40)" -ctx 4096
 [ "$rc" = 0 ] && sequences 64 'Hello my name is'
 verdict '64 sequences in a larger context'
 
+# -ctx promises tokens: 5 + 63 * 32 are 2,021 of 2,048. Shown red by: a pool of n_ctx / 32 blocks.
+run batched -n-parallel 63 -n-predict 32 -ignore-eos -verbose
+[ "$rc" = 0 ] && sequences 63 'Hello my name is' && has err 'at most 126 of 127 blocks of 32 positions'
+verdict '63 sequences of 32 tokens behind a prompt of 5 in -ctx 2048'
+run batched -n-parallel 100 -n-predict 4
+[ "$rc" = 0 ] && sequences 100 'Hello my name is'
+verdict '100 sequences of 9 tokens in -ctx 2048'
+run batched -n-parallel 100 -n-predict 32
+raise=$(sed -n 's/.*take 200 blocks of 32 tokens and there are 128;.* raise -ctx to \([0-9]*\)$/\1/p' "$tmp/err")
+refused 2 '100 sequences of 37 tokens do not fit into -ctx 2048' && [ "$raise" = 3200 ]
+verdict '100 sequences of 37 tokens: refused in blocks'
+run batched -n-parallel 100 -n-predict 32 -ctx "${raise:-1}"
+[ "$rc" = 0 ] && sequences 100 'Hello my name is'
+verdict '100 sequences of 37 tokens in the -ctx it names'
+run batched -n-parallel 100 -n-predict 32 -ctx $((${raise:-64} - 32))
+refused 2 "raise -ctx to $raise"
+verdict '... and not in one block less'
+
 # number_that_fits NAME OPTIONS...: 5000 are refused; the number named works, one more is refused.
 number_that_fits() {
 	what=$1
@@ -200,7 +218,7 @@ number_that_fits 'a prompt beyond one block' -prompt "$p31 $p31" -n-predict 33 -
 number_that_fits 'a context that is no multiple of a block' -ctx 333 -n-predict 28
 run batched -n-parallel 5000
 more=$(sed -n 's/.*raise -ctx to \([0-9]*\)$/\1/p' "$tmp/err")
-[ "${more:-0}" -ge $((5000 * 36)) ]
+[ "${more:-0}" = 160000 ] # 10,000 blocks, of which 5,000 come with the sequences
 verdict '5000 sequences: the context that would do is named'
 
 run batched -n-predict 0

@@ -149,8 +149,8 @@ done
 bad '-npl 0' 2 '-npl expects' -npl 0
 bad 'a factor from 0' 2 '-npp expects' -npp '0-8*2'
 bad 'nothing to measure' 2 'nothing to measure' -npp 0 -ntg 0,4
-bad 'too small a cache' 2 'PP 40, TG 8, B 3 takes a cache of 192 tokens (blocks of 32); -ctx holds 160: raise it to 192 or leave it out' \
-	-npp 8,40 -ntg 8 -npl 3,2 -c 140
+bad 'too small a cache' 2 'PP 40, TG 8, B 3 takes a cache of 6 blocks of 32 tokens; -ctx 64 has 4: raise it to 96 or leave it out' \
+	-npp 8,40 -ntg 8 -npl 3,2 -c 64
 bad 'a sequence longer than the model' 2 '1000 prompt and 25 generated tokens are more than the 1024' -npp 1000 -ntg 25 -npl 1
 bad 'no rounds' 2 '-rounds expects a whole number from 1' -r 0
 bad 'an unknown format' 2 "output format 'csv' is not known; known: md, jsonl" --output-format csv

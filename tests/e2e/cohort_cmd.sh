@@ -250,7 +250,7 @@ verdict 'logits: --ubatch 0'
 # ---- info ----
 
 run cohort info
-[ "$rc" = 0 ] && empty err && has out 'runs here   yes' && has out 'GGUF v3' && has out 'general.architecture = ' && matches out '^  Q4_K ' &&
+[ "$rc" = 0 ] && empty err && has out 'runs here   yes' && has out 'cache       blocks of 32 tokens; -ctx 2048 with 64 sequences has 128 blocks' && has out 'GGUF v3' && has out 'general.architecture = ' && matches out '^  Q4_K ' &&
 	! matches out '^tensors$'
 verdict 'info: text'
 run cohort info --tensors -m "$model"

@@ -181,7 +181,7 @@ script -np 1 -n 3
 verdict 'a prompt of a megabyte: refused with both numbers, the last one stays'
 lines ':set n-parallel 4000\nThe cat\n:set n-parallel 1\nThe cat\n'
 script -n 3
-[ "$rc" = 2 ] && has err '64 would' && sequences 1 'The cat'
+[ "$rc" = 2 ] && has err '4000 blocks of 32 tokens and there are 128; use -n-parallel 128 ' && sequences 1 'The cat'
 verdict 'more sequences than fit: refused, with how many would'
 lines 'a\0b\377c\n:set \0 1\n'
 script -np 1 -n 3

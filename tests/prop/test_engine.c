@@ -32,6 +32,7 @@ static int set_up(void **state)
 	cohort_context_params_init(&cp);
 	cp.n_seq_max = 1;
 	cp.n_ctx = 1024;
+	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
 	if (cohort_context_open(model, &cp, &ctx, NULL))
 		return -1;
 	jobs = calloc(N_JOBS, sizeof *jobs);
@@ -234,6 +235,7 @@ static void params_make(struct cohort_engine_params *p)
 	cohort_engine_params_init(p);
 	p->n_slots = 12;
 	p->context.n_ctx = 8192;
+	p->context.n_blocks = cohort_kv_block_count(p->context.n_ctx, 0);
 	p->context.n_batch = 96;
 	p->context.n_ubatch = 64;
 	p->chunk_size = 48;
@@ -261,6 +263,7 @@ static struct cohort_engine_stats run_crowded(size_t first, size_t swap_bytes, b
 
 	params_make(&p);
 	p.context.n_ctx = 224;
+	p.context.n_blocks = cohort_kv_block_count(p.context.n_ctx, 0);
 	p.room = COHORT_ROOM_OVERCOMMIT;
 	p.swap_bytes = swap_bytes;
 	p.no_reuse = no_reuse;

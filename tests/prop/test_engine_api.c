@@ -361,6 +361,7 @@ static void open_end(void **state)
 	(void)state;
 	rig_params(&ep);
 	ep.context.n_ctx = 64;
+	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
 	struct cohort_engine *e = rig_engine(&ep);
 	rig_job(&j, 3, 40, -1);
 	struct cohort_request *r = rig_submit(e, &j);
@@ -582,6 +583,7 @@ static void most_slots(void **state)
 	rig_params(&ep);
 	ep.n_slots = 65536;
 	ep.context.n_ctx = 64;
+	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
 	struct cohort_engine *e = rig_engine(&ep);
 	for (int i = 0; i < 2; i++) {
 		rig_job(&j, 3, 40, 2);
@@ -828,6 +830,7 @@ static void outputs_share(void **state)
 		most_used = 0;
 		rig_params(&ep);
 		ep.context.n_ctx = 16 * size;
+		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
 		ep.no_reuse = no_reuse & 1;
 		ep.room = no_reuse & 2 ? COHORT_ROOM_OVERCOMMIT : COHORT_ROOM_RESERVE;
 		ep.on_tick = look_at_blocks;
@@ -866,6 +869,7 @@ static void whole_cache(void **state)
 		for (int k = 0; k < 3; k++) {
 			rig_params(&ep);
 			ep.context.n_ctx = 4 * size;
+			ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
 			ep.room = (enum cohort_room)room;
 			struct cohort_engine *e = rig_engine(&ep);
 			rig_job(&j, 12, 4 * size, 0);

@@ -109,6 +109,7 @@ static void subject_open(struct subject *s, const char *name)
 	cohort_context_params_init(&cp);
 	cp.n_seq_max = 1;
 	cp.n_ctx = 512;
+	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
 	cp.n_threads = 1;
 	if (cohort_context_open(s->m, &cp, &ctx, &err))
 		fail_msg("%s", err.text);
@@ -136,6 +137,7 @@ static void params_make(struct cohort_engine_params *p)
 	cohort_engine_params_init(p);
 	p->n_slots = 6;
 	p->context.n_ctx = 2048;
+	p->context.n_blocks = cohort_kv_block_count(p->context.n_ctx, 0);
 	p->context.n_batch = 48;
 	p->context.n_ubatch = 32;
 	p->context.n_threads = 1;
@@ -238,6 +240,7 @@ static void decoder(void **state)
 	assert_int_equal(stats.n_parked, 0);
 	p.room = COHORT_ROOM_OVERCOMMIT;
 	p.context.n_ctx = s->info.n_ctx_train < 256 ? 96 : 256;
+	p.context.n_blocks = cohort_kv_block_count(p.context.n_ctx, 0);
 	run_all(s, &p, &stats);
 	assert_true(s->info.recurrent || (stats.n_parked > 2 && stats.n_resumed == stats.n_parked));
 	p.swap_bytes = 1 << 20;
@@ -391,6 +394,7 @@ static void to_the_last_cell(void **state)
 		struct cohort_request_params p;
 		params_make(&ep);
 		ep.context.n_ctx = 96;
+		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
 		ep.room = COHORT_ROOM_OVERCOMMIT;
 		struct cohort_engine *e = engine_open(m, &ep);
 		cohort_request_params_init(&p);
@@ -441,6 +445,7 @@ static void texts_make(struct texts *t, const struct cohort_model *m)
 	cp.outputs = COHORT_OUTPUT_EMBEDDINGS;
 	cp.n_seq_max = cp.n_threads = 1;
 	cp.n_ctx = 256;
+	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
 	for (cp.pooling = COHORT_POOL_MEAN; cp.pooling <= COHORT_POOL_LAST; cp.pooling++)
 		assert_int_equal(cohort_context_open(m, &cp, &c[cp.pooling], NULL), COHORT_OK);
 	rng_init(&g, 21, 21);
@@ -558,6 +563,7 @@ static void embeddings_beside(void **state)
 		p.context.outputs = COHORT_OUTPUT_LOGITS | COHORT_OUTPUT_EMBEDDINGS;
 		embed_beside(s, t, &p);
 		p.context.n_ctx = 256;
+		p.context.n_blocks = cohort_kv_block_count(p.context.n_ctx, 0);
 		p.room = COHORT_ROOM_OVERCOMMIT;
 		embed_beside(s, t, &p);
 		p.swap_bytes = 1 << 20;

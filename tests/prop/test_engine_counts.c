@@ -233,6 +233,7 @@ static void cleared(void **state)
 	(void)state;
 	rig_params(&ep);
 	ep.context.n_ctx = 16 * size;
+	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
 	struct cohort_engine *e = rig_engine(&ep);
 	for (int round = 0; round < 3; round++) {
 		const uint64_t n_before = rig_stats(e).n_evicted;

@@ -117,6 +117,7 @@ static void world_open(bool overcommit, size_t swap_bytes, int32_t n_blocks)
 		trick.nans[i] = NAN;
 	cohort_context_params_init(&cp);
 	cp.n_ctx = n_blocks * size;
+	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
 	cp.n_batch = cp.n_ubatch = N_UBATCH;
 	cp.n_seq_max = N_SLOTS + n_blocks;
 	cp.n_threads = 1;

@@ -428,6 +428,7 @@ static void telemetry(void **state)
 	(void)state;
 	rig_params(&ep);
 	ep.context.n_ctx = 192;
+	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
 	ep.room = COHORT_ROOM_OVERCOMMIT;
 	ep.on_tick = sum_tick;
 	ep.on_tick_user = &sums;
@@ -578,6 +579,7 @@ static void sessions(void **state)
 	(void)state;
 	rig_params(&ep);
 	ep.context.n_ctx = 32 * size;
+	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
 	struct cohort_engine *e = rig_engine(&ep);
 	rig_job(&j, 3, n_prompt, n_said);
 	/* Without a session: whole blocks. */

@@ -364,6 +364,7 @@ static void spec2_n_seq_max_4096(void **state)
 		struct cohort_context_params p = small();
 		p.n_seq_max = n_seq[k];
 		p.n_ctx = 64 * BLOCK;
+		p.n_blocks = 64;
 		struct cohort_context *c = context_of(golden, p);
 		struct cohort_batch b = new_batch(64, 1);
 		struct cohort_err err;

@@ -35,6 +35,8 @@
 #include "spec_case.h"
 #include "temp.h"
 
+#include "base/rng.h"
+
 static struct cohort_model *flat;     /* one layer, random weights, positions below 512 */
 static struct cohort_model *windowed; /* the same with a window */
 
@@ -195,6 +197,7 @@ static void spec4_bounded_by_the_pool(void **state)
 	(void)state;
 
 	p.n_ctx = 256; /* 16 for each of 16 sequences, elsewhere */
+	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
 	struct cohort_context *c = context_of(golden, p);
 	say(c, 7, texts[0], 0, 256);
 	assert_int_equal(usage(c).n_free, 0);
@@ -202,6 +205,53 @@ static void spec4_bounded_by_the_pool(void **state)
 	OK(cohort_seq_rm(c, 7, 224, -1, NULL));
 	OK(cohort_decode_one(c, 5, 0, 8, true, NULL));
 	cohort_context_free(c);
+}
+
+static void spec4_block_count(void **state)
+{
+	/* n_ctx, n_seqs, blocks of 32 */
+	static const int32_t cases[][3] = {{2048, 64, 128}, {2048, 63, 127}, {2048, 65, 128}, {2048, 1, 65},
+			{2048, 0, 64}, {2048, -1, 64}, {2047, 64, 64 + 63}, {31, 5, 1}, {32, 5, 2}, {33, 5, 3},
+			{1, 1, 1}, {0, 1, 0}, {-1, 1, 0}, {INT32_MIN, 1, 0}, {1 << 30, 1 << 30, 1 << 26},
+			{INT32_MAX, INT32_MAX, (1 << 27) - 1}};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		assert_int_equal(cohort_kv_block_count(cases[i][0], cases[i][1]), cases[i][2]);
+}
+
+/* n_ctx tokens fit, however n_ctx / 32 sequences divide them: at random, and with the most blocks that they can take.
+ * Shown red by: a pool of n_ctx / 32 blocks, and one with half of the blocks that come with the sequences. */
+static void spec4_pool_holds_n_ctx_tokens(void **state)
+{
+	struct cohort_context_params p = small();
+	struct cohort_context_info info;
+	struct rng r;
+	(void)state;
+
+	p.n_ctx = 256;
+	p.n_blocks = 0;
+	p.n_seq_max = 9;
+	rng_init(&r, 1, 0);
+	for (int round = 0; round < 20; round++) {
+		struct cohort_context *c = context_of(golden, p);
+		const int32_t n_seqs = 8;
+		int32_t left = p.n_ctx, n_blocks = 0;
+		cohort_context_info_get(c, &info);
+		assert_true(info.n_blocks == 16 && usage(c).n_blocks == 16);
+		for (int32_t s = 0; s < n_seqs; s++) {
+			const int32_t most = left - (n_seqs - 1 - s);
+			int32_t n = s == n_seqs - 1 ? most : 1 + (int32_t)(rng_u32(&r) % (uint32_t)most);
+			if (round == 0)
+				n = s < n_seqs - 1 ? 1 : 7 * BLOCK + 1;
+			left -= n;
+			n_blocks += (n + BLOCK - 1) / BLOCK;
+			OK(cohort_decode_many(c, texts[0], n, 0, s, NULL));
+		}
+		assert_int_equal(usage(c).n_used, n_blocks);
+		assert_true(round > 0 || n_blocks == 15);
+		cohort_context_free(c);
+	}
 }
 
 static void spec4_usage(void **state)
@@ -525,6 +575,7 @@ static void spec4_add_refusals(void **state)
 	(void)state;
 
 	p.n_ctx = 4 * BLOCK;
+	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
 	struct cohort_context *c = context_of(golden, p);
 	say(c, 0, texts[0], 0, 100);
 	const uint64_t before = books(c);
@@ -551,6 +602,7 @@ static void spec4_add_lets_a_sequence_go_on(void **state)
 	(void)state;
 
 	p.n_ctx = 128;
+	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
 	struct cohort_context *c = context_of(golden, p);
 	for (int32_t i = 0; i < 400; i++) {
 		const cohort_pos pos = cohort_seq_pos_max(c, 0) + 1;
@@ -654,6 +706,7 @@ static void spec4_state_refusals(void **state)
 
 	struct cohort_context *other = context_of(flat, p);
 	p.n_ctx = 2 * BLOCK;
+	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
 	struct cohort_context *little = context_of(golden, p);
 	say(c, 0, texts[0], 0, 70);
 	say(d, 0, texts[1], 0, 20);
@@ -721,6 +774,7 @@ static void spec4_window_lets_blocks_go(void **state)
 	(void)state;
 
 	p.n_ctx = 4 * BLOCK; /* less than the sequence: it is bounded by its window */
+	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
 	struct cohort_context *c = context_of(windowed, p);
 	for (int32_t i = 0; i < 500; i++) {
 		OK(cohort_decode_one(c, texts[0][i], i, 0, false, NULL));
@@ -850,6 +904,7 @@ static void spec4_window_no_room_in_one_kind(void **state)
 
 	m->model.layers[1].window = WINDOW;
 	p.n_ctx = 6 * BLOCK;
+	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
 	struct cohort_context *c = context_of(m, p);
 	say(c, 5, texts[0], 0, 100); /* 4 blocks, and the 3 that the next row sees */
 	const uint64_t before = books(c);
@@ -870,6 +925,8 @@ int main(void)
 		cmocka_unit_test(spec4_others_do_not_matter),
 		cmocka_unit_test(spec4_ids_may_be_sparse),
 		cmocka_unit_test(spec4_bounded_by_the_pool),
+		cmocka_unit_test(spec4_block_count),
+		cmocka_unit_test(spec4_pool_holds_n_ctx_tokens),
 		cmocka_unit_test(spec4_usage),
 		cmocka_unit_test(spec4_pos_min_max_clear),
 		cmocka_unit_test(spec4_rm_tail_rewinds),

@@ -270,6 +270,7 @@ ROW(cohort_grammar_open_schema, (lexicon, NULL, 0, NULL, NULL));
 ROW(cohort_isa_count, ());
 ROW(cohort_isa_name, (0));
 ROW(cohort_isa_usable, (0));
+ROW(cohort_kv_block_count, (0, 0));
 ROW(cohort_kv_block_size, ());
 ROW(cohort_lexicon_free, (NULL));
 ROW(cohort_lexicon_open, (NULL, NULL, NULL));

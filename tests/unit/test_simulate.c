@@ -508,7 +508,7 @@ static void as_the_engine(void **state)
 		world_init(&w);
 		rng_init(&r, k, 0);
 		w.p.n_slots = 5;
-		w.p.n_ctx = 256;
+		w.p.n_ctx = 192;
 		w.p.n_batch = 24;
 		w.p.n_ubatch = 16;
 		w.p.chunk_size = 10;

@@ -300,6 +300,22 @@ static void malformed_values(void **state)
 	refused(&v, COHORT_E_LIMIT, "token 0");
 }
 
+/* Shown red by: has_control that is always true. */
+static void unknown_without_control_tokens(void **state)
+{
+	struct vocab v;
+	(void)state;
+
+	spm_vocab(&v, true);
+	for (size_t i = 0; i < v.n; i++)
+		if (v.type[i] == TOK_CONTROL)
+			v.type[i] = TOK_NORMAL;
+	w_vocab(&v, HAS_ALL);
+	open_ok(&v);
+	EXPECT(&v, "<unk>", NO_BOS | SPECIAL, M, "<", "<0x75>", "<0x6E>", "<0x6B>", ">");
+	done(&v);
+}
+
 static void types_absent(void **state)
 {
 	struct vocab v;
@@ -369,6 +385,7 @@ int main(void)
 		cmocka_unit_test(white_space_of_specials),
 		cmocka_unit_test(malformed_arrays),
 		cmocka_unit_test(malformed_values),
+		cmocka_unit_test(unknown_without_control_tokens),
 		cmocka_unit_test(types_absent),
 		cmocka_unit_test(no_tokeniser),
 	};

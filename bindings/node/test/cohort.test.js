@@ -89,7 +89,7 @@ describe('declarations', () => {
 		assert.match(loaded({ COHORT_LIBRARY: '', own: '1' }), /^0\.\d+\.\d+$/);
 		assert.match(loaded({}, 'version = [0, ', 'version = [0, 9'),
 			/is version 0\.\d+\.\d+; these bindings are for 0\.9/);
-		assert.match(loaded({}, '\t\tn_checkpoints: \'int32_t\',\n', ''),
+		assert.match(loaded({}, '\t\tn_checkpoints: \'int32_t\',\n\t\tn_blocks: \'int32_t\',\n', ''),
 			/struct cohort_context_params has \d+ bytes in .* and \d+ in these bindings/);
 	});
 });
@@ -150,7 +150,7 @@ describe('with a model', () => {
 			assert.deepStrictEqual(fields, [C.COHORT_E_BATCH, 'pos-start', 0, 0, 3, 7]);
 			return true;
 		});
-		await assert.rejects(ctx.decodeMany(Array(300).fill(5), 3),
+		await assert.rejects(ctx.decodeMany(Array(400).fill(5), 3),
 			{ status: C.COHORT_NO_ROOM, rule: 'kv-room' });
 		assert.strictEqual(ctx.seqLength(0), 3);
 		assert.throws(() => ctx.logits(7), CohortError);

@@ -344,6 +344,7 @@ cohort_context_params._fields_ = [
     ("trace", CFUNCTYPE(None, POINTER(c_char), c_void_p)),
     ("trace_user", c_void_p),
     ("n_checkpoints", c_int32),
+    ("n_blocks", c_int32),
 ]
 cohort_context_info._fields_ = [
     ("model", c_void_p),
@@ -353,6 +354,7 @@ cohort_context_info._fields_ = [
     ("n_ubatch", c_int32),
     ("n_seq_max", c_int32),
     ("n_threads", c_int32),
+    ("n_blocks", c_int32),
     ("outputs", c_uint32),
     ("output_all", c_bool),
 ]
@@ -1032,6 +1034,7 @@ FUNCTIONS = {
     "cohort_seq_is_whole": (c_bool, (c_void_p, c_int32)),
     "cohort_seq_clear": (None, (c_void_p,)),
     "cohort_kv_block_size": (c_int32, ()),
+    "cohort_kv_block_count": (c_int32, (c_int32, c_int32)),
     "cohort_usage_get": (None, (c_void_p, POINTER(cohort_usage))),
     "cohort_counters_get": (None, (c_void_p, POINTER(cohort_counters))),
     "cohort_state_size": (c_size_t, (c_void_p, c_int32)),

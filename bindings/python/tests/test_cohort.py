@@ -110,7 +110,7 @@ class Loading(unittest.TestCase):
 
     def test_other_size(self):
         # A struct that differs from the library's is noticed when the package is imported.
-        rc, said = run_python("import cohort", self.altered('    ("n_checkpoints", c_int32),\n', ""))
+        rc, said = run_python("import cohort", self.altered('    ("n_checkpoints", c_int32),\n    ("n_blocks", c_int32),\n', ""))
         self.assertEqual(rc, 1)
         self.assertRegex(said, r"struct cohort_context_params has \d+ bytes in .* and \d+ in these bindings")
 
@@ -207,7 +207,7 @@ class Models(WithModel):
     def test_errors_travel(self):
         """From a process of a pool, say: seen red, they could be pickled and not read again."""
         with self.assertRaises(cohort.NoRoom) as r, cohort.Context(self.model, n_ctx=32) as ctx:
-            ctx.decode_many([5] * 40)
+            ctx.decode_many([5] * 65)
         e = pickle.loads(pickle.dumps(r.exception))
         self.assertEqual((type(e), str(e), vars(e)), (cohort.NoRoom, str(r.exception), vars(r.exception)))
         self.assertEqual(e.rule, "kv-room")
@@ -331,7 +331,7 @@ class Contexts(WithModel):
         e = r.exception
         self.assertEqual((e.status, e.rule, e.row, e.seq, e.expected, e.got), (abi.COHORT_E_BATCH, "pos-start", 0, 0, 3, 7))
         with self.assertRaises(cohort.NoRoom) as r:
-            ctx.decode_many([5] * 300, 3)
+            ctx.decode_many([5] * 400, 3)
         self.assertEqual(r.exception.rule, "kv-room")
         self.assertEqual(ctx.seq_len(0), 3)
         b = cohort.Batch(1)

@@ -294,6 +294,7 @@ pub struct cohort_context_params {
     pub trace: Option<unsafe extern "C" fn(*const c_char, *mut c_void)>,
     pub trace_user: *mut c_void,
     pub n_checkpoints: i32,
+    pub n_blocks: i32,
 }
 
 #[repr(C)]
@@ -306,6 +307,7 @@ pub struct cohort_context_info {
     pub n_ubatch: i32,
     pub n_seq_max: i32,
     pub n_threads: i32,
+    pub n_blocks: i32,
     pub outputs: u32,
     pub output_all: bool,
 }
@@ -1059,6 +1061,7 @@ extern "C" {
     pub fn cohort_seq_is_whole(ctx: *const cohort_context, seq: i32) -> bool;
     pub fn cohort_seq_clear(ctx: *mut cohort_context);
     pub fn cohort_kv_block_size() -> i32;
+    pub fn cohort_kv_block_count(n_ctx: i32, n_seqs: i32) -> i32;
     pub fn cohort_usage_get(ctx: *const cohort_context, usage: *mut cohort_usage);
     pub fn cohort_counters_get(ctx: *const cohort_context, counters: *mut cohort_counters);
     pub fn cohort_state_size(ctx: *mut cohort_context, seq: i32) -> usize;
@@ -1327,8 +1330,8 @@ pub fn layout() -> String {
     layout!(cohort_batch_raw, n_tokens, n_embd, n_seq_row_max, n_pos_row, tokens, embd, pos, n_seq, seq, output);
     layout!(cohort_chunk, first, n_items, n_rows, oversized);
     layout!(cohort_packing, chunks, n_chunks, order, chunks_max, order_max, tree_max, tree);
-    layout!(cohort_context_params, struct_size, n_ctx, n_batch, n_ubatch, n_seq_max, n_threads, kv_type, abort, abort_user, split, outputs, pooling, output_all, trace, trace_user, n_checkpoints);
-    layout!(cohort_context_info, model, n_vocab, n_ctx, n_batch, n_ubatch, n_seq_max, n_threads, outputs, output_all);
+    layout!(cohort_context_params, struct_size, n_ctx, n_batch, n_ubatch, n_seq_max, n_threads, kv_type, abort, abort_user, split, outputs, pooling, output_all, trace, trace_user, n_checkpoints, n_blocks);
+    layout!(cohort_context_info, model, n_vocab, n_ctx, n_batch, n_ubatch, n_seq_max, n_threads, n_blocks, outputs, output_all);
     layout!(cohort_scratch, packing, lengths, ranks, lengths_max, ranks_max, tokens, pos, seq, output, tokens_max, pos_max, seq_max, output_max);
     layout!(cohort_each_item, token, pos, seq, want);
     layout!(cohort_scatter_item, tokens, n_tokens, pos, seq, want);

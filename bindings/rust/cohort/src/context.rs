@@ -39,6 +39,7 @@ pub struct ContextParams {
     pub pooling: Pooling,
     pub output_all: bool,
     pub n_checkpoints: i32,
+    pub n_blocks: i32,
     /// Calls end with `Status::Aborted` while it is true.
     pub abort: Option<Arc<AtomicBool>>,
 }
@@ -58,6 +59,7 @@ impl Default for ContextParams {
             pooling: Pooling::None,
             output_all: false,
             n_checkpoints: p.n_checkpoints,
+            n_blocks: p.n_blocks,
             abort: None,
         }
     }
@@ -80,6 +82,7 @@ impl ContextParams {
         p.pooling = self.pooling as i32;
         p.output_all = self.output_all;
         p.n_checkpoints = self.n_checkpoints;
+        p.n_blocks = self.n_blocks;
         if let Some(flag) = &self.abort {
             p.abort = Some(asked);
             p.abort_user = Arc::as_ptr(flag) as *mut c_void;

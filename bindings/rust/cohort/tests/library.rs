@@ -104,7 +104,7 @@ fn errors() {
     let e = ctx.decode_one(5, 7, 0, true).unwrap_err();
     assert_eq!((e.status, e.rule.as_deref(), e.row, e.seq), (Status::Batch, Some("pos-start"), 0, 0));
     assert_eq!((e.expected, e.got), (3, 7));
-    assert_eq!(ctx.decode(&[5; 300]).unwrap_err().status, Status::NoRoom);
+    assert_eq!(ctx.decode(&[5; 400]).unwrap_err().status, Status::NoRoom);
     assert_eq!(ctx.seq_len(0), 3);
     assert!(ctx.logits(5).is_err());
     assert!(Model::load("a\0b").is_err());
