@@ -19,7 +19,8 @@ cmd_mutate() {
 		tree=$PWD/build/mutate/$w
 		rm -rf "$tree"
 		git clone -q . "$tree"
-		PYTHONDONTWRITEBYTECODE=1 python3 "$tool/prepare.py" "$tree" >"$out/prepare.log" 2>&1 || { tail -n 20 "$out/prepare.log"; die 'a clone could not be built'; }
+		PYTHONDONTWRITEBYTECODE=1 python3 "$tool/prepare.py" "$tree" >"$out/prepare.log" 2>&1 && ninja -C "$tree/build-mut" kern_test >>"$out/prepare.log" 2>&1 ||
+			{ tail -n 20 "$out/prepare.log"; die 'a clone could not be built'; }
 	done
 	for w in $(seq "$workers"); do
 		PYTHONDONTWRITEBYTECODE=1 python3 "$tool/mutate.py" run --conf "$PWD/tests/mutants.json" --seed "$seed" --tree "$PWD/build/mutate/$w" --out "$out" &
