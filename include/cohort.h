@@ -332,7 +332,7 @@ COHORT_API void cohort_batch_raw_get(struct cohort_batch *b, struct cohort_batch
 COHORT_API enum cohort_status cohort_batch_view_raw(struct cohort_batch *b, const struct cohort_batch_raw *raw,
 		struct cohort_err *err);
 /* Writes the rows as text, one line each, to out (cut to n_max bytes with the NUL); returns the bytes needed without
- * the NUL, as snprintf does. */
+ * the NUL, as snprintf does. Of NULL a line that says so. */
 COHORT_API size_t cohort_batch_dump(const struct cohort_batch *b, char *out, size_t n_max);
 
 /* ---- Packing ------------------------------------------------------------------- */

@@ -105,6 +105,8 @@ enum cohort_status cohort_branch_accept(
 	if (!n)
 		return COHORT_E_ARG;
 	enum cohort_status st = branch_weigh(n, f->n_vocab, token, &logprob, err);
+	if (st && err)
+		err->seq = branch_seq(f, n);
 	if (st)
 		return st;
 	branch_count(n, token, logprob);
@@ -278,8 +280,10 @@ enum cohort_status cohort_branch_decode_each(struct cohort_forest *f, const stru
 		st = name_branch(f, items[i].branch, i, &n, err);
 		if (!st) {
 			st = branch_weigh(n, f->n_vocab, items[i].token, &n->weighed, err);
-			if (st && err)
+			if (st && err) {
 				err->row = i;
+				err->seq = branch_seq(f, n);
+			}
 		}
 		if (!st) {
 			put_item(f, i, n, &items[i].token, 1);

@@ -302,7 +302,8 @@ static enum cohort_status check_requests(
 					"1",
 					i, r[i].n_prompt, r[i].n_output);
 		if (r[i].n_shared < 0 || r[i].n_shared > r[i].n_prompt)
-			return err_rule(err, COHORT_E_ARG, "shared", row, -1, r[i].n_prompt, r[i].n_shared,
+			return err_rule(err, COHORT_E_ARG, "shared", row, -1,
+					r[i].n_shared < 0 ? 0 : r[i].n_prompt, r[i].n_shared,
 					"request %zu shares %d tokens of a prompt of %d", i, r[i].n_shared,
 					r[i].n_prompt);
 		if (r[i].n_prompt > *n_prompt_max)

@@ -417,7 +417,7 @@ enum cohort_status cohort_sampler_prompt(
 
 bool cohort_sampler_is_complete(const struct cohort_sampler *s)
 {
-	return !s || !s->at.g || grammar_is_complete(&s->at);
+	return s && (!s->at.g || grammar_is_complete(&s->at));
 }
 
 /* ---- Sampling ---- */
