@@ -62,6 +62,30 @@ static void grammar_limits(void)
 			cohort_grammar_free(g));
 	REFUSED(cohort_grammar_open, text, (w.lexicon, more, sizeof more - 1, "root", &g, err), COHORT_E_FORMAT, NULL,
 			-1, -1, 0, 0);
+	for (int k = 256; k <= 257; k++) { /* pairs of parentheses */
+		const size_t length = (size_t)sprintf(out, "root ::= %*s\"a\"%*s", k, "", k, "");
+		memset(out + 9, '(', (size_t)k);
+		memset(out + length - k, ')', (size_t)k);
+		if (k == 256)
+			PASSES_AND(cohort_grammar_open, text, (w.lexicon, out, length, "root", &g, err),
+					cohort_grammar_free(g));
+		else
+			REFUSED(cohort_grammar_open, text, (w.lexicon, out, length, "root", &g, err), COHORT_E_FORMAT,
+					NULL, -1, -1, 0, 0);
+	}
+	for (int k = 65536; k <= 65537; k++) { /* rules */
+		char *rules = malloc((size_t)k * 16), *at = rules + sprintf(rules, "root ::= \"a\"\n");
+		for (int i = 1; i < k; i++)
+			at += sprintf(at, "r%d ::= \"\"\n", i);
+		const size_t length = (size_t)(at - rules);
+		if (k == 65536)
+			PASSES_AND(cohort_grammar_open, text, (w.lexicon, rules, length, "root", &g, err),
+					cohort_grammar_free(g));
+		else
+			REFUSED(cohort_grammar_open, text, (w.lexicon, rules, length, "root", &g, err), COHORT_E_LIMIT,
+					NULL, -1, -1, 0, 0);
+		free(rules);
+	}
 	PASSES(cohort_schema_to_gbnf, schema, (nested(100), strlen(nested(100)), out, sizeof out, &n, err));
 	REFUSED(cohort_schema_to_gbnf, schema, (nested(101), strlen(nested(101)), out, sizeof out, &n, err),
 			COHORT_E_LIMIT, NULL, -1, -1, 0, 0);

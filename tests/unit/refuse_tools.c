@@ -250,6 +250,65 @@ void refuse_models_written(void **state)
 
 /* ---- Templates ---- */
 
+/* `head`, n times `before`, `middle`, n times `after` and `tail`; static. */
+static const char *pile(const char *head, int n, const char *before, const char *middle, const char *after,
+		const char *tail)
+{
+	static char text[4096];
+	char *at = text + sprintf(text, "%s", head);
+
+	for (int i = 0; i < n; i++)
+		at += sprintf(at, "%s", before);
+	at += sprintf(at, "%s", middle);
+	for (int i = 0; i < n; i++)
+		at += sprintf(at, "%s", after);
+	sprintf(at, "%s", tail);
+	return text;
+}
+
+/* Limits of a template's text, of docs/templates.md: as many as there may be, and one more. */
+static void depths(void)
+{
+	static const struct {
+		int n;
+		const char *head, *before, *middle, *after, *tail;
+	} most[] = {{59, "", "{% if 1 %}", "x", "{% endif %}", ""}, {38, "{{ ", "(", "1", ")", " }}"},
+			{248, "{{ ", "1+", "1", "", " }}"}};
+	struct cohort_template *t = NULL;
+
+	for (size_t i = 0; i < sizeof most / sizeof *most; i++)
+		for (int n = most[i].n; n <= most[i].n + 1; n++) {
+			const char *s = pile(most[i].head, n, most[i].before, most[i].middle, most[i].after,
+					most[i].tail);
+			const size_t length = strlen(s);
+			if (n == most[i].n)
+				PASSES_AND(cohort_template_open, source, (s, length, &t, err), cohort_template_free(t));
+			else
+				REFUSED(cohort_template_open, source, (s, length, &t, err), COHORT_E_LIMIT, "template",
+						1, -1, 0, 0);
+		}
+}
+
+/* Digits of a number that a format writes. */
+static void digits(void)
+{
+	static const char *const formats[] = {"{{ '%.300f' % 0.5 }}", "{{ '%.301f' % 0.5 }}"};
+	struct cohort_template *t = NULL;
+	char *text;
+	size_t n;
+
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(cohort_template_open(formats[i], strlen(formats[i]), &t, NULL), COHORT_OK);
+		if (i == 0)
+			PASSES_AND(cohort_template_render, t, (t, NULL, &text, &n, err),
+					cohort_template_text_free(text));
+		else
+			REFUSED(cohort_template_render, t, (t, NULL, &text, &n, err), COHORT_E_LIMIT, "template", 1, -1,
+					0, 0);
+		cohort_template_free(t);
+	}
+}
+
 void refuse_templates(void **state)
 {
 	const size_t most = 4 << 20;
@@ -266,6 +325,8 @@ void refuse_templates(void **state)
 	PASSES_AND(cohort_template_open, n_bytes, (source, most, &t, err), cohort_template_free(t));
 	REFUSED(cohort_template_open, n_bytes, (source, most + 1, &t, err), COHORT_E_LIMIT, NULL, -1, -1, 0, 0);
 	NOTHING(cohort_template_free, (NULL));
+	depths();
+	digits();
 	NOTHING(cohort_template_params_init, (NULL));
 	assert_int_equal(cohort_template_open("abc", 3, &t, NULL), COHORT_OK);
 	cohort_template_params_init(&p);
