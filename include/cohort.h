@@ -9,6 +9,8 @@
  *  - `struct cohort_err *err` may be NULL. When given, it is filled on failure.
  *  - A failed call leaves its object exactly as it was.
  *  - NULL where a function needs something is E_ARG; without a status 0, false or NULL is returned, or nothing is done.
+ *  - A number outside its range is E_ARG, too: the rule is its name, expected the bound that it is beyond, got the
+ *    number (both 0 where it is no integer). Of ids and tokens (rules seq-id, token) expected is how many there are.
  *  - `_open/_free` make and end heap handles; `_init/_release` embedded structs; `_get` borrows. `_free` and `_release`
  *    accept NULL and half-built objects.
  *  - Options structs are filled by their `_init` with the defaults and then changed field by field. Zero means zero,
@@ -96,7 +98,7 @@ struct cohort_model; /* opaque, immutable, shareable between threads */
 struct cohort_model_params {
 	size_t struct_size;
 	const char *isa;    /* level name; NULL: the best this CPU can run */
-	int32_t n_threads;  /* threads used while loading, with no_mmap or mlock; 0: one per CPU */
+	int32_t n_threads;  /* threads used while loading, with no_mmap or mlock; 0: one per CPU; at most 1024 */
 	bool vocab_only;    /* read metadata and vocabulary, no tensors */
 	bool file_layout;   /* never repack matrices (cohort_repack): slower, but pages are shared */
 	/* Called now and then while loading, with 0..1; returning false aborts. */
@@ -106,17 +108,16 @@ struct cohort_model_params {
 	bool mlock;         /* keep the weights resident; where the system refuses, info.note says so */
 	/* LoRA adapters that all rows go through, in this order; of each the file and how strongly it is applied. */
 	const char *const *adapters;  /* [n_adapters] or NULL */
-	const float *adapter_scales;  /* [n_adapters] or NULL: 1 */
+	const float *adapter_scales;  /* [n_adapters] or NULL: 1; -1e6 to 1e6 */
 	size_t n_adapters;
 };
 
 /* All 0. */
 COHORT_API void cohort_model_params_init(struct cohort_model_params *params);
 
-/* Opens a GGUF file. params may be NULL. The file must stay unchanged while open, unless no_mmap.
- * Of a model split into NAME-00001-of-00003.gguf and so on, any part opens all; they lie in one
- * directory. A file without tensors takes vocab_only. Bits do not depend on how a file is read.
- * Statuses: E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY, E_ARG, ABORTED. */
+/* Opens a GGUF file. params may be NULL. The file must stay unchanged while open, unless no_mmap. Of a model split
+ * into NAME-00001-of-00003.gguf and so on, any part opens all; they lie in one directory. A file without tensors takes
+ * vocab_only. Bits do not depend on how. Statuses: E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY, E_ARG, ABORTED. */
 COHORT_API enum cohort_status cohort_model_open(const char *path, const struct cohort_model_params *params,
 		struct cohort_model **out, struct cohort_err *err);
 /* All contexts, engines and requests of the model must have been freed before. */
@@ -164,8 +165,8 @@ enum {
 	COHORT_TOKENIZE_NO_BOS = 2,  /* never add BOS or EOS; with neither flag the model's own rule */
 	COHORT_TOKENIZE_SPECIAL = 4  /* special token texts become their tokens; otherwise plain text */
 };
-/* Encodes n_bytes of text (any bytes; need not be valid UTF-8) into out[0..n_max). *n_out is the number of tokens
- * needed; when it exceeds n_max, the status is E_LIMIT and out is untouched (out may be NULL with n_max 0). */
+/* Encodes n_bytes of text (any bytes, up to 512 MiB; need not be UTF-8) into out[0..n_max). *n_out is the number of
+ * tokens needed; when it exceeds n_max, the status is E_LIMIT and out is untouched (out may be NULL with n_max 0). */
 COHORT_API enum cohort_status cohort_tokenize(const struct cohort_model *model, const char *text, size_t n_bytes,
 		unsigned flags, cohort_token *out, size_t n_max, size_t *n_out, struct cohort_err *err);
 /* Upper bound of tokens that n_bytes of text can give, BOS and EOS included. Only a Unigram vocabulary whose character
@@ -204,8 +205,8 @@ struct cohort_detok {
 /* at_start: the tokens begin a text (strip the space the tokeniser adds there); false when they continue one. */
 COHORT_API void cohort_detok_init(struct cohort_detok *d, const struct cohort_model *model,
 		bool special, bool at_start);
-/* Feeds one token. Writes whole characters to out (n_max bytes) and their number to
- * *n_out. E_LIMIT with the needed size in *n_out, and nothing changed, if out is too small. */
+/* Feeds one token. Writes whole characters to out (n_max bytes) and their number to *n_out. E_LIMIT with the needed
+ * size in *n_out, and nothing changed, if out is too small. */
 COHORT_API enum cohort_status cohort_detok_push(struct cohort_detok *d, cohort_token token,
 		char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
 /* Gives what was held back (0 to 3 bytes, an unfinished character). The decoder may be used on for what follows. */
@@ -324,7 +325,7 @@ COHORT_API void cohort_batch_raw_get(struct cohort_batch *b, struct cohort_batch
 COHORT_API enum cohort_status cohort_batch_view_raw(struct cohort_batch *b, const struct cohort_batch_raw *raw,
 		struct cohort_err *err);
 /* Writes the rows as text, one line each, to out (cut to n_max bytes with the NUL); returns the bytes needed without
- * the NUL, as snprintf does. */
+ * the NUL, as snprintf does. Of NULL a line that says so. */
 COHORT_API size_t cohort_batch_dump(const struct cohort_batch *b, char *out, size_t n_max);
 
 /* ---- Packing ------------------------------------------------------------------- */
@@ -371,11 +372,11 @@ enum { COHORT_OUTPUT_LOGITS = 1, COHORT_OUTPUT_EMBEDDINGS = 2 };
 
 struct cohort_context_params {
 	size_t struct_size;
-	int32_t n_ctx;      /* tokens that the KV pool has room for, shared by all sequences; see n_blocks */
-	int32_t n_batch;    /* most rows of one decode */
-	int32_t n_ubatch;   /* most rows computed together; more than n_batch counts as n_batch */
-	int32_t n_seq_max;  /* sequence ids are 0 .. n_seq_max - 1; costs address space, not time */
-	int32_t n_threads;  /* compute threads, this one included; 0: one per CPU */
+	int32_t n_ctx;      /* tokens that the KV pool has room for, for all sequences; 1 to 2^30; see n_blocks */
+	int32_t n_batch;    /* most rows of one decode; 1 to 2^20 */
+	int32_t n_ubatch;   /* most rows computed together; more than n_batch counts as n_batch; 1 to 2^20 */
+	int32_t n_seq_max;  /* sequence ids are 0 .. n_seq_max - 1; costs address space, not time; 1 to 2^16 */
+	int32_t n_threads;  /* compute threads, this one included; 0: one per CPU; at most 1024 */
 	enum cohort_kv_type kv_type;
 	/* Asked before every layer of every ubatch; true ends the call with ABORTED. Neither this nor trace may call
 	 * functions of the context. */
@@ -388,8 +389,8 @@ struct cohort_context_params {
 	/* Called with some lines of text for each batch and ubatch that is decoded: for looking, not for parsing. */
 	void (*trace)(const char *text, void *user);
 	void *trace_user;
-	int32_t n_checkpoints; /* models with states (mamba): checkpoints kept per sequence, each as large as a state */
-	int32_t n_blocks;      /* blocks of the KV pool; 0: cohort_kv_block_count(n_ctx, n_seq_max) */
+	int32_t n_checkpoints; /* models with states (mamba): states kept per sequence to go back to; 0 to 1024 */
+	int32_t n_blocks;      /* of the KV pool; 0: cohort_kv_block_count(n_ctx, n_seq_max); at most 2^26 */
 };
 
 /* n_ctx 2048, n_batch 512, n_ubatch 128, n_seq_max 64, n_checkpoints 1, outputs LOGITS; all else 0. */
@@ -442,10 +443,10 @@ COHORT_API enum cohort_status cohort_check(struct cohort_context *ctx, const str
 COHORT_API enum cohort_status cohort_decode(struct cohort_context *ctx,
 		const struct cohort_batch *batch, struct cohort_err *err);
 
-/* Like cohort_decode without the cache and without causality: every row sees all rows of its sequence in the batch,
- * no sequence of the context is read or changed, positions begin at 0; layers with a window of w see w - 1 positions to
- * either side. For embeddings. Each sequence must fit into
- * one ubatch, E_LIMIT (rule n-ubatch) otherwise, and rows have one id each (rule seq-count). */
+/* Like cohort_decode without the cache and without causality: every row sees all rows of its sequence in the batch, no
+ * sequence of the context is read or changed, positions begin at 0; layers with a window of w see w - 1 positions to
+ * either side. For embeddings. Each sequence must fit into one ubatch, E_LIMIT (rule n-ubatch) otherwise, and rows
+ * have one id each (rule seq-count). */
 COHORT_API enum cohort_status cohort_encode(struct cohort_context *ctx,
 		const struct cohort_batch *batch, struct cohort_err *err);
 
@@ -531,9 +532,8 @@ COHORT_API enum cohort_status cohort_warm_up(struct cohort_context *ctx, int32_t
 
 /* Outputs of the last decode (or encode). */
 COHORT_API int32_t cohort_n_outputs(const struct cohort_context *ctx);
-/* Logits of batch row i of the last decode: [n_vocab], borrowed until the next
- * decode. Row i must have asked for output, and not for its embedding only (rule output-kind); -1 is the last output,
- * -2 the one before. Otherwise NULL. */
+/* Logits of batch row i of the last decode: [n_vocab], borrowed until the next decode. Row i must have asked for
+ * output, not for its embedding only (rule output-kind); -1 is the last output, -2 the one before. Otherwise NULL. */
 COHORT_API const float *cohort_logits_get(const struct cohort_context *ctx, int32_t i, struct cohort_err *err);
 /* Embedding of batch row i (after the last norm): [n_embd]; indexes as above. NULL unless outputs has EMBEDDINGS. */
 COHORT_API const float *cohort_embeddings_get(const struct cohort_context *ctx, int32_t i, struct cohort_err *err);
@@ -570,11 +570,11 @@ COHORT_API enum cohort_status cohort_seq_add(struct cohort_context *ctx, cohort_
  * oldest goes when there are n_checkpoints of them, and all that lie behind the end of a sequence that gets shorter.
  * Copies have them, too. With other models every position is as good as a checkpoint, and the call does nothing. */
 COHORT_API enum cohort_status cohort_seq_checkpoint(struct cohort_context *ctx, cohort_seq seq, struct cohort_err *err);
-/* Rows of the sequence go through the adapter from now on, `scale` times (NULL: none), beside those the model was
- * opened with. The sequence must be empty (rule adapter-held): what it holds was computed with another. Who gets cells
- * by a copy has the adapter of their sequence, as has an empty sequence by a copy of all of another empty one (0 to
- * -1); rows of several sequences want them to have the same (rule adapter). The setting outlasts the sequence's
- * content. Sequences with an adapter cannot be saved. */
+/* Rows of the sequence go through the adapter from now on, `scale` times (-1e6 to 1e6; NULL: none), beside those the
+ * model was opened with. The sequence must be empty (rule adapter-held): what it holds was computed with another. Who
+ * gets cells by a copy has the adapter of their sequence, as has an empty sequence by a copy of all of another empty
+ * one (0 to -1); rows of several sequences want them to have the same (rule adapter). The setting outlasts the
+ * sequence's content. Sequences with an adapter cannot be saved. */
 COHORT_API enum cohort_status cohort_seq_adapter_set(struct cohort_context *ctx, cohort_seq seq,
 		const struct cohort_adapter *adapter, float scale, struct cohort_err *err);
 /* First and last position held, or -1 if empty or out of range. Cells that a sliding window let go count as held. */
@@ -650,7 +650,7 @@ struct cohort_lexicon; /* opaque */
 COHORT_API enum cohort_status cohort_lexicon_open(const struct cohort_model *model, struct cohort_lexicon **out,
 		struct cohort_err *err);
 struct cohort_lexicon_token {
-	const char *bytes; /* copied */
+	const char *bytes; /* copied; at most 60,000 */
 	size_t n_bytes;
 	bool is_text;      /* the bytes are what it adds to a text; otherwise they are its name (control tokens) */
 	bool is_end;       /* ends a generation */
@@ -666,9 +666,9 @@ COHORT_API void cohort_lexicon_free(struct cohort_lexicon *lexicon);
  * 50 MB of address space, of which a usual grammar touches little). docs/sampling.md has the notation. */
 struct cohort_grammar; /* opaque */
 
-/* GBNF, as llama.cpp defines it. root: the rule that a whole text matches, NULL: "root". E_FORMAT with the offset
- * and the line; E_UNSUPPORTED for a rule that begins with itself; E_LIMIT for a grammar that is too large or too
- * ambiguous. */
+/* GBNF, as llama.cpp defines it, up to 4 MiB. root: the rule that a whole text matches, NULL: "root". E_FORMAT with
+ * the offset and the line; E_UNSUPPORTED for a rule that begins with itself; E_LIMIT for a grammar that is too large
+ * or too ambiguous. */
 COHORT_API enum cohort_status cohort_grammar_open(const struct cohort_lexicon *lexicon, const char *text,
 		size_t n_bytes, const char *root, struct cohort_grammar **out, struct cohort_err *err);
 /* The documents that a JSON schema describes: cohort_schema_to_gbnf and cohort_grammar_open in one. */
@@ -714,12 +714,12 @@ struct cohort_logit_bias {
 	float bias; /* added to the logit; -INFINITY: never */
 };
 
-/* What is off changes nothing. Values outside the ranges named, and NaN, are E_ARG. */
+/* What is off changes nothing. Values outside the ranges named, and NaN, are E_ARG (rule: the name). */
 struct cohort_sampler_params {
 	size_t struct_size;
 	uint64_t seed;      /* together with stream: same numbers, same text, on every machine */
 	uint64_t stream;    /* index of a parallel continuation */
-	float temperature;  /* <= 0: greedy, whatever the order: the best after bias, grammar, penalties and DRY */
+	float temperature;  /* finite; <= 0: greedy, whatever the order: best after bias, grammar, penalties, DRY */
 	int32_t top_k;      /* <= 0 or >= n_vocab: off */
 	float top_p;        /* >= 0; >= 1: off */
 	float min_p;        /* <= 1; <= 0: off */

@@ -240,7 +240,7 @@ struct cohort_request_params {
 	uint64_t salt;               /* only requests of the same salt share cached prompts */
 	bool no_reuse;               /* computes all of its prompt, and leaves nothing for others */
 	const struct cohort_adapter *adapter; /* or NULL; must outlive the engine */
-	float adapter_scale;
+	float adapter_scale;         /* -1e6 to 1e6 */
 	/* Limits in seconds, 0: none. In the queue, from there to the first token, from there to the end, in all. */
 	double queue_limit_s, prefill_limit_s, decode_limit_s, total_limit_s;
 	/* NULL: events are asked for (cohort_request_next). Else called for each, on the engine's thread, which must

@@ -12,9 +12,9 @@
  *    is the last of the text's tokens and counts in sums and lengths; it is never decoded. A text that nothing can
  *    follow (the grammar permits no token that has any probability) ends as it is, unfinished.
  *  - Parameters are filled by their `_init`; results are released by their `_release`, which accepts what was zeroed.
- *  - Statuses as cohort_branch_fork and cohort_branch_decode_each; E_ARG names the rule (search-params,
- *    branch-logits, branch-pending, branch-stale, branch-foreign). NO_ROOM: too few sequence ids are vacant, or the
- *    cache is full. */
+ *  - Statuses as cohort_branch_fork and cohort_branch_decode_each; E_ARG names the rule (branch-logits, branch-pending,
+ *    branch-stale, branch-foreign; search-params, where the text names the parameter). NO_ROOM: too few sequence ids
+ *    are vacant, or the cache is full. */
 #ifndef COHORT_SEARCH_H
 #define COHORT_SEARCH_H
 

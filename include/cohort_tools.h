@@ -198,7 +198,7 @@ struct cohort_synth_params {
 	const char *type;     /* of cohort_mix_name; upper or lower case */
 	const char *name;     /* general.name */
 	uint64_t seed;
-	int32_t n_threads;    /* 0: one per CPU */
+	int32_t n_threads;    /* 0: one per CPU; at most 1024 */
 	/* Called now and then, with 0..1; returning false aborts (COHORT_ABORTED). */
 	bool (*progress)(float done, void *user);
 	void *progress_user;
@@ -243,7 +243,7 @@ struct cohort_quantize_params {
 	bool pure;                        /* no mix: the base format wherever rows are whole blocks of it */
 	bool allow_requantize;            /* converts what is quantised already, too */
 	bool dry_run;                     /* reports what would be done: reads no weights, writes nothing */
-	int32_t n_threads;                /* 0: one per CPU */
+	int32_t n_threads;                /* 0: one per CPU; at most 1024 */
 	/* Called now and then, with 0..1; returning false aborts (COHORT_ABORTED). */
 	bool (*progress)(float done, void *user);
 	void *progress_user;
@@ -275,8 +275,8 @@ COHORT_API enum cohort_status cohort_quantize_write(const char *in, const char *
  * is given, and ends within its limits whatever it does. */
 struct cohort_template; /* opaque, immutable, shareable between threads */
 
-/* source: [n_bytes], UTF-8. Statuses: E_ARG; E_FORMAT, not UTF-8 or a syntax error, with the line in err->row and in
- * the text; E_UNSUPPORTED, a tag that needs other templates; E_LIMIT, E_MEMORY. */
+/* source: [n_bytes], UTF-8, up to 4 MiB. Statuses: E_ARG; E_FORMAT, not UTF-8 or a syntax error, with the line in
+ * err->row and in the text; E_UNSUPPORTED, a tag that needs other templates; E_LIMIT, E_MEMORY. */
 COHORT_API enum cohort_status cohort_template_open(const char *source, size_t n_bytes, struct cohort_template **out,
 		struct cohort_err *err);
 COHORT_API void cohort_template_free(struct cohort_template *t);

@@ -1,6 +1,7 @@
 /* Error values: a status, one line of text, and where. Knows nothing of who reports. */
 #include "base/err.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,27 @@ enum cohort_status err_rule(struct cohort_err *err, enum cohort_status status, c
 		err->got = got;
 	}
 	return status;
+}
+
+enum cohort_status err_range(struct cohort_err *err, const char *name, int64_t v, int64_t lo, int64_t hi)
+{
+	if (v >= lo && v <= hi)
+		return COHORT_OK;
+	const int64_t bound = v < lo ? lo : hi;
+	if (hi >= INT32_MAX)
+		return err_rule(err, COHORT_E_ARG, name, -1, -1, bound, v, "%s is %lld, expected at least %lld", name,
+				(long long)v, (long long)lo);
+	return err_rule(err, COHORT_E_ARG, name, -1, -1, bound, v, "%s is %lld, expected %lld to %lld", name,
+			(long long)v, (long long)lo, (long long)hi);
+}
+
+enum cohort_status err_real(struct cohort_err *err, const char *name, double v, double lo, double hi)
+{
+	if (v >= lo && v <= hi)
+		return COHORT_OK;
+	if (isinf(hi))
+		return err_rule(err, COHORT_E_ARG, name, -1, -1, 0, 0, "%s is %g, expected %g or more", name, v, lo);
+	return err_rule(err, COHORT_E_ARG, name, -1, -1, 0, 0, "%s is %g, expected %g to %g", name, v, lo, hi);
 }
 
 const char *err_show(char out[ERR_SHOW_BYTES], const char *s, size_t n)

@@ -17,6 +17,11 @@ enum cohort_status err_rule(struct cohort_err *err, enum cohort_status status, c
 		int64_t row, int64_t seq, int64_t expected, int64_t got, const char *fmt, ...)
 		__attribute__((format(printf, 8, 9)));
 
+/* E_ARG for a number that is not in lo to hi: the rule is its name, expected the bound that it is beyond. */
+enum cohort_status err_range(struct cohort_err *err, const char *name, int64_t v, int64_t lo, int64_t hi);
+/* The same of numbers that are no integers, and cannot be expected and got, which are 0; NaN is in no range. */
+enum cohort_status err_real(struct cohort_err *err, const char *name, double v, double lo, double hi);
+
 /* Names from a file or a caller, for messages: escaped, so that the message stays one readable line, and cut when long.
  * Returns out. Two of them, a path and a sentence fit the text of struct cohort_err. */
 #define ERR_SHOW_BYTES 80

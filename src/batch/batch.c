@@ -88,14 +88,10 @@ enum cohort_status cohort_batch_init_pos(struct cohort_batch *b, int32_t max_tok
 
 	if (!b)
 		return err_set(err, COHORT_E_ARG, "b is NULL");
-	if (max_tokens < 1)
-		return err_set(err, COHORT_E_ARG, "max_tokens is %d; a batch has room for a row at least", max_tokens);
-	if (n_embd < 0)
-		return err_set(err, COHORT_E_ARG, "n_embd is %d; it is 0 for tokens, or a vector's floats", n_embd);
-	if (n_seq_max < 1)
-		return err_set(err, COHORT_E_ARG, "n_seq_max is %d; a row has at least one sequence id", n_seq_max);
-	if (n_pos_row < 1)
-		return err_set(err, COHORT_E_ARG, "n_pos_row is %d; a row has at least one position", n_pos_row);
+	if (err_range(err, "max_tokens", max_tokens, 1, INT32_MAX) || err_range(err, "n_embd", n_embd, 0, INT32_MAX) ||
+			err_range(err, "n_seq_max", n_seq_max, 1, INT32_MAX) ||
+			err_range(err, "n_pos_row", n_pos_row, 1, INT32_MAX))
+		return COHORT_E_ARG;
 	if (max_tokens <= COHORT_BATCH_INLINE && n_embd == 0 && n_seq_max == 1 && n_pos_row == 1) {
 		n.storage = STORE_INLINE | STORE_ADDS;
 	} else if (!alloc_arrays(&n)) {
@@ -129,8 +125,8 @@ static enum cohort_status check_tokens(const struct cohort_batch *b, const cohor
 {
 	if (!b)
 		return err_set(err, COHORT_E_ARG, "b is NULL");
-	if (n_tokens < 0)
-		return err_set(err, COHORT_E_ARG, "n_tokens is %d", n_tokens);
+	if (err_range(err, "n_tokens", n_tokens, 0, INT32_MAX))
+		return COHORT_E_ARG;
 	if (n_tokens > 0 && !tokens)
 		return err_set(err, COHORT_E_ARG, "tokens is NULL, n_tokens is %d", n_tokens);
 	return COHORT_OK;
@@ -204,15 +200,11 @@ enum cohort_status cohort_batch_view_raw(
 	if (!raw->tokens == !raw->embd)
 		return err_set(err, COHORT_E_ARG, "raw has %s; a batch has one of tokens and embd",
 				raw->tokens ? "both" : "neither");
-	if (raw->n_tokens < 0)
-		return err_set(err, COHORT_E_ARG, "raw->n_tokens is %d", raw->n_tokens);
-	if (raw->embd ? raw->n_embd < 1 : raw->n_embd != 0)
-		return err_set(err, COHORT_E_ARG, "raw->n_embd is %d and the rows are %s", raw->n_embd,
-				raw->embd ? "vectors" : "tokens");
-	if (raw->pos && raw->n_pos_row < 1)
-		return err_set(err, COHORT_E_ARG, "raw->n_pos_row is %d and there is pos", raw->n_pos_row);
-	if (raw->seq && raw->n_seq_row_max < 1)
-		return err_set(err, COHORT_E_ARG, "raw->n_seq_row_max is %d and there is seq", raw->n_seq_row_max);
+	if (err_range(err, "n_tokens", raw->n_tokens, 0, INT32_MAX) ||
+			err_range(err, "n_embd", raw->n_embd, raw->embd ? 1 : 0, raw->embd ? INT32_MAX : 0) ||
+			(raw->pos && err_range(err, "n_pos_row", raw->n_pos_row, 1, INT32_MAX)) ||
+			(raw->seq && err_range(err, "n_seq_row_max", raw->n_seq_row_max, 1, INT32_MAX)))
+		return COHORT_E_ARG;
 	if (raw->n_seq && !raw->seq)
 		return err_set(err, COHORT_E_ARG, "raw has n_seq and no seq");
 	*b = (struct cohort_batch){.n_tokens = raw->n_tokens, .n_max = raw->n_tokens, .n_embd = raw->n_embd,
@@ -409,15 +401,15 @@ enum cohort_status cohort_token_buf_append(
 {
 	if (!buf)
 		return err_set(err, COHORT_E_ARG, "buf is NULL");
-	if (n_tokens < 0)
-		return err_set(err, COHORT_E_ARG, "n_tokens is %d", n_tokens);
+	if (err_range(err, "n_tokens", n_tokens, 0, INT32_MAX))
+		return COHORT_E_ARG;
 	if (n_tokens == 0)
 		return COHORT_OK;
 	if (!tokens)
 		return err_set(err, COHORT_E_ARG, "tokens is NULL, n_tokens is %d", n_tokens);
 	if (n_tokens > INT32_MAX - buf->n_tokens)
-		return err_set(err, COHORT_E_LIMIT, "a token buffer of %d tokens cannot take %d more", buf->n_tokens,
-				n_tokens);
+		return err_rule(err, COHORT_E_LIMIT, "n_tokens", -1, -1, INT32_MAX - buf->n_tokens, n_tokens,
+				"a token buffer of %d tokens cannot take %d more", buf->n_tokens, n_tokens);
 	cohort_token *old = cohort_token_buf_get(buf), *to = old;
 	size_t n_old = (size_t)buf->n_tokens, n_add = (size_t)n_tokens;
 	if (n_tokens > buf->n_max - buf->n_tokens) {

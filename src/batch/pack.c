@@ -81,10 +81,8 @@ enum cohort_status cohort_bin_pack(struct cohort_packing *p, const int32_t *leng
 	if (!p)
 		return err_set(err, COHORT_E_ARG, "p is NULL");
 	p->n_chunks = 0;
-	if (n_batch < 1)
-		return err_set(err, COHORT_E_ARG, "n_batch is %d; a chunk has at least one row", n_batch);
-	if (n_items < 0)
-		return err_set(err, COHORT_E_ARG, "n_items is %d", n_items);
+	if (err_range(err, "n_batch", n_batch, 1, INT32_MAX) || err_range(err, "n_items", n_items, 0, INT32_MAX))
+		return COHORT_E_ARG;
 	if (n_items == 0)
 		return COHORT_OK;
 	if (!lengths)

@@ -105,6 +105,8 @@ enum cohort_status cohort_branch_accept(
 	if (!n)
 		return COHORT_E_ARG;
 	enum cohort_status st = branch_weigh(n, f->n_vocab, token, &logprob, err);
+	if (st && err)
+		err->seq = branch_seq(f, n);
 	if (st)
 		return st;
 	branch_count(n, token, logprob);
@@ -151,12 +153,14 @@ static enum cohort_status name_branch(
 }
 
 static enum cohort_status begin(
-		struct cohort_forest *f, const void *items, int32_t n, const char *what, struct cohort_err *err)
+		struct cohort_forest *f, const void *items, int32_t n, const char *n_name, struct cohort_err *err)
 {
 	if (!f)
 		return err_set(err, COHORT_E_ARG, "forest is NULL");
-	if (n < 0 || (n > 0 && !items))
-		return err_set(err, COHORT_E_ARG, n < 0 ? "the number of %s is negative" : "%s is NULL", what);
+	if (err_range(err, n_name, n, 0, INT32_MAX))
+		return COHORT_E_ARG;
+	if (n > 0 && !items)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", n_name + strlen("n_"));
 	f->call++;
 	/* Each branch is named once, or the call is refused: no more items than there can be branches are put down. */
 	return make_room(f, n < f->n_nodes ? n : f->n_nodes, err);
@@ -214,7 +218,7 @@ static void go_on(struct cohort_forest *f, int32_t n)
 enum cohort_status cohort_branch_decode_scatter(struct cohort_forest *f, const struct cohort_branch_span *spans,
 		int32_t n_spans, struct cohort_err *err)
 {
-	enum cohort_status st = begin(f, spans, n_spans, "spans", err);
+	enum cohort_status st = begin(f, spans, n_spans, "n_spans", err);
 
 	for (int32_t i = 0; i < n_spans && !st; i++) {
 		const struct cohort_branch_span *s = &spans[i];
@@ -247,7 +251,7 @@ enum cohort_status cohort_branch_prefill(struct cohort_forest *f, struct cohort_
 enum cohort_status cohort_branch_step(struct cohort_forest *f, const struct cohort_branch *branches, int32_t n_branches,
 		struct cohort_err *err)
 {
-	enum cohort_status st = begin(f, branches, n_branches, "branches", err);
+	enum cohort_status st = begin(f, branches, n_branches, "n_branches", err);
 
 	for (int32_t i = 0; i < n_branches && !st; i++) {
 		struct node *n;
@@ -268,7 +272,7 @@ enum cohort_status cohort_branch_step(struct cohort_forest *f, const struct coho
 enum cohort_status cohort_branch_decode_each(struct cohort_forest *f, const struct cohort_branch_token *items,
 		int32_t n_items, struct cohort_err *err)
 {
-	enum cohort_status st = begin(f, items, n_items, "items", err);
+	enum cohort_status st = begin(f, items, n_items, "n_items", err);
 	int32_t n_weighed = 0;
 
 	for (int32_t i = 0; i < n_items && !st; i++) {
@@ -276,8 +280,10 @@ enum cohort_status cohort_branch_decode_each(struct cohort_forest *f, const stru
 		st = name_branch(f, items[i].branch, i, &n, err);
 		if (!st) {
 			st = branch_weigh(n, f->n_vocab, items[i].token, &n->weighed, err);
-			if (st && err)
+			if (st && err) {
 				err->row = i;
+				err->seq = branch_seq(f, n);
+			}
 		}
 		if (!st) {
 			put_item(f, i, n, &items[i].token, 1);

@@ -87,14 +87,17 @@ enum cohort_status cohort_branch_bias_set(struct cohort_forest *f, struct cohort
 
 	if (!n)
 		return COHORT_E_ARG;
-	if (n_bias < 0 || (n_bias > 0 && !bias))
-		return err_set(err, COHORT_E_ARG, n_bias < 0 ? "n_bias is %d" : "bias is NULL", n_bias);
+	if (err_range(err, "n_bias", n_bias, 0, INT32_MAX))
+		return COHORT_E_ARG;
+	if (n_bias > 0 && !bias)
+		return err_set(err, COHORT_E_ARG, "bias is NULL");
 	for (int32_t i = 0; i < n_bias; i++) {
 		if (bias[i].token < 0 || bias[i].token >= f->n_vocab)
-			return err_set(err, COHORT_E_ARG, "bias %d is for token %d, which is not in 0 to %d", i,
-					bias[i].token, f->n_vocab - 1);
+			return err_rule(err, COHORT_E_ARG, "token", i, branch_seq(f, n), f->n_vocab, bias[i].token,
+					"bias %d is for token %d, which is not in 0 to %d", i, bias[i].token,
+					f->n_vocab - 1);
 		if (!(bias[i].bias < INFINITY))
-			return err_set(err, COHORT_E_ARG, "bias %d is %s", i,
+			return err_rule(err, COHORT_E_ARG, "bias", i, branch_seq(f, n), 0, 0, "bias %d is %s", i,
 					isnan(bias[i].bias) ? "not a number" : "infinite");
 	}
 	if (n_bias > 0) {
@@ -119,11 +122,10 @@ enum cohort_status cohort_branch_legal_get(struct cohort_forest *f, struct cohor
 
 	if (!n)
 		return COHORT_E_ARG;
-	if (!n_out || n_max < 0 || (n_max > 0 && !out))
-		return err_set(err, COHORT_E_ARG,
-				!n_out                      ? "n_out is NULL"
-						: n_max < 0 ? "n_max is negative"
-							    : "out is NULL");
+	if (!n_out || (n_max > 0 && !out))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", n_out ? "out" : "n_out");
+	if (err_range(err, "n_max", n_max, 0, INT32_MAX))
+		return COHORT_E_ARG;
 	enum cohort_status st = cohort_sampler_legal_get(n->sampler, f->legal, err);
 	if (st)
 		return st;
@@ -244,12 +246,10 @@ enum cohort_status cohort_branch_leaves_get(const struct cohort_forest *f, struc
 	const bool all = branch.forest == 0 && branch.index == 0 && branch.generation == 0;
 	int32_t count = 0;
 
-	if (!f || !n_out || n_max < 0 || (n_max > 0 && !out))
-		return err_set(err, COHORT_E_ARG, "%s",
-				!f                          ? "forest is NULL"
-						: !n_out    ? "n_out is NULL"
-						: n_max < 0 ? "n_max is negative"
-							    : "out is NULL");
+	if (!f || !n_out || (n_max > 0 && !out))
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !f ? "forest" : n_out ? "out" : "n_out");
+	if (err_range(err, "n_max", n_max, 0, INT32_MAX))
+		return COHORT_E_ARG;
 	const struct node *n = all ? NULL : branch_find(f, branch, "the branch", err);
 	if (!all && !n)
 		return COHORT_E_ARG;

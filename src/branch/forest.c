@@ -30,11 +30,15 @@ void cohort_forest_params_init(struct cohort_forest_params *params)
 static enum cohort_status check_ids(struct cohort_context *ctx, const struct cohort_forest_params *p, int32_t n_seq_max,
 		struct cohort_err *err)
 {
-	if (p->first_seq < 0 || p->first_seq >= n_seq_max || p->n_seqs < 0 || p->n_seqs > n_seq_max - p->first_seq)
-		return err_rule(err, COHORT_E_ARG, "seq-id", -1, p->first_seq, n_seq_max, p->n_seqs,
+	if (p->first_seq < 0 || p->first_seq >= n_seq_max)
+		return err_rule(err, COHORT_E_ARG, "seq-id", -1, p->first_seq, n_seq_max, p->first_seq,
+				"first_seq is %d; the context has ids 0 to %d", p->first_seq, n_seq_max - 1);
+	const int32_t n_most = n_seq_max - p->first_seq;
+	if (p->n_seqs < 0 || p->n_seqs > n_most)
+		return err_rule(err, COHORT_E_ARG, "seq-id", -1, p->first_seq, p->n_seqs < 0 ? 0 : n_most, p->n_seqs,
 				"%d sequences from %d on; the context has ids 0 to %d", p->n_seqs, p->first_seq,
 				n_seq_max - 1);
-	const int32_t n = p->n_seqs > 0 ? p->n_seqs : n_seq_max - p->first_seq;
+	const int32_t n = p->n_seqs > 0 ? p->n_seqs : n_most;
 	for (int32_t i = 0; i < n; i++)
 		if (cohort_seq_pos_max(ctx, p->first_seq + i) >= 0)
 			return err_rule(err, COHORT_E_ARG, "seq-held", -1, p->first_seq + i, 0, 1,

@@ -38,11 +38,6 @@ void cohort_adapter_free(struct cohort_adapter *a)
 	}
 }
 
-static enum cohort_status check_scale(float scale, struct cohort_err *err)
-{
-	return fabsf(scale) < 1e6f ? COHORT_OK : err_set(err, COHORT_E_ARG, "an adapter's scale is %g", (double)scale);
-}
-
 enum cohort_status context_open_adapters(
 		struct cohort_model *m, const struct cohort_model_params *p, struct cohort_err *err)
 {
@@ -60,7 +55,8 @@ enum cohort_status context_open_adapters(
 		return err_set(err, COHORT_E_MEMORY, "out of memory for %zu adapters", p->n_adapters);
 	for (size_t i = 0; i < p->n_adapters && !st; i++) {
 		const float scale = p->adapter_scales ? p->adapter_scales[i] : 1.0f;
-		st = p->adapters[i] ? check_scale(scale, err) : err_set(err, COHORT_E_ARG, "adapters[%zu] is NULL", i);
+		st = p->adapters[i] ? err_real(err, "adapter_scales", (double)scale, -1e6, 1e6)
+				    : err_set(err, COHORT_E_ARG, "adapters[%zu] is NULL", i);
 		if (!st)
 			st = model_adapter_init(&m->adapters[i], &m->model, p->adapters[i], err);
 		if (!st)
@@ -99,7 +95,7 @@ enum cohort_status cohort_seq_adapter_set(struct cohort_context *c, cohort_seq s
 				"sequence %d is not in 0 to %d", seq, c->p.n_seq_max - 1);
 	if (adapter && adapter->model != c->model)
 		return err_set(err, COHORT_E_ARG, "the adapter was opened for another model");
-	enum cohort_status st = check_scale(adapter ? scale : 1.0f, err);
+	enum cohort_status st = err_real(err, "scale", adapter ? (double)scale : 1, -1e6, 1e6);
 	if (st)
 		return st;
 	const struct be_lora to = {adapter ? &adapter->adapter : NULL, adapter ? scale : 0.0f};

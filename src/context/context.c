@@ -27,14 +27,6 @@ void cohort_context_params_init(struct cohort_context_params *params)
 	};
 }
 
-static enum cohort_status in_range(const char *what, int64_t v, int64_t lo, int64_t hi, struct cohort_err *err)
-{
-	if (v >= lo && v <= hi)
-		return COHORT_OK;
-	return err_rule(err, COHORT_E_ARG, what, -1, -1, v < lo ? lo : hi, v, "%s is %lld, expected %lld to %lld", what,
-			(long long)v, (long long)lo, (long long)hi);
-}
-
 static enum cohort_status check_params(const struct cohort_context_params *p, struct cohort_err *err)
 {
 	const struct {
@@ -56,9 +48,10 @@ static enum cohort_status check_params(const struct cohort_context_params *p, st
 	enum cohort_status st = COHORT_OK;
 
 	for (size_t i = 0; i < sizeof ranges / sizeof *ranges && !st; i++)
-		st = in_range(ranges[i].name, ranges[i].v, ranges[i].lo, ranges[i].hi, err);
+		st = err_range(err, ranges[i].name, ranges[i].v, ranges[i].lo, ranges[i].hi);
 	if (!st && p->pooling != COHORT_POOL_NONE && !(p->outputs & COHORT_OUTPUT_EMBEDDINGS))
-		st = err_set(err, COHORT_E_ARG, "pooling needs embeddings among the outputs");
+		st = err_rule(err, COHORT_E_ARG, "pooling", -1, -1, COHORT_POOL_NONE, (int64_t)p->pooling,
+				"pooling needs embeddings among the outputs");
 	return st;
 }
 

@@ -473,8 +473,9 @@ enum cohort_status cohort_warm_up(
 
 	if (!c)
 		return err_set(err, COHORT_E_ARG, "context is NULL");
-	if (n_seq_tokens < 1 || n_seqs < 1)
-		return err_set(err, COHORT_E_ARG, "a warm-up of %d sequences of %d rows", n_seqs, n_seq_tokens);
+	if (err_range(err, "n_seq_tokens", n_seq_tokens, 1, INT32_MAX) ||
+			err_range(err, "n_seqs", n_seqs, 1, INT32_MAX))
+		return COHORT_E_ARG;
 	const int64_t n = (int64_t)n_seq_tokens * n_seqs;
 	const int32_t n_most = (int32_t)context_whole_max(c);
 	if (n_seqs > n_most)

@@ -263,8 +263,8 @@ enum cohort_status cohort_decode_many(struct cohort_context *c, const cohort_tok
 	if (n_tokens == 0)
 		return COHORT_OK;
 	context_forget(c);
-	if (n_tokens < 0)
-		return err_set(err, COHORT_E_ARG, "n_tokens is %d", n_tokens);
+	if (err_range(err, "n_tokens", n_tokens, 0, INT32_MAX))
+		return COHORT_E_ARG;
 	if (!tokens)
 		return err_set(err, COHORT_E_ARG, "tokens is NULL");
 	enum cohort_status st = check_span(c, 0, n_past, n_tokens, seq, err);
@@ -288,8 +288,8 @@ enum cohort_status cohort_decode_many(struct cohort_context *c, const cohort_tok
 
 static enum cohort_status check_items(const void *items, int32_t n_items, struct cohort_err *err)
 {
-	if (n_items < 0)
-		return err_set(err, COHORT_E_ARG, "n_items is %d", n_items);
+	if (err_range(err, "n_items", n_items, 0, INT32_MAX))
+		return COHORT_E_ARG;
 	return items ? COHORT_OK : err_set(err, COHORT_E_ARG, "items is NULL");
 }
 

@@ -168,8 +168,8 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 		return err_set(err, COHORT_E_ARG, "%s is NULL", path ? "out" : "path");
 	if (params && !params_take(&p, sizeof p, params))
 		return err_set(err, COHORT_E_ARG, "model parameters were not initialised by cohort_model_params_init");
-	if (p.n_threads < 0 || p.n_threads > 1024)
-		return err_set(err, COHORT_E_ARG, "n_threads is %d, expected 0 to 1024", p.n_threads);
+	if (err_range(err, "n_threads", p.n_threads, 0, 1024))
+		return COHORT_E_ARG;
 	st = find_level(p.isa, &level, err);
 	if (st)
 		return st;
@@ -316,8 +316,8 @@ enum cohort_status cohort_token_piece(const struct cohort_model *m, cohort_token
 	size_t n;
 	const char *s = tok_bytes(m->tok, token, special, &n);
 	if (!s)
-		return err_set(err, COHORT_E_ARG, "token %d is not in the vocabulary of %d", token,
-				tok_n_vocab(m->tok));
+		return err_rule(err, COHORT_E_ARG, "token", -1, -1, tok_n_vocab(m->tok), token,
+				"token %d is not in the vocabulary of %d", token, tok_n_vocab(m->tok));
 	if (!leading_space && n && s[0] == ' ') {
 		s++;
 		n--;

@@ -70,19 +70,21 @@ static enum cohort_status score_text(struct cohort_context *ctx, cohort_seq seq,
 
 	if (!ctx || !tokens || !score)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !ctx ? "context" : !tokens ? "tokens" : "score");
-	if (n_tokens < 1)
-		return err_set(err, COHORT_E_ARG, "n_tokens is %d, expected at least 1", n_tokens);
+	if (err_range(err, "n_tokens", n_tokens, 1, INT32_MAX))
+		return COHORT_E_ARG;
 	if (!(ctx->p.outputs & COHORT_OUTPUT_LOGITS))
 		return err_set(err, COHORT_E_ARG, "the context gives no logits");
 	const int32_t n_vocab = (int32_t)ctx->model->model.hp.n_vocab;
 	for (int32_t i = 0; i < n_tokens; i++)
 		if (tokens[i] < 0 || tokens[i] >= n_vocab)
-			return err_set(err, COHORT_E_ARG, "token %d: the vocabulary has 0 to %d", tokens[i],
-					n_vocab - 1);
+			return err_rule(err, COHORT_E_BATCH, "token", i, seq, n_vocab, tokens[i],
+					"token %d: the vocabulary has 0 to %d", tokens[i], n_vocab - 1);
 	if (seq < 0 || seq >= ctx->p.n_seq_max)
-		return err_set(err, COHORT_E_ARG, "sequence %d: there are 0 to %d", seq, ctx->p.n_seq_max - 1);
+		return err_rule(err, COHORT_E_BATCH, "seq-id", 0, seq, ctx->p.n_seq_max, seq,
+				"sequence %d: there are 0 to %d", seq, ctx->p.n_seq_max - 1);
 	if (cohort_seq_pos_max(ctx, seq) >= 0)
-		return err_set(err, COHORT_E_ARG, "sequence %d is not empty", seq);
+		return err_rule(err, COHORT_E_BATCH, "pos-start", 0, seq, cohort_seq_pos_max(ctx, seq) + 1, 0,
+				"sequence %d is not empty", seq);
 	s.logprobs = logprobs ? mem_alloc((size_t)n_tokens, sizeof *logprobs) : NULL;
 	if (logprobs && !s.logprobs)
 		return err_set(err, COHORT_E_MEMORY, "out of memory for the scores of %d tokens", n_tokens);

@@ -30,13 +30,11 @@ static enum cohort_status check(const struct cohort_engine *e, const struct coho
 		return err_set(err, COHORT_E_ARG, "%s is NULL", e ? "key" : "engine");
 	if (!engine_core(e)->prefix)
 		return err_set(err, COHORT_E_UNSUPPORTED, "the engine keeps no prompts");
-	if (by_tokens && (key->n_tokens < 0 || (key->n_tokens > 0 && !key->tokens)))
-		return err_set(err, COHORT_E_ARG, "the key has %d tokens%s", key->n_tokens,
-				key->n_tokens < 0 ? "" : " at NULL");
-	if (key->adapter && !isfinite(key->adapter_scale))
-		return err_rule(err, COHORT_E_ARG, "adapter_scale", -1, -1, 0, 0,
-				"adapter_scale is not a finite number");
-	return COHORT_OK;
+	if (by_tokens && err_range(err, "n_tokens", key->n_tokens, 0, INT32_MAX))
+		return COHORT_E_ARG;
+	if (by_tokens && key->n_tokens > 0 && !key->tokens)
+		return err_set(err, COHORT_E_ARG, "tokens of the key is NULL");
+	return key->adapter ? err_real(err, "adapter_scale", (double)key->adapter_scale, -1e6, 1e6) : COHORT_OK;
 }
 
 static enum cohort_status check_plain(const struct cohort_cache_key *key, struct cohort_err *err)

@@ -143,15 +143,9 @@ static enum cohort_status check_params(const struct cohort_engine_params *p, str
 			{"room", p->room, COHORT_ROOM_RESERVE, COHORT_ROOM_OVERCOMMIT},
 	};
 	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-		if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-			return err_rule(err, COHORT_E_ARG, ranges[i].name, -1, -1,
-					ranges[i].value < ranges[i].min ? ranges[i].min : ranges[i].max,
-					ranges[i].value, "%s is %lld, expected %lld to %lld", ranges[i].name,
-					(long long)ranges[i].value, (long long)ranges[i].min, (long long)ranges[i].max);
-	if (!(p->wait_max_s >= 0))
-		return err_rule(err, COHORT_E_ARG, "wait_max_s", -1, -1, 0, 0, "wait_max_s is %g, expected 0 or more",
-				p->wait_max_s);
-	return COHORT_OK;
+		if (err_range(err, ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max))
+			return COHORT_E_ARG;
+	return err_real(err, "wait_max_s", p->wait_max_s, 0, INFINITY);
 }
 
 /* What an engine decides itself is not to be asked for: it would be ignored. */
@@ -461,8 +455,10 @@ enum cohort_status cohort_engine_drain(struct cohort_engine *e, double timeout_s
 {
 	bool in_time = true;
 
-	if (!e || isnan(timeout_s))
-		return err_set(err, COHORT_E_ARG, !e ? "engine is NULL" : "timeout_s is not a number");
+	if (!e)
+		return err_set(err, COHORT_E_ARG, "engine is NULL");
+	if (isnan(timeout_s))
+		return err_rule(err, COHORT_E_ARG, "timeout_s", -1, -1, 0, 0, "timeout_s is not a number");
 	if (e->manual || thread_is_self(&e->thread))
 		return err_set(err, COHORT_E_ARG,
 				e->manual ? "a manual engine is drained by its ticks"

@@ -190,7 +190,7 @@ enum cohort_status cohort_request_next(
 	if (r->p.on_event)
 		return err_set(err, COHORT_E_ARG, "the request has a callback for its events");
 	if (isnan(timeout_s))
-		return err_set(err, COHORT_E_ARG, "timeout_s is not a number");
+		return err_rule(err, COHORT_E_ARG, "timeout_s", -1, -1, 0, 0, "timeout_s is not a number");
 	const double until = clock_now() + timeout_s;
 	*event = (struct cohort_event){.kind = COHORT_EVENT_NONE, .text = ""};
 	lock_take(&r->hub->lock);
@@ -217,8 +217,10 @@ enum cohort_status cohort_request_next(
 
 enum cohort_status cohort_request_wait(struct cohort_request *r, double timeout_s, bool *done, struct cohort_err *err)
 {
-	if (!r || isnan(timeout_s))
-		return err_set(err, COHORT_E_ARG, !r ? "request is NULL" : "timeout_s is not a number");
+	if (!r)
+		return err_set(err, COHORT_E_ARG, "request is NULL");
+	if (isnan(timeout_s))
+		return err_rule(err, COHORT_E_ARG, "timeout_s", -1, -1, 0, 0, "timeout_s is not a number");
 	const double until = clock_now() + timeout_s;
 	lock_take(&r->hub->lock);
 	while (!r->done && wait_more(r, timeout_s, until))
@@ -237,7 +239,8 @@ enum cohort_status cohort_request_output_get(
 	if (!r || !output)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", r ? "output" : "request");
 	if (i < 0 || i >= r->p.n_outputs)
-		return err_set(err, COHORT_E_ARG, "output %d of a request with %d", i, r->p.n_outputs);
+		return err_rule(err, COHORT_E_ARG, "output", -1, -1, r->p.n_outputs, i,
+				"output %d of a request with %d", i, r->p.n_outputs);
 	struct stream *s = &r->streams[i];
 	lock_take(&r->hub->lock);
 	const enum cohort_finish finish = s->rest->finish;

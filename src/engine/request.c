@@ -54,23 +54,18 @@ static enum cohort_status check_numbers(const struct cohort_request_params *p, s
 	};
 
 	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-		if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-			return err_rule(err, COHORT_E_ARG, ranges[i].name, -1, -1,
-					ranges[i].value < ranges[i].min ? ranges[i].min : ranges[i].max,
-					ranges[i].value, "%s is %d, expected %d to %d", ranges[i].name, ranges[i].value,
-					ranges[i].min, ranges[i].max);
+		if (err_range(err, ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max))
+			return COHORT_E_ARG;
 	if (!p->prompt || (p->n_stop_tokens && !p->stop_tokens))
 		return err_set(err, COHORT_E_ARG, "%s is NULL", p->prompt ? "stop_tokens" : "prompt");
 	if (p->on_ready && p->on_event)
 		return err_rule(err, COHORT_E_ARG, "on_ready", -1, -1, 0, 0,
 				"on_ready is for requests whose events are asked for; this one has on_event");
-	if (p->adapter && !isfinite(p->adapter_scale))
-		return err_rule(err, COHORT_E_ARG, "adapter_scale", -1, -1, 0, 0,
-				"adapter_scale is not a finite number");
+	if (p->adapter && err_real(err, "adapter_scale", (double)p->adapter_scale, -1e6, 1e6))
+		return COHORT_E_ARG;
 	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-		if (!(limits[i].value >= 0))
-			return err_rule(err, COHORT_E_ARG, limits[i].name, -1, -1, 0, 0,
-					"%s is %g seconds; expected 0 or more", limits[i].name, limits[i].value);
+		if (err_real(err, limits[i].name, limits[i].value, 0, INFINITY))
+			return COHORT_E_ARG;
 	return COHORT_OK;
 }
 

@@ -257,14 +257,6 @@ static enum cohort_status submit(struct sim *s, size_t i, struct cohort_err *err
 
 /* ---- The whole ---- */
 
-static enum cohort_status check_range(const char *what, int64_t v, int64_t lo, int64_t hi, struct cohort_err *err)
-{
-	if (v >= lo && v <= hi)
-		return COHORT_OK;
-	return err_rule(err, COHORT_E_ARG, what, -1, -1, v < lo ? lo : hi, v, "%s is %lld, expected %lld to %lld", what,
-			(long long)v, (long long)lo, (long long)hi);
-}
-
 static enum cohort_status check_params(const struct cohort_sim_params *p, struct cohort_err *err)
 {
 	const int64_t rows_max = 1 << 20, n_max = 1 << 30;
@@ -286,11 +278,11 @@ static enum cohort_status check_params(const struct cohort_sim_params *p, struct
 	enum cohort_status st = COHORT_OK;
 
 	for (size_t i = 0; i < sizeof ranges / sizeof *ranges && !st; i++)
-		st = check_range(ranges[i].name, ranges[i].v, ranges[i].lo, ranges[i].hi, err);
-	if (!st && !(p->wait_max_s >= 0))
-		st = err_set(err, COHORT_E_ARG, "wait_max_s is %g, expected no less than 0", p->wait_max_s);
+		st = err_range(err, ranges[i].name, ranges[i].v, ranges[i].lo, ranges[i].hi);
+	if (!st)
+		st = err_real(err, "wait_max_s", p->wait_max_s, 0, INFINITY);
 	if (!st && !p->cost_s)
-		st = err_set(err, COHORT_E_ARG, "there is no cost function");
+		st = err_set(err, COHORT_E_ARG, "cost_s is NULL");
 	return st;
 }
 
@@ -310,7 +302,8 @@ static enum cohort_status check_requests(
 					"1",
 					i, r[i].n_prompt, r[i].n_output);
 		if (r[i].n_shared < 0 || r[i].n_shared > r[i].n_prompt)
-			return err_rule(err, COHORT_E_ARG, "shared", row, -1, r[i].n_prompt, r[i].n_shared,
+			return err_rule(err, COHORT_E_ARG, "shared", row, -1,
+					r[i].n_shared < 0 ? 0 : r[i].n_prompt, r[i].n_shared,
 					"request %zu shares %d tokens of a prompt of %d", i, r[i].n_shared,
 					r[i].n_prompt);
 		if (r[i].n_prompt > *n_prompt_max)
@@ -427,8 +420,14 @@ enum cohort_status cohort_simulate(const struct cohort_sim_params *params, const
 	enum cohort_status st;
 
 	cohort_sim_params_init(&p);
-	if (!params || !params_take(&p, sizeof p, params) || !totals || (n_requests > 0 && (!requests || !outcomes)))
-		return err_set(err, COHORT_E_ARG, "params (initialised), requests, outcomes and totals are needed");
+	if (!params || !totals || (n_requests > 0 && (!requests || !outcomes)))
+		return err_set(err, COHORT_E_ARG, "%s is NULL",
+				!params                   ? "params"
+						: !totals ? "totals"
+						: requests ? "outcomes"
+							   : "requests");
+	if (!params_take(&p, sizeof p, params))
+		return err_set(err, COHORT_E_ARG, "parameters were not initialised by cohort_sim_params_init");
 	memset(totals, 0, sizeof *totals);
 	for (size_t i = 0; i < n_requests; i++)
 		outcomes[i] = (struct cohort_sim_outcome){.queued_s = -1, .first_token_s = -1, .end_s = -1};

@@ -47,7 +47,7 @@ enum cohort_status cohort_strategy_open(const char *path, const char *name, stru
 		const struct cohort_strategy **out, struct cohort_err *err)
 {
 	if (!path || !file || !out)
-		return err_set(err, COHORT_E_ARG, "strategy: path, file and out are needed");
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !path ? "path" : file ? "out" : "file");
 	struct cohort_strategy_file *f = mem_zalloc(1, sizeof *f);
 	if (!f)
 		return err_set(err, COHORT_E_MEMORY, "out of memory loading %s", path);

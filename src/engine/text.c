@@ -74,10 +74,10 @@ static enum cohort_status check_stops(const char *const *texts, int32_t n, size_
 			return err_set(err, COHORT_E_ARG, "stop string %d is missing", (int)i);
 		const size_t len = strnlen(texts[i], COHORT_STOP_BYTES_MAX + 1);
 		if (len == 0)
-			return err_set(err, COHORT_E_ARG, "stop string %d is empty", (int)i);
+			return err_rule(err, COHORT_E_ARG, "stops", i, -1, 1, 0, "stop string %d is empty", (int)i);
 		if (len > COHORT_STOP_BYTES_MAX)
-			return err_set(err, COHORT_E_ARG, "stop string %d is longer than %d bytes", (int)i,
-					COHORT_STOP_BYTES_MAX);
+			return err_rule(err, COHORT_E_ARG, "stops", i, -1, COHORT_STOP_BYTES_MAX, (int64_t)len,
+					"stop string %d is longer than %d bytes", (int)i, COHORT_STOP_BYTES_MAX);
 		*n_bytes += len;
 	}
 	return COHORT_OK;

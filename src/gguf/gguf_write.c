@@ -308,8 +308,8 @@ static enum cohort_status measure(const struct gguf_writer *w, struct entry *t, 
 	bool bad_row = false;
 	int64_t n = 1;
 
-	if (t->n_dims < 1 || t->n_dims > GGUF_DIMS)
-		return err_set(err, COHORT_E_ARG, "%u dimensions, not 1 to %d", t->n_dims, GGUF_DIMS);
+	if (err_range(err, "n_dims", t->n_dims, 1, GGUF_DIMS))
+		return COHORT_E_ARG;
 	for (unsigned i = 0; i < t->n_dims; i++)
 		if (t->ne[i] == 0 || __builtin_mul_overflow(n, t->ne[i], &n))
 			return err_set(err, COHORT_E_ARG, "dimension %u is %llu", i, (ull)t->ne[i]);
@@ -442,7 +442,8 @@ enum cohort_status gguf_writer_data(struct gguf_writer *w, size_t i_tensor, cons
 	if (st)
 		return st;
 	if (i_tensor >= w->n_tensors)
-		return named(w, err, err_set(err, COHORT_E_ARG, "data of tensor %zu of %zu", i_tensor, w->n_tensors));
+		return named(w, err, err_rule(err, COHORT_E_ARG, "i_tensor", -1, -1, (int64_t)w->n_tensors,
+				(int64_t)i_tensor, "data of tensor %zu of %zu", i_tensor, w->n_tensors));
 	if (i_tensor != w->i_tensor)
 		return named(w, err, err_set(err, COHORT_E_ARG,
 				"data of tensor '%s' while '%s' is next, with %llu bytes", w->tensors[i_tensor].name,

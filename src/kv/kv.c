@@ -263,11 +263,11 @@ enum cohort_status kv_known(const struct kv *kv, cohort_seq seq, struct cohort_e
 			"sequence %d is not below the number of sequences, %zu", seq, kv->n_seq_max);
 }
 
-enum cohort_status kv_range(cohort_pos p0, cohort_pos p1, struct cohort_err *err)
+enum cohort_status kv_range(cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
 {
 	if (p0 >= 0 && p1 >= -1)
 		return COHORT_OK;
-	return err_rule(err, COHORT_E_ARG, "range", -1, -1, p0 < 0 ? 0 : -1, p0 < 0 ? p0 : p1,
+	return err_rule(err, COHORT_E_ARG, "range", -1, seq, p0 < 0 ? 0 : -1, p0 < 0 ? p0 : p1,
 			"positions %d to %d are not a range", p0, p1);
 }
 
@@ -642,7 +642,7 @@ enum cohort_status kv_seq_rm(
 {
 	enum cohort_status st = kv_known(kv, seq, err);
 	if (!st)
-		st = kv_range(p0, p1, err);
+		st = kv_range(seq, p0, p1, err);
 	if (st)
 		return st;
 	struct kv_seq *s = &kv->seqs[seq];

@@ -118,7 +118,7 @@ void kv_forget(struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1);
 
 /* Refuses unknown sequences, and every change while a transaction is open. */
 enum cohort_status kv_known(const struct kv *kv, cohort_seq seq, struct cohort_err *err);
-enum cohort_status kv_range(cohort_pos p0, cohort_pos p1, struct cohort_err *err);
+enum cohort_status kv_range(cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err);
 /* Cuts [p0, p1) to what the sequence holds, released cells included; false: nothing is left. */
 bool kv_clip(const struct kv_seq *s, cohort_pos *p0, cohort_pos *p1);
 

@@ -228,7 +228,7 @@ enum cohort_status kv_seq_cp(struct kv *kv, cohort_seq src, cohort_seq dst, coho
 	if (!st)
 		st = kv_known(kv, dst, err);
 	if (!st)
-		st = kv_range(p0, p1, err);
+		st = kv_range(src, p0, p1, err);
 	if (st)
 		return st;
 	kv->n_moves = 0;
@@ -488,7 +488,7 @@ enum cohort_status kv_seq_add(struct kv *kv, cohort_seq seq, cohort_pos p0, coho
 	enum cohort_status st = kv_known(kv, seq, err);
 
 	if (!st)
-		st = kv_range(p0, p1, err);
+		st = kv_range(seq, p0, p1, err);
 	if (st)
 		return st;
 	kv->n_moves = 0;

@@ -121,8 +121,8 @@ static enum cohort_status check(struct job *j, const struct cohort_quantize_para
 		return err_set(err, COHORT_E_ARG, "parameters were not initialised by cohort_quantize_params_init");
 	if (!j->p.type || (!j->out && !j->p.dry_run))
 		return err_set(err, COHORT_E_ARG, "%s is NULL", j->p.type ? "out" : "type");
-	if (j->p.n_threads < 0 || j->p.n_threads > 1024)
-		return err_set(err, COHORT_E_ARG, "n_threads is %d, expected 0 to 1024", j->p.n_threads);
+	if (err_range(err, "n_threads", j->p.n_threads, 0, 1024))
+		return COHORT_E_ARG;
 	j->mix = mix_find(j->p.type);
 	if (!j->mix)
 		return err_set(err, COHORT_E_ARG, "type '%.40s' is not known; known: %s", j->p.type,

@@ -87,12 +87,6 @@ void cohort_synth_params_init(struct cohort_synth_params *p)
 	cohort_synth_shape(p, shapes[0].name);
 }
 
-static enum cohort_status within(const char *what, uint32_t v, uint32_t lo, uint32_t hi, struct cohort_err *err)
-{
-	return v >= lo && v <= hi ? COHORT_OK
-				  : err_set(err, COHORT_E_ARG, "%s is %u, expected %u to %u", what, v, lo, hi);
-}
-
 /* The limits are those of src/model/keys.c and rope.c: what is written can be loaded. */
 static enum cohort_status check(struct cohort_synth_params *p, struct cohort_err *err)
 {
@@ -108,7 +102,7 @@ static enum cohort_status check(struct cohort_synth_params *p, struct cohort_err
 	enum cohort_status st;
 
 	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-		if ((st = within(fields[i].what, fields[i].v, fields[i].lo, fields[i].hi, err)))
+		if ((st = err_range(err, fields[i].what, fields[i].v, fields[i].lo, fields[i].hi)))
 			return st;
 	if (p->n_head % p->n_head_kv)
 		return err_set(err, COHORT_E_ARG, "%u heads cannot share %u KV heads evenly", p->n_head, p->n_head_kv);
@@ -117,14 +111,15 @@ static enum cohort_status check(struct cohort_synth_params *p, struct cohort_err
 				p->n_embd, p->n_head);
 	if (p->head_size == 0)
 		p->head_size = p->n_embd / p->n_head;
-	if ((st = within("head_size", p->head_size, 1, HEAD_MAX, err)))
+	if ((st = err_range(err, "head_size", p->head_size, 1, HEAD_MAX)))
 		return st;
 	if (p->head_size % 2)
-		return err_set(err, COHORT_E_ARG, "head_size is %u, expected an even number", p->head_size);
-	if (!(p->rope_base >= 1.0f && p->rope_base <= 1e30f))
-		return err_set(err, COHORT_E_ARG, "rope_base is %g, expected 1 to 1e30", (double)p->rope_base);
-	if (p->n_threads < 0 || p->n_threads > 1024)
-		return err_set(err, COHORT_E_ARG, "n_threads is %d, expected 0 to 1024", p->n_threads);
+		return err_rule(err, COHORT_E_ARG, "head_size", -1, -1, 0, p->head_size,
+				"head_size is %u, expected an even number", p->head_size);
+	if ((st = err_real(err, "rope_base", (double)p->rope_base, 1, (double)1e30f)))
+		return st;
+	if ((st = err_range(err, "n_threads", p->n_threads, 0, 1024)))
+		return st;
 	if (!p->type || !p->name)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", p->type ? "name" : "type");
 	return COHORT_OK;

@@ -22,11 +22,11 @@ static enum cohort_status dry_check(const struct cohort_sampler_params *p, int32
 		st = stage_expect(p->dry_base >= 0.0f && p->dry_base < INFINITY, "dry_base", (double)p->dry_base,
 				"1 or more, or below 1 for no penalty", err);
 	if (!st)
-		st = stage_expect(p->dry_allowed_length >= 0, "dry_allowed_length", p->dry_allowed_length, "0 or more",
-				err);
+		st = err_range(err, "dry_allowed_length", p->dry_allowed_length, 0, INT32_MAX);
 	if (!st)
-		st = stage_expect(p->dry_penalty_last_n >= -1 && p->dry_penalty_last_n <= COHORT_HISTORY_MAX,
-				"dry_penalty_last_n", p->dry_penalty_last_n, "-1 to 1048576", err);
+		st = err_range(err, "dry_penalty_last_n", p->dry_penalty_last_n, -1, COHORT_HISTORY_MAX);
+	if (!st)
+		st = err_range(err, "n_dry_breakers", p->n_dry_breakers, 0, 256);
 	return st;
 }
 

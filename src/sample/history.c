@@ -57,16 +57,13 @@ size_t stage_window(const struct cohort_sampler_params *p, int32_t last_n)
 
 /* ---- Breakers ---- */
 
-enum { BREAKERS_MAX = 256, BREAKER_BYTES_MAX = 256 };
+enum { BREAKER_BYTES_MAX = 256 };
 
 enum cohort_status breakers_init(struct breakers *b, const struct cohort_sampler_params *p, struct cohort_err *err)
 {
 	size_t bytes = 0;
 
 	*b = (struct breakers){.lexicon = p->lexicon};
-	if (p->n_dry_breakers < 0 || p->n_dry_breakers > BREAKERS_MAX)
-		return err_set(err, COHORT_E_ARG, "n_dry_breakers is %d, expected 0 to %d", p->n_dry_breakers,
-				BREAKERS_MAX);
 	if (p->n_dry_breakers == 0)
 		return COHORT_OK;
 	if (!p->dry_breakers)
@@ -76,8 +73,9 @@ enum cohort_status breakers_init(struct breakers *b, const struct cohort_sampler
 	for (int32_t i = 0; i < p->n_dry_breakers; i++) {
 		const size_t n = p->dry_breakers[i] ? strlen(p->dry_breakers[i]) : 0;
 		if (n == 0 || n > BREAKER_BYTES_MAX)
-			return err_set(err, COHORT_E_ARG, "DRY's sequence breaker %d has %zu bytes, expected 1 to %d",
-					i, n, BREAKER_BYTES_MAX);
+			return err_rule(err, COHORT_E_ARG, "dry_breakers", i, -1, n == 0 ? 1 : BREAKER_BYTES_MAX,
+					(int64_t)n, "DRY's sequence breaker %d has %zu bytes, expected 1 to %d", i, n,
+					BREAKER_BYTES_MAX);
 		bytes += n;
 		b->longest = n > b->longest ? n : b->longest;
 	}
@@ -153,8 +151,7 @@ static enum cohort_status penalties_check(
 		const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
 {
 	(void)n_vocab;
-	enum cohort_status st = stage_expect(p->penalty_last_n >= -1 && p->penalty_last_n <= COHORT_HISTORY_MAX,
-			"penalty_last_n", p->penalty_last_n, "-1 to 1048576", err);
+	enum cohort_status st = err_range(err, "penalty_last_n", p->penalty_last_n, -1, COHORT_HISTORY_MAX);
 	if (!st)
 		st = stage_expect(p->repeat_penalty > 0.0f && p->repeat_penalty < INFINITY, "repeat_penalty",
 				(double)p->repeat_penalty, "a number above 0", err);

@@ -122,14 +122,14 @@ enum cohort_status lexicon_open(int32_t n_vocab, struct cohort_lexicon_token (*g
 	uint64_t total = 0;
 
 	if (n_vocab < 1)
-		return err_set(err, COHORT_E_ARG, "n_vocab is %d, expected at least 1", n_vocab);
+		return err_range(err, "n_tokens", n_vocab, 1, INT32_MAX);
 	for (cohort_token t = 0; t < n_vocab; t++) {
 		const struct cohort_lexicon_token k = get(arg, t);
 		if (!k.bytes && k.n_bytes)
 			return err_set(err, COHORT_E_ARG, "the bytes of token %d are NULL", t);
 		if (k.n_bytes > LEXICON_BYTES_MAX)
-			return err_set(err, COHORT_E_LIMIT, "token %d has %zu bytes; at most %d", t, k.n_bytes,
-					LEXICON_BYTES_MAX);
+			return err_rule(err, COHORT_E_LIMIT, "n_bytes", t, -1, LEXICON_BYTES_MAX, (int64_t)k.n_bytes,
+					"token %d has %zu bytes; at most %d", t, k.n_bytes, LEXICON_BYTES_MAX);
 		total += k.n_bytes;
 	}
 	struct cohort_lexicon *x = mem_zalloc(1, sizeof *x);

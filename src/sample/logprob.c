@@ -37,11 +37,11 @@ static enum cohort_status logprobs_get(const float *logits, int32_t n_vocab, coh
 {
 	if (!logits || (n_top > 0 && !top))
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !logits ? "logits" : "top");
-	if (n_vocab < 1 || n_top < 0)
-		return err_set(err, COHORT_E_ARG, "%s is %d", n_vocab < 1 ? "n_vocab" : "n_top",
-				n_vocab < 1 ? n_vocab : n_top);
+	if (err_range(err, "n_vocab", n_vocab, 1, INT32_MAX) || err_range(err, "n_top", n_top, 0, INT32_MAX))
+		return COHORT_E_ARG;
 	if (logprob && (token < 0 || token >= n_vocab))
-		return err_set(err, COHORT_E_ARG, "token %d: the vocabulary has 0 to %d", token, n_vocab - 1);
+		return err_rule(err, COHORT_E_ARG, "token", -1, -1, n_vocab, token,
+				"token %d: the vocabulary has 0 to %d", token, n_vocab - 1);
 	bool fine = true;
 	const double best = (double)row_top(logits, (size_t)n_vocab, &fine);
 	if (!fine)

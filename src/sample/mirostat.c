@@ -12,8 +12,7 @@
 static enum cohort_status mirostat_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
 {
 	(void)n_vocab;
-	enum cohort_status st =
-			stage_expect(p->mirostat >= 0 && p->mirostat <= 2, "mirostat", p->mirostat, "0, 1 or 2", err);
+	enum cohort_status st = err_range(err, "mirostat", p->mirostat, 0, 2);
 	if (!st)
 		st = stage_expect(p->mirostat_tau >= 0.0f && p->mirostat_tau < INFINITY, "mirostat_tau",
 				(double)p->mirostat_tau, "0 or more", err);

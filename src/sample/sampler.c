@@ -91,7 +91,8 @@ enum cohort_status cohort_sampler_order_parse(
 					err_show(show, p, length));
 		}
 		if (n == COHORT_ORDER_MAX)
-			return err_set(err, COHORT_E_ARG, "more than %d stages", COHORT_ORDER_MAX);
+			return err_rule(err, COHORT_E_ARG, "n_order", -1, -1, COHORT_ORDER_MAX, COHORT_ORDER_MAX + 1,
+					"more than %d stages", COHORT_ORDER_MAX);
 		order[n++] = (enum cohort_stage)i;
 		p += length;
 	}
@@ -112,18 +113,15 @@ static void default_order(struct cohort_sampler_params *p)
 
 static enum cohort_status check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
 {
-	if (n_vocab < 1)
-		return err_set(err, COHORT_E_ARG, "n_vocab is %d, expected at least 1", n_vocab);
-	enum cohort_status st = stage_expect(p->min_keep >= 1, "min_keep", p->min_keep, "at least 1", err);
+	enum cohort_status st = err_range(err, "n_vocab", n_vocab, 1, INT32_MAX);
 	if (!st)
-		st = stage_expect(p->history_max >= 1 && p->history_max <= COHORT_HISTORY_MAX, "history_max",
-				p->history_max, "1 to 1048576", err);
+		st = err_range(err, "min_keep", p->min_keep, 1, INT32_MAX);
 	if (!st)
-		st = stage_expect(p->n_order >= 0 && p->n_order <= COHORT_ORDER_MAX, "n_order", p->n_order, "0 to 32",
-				err);
+		st = err_range(err, "history_max", p->history_max, 1, COHORT_HISTORY_MAX);
+	if (!st)
+		st = err_range(err, "n_order", p->n_order, 0, COHORT_ORDER_MAX);
 	for (int32_t i = 0; !st && i < p->n_order; i++)
-		st = stage_expect((int)p->order[i] > 0 && (int)p->order[i] < N_STAGES, "a stage of the order",
-				(double)p->order[i], "one of enum cohort_stage", err);
+		st = err_range(err, "order", (int)p->order[i], 1, N_STAGES - 1);
 	for (int i = 1; !st && i < N_STAGES; i++)
 		if (stages[i]->check)
 			st = stages[i]->check(p, n_vocab, err);
@@ -320,7 +318,8 @@ enum cohort_status cohort_sampler_rng_set(
 	if (!s || !rng)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : "rng");
 	if (rng->inc % 2 == 0)
-		return err_set(err, COHORT_E_ARG, "inc is %llu, expected an odd number", (unsigned long long)rng->inc);
+		return err_rule(err, COHORT_E_ARG, "inc", -1, -1, 1, 0, "inc is %llu, expected an odd number",
+				(unsigned long long)rng->inc);
 	s->rng = (struct rng){rng->state, rng->inc};
 	return COHORT_OK;
 }
@@ -345,7 +344,8 @@ const struct stage_ops stage_grammar = {"grammar", NULL, grammar_is_on, true, gr
 static enum cohort_status check_token(const struct cohort_sampler *s, cohort_token token, struct cohort_err *err)
 {
 	if (token < 0 || token >= s->n_vocab)
-		return err_set(err, COHORT_E_ARG, "token %d: the vocabulary has 0 to %d", token, s->n_vocab - 1);
+		return err_rule(err, COHORT_E_ARG, "token", -1, -1, s->n_vocab, token,
+				"token %d: the vocabulary has 0 to %d", token, s->n_vocab - 1);
 	return COHORT_OK;
 }
 
@@ -417,7 +417,7 @@ enum cohort_status cohort_sampler_prompt(
 
 bool cohort_sampler_is_complete(const struct cohort_sampler *s)
 {
-	return !s || !s->at.g || grammar_is_complete(&s->at);
+	return s && (!s->at.g || grammar_is_complete(&s->at));
 }
 
 /* ---- Sampling ---- */
@@ -552,8 +552,8 @@ static enum cohort_status logprobs_get(struct cohort_sampler *s, cohort_token to
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !s ? "sampler" : "top");
 	if (s->last < 0)
 		return err_set(err, COHORT_E_ARG, "no token was sampled yet");
-	if (n_top < 0)
-		return err_set(err, COHORT_E_ARG, "n_top is %d, expected 0 or more", n_top);
+	if (err_range(err, "n_top", n_top, 0, INT32_MAX))
+		return COHORT_E_ARG;
 	enum cohort_status st = logprob ? check_token(s, token, err) : COHORT_OK;
 	if (st)
 		return st;

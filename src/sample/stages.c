@@ -14,7 +14,8 @@
 
 enum cohort_status stage_expect(bool ok, const char *name, double got, const char *what, struct cohort_err *err)
 {
-	return ok ? COHORT_OK : err_set(err, COHORT_E_ARG, "%s is %g, expected %s", name, got, what);
+	return ok ? COHORT_OK
+		  : err_rule(err, COHORT_E_ARG, name, -1, -1, 0, 0, "%s is %g, expected %s", name, got, what);
 }
 
 /* Values repeated in an order could leave the range of numbers. */
@@ -32,16 +33,18 @@ static size_t min_keep(const struct cohort_sampler *s)
 
 static enum cohort_status bias_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
 {
-	if (p->n_bias < 0 || (p->n_bias > 0 && !p->bias))
-		return err_set(err, COHORT_E_ARG, "n_bias is %d%s", p->n_bias, p->bias ? "" : ", bias is NULL");
+	if (err_range(err, "n_bias", p->n_bias, 0, INT32_MAX))
+		return COHORT_E_ARG;
+	if (p->n_bias > 0 && !p->bias)
+		return err_set(err, COHORT_E_ARG, "n_bias is %d, bias is NULL", p->n_bias);
 	for (int32_t i = 0; i < p->n_bias; i++) {
 		const struct cohort_logit_bias *b = &p->bias[i];
 		if (b->token < 0 || b->token >= n_vocab)
-			return err_set(err, COHORT_E_ARG, "bias of token %d: the vocabulary has 0 to %d", b->token,
-					n_vocab - 1);
+			return err_rule(err, COHORT_E_ARG, "token", i, -1, n_vocab, b->token,
+					"bias of token %d: the vocabulary has 0 to %d", b->token, n_vocab - 1);
 		if (!(b->bias < INFINITY))
-			return err_set(err, COHORT_E_ARG, "bias of token %d is %g, expected a number or -Inf", b->token,
-					(double)b->bias);
+			return err_rule(err, COHORT_E_ARG, "bias", i, -1, 0, 0,
+					"bias of token %d is %g, expected a number or -Inf", b->token, (double)b->bias);
 	}
 	return COHORT_OK;
 }

@@ -81,13 +81,15 @@ void cohort_beam_params_init(struct cohort_beam_params *p)
 
 static enum cohort_status bad(struct cohort_err *err, const char *what)
 {
-	return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1, "%s", what);
+	return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, 0, 0, "%s", what);
 }
 
 static enum cohort_status check(const struct cohort_beam_params *p, struct cohort_err *err)
 {
-	if (p->width < 1 || p->n_best < 1 || p->max_tokens < 1 || p->n_groups < 1)
-		return bad(err, "width, n_best, max_tokens and n_groups are at least 1");
+	if (search_at_least_1(err, "width", p->width) || search_at_least_1(err, "n_best", p->n_best) ||
+			search_at_least_1(err, "max_tokens", p->max_tokens) ||
+			search_at_least_1(err, "n_groups", p->n_groups))
+		return COHORT_E_ARG;
 	if (p->width % p->n_groups != 0)
 		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, p->width, p->n_groups,
 				"%d beams cannot be shared out to %d groups", p->width, p->n_groups);

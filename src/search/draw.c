@@ -168,10 +168,10 @@ enum cohort_status cohort_texts_draw(struct cohort_forest *forest, struct cohort
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
 	if (params && !params_take(&d.p, sizeof d.p, params))
-		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1,
+		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, 0, 0,
 				"parameters were not initialised by cohort_draw_params_init");
-	if (d.p.n < 1 || d.p.max_tokens < 1)
-		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1, "n and max_tokens are at least 1");
+	if (search_at_least_1(err, "n", d.p.n) || search_at_least_1(err, "max_tokens", d.p.max_tokens))
+		return COHORT_E_ARG;
 	enum cohort_status st = search_open(&d.s, forest, branch, d.p.ends, d.p.n_ends, false, err);
 	if (st)
 		return st;

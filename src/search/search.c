@@ -52,6 +52,13 @@ static enum cohort_status mark_ends(struct search *s, const struct cohort_model 
 	return COHORT_OK;
 }
 
+enum cohort_status search_at_least_1(struct cohort_err *err, const char *name, int32_t v)
+{
+	if (v >= 1)
+		return COHORT_OK;
+	return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, 1, v, "%s is %d, expected at least 1", name, v);
+}
+
 enum cohort_status search_open(struct search *s, struct cohort_forest *forest, struct cohort_branch branch,
 		const cohort_token *ends, int32_t n_ends, bool fork, struct cohort_err *err)
 {

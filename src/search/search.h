@@ -25,6 +25,9 @@ struct search_step {
 	cohort_token token;
 };
 
+/* A parameter that is at least 1. */
+enum cohort_status search_at_least_1(struct cohort_err *err, const char *name, int32_t v);
+
 /* Opens a search that starts at `branch`, of which live[0] is a fork when `fork` is set. After a failure nothing is
  * left. */
 enum cohort_status search_open(struct search *s, struct cohort_forest *forest, struct cohort_branch branch,

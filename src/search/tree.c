@@ -41,13 +41,13 @@ static enum cohort_status no_memory(struct cohort_err *err)
 
 static enum cohort_status check(const struct cohort_tree_params *p, struct cohort_err *err)
 {
-	const char *what = NULL;
-
-	if (p->depth < 1 || p->top_k < 1 || p->n_max < 1)
-		what = "depth, top_k and n_max are at least 1";
-	else if (!(p->min_prob >= 0 && p->min_prob <= 1))
-		what = "min_prob is in 0 to 1";
-	return what ? err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1, "%s", what) : COHORT_OK;
+	if (search_at_least_1(err, "depth", p->depth) || search_at_least_1(err, "top_k", p->top_k) ||
+			search_at_least_1(err, "n_max", p->n_max))
+		return COHORT_E_ARG;
+	if (!(p->min_prob >= 0 && p->min_prob <= 1))
+		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, 0, 0, "min_prob is %g, expected 0 to 1",
+				p->min_prob);
+	return COHORT_OK;
 }
 
 /* A child of the node whose branch is live[from]. */
@@ -130,7 +130,7 @@ enum cohort_status cohort_tree_grow(struct cohort_forest *forest, struct cohort_
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
 	if (params && !params_take(&g.p, sizeof g.p, params))
-		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, -1, -1,
+		return err_rule(err, COHORT_E_ARG, "search-params", -1, -1, 0, 0,
 				"tree parameters were not initialised by cohort_tree_params_init");
 	enum cohort_status st = check(&g.p, err);
 	if (!st)

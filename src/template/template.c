@@ -55,7 +55,6 @@ enum cohort_status cohort_template_open(
 {
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
-	*out = NULL;
 	if (!source)
 		return err_set(err, COHORT_E_ARG, "source is NULL");
 	if (n_bytes > SOURCE_BYTES_MAX)
@@ -174,12 +173,8 @@ enum cohort_status cohort_template_render(const struct cohort_template *t, const
 {
 	struct cohort_template_params p;
 
-	if (!out || !n_out)
-		return err_set(err, COHORT_E_ARG, "out or n_out is NULL");
-	*out = NULL;
-	*n_out = 0;
-	if (!t)
-		return err_set(err, COHORT_E_ARG, "template is NULL");
+	if (!t || !out || !n_out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", !t ? "template" : out ? "n_out" : "out");
 	cohort_template_params_init(&p);
 	if (params && !params_take(&p, sizeof p, params))
 		return err_set(err, COHORT_E_ARG, "params were not set by cohort_template_params_init");

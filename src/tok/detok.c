@@ -45,8 +45,8 @@ static const char *text_of(const struct tok *t, cohort_token token, bool special
 
 static enum cohort_status not_known(const struct tok *t, cohort_token token, struct cohort_err *err)
 {
-	return err_set(err, COHORT_E_ARG, "detokenise: token %d is not in the vocabulary of %d", (int)token,
-			(int)t->n_vocab);
+	return err_rule(err, COHORT_E_ARG, "token", -1, -1, t->n_vocab, token,
+			"detokenise: token %d is not in the vocabulary of %d", (int)token, (int)t->n_vocab);
 }
 
 enum cohort_status tok_detokenize(const struct tok *t, const cohort_token *tokens, size_t n_tokens, bool special,

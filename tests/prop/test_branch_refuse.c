@@ -137,14 +137,17 @@ static void ids_of_the_context(void **state)
 {
 	static const struct {
 		cohort_seq first;
-		int32_t n;
-	} none[] = {{-1, 0}, {-1, 1}, {N_SEQS, 0}, {N_SEQS, 1}, {0, -1}, {0, N_SEQS + 1}, {N_SEQS - 1, 2},
-			{1, INT32_MAX}, {INT32_MAX, INT32_MAX}, {INT32_MIN, INT32_MIN}};
+		int32_t n, expected, got;
+	} none[] = {{-1, 0, N_SEQS, -1}, {-1, 1, N_SEQS, -1}, {N_SEQS, 0, N_SEQS, N_SEQS}, {N_SEQS, 1, N_SEQS, N_SEQS},
+			{0, -1, 0, -1}, {0, N_SEQS + 1, N_SEQS, N_SEQS + 1}, {N_SEQS - 1, 2, 1, 2},
+			{1, INT32_MAX, N_SEQS - 1, INT32_MAX}, {INT32_MAX, INT32_MAX, N_SEQS, INT32_MAX},
+			{INT32_MIN, INT32_MIN, N_SEQS, INT32_MIN}};
 	struct cohort_forest *f = NULL;
 	(void)state;
 
 	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-		refused(open_forest(none[i].first, none[i].n, &f), "seq-id", -1, none[i].first, N_SEQS, none[i].n);
+		refused(open_forest(none[i].first, none[i].n, &f), "seq-id", -1, none[i].first,
+				none[i].expected, none[i].got);
 	assert_null(f);
 	opens(0, N_SEQS, N_SEQS);
 	opens(N_SEQS - 1, 1, 1);
@@ -316,20 +319,21 @@ static void biases(void **state)
 	ok(cohort_branch_create(forest, NULL, &good, &err));
 	ok(cohort_branch_prefill(forest, good, &token, 1, &err));
 	ok(cohort_branch_bias_set(forest, good, bias, 2, &err));
-	refused_text(cohort_branch_bias_set(forest, good, bias, -1, &err), "n_bias is -1");
-	refused_text(cohort_branch_bias_set(forest, good, NULL, -1, &err), "n_bias is -1");
-	refused_text(cohort_branch_bias_set(forest, good, bias, INT32_MIN, &err), "n_bias is -2147483648");
+	refused(cohort_branch_bias_set(forest, good, bias, -1, &err), "n_bias", -1, -1, 0, -1);
+	refused(cohort_branch_bias_set(forest, good, NULL, -1, &err), "n_bias", -1, -1, 0, -1);
+	refused(cohort_branch_bias_set(forest, good, bias, INT32_MIN, &err), "n_bias", -1, -1, 0, INT32_MIN);
 	refused_text(cohort_branch_bias_set(forest, good, NULL, 1, &err), "bias is NULL");
 	bias[1].token = N_VOCAB;
-	refused_text(cohort_branch_bias_set(forest, good, bias, 2, &err),
-			"bias 1 is for token 48, which is not in 0 to 47");
+	refused(cohort_branch_bias_set(forest, good, bias, 2, &err), "token", 1, 0, N_VOCAB, N_VOCAB);
+	assert_string_equal(err.text, "bias 1 is for token 48, which is not in 0 to 47");
 	bias[1].token = -1;
-	refused_text(cohort_branch_bias_set(forest, good, bias, 2, &err),
-			"bias 1 is for token -1, which is not in 0 to 47");
+	refused(cohort_branch_bias_set(forest, good, bias, 2, &err), "token", 1, 0, N_VOCAB, -1);
 	bias[1] = (struct cohort_logit_bias){0, INFINITY};
-	refused_text(cohort_branch_bias_set(forest, good, bias, 2, &err), "bias 1 is infinite");
+	refused(cohort_branch_bias_set(forest, good, bias, 2, &err), "bias", 1, 0, 0, 0);
+	assert_string_equal(err.text, "bias 1 is infinite");
 	bias[1].bias = NAN;
-	refused_text(cohort_branch_bias_set(forest, good, bias, 2, &err), "bias 1 is not a number");
+	refused(cohort_branch_bias_set(forest, good, bias, 2, &err), "bias", 1, 0, 0, 0);
+	assert_string_equal(err.text, "bias 1 is not a number");
 	assert_int_equal(drawn(), 7);
 	/* The last token, and never. */
 	ok(cohort_branch_bias_set(forest, good,

@@ -104,11 +104,11 @@ static void refusals(void **state)
 	assert_int_equal(s.n, 19);
 	OK(cohort_score_text(c, 0, t, 1, NULL, &s, &err));
 	assert_true(s.n == 0 && s.perplexity == 1);
-	assert_int_equal(cohort_score_text(c, 0, bad, 2, NULL, &s, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_score_text(c, 0, bad, 2, NULL, &s, &err), COHORT_E_BATCH);
 	assert_int_equal(cohort_score_text(c, 0, t, 0, NULL, &s, &err), COHORT_E_ARG);
 	assert_int_equal(cohort_score_text(NULL, 0, t, 1, NULL, &s, &err), COHORT_E_ARG);
 	OK(cohort_decode_one(c, t[0], 0, 0, false, NULL));
-	assert_int_equal(cohort_score_text(c, 0, t, 3, NULL, &s, &err), COHORT_E_ARG);
+	assert_int_equal(cohort_score_text(c, 0, t, 3, NULL, &s, &err), COHORT_E_BATCH);
 	assert_non_null(strstr(err.text, "not empty"));
 	assert_int_equal(cohort_seq_pos_max(c, 0), 0); /* left alone */
 	cohort_context_free(c);

@@ -508,7 +508,7 @@ static void spec3_bad_arguments_are_named(void **state)
 	item.seq = -4;
 	assert_int_equal(cohort_decode_each(c, &item, 1, NULL, &err), COHORT_E_BATCH);
 	assert_true(strcmp(err.rule, "seq-id") == 0 && strstr(err.text, "sequence -4"));
-	check_arg(cohort_warm_up(c, 0, 1, &err), &err, "0 rows");
+	check_arg(cohort_warm_up(c, 0, 1, &err), &err, "n_seq_tokens");
 	assert_int_equal(cohort_decode_many(c, texts[0], 300, 0, 0, &err), COHORT_E_BATCH);
 	check_err(&err, COHORT_E_BATCH, "pos-limit", POS_LIMIT, 0, POS_LIMIT, POS_LIMIT);
 	assert_int_equal(cohort_decode_many(c, texts[0], 3, 0, 16, &err), COHORT_E_BATCH);

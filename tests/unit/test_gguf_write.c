@@ -324,8 +324,8 @@ static void refusals(void **state)
 	REFUSED(COHORT_E_ARG, "twice", cohort_gguf_writer_tensor(w, "t", 0, 1, ne, err));
 	REFUSED(COHORT_E_ARG, "bytes long", cohort_gguf_writer_tensor(w, "", 0, 1, ne, err));
 	REFUSED(COHORT_E_ARG, "65", cohort_gguf_writer_tensor(w, name, 0, 1, ne, err));
-	REFUSED(COHORT_E_ARG, "dimensions", cohort_gguf_writer_tensor(w, "u", 0, 0, ne, err));
-	REFUSED(COHORT_E_ARG, "dimensions", cohort_gguf_writer_tensor(w, "u", 0, 5, ne, err));
+	REFUSED(COHORT_E_ARG, "n_dims", cohort_gguf_writer_tensor(w, "u", 0, 0, ne, err));
+	REFUSED(COHORT_E_ARG, "n_dims", cohort_gguf_writer_tensor(w, "u", 0, 5, ne, err));
 	REFUSED(COHORT_E_ARG, "dimension 1 is 0", cohort_gguf_writer_tensor(w, "u", 0, 2, none, err));
 	REFUSED(COHORT_E_ARG, "dimension", cohort_gguf_writer_tensor(w, "u", 0, 2, huge, err));
 	REFUSED(COHORT_E_LIMIT, "too many", cohort_gguf_writer_tensor(w, "u", 0, 2, large, err));
