@@ -3,7 +3,8 @@
  * Shown red by planted faults: IPv6 addresses compared whole (addresses, one_client); a network's last bits left out
  * (proxies); a list read beyond what a trusted proxy saw (forwarded); the newest idle connection closed (places), one
  * whose request was not read yet (unread), or any client's for one that has too many (one_client); shared addresses
- * counted (shared); requests of a client not counted (shared); a limit that is never raised (descriptors). */
+ * counted (shared); requests of a client not counted (shared); a seat that a lost socket keeps
+ * (number_of_a_lost_socket_is_used_again); a limit that is never raised (descriptors). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -291,6 +292,25 @@ static void shared(void **state)
 	assert_true(accept_counts(&srv, s[4], 7, &e));
 }
 
+/* Without memory libmicrohttpd closes a socket and says nothing. The next one has its number, and a seat of its own. */
+static void number_of_a_lost_socket_is_used_again(void **state)
+{
+	const struct peer p = peer("192.0.2.1");
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	struct seat *lost = seat_take(&srv, fds[0], &p);
+	assert_non_null(lost);
+	lost->gone = true;
+	close(fds[0]);
+	close(fds[1]);
+	struct seat *s = come("192.0.2.1");
+	assert_int_equal(s->fd, fds[0]);
+	assert_false(seat_gone(s));
+	assert_int_equal(watch_count(&srv.watch), 1);
+}
+
 /* ---- Descriptors ---- */
 
 /* In a process of its own, as limits cannot be raised again. Its exit code: connections, 255 for a refusal. */
@@ -348,6 +368,8 @@ int main(void)
 			cmocka_unit_test_setup_teardown(unread, open_places, close_places),
 			cmocka_unit_test_setup_teardown(one_client, open_places, close_places),
 			cmocka_unit_test_setup_teardown(shared, open_places, close_places),
+			cmocka_unit_test_setup_teardown(
+					number_of_a_lost_socket_is_used_again, open_places, close_places),
 			cmocka_unit_test(descriptors),
 	};
 	return cmocka_run_group_tests_name("serve_accept", tests, NULL, NULL);
