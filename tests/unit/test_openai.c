@@ -3,7 +3,8 @@
  *
  * Shown red by: top_p with the place of min_p; an upper bound that is not looked at; a name left out in
  * refuse_unsupported; read_list that takes mixed items; a grammar that is not put back; tokens of logit_bias read by
- * sscanf, which takes blanks and signs. */
+ * sscanf, which takes blanks and signs; bounds moved by one, and < in the place of <=
+ * (fields_take_the_ends_of_their_ranges, lists_take_as_many_as_documented). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -250,6 +251,108 @@ static void ranges(void **state)
 	}
 	refused(OPENAI_COMPLETIONS, "{'prompt':'x','echo':'yes'}", "echo");
 	refused(OPENAI_COMPLETIONS, "{'prompt':'x','n':3,'best_of':2}", "best_of");
+}
+
+static bool takes(enum openai_route route, const char *body, struct openai_error *e)
+{
+	struct openai_request r;
+	const bool ok = oa_parse(route, body, &r, e);
+
+	if (ok)
+		openai_request_release(&oa_host, &r);
+	return ok;
+}
+
+/* Ranges that docs/programs.md and docs/server.md have, and those that the refusals of the others tell. */
+static void fields_take_the_ends_of_their_ranges(void **state)
+{
+	static const struct {
+		const char *name;
+		bool whole;
+		double min, max; /* both 0: as the refusal says */
+	} t[] = {{"temperature", false, 0, 2}, {"top_p", false, 0, 1}, {"presence_penalty", false, -2, 2},
+			{"frequency_penalty", false, -2, 2}, {"n", true, 1, 128}, {"best_of", true, 1, 128},
+			{"logprobs", true, 0, 20}, {"top_k", true, -1, INT32_MAX}, {"min_p", false, 0, 0},
+			{"typical_p", false, 0, 0}, {"top_n_sigma", false, 0, 0}, {"min_keep", true, 0, 0},
+			{"repeat_penalty", false, 0, 0}, {"repeat_last_n", true, 0, 0},
+			{"xtc_probability", false, 0, 0}, {"xtc_threshold", false, 0, 0},
+			{"dynatemp_range", false, 0, 0}, {"dynatemp_exponent", false, 0, 0},
+			{"dry_multiplier", false, 0, 0}, {"dry_base", false, 0, 0}, {"dry_allowed_length", true, 0, 0},
+			{"dry_penalty_last_n", true, 0, 0}, {"mirostat", true, 0, 0}, {"mirostat_tau", false, 0, 0},
+			{"mirostat_eta", false, 0, 0}};
+	static const char form[] = "{'prompt':'x','%s':%.17g%s}";
+	struct openai_error e;
+	char body[200];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+		double ends[2];
+		snprintf(body, sizeof body, form, t[i].name, -1e15, "");
+		assert_false(takes(OPENAI_COMPLETIONS, body, &e));
+		const char *range = strstr(e.message, "number from ");
+		assert_non_null(range);
+		assert_int_equal(sscanf(range, "number from %lf to %lf", &ends[0], &ends[1]), 2);
+		if (t[i].min != t[i].max && (ends[0] != t[i].min || ends[1] != t[i].max))
+			fail_msg("%s: %s", t[i].name, e.message);
+		for (int k = 0; k < 2; k++) {
+			const double step = k ? 1 : -1;
+			const double beyond = t[i].whole ? ends[k] + step : nextafter(ends[k], step * INFINITY);
+			/* As many choices as are chosen from. */
+			const char *more = strcmp(t[i].name, "n") == 0 ? ",'best_of':128" : "";
+			snprintf(body, sizeof body, form, t[i].name, ends[k], more);
+			if (!takes(OPENAI_COMPLETIONS, body, &e))
+				fail_msg("%s: %s", body, e.message);
+			snprintf(body, sizeof body, form, t[i].name, beyond, more);
+			refused(OPENAI_COMPLETIONS, body, t[i].name);
+		}
+	}
+	assert_true(takes(OPENAI_CHAT, "{" M ",'logprobs':true,'top_logprobs':20}", &e));
+	assert_true(takes(OPENAI_CHAT, "{" M ",'logit_bias':{'5':-100,'6':100}}", &e));
+	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'5':-100.00000000000001}}", "logit_bias");
+	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'5':100.00000000000001}}", "logit_bias");
+}
+
+/* {head item, item, ... tail} with n items. Freed with free. */
+static char *body_of(const char *head, const char *item, size_t n, const char *tail)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+
+	assert_non_null(f);
+	fputs(head, f);
+	for (size_t i = 0; i < n; i++)
+		fprintf(f, "%s%s", i ? "," : "", item);
+	fputs(tail, f);
+	assert_int_equal(fclose(f), 0);
+	return text;
+}
+
+static void lists_take_as_many_as_documented(void **state)
+{
+	static const struct {
+		enum openai_route route;
+		const char *head, *item, *tail, *param;
+		size_t n;
+	} t[] = {{OPENAI_CHAT, "{" M ",'stop':[", "'x'", "]}", "stop", 64},
+			{OPENAI_COMPLETIONS, "{'prompt':[", "'x'", "]}", "prompt", 2048},
+			{OPENAI_COMPLETIONS, "{'prompt':[", "[5]", "]}", "prompt", 2048},
+			{OPENAI_EMBEDDINGS, "{'input':[", "'x'", "]}", "input", 2048},
+			{OPENAI_EMBEDDINGS, "{'input':[", "[5]", "]}", "input", 2048},
+			{OPENAI_CHAT, "{" M ",'dry_sequence_breakers':[", "'x'", "]}", "dry_sequence_breakers", 256},
+			{OPENAI_CHAT, "{" M ",'logit_bias':[", "[5,1]", "]}", "logit_bias", OPENAI_BIASES_MAX}};
+	struct openai_error e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+		char *most = body_of(t[i].head, t[i].item, t[i].n, t[i].tail);
+		char *more = body_of(t[i].head, t[i].item, t[i].n + 1, t[i].tail);
+		if (!takes(t[i].route, most, &e))
+			fail_msg("%s, %zu: %s", t[i].param, t[i].n, e.message);
+		refused(t[i].route, more, t[i].param);
+		free(most);
+		free(more);
+	}
 }
 
 static void refusals(void **state)
@@ -527,6 +630,8 @@ int main(void)
 			cmocka_unit_test(others),
 			cmocka_unit_test(prompts),
 			cmocka_unit_test(ranges),
+			cmocka_unit_test(fields_take_the_ends_of_their_ranges),
+			cmocka_unit_test(lists_take_as_many_as_documented),
 			cmocka_unit_test(refusals),
 			cmocka_unit_test(lists),
 			cmocka_unit_test(texts),

@@ -465,6 +465,23 @@ static void refusals(void **state)
 			fail_msg("%s: %s: %s", body, e.param, e.message);
 	}
 	assert_non_null(strstr(e.message, "tool_choice")); /* what to use instead */
+	for (int n = OPENAI_TOOLS_MAX; n <= OPENAI_TOOLS_MAX + 1; n++) {
+		char *many = NULL;
+		size_t size = 0;
+		FILE *f = open_memstream(&many, &size);
+		assert_non_null(f);
+		fputs("{" ASK ",'max_tokens':1,'tools':[", f);
+		for (int i = 0; i < n; i++)
+			fprintf(f, "%s{'type':'function','function':{'name':'f%d'}}", i ? "," : "", i);
+		fputs("]}", f);
+		assert_int_equal(fclose(f), 0);
+		const bool ok = oa_parse(OPENAI_CHAT, many, &r, &e);
+		if (ok)
+			openai_request_release(&oa_host, &r);
+		if (ok != (n == 128) || (!ok && (e.status != 400 || strcmp(e.param, "tools") != 0)))
+			fail_msg("%d tools: %d, %s", n, ok, ok ? "" : e.message);
+		free(many);
+	}
 	static const char *const calls[] = {"5", "[5]", "[{}]", "[{'function':{'name':'f'}}]",
 			"[{'function':{'name':5,'arguments':'{}'}}]", "[{'function':{'name':'f','arguments':5}}]"};
 	for (size_t i = 0; i < 6; i++) {

@@ -2,9 +2,9 @@
  * beyond them by one (or by the next number) is refused, and the message names the option and the range. A list takes
  * OPT_LIST_MAX items.
  *
- * Shown red by ranges that leave out their ends (v <= min for whole numbers, d < max for others), by one that is compared
- * as a double, for which 2^60 + 1 is 2^60 (-queue-tokens), by a seed of 2^64 that is taken (errno not looked at), by a
- * list that takes an item more, and by a message with another range. */
+ * Shown red by ranges that leave out their ends (v <= min for whole numbers, d < max for others) or take one more, by
+ * one that is compared as a double, for which 2^60 + 1 is 2^60 (-queue-tokens), by a seed of 2^64 that is taken (errno
+ * not looked at), by a list that takes an item more, and by a message with another range. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,8 +67,8 @@ static void refused(const struct opt_prog *p, const struct opt *o, const char *t
 	char said[1024], want[1024];
 
 	const int rc = parse(p, o, text, 1, said, sizeof said);
-	snprintf(want, sizeof want, "%s: -%s expects %s, got '%s'\nTry '%s --help'.\n", p->name, o->name, expected, text,
-			p->name);
+	snprintf(want, sizeof want, "%s: -%s expects %s, got '%s'\nTry '%s --help'.\n", p->name, o->name, expected,
+			text, p->name);
 	if (rc != EXIT_USAGE + 1 || strcmp(said, want) != 0)
 		fail_msg("%s -%s %s: %d, %s", p->name, o->name, text, rc, said);
 }
@@ -180,7 +180,7 @@ static void ends_of_ranges_are_taken_and_what_is_beyond_refused(void **state)
 	opt_visit(check_table, NULL);
 	batched_main(1, words);
 	opt_visit(NULL, NULL);
-	/* All commands and batched; the others are at least as many as were there when this was written, less some. */
+	/* All commands and batched; of the others less than there were, so that some may go. */
 	printf("# %zu tables, %zu numbers, %zu lists\n", n_tables, n_numbers, n_lists);
 	assert_int_equal(n_tables, N_CMDS + 1);
 	assert_true(n_numbers >= 240 && n_lists >= 40);
