@@ -56,5 +56,5 @@ static void snippets(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(snippets)};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("template_snippets", tests, NULL, NULL);
 }

@@ -70,5 +70,5 @@ static void renders(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(renders)};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("templates", tests, NULL, NULL);
 }

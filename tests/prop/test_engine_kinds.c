@@ -180,5 +180,5 @@ int main(void)
 			cmocka_unit_test(generating),
 			cmocka_unit_test(encoding),
 	};
-	return cmocka_run_group_tests_name("engine kinds", tests, arch_make_models, arch_remove_models);
+	return cmocka_run_group_tests_name("engine_kinds", tests, arch_make_models, arch_remove_models);
 }

@@ -352,5 +352,5 @@ int main(void)
 			cmocka_unit_test(ticked_by_hand),
 			cmocka_unit_test(looked_at_from_within),
 	};
-	return cmocka_run_group_tests_name("engine stress", tests, set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_stress", tests, set_up, rig_tear_down);
 }

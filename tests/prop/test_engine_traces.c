@@ -705,5 +705,5 @@ int main(int argc, char **argv)
 	only_seed = seed ? strtoull(seed, NULL, 10) : 0;
 	signal(SIGSEGV, on_signal);
 	signal(SIGABRT, on_signal);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("engine_traces", tests, NULL, NULL);
 }

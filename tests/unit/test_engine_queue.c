@@ -297,7 +297,7 @@ static void play(uint64_t seed, size_t n_clients, uint64_t id_step, double wait_
 
 /* 600,000 operations. Few clients, priorities, tokens and times, so that all ties happen; many clients, so that idle
  * ones are forgotten; limits that are reached now and then, never and always. */
-static void random_operations(void **state)
+static void queue_random_operations(void **state)
 {
 	struct counts c = {0};
 	(void)state;
@@ -788,7 +788,7 @@ static void many_clients(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(random_operations),
+			cmocka_unit_test(queue_random_operations),
 			cmocka_unit_test(one_beside_fifty),
 			cmocka_unit_test(equal_shares),
 			cmocka_unit_test(tokens_not_turns),

@@ -147,7 +147,7 @@ static void test_no_tensors(void **state)
 	file_release(&f);
 }
 
-static void test_many(void **state)
+static void test_gguf_with_many_keys(void **state)
 {
 	struct file f = {0};
 	struct gguf g;
@@ -195,7 +195,7 @@ static void test_longest_names(void **state)
 	free(key);
 }
 
-static void test_names(void **state)
+static void test_gguf_type_names_and_sizes(void **state)
 {
 	(void)state;
 	assert_string_equal(gguf_type_name(GGUF_U8), "u8");
@@ -216,9 +216,9 @@ int main(void)
 		cmocka_unit_test(test_default_alignment),
 		cmocka_unit_test(test_alignments),
 		cmocka_unit_test(test_no_tensors),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_gguf_with_many_keys),
 		cmocka_unit_test(test_longest_names),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_gguf_type_names_and_sizes),
 	};
 
 	return cmocka_run_group_tests_name("gguf", tests, NULL, NULL);

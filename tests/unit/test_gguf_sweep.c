@@ -80,7 +80,7 @@ static int64_t torture(struct file *f)
 	return n;
 }
 
-static void test_allocation_failures(void **state)
+static void test_gguf_read_out_of_memory_at_every_point(void **state)
 {
 	struct file f = {0};
 
@@ -153,7 +153,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_truncation),
 		cmocka_unit_test(test_mutation),
-		cmocka_unit_test(test_allocation_failures),
+		cmocka_unit_test(test_gguf_read_out_of_memory_at_every_point),
 		cmocka_unit_test(test_open),
 	};
 

@@ -84,7 +84,7 @@ static void quotes(void **state)
 	free(quoted);
 }
 
-static void malformed(void **state)
+static void malformed_json_is_refused_with_a_place(void **state)
 {
 	static const char *const bad[] = {"", "{", "[1,]", "{\"a\": tru}", "\"\xff\"", "[1] x"};
 	bool no_memory = true;
@@ -98,7 +98,7 @@ static void malformed(void **state)
 	}
 }
 
-static void copies(void **state)
+static void json_clone_out_of_memory_at_every_point(void **state)
 {
 	json_t *v = NULL;
 	bool no_memory;
@@ -127,11 +127,11 @@ static int take_over(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(malformed), /* once before it is taken over */
+			cmocka_unit_test(malformed_json_is_refused_with_a_place), /* once before it is taken over */
 			cmocka_unit_test_setup(parsing, take_over),
 			cmocka_unit_test(quotes),
-			cmocka_unit_test(malformed),
-			cmocka_unit_test(copies),
+			cmocka_unit_test(malformed_json_is_refused_with_a_place),
+			cmocka_unit_test(json_clone_out_of_memory_at_every_point),
 	};
 	return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

@@ -189,7 +189,7 @@ static void tensors(void **state)
 	refused(&s, COHORT_E_FORMAT, "'llama.expert_used_count' is missing");
 }
 
-static void shapes(void **state)
+static void model_refuses_bad_shapes(void **state)
 {
 	struct shape s = plain;
 	(void)state;
@@ -242,7 +242,7 @@ static void smallest(void **state)
 	cohort_model_free(m);
 }
 
-static void arguments(void **state)
+static void model_open_refuses_bad_arguments(void **state)
 {
 	struct cohort_model *m = NULL;
 	struct cohort_model_params mp;
@@ -279,9 +279,9 @@ int main(void)
 		cmocka_unit_test(rope_scaling),
 		cmocka_unit_test(rope_bounds),
 		cmocka_unit_test(tensors),
-		cmocka_unit_test(shapes),
+		cmocka_unit_test(model_refuses_bad_shapes),
 		cmocka_unit_test(smallest),
-		cmocka_unit_test(arguments),
+		cmocka_unit_test(model_open_refuses_bad_arguments),
 	};
 	return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

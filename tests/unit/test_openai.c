@@ -38,7 +38,7 @@ static void number(const char *field, double value, size_t at, char kind)
 	}
 }
 
-static void numbers(void **state)
+static void number_fields_arrive(void **state)
 {
 #define S(f) offsetof(struct openai_request, params.sampler.f)
 #define R(f) offsetof(struct openai_request, f)
@@ -95,7 +95,7 @@ static struct openai_request good(enum openai_route route, const char *text)
 		openai_request_release(&oa_host, &r); \
 	} while (0)
 
-static void others(void **state)
+static void fields_arrive(void **state)
 {
 	(void)state;
 	WITH(OPENAI_CHAT, "{" M "}", r.params.max_tokens == -1 && r.n_prompts == 1 && r.n_logprobs == -1);
@@ -206,7 +206,7 @@ static void refused(enum openai_route route, const char *text, const char *param
 	json_decref(j);
 }
 
-static void ranges(void **state)
+static void fields_beyond_their_ranges_are_refused(void **state)
 {
 	static const struct {
 		const char *name, *below, *above;
@@ -355,7 +355,7 @@ static void lists_take_as_many_as_documented(void **state)
 	}
 }
 
-static void refusals(void **state)
+static void bodies_refused_by_field(void **state)
 {
 	(void)state;
 	refused(OPENAI_CHAT, "[]", "");
@@ -443,7 +443,7 @@ static void refusals(void **state)
 }
 
 /* Lists that are too long. */
-static void lists(void **state)
+static void long_lists_are_refused(void **state)
 {
 	char *body = malloc(1 << 20), *p = body;
 	(void)state;
@@ -472,7 +472,7 @@ static void lists(void **state)
 }
 
 /* Any bytes are a JSON string. */
-static void texts(void **state)
+static void openai_text_takes_any_bytes(void **state)
 {
 	static const struct {
 		const char *bytes, *text;
@@ -497,7 +497,7 @@ static void *json_alloc(size_t n)
 	return mem_alloc(n, 1);
 }
 
-static void memory(void **state)
+static void request_parse_out_of_memory_at_every_point(void **state)
 {
 	static const struct {
 		enum openai_route route;
@@ -614,7 +614,7 @@ static void grammars(void **state)
 		assert_int_equal(oa_host.grammars[k].n_users, 0);
 }
 
-static void routes(void **state)
+static void openai_routes_found(void **state)
 {
 	enum openai_route route;
 	(void)state;
@@ -626,19 +626,19 @@ static void routes(void **state)
 int main(void)
 {
 	const struct CMUnitTest cases[] = {
-			cmocka_unit_test(numbers),
-			cmocka_unit_test(others),
+			cmocka_unit_test(number_fields_arrive),
+			cmocka_unit_test(fields_arrive),
 			cmocka_unit_test(prompts),
-			cmocka_unit_test(ranges),
+			cmocka_unit_test(fields_beyond_their_ranges_are_refused),
 			cmocka_unit_test(fields_take_the_ends_of_their_ranges),
 			cmocka_unit_test(lists_take_as_many_as_documented),
-			cmocka_unit_test(refusals),
-			cmocka_unit_test(lists),
-			cmocka_unit_test(texts),
+			cmocka_unit_test(bodies_refused_by_field),
+			cmocka_unit_test(long_lists_are_refused),
+			cmocka_unit_test(openai_text_takes_any_bytes),
 			cmocka_unit_test(token_lists),
 			cmocka_unit_test(grammars),
-			cmocka_unit_test(routes),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(openai_routes_found),
+			cmocka_unit_test(request_parse_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests(cases, oa_open, oa_close);
+	return cmocka_run_group_tests_name("openai", cases, oa_open, oa_close);
 }

@@ -124,7 +124,7 @@ static void unknown_shell(void **state)
 	assert_false(completion_begin(&c, "", "prog", stderr));
 }
 
-static void variables(void **state)
+static void variables_of_options(void **state)
 {
 	(void)state;
 	static const char *const kept[] = {
@@ -154,7 +154,7 @@ int main(void)
 			cmocka_unit_test(zsh),
 			cmocka_unit_test(fish),
 			cmocka_unit_test(unknown_shell),
-			cmocka_unit_test(variables),
+			cmocka_unit_test(variables_of_options),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("opt_print", tests, NULL, NULL);
 }

@@ -561,7 +561,7 @@ static void test_float_rows(void **state)
 }
 
 /* Bytes all alike give one value, worked out by hand. */
-static void test_extremes(void **state)
+static void test_blocks_of_equal_bytes(void **state)
 {
 	uint8_t b[BYTES_MAX] __attribute__((aligned(8)));
 	float out[256];
@@ -588,7 +588,7 @@ static void test_extremes(void **state)
 }
 
 /* One bit of one byte, and the one element it adds to. Worked out by hand from the layouts. */
-static void test_bits(void **state)
+static void test_each_bit_of_a_block(void **state)
 {
 	static const struct { enum quant_type type; int byte, bit, element, adds; } cases[] = {
 		{QUANT_Q4_0, 2, 0, 0, 1}, {QUANT_Q4_0, 2, 4, 16, 1}, {QUANT_Q4_0, 17, 7, 31, 8},
@@ -680,7 +680,7 @@ static void test_scales(void **state)
 }
 
 /* Random bytes in rows of several blocks, exactly as large as they must be, against the second reading, bit for bit. */
-static void test_random(void **state)
+static void test_random_blocks_of_every_format(void **state)
 {
 	enum { N_BLOCKS = 3, N_ROUNDS = 200 };
 	uint64_t s = 3;
@@ -730,7 +730,7 @@ static void test_random(void **state)
 }
 
 /* A scale from a hostile file is passed on, not hidden and not trapped on. */
-static void test_non_finite(void **state)
+static void test_non_finite_scales_are_passed_on(void **state)
 {
 	uint8_t b[BYTES_MAX] __attribute__((aligned(8)));
 	float out[256];
@@ -852,14 +852,14 @@ int main(void)
 		cmocka_unit_test(test_bf16),
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_float_rows),
-		cmocka_unit_test(test_extremes),
-		cmocka_unit_test(test_bits),
+		cmocka_unit_test(test_blocks_of_equal_bytes),
+		cmocka_unit_test(test_each_bit_of_a_block),
 		cmocka_unit_test(test_scales),
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_non_finite),
+		cmocka_unit_test(test_random_blocks_of_every_format),
+		cmocka_unit_test(test_non_finite_scales_are_passed_on),
 		cmocka_unit_test(test_mxfp4_scales),
 		cmocka_unit_test(test_size),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("quant", tests, NULL, NULL);
 }

@@ -325,7 +325,7 @@ static void forbidden(void **state)
 		check_documents(cases[i].schema, cases[i].docs, false);
 }
 
-static void refusals(void **state)
+static void schemas_refused_with_a_reason(void **state)
 {
 	static const struct {
 		const char *schema, *why;
@@ -408,7 +408,7 @@ static void refusals(void **state)
 }
 
 /* Nested or repeated beyond reason: a status, soon. */
-static void hostile(void **state)
+static void nested_schemas_are_refused_soon(void **state)
 {
 	static const struct {
 		const char *open, *close;
@@ -496,7 +496,7 @@ static void *json_alloc(size_t n)
  * some failures for mistakes of the text. Shown red by the statuses as they were (E_LIMIT for a text that found no
  * room, E_FORMAT for a list of values that was not made), and by grammars that lost a name or a keyword with a dump or
  * a copy that failed. */
-static void out_of_memory(void **state)
+static void schema_out_of_memory_at_every_point(void **state)
 {
 	static const char schema[] =
 			"{\"$defs\":{\"p\":{\"type\":\"string\",\"pattern\":\"^[a-c]{2,3}(x|y)$\"}},"
@@ -589,10 +589,10 @@ int main(void)
 			cmocka_unit_test(documents),
 			cmocka_unit_test(permitted),
 			cmocka_unit_test(forbidden),
-			cmocka_unit_test(refusals),
-			cmocka_unit_test(hostile),
+			cmocka_unit_test(schemas_refused_with_a_reason),
+			cmocka_unit_test(nested_schemas_are_refused_soon),
 			cmocka_unit_test(hostile_references),
-			cmocka_unit_test(out_of_memory),
+			cmocka_unit_test(schema_out_of_memory_at_every_point),
 			cmocka_unit_test(long_to_compare),
 	};
 	return cmocka_run_group_tests_name("schema", tests, open_lexicon, close_lexicon);

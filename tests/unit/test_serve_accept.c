@@ -1,10 +1,11 @@
 /* Who may connect: addresses and proxies, places and who leaves them, descriptors. With sockets, without HTTP.
  *
  * Shown red by planted faults: IPv6 addresses compared whole (addresses, one_client); a network's last bits left out
- * (proxies); a list read beyond what a trusted proxy saw (forwarded); the newest idle connection closed (places), one
- * whose request was not read yet (unread), or any client's for one that has too many (one_client); shared addresses
- * counted (shared); requests of a client not counted (shared); a seat that a lost socket keeps
- * (number_of_a_lost_socket_is_used_again); a limit that is never raised (descriptors). */
+ * (proxies); a list read beyond what a trusted proxy saw (forwarded); the newest idle connection closed
+ * (idle_connection_makes_place), one whose request was not read yet (unread_request_is_under_way), or any client's for
+ * one that has too many (one_client); shared addresses counted (shared_address_has_no_limit); requests of a client not
+ * counted (shared_address_has_no_limit); a seat that a lost socket keeps (number_of_a_lost_socket_is_used_again); a
+ * limit that is never raised (descriptors). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -196,7 +197,7 @@ static bool refused(struct seat *s)
 }
 
 /* All are taken: the one idle for longest goes, never one with a request. */
-static void places(void **state)
+static void idle_connection_makes_place(void **state)
 {
 	struct seat *s[CONNECTIONS + 4];
 	char from[16];
@@ -236,7 +237,7 @@ static void places(void **state)
 }
 
 /* A request that nobody has read yet is under way as well. */
-static void unread(void **state)
+static void unread_request_is_under_way(void **state)
 {
 	struct seat *s[CONNECTIONS];
 	char from[16];
@@ -272,7 +273,7 @@ static void one_client(void **state)
 }
 
 /* An address that is many clients' has no limit; its clients have. */
-static void shared(void **state)
+static void shared_address_has_no_limit(void **state)
 {
 	struct openai_error e = {0};
 	struct seat *s[CONNECTIONS];
@@ -364,10 +365,10 @@ int main(void)
 			cmocka_unit_test(addresses),
 			cmocka_unit_test(proxies),
 			cmocka_unit_test(forwarded),
-			cmocka_unit_test_setup_teardown(places, open_places, close_places),
-			cmocka_unit_test_setup_teardown(unread, open_places, close_places),
+			cmocka_unit_test_setup_teardown(idle_connection_makes_place, open_places, close_places),
+			cmocka_unit_test_setup_teardown(unread_request_is_under_way, open_places, close_places),
 			cmocka_unit_test_setup_teardown(one_client, open_places, close_places),
-			cmocka_unit_test_setup_teardown(shared, open_places, close_places),
+			cmocka_unit_test_setup_teardown(shared_address_has_no_limit, open_places, close_places),
 			cmocka_unit_test_setup_teardown(
 					number_of_a_lost_socket_is_used_again, open_places, close_places),
 			cmocka_unit_test(descriptors),

@@ -163,7 +163,7 @@ static const struct serve_key *find(const struct serve_keys *k, const char *text
 	return keys_find(k, text, strlen(text));
 }
 
-static void keys(void **state)
+static void api_keys_added_and_found(void **state)
 {
 	struct serve_keys k = {0};
 	char long_key[600];
@@ -259,7 +259,7 @@ static void hashes(void **state)
 
 /* ---- Routes ---- */
 
-static void routes(void **state)
+static void server_routes_found(void **state)
 {
 	char arg[32], allow[64];
 
@@ -409,10 +409,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(histograms),
 			cmocka_unit_test(metrics),
-			cmocka_unit_test(keys),
+			cmocka_unit_test(api_keys_added_and_found),
 			cmocka_unit_test(key_files),
 			cmocka_unit_test(hashes),
-			cmocka_unit_test(routes),
+			cmocka_unit_test(server_routes_found),
 			cmocka_unit_test(batch_shares),
 			cmocka_unit_test(batch_slices),
 	};

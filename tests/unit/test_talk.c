@@ -59,7 +59,7 @@ static void lines(void **state)
 	assert_int_equal(t.n_text, 3);
 }
 
-static void names(void **state)
+static void commands_found_by_beginning(void **state)
 {
 	(void)state;
 	static const struct talk_command c[] = {{":keep", "", "", NULL}, {":kept", "", "", NULL},
@@ -74,7 +74,7 @@ static void names(void **state)
 		assert_int_equal(talk_find(c, 5, cases[i].name, strlen(cases[i].name)), cases[i].want);
 }
 
-static void numbers(void **state)
+static void talk_number_reads_ranges(void **state)
 {
 	(void)state;
 	static const char *const bad[] = {"", "x", "1x", "-1", "4", "99999999999999999999", "1.5", "0x2"};
@@ -94,7 +94,7 @@ static void numbers(void **state)
 	assert_string_equal(at, "");
 }
 
-static void completion(void **state)
+static void completion_of_commands_and_options(void **state)
 {
 	(void)state;
 	static const char *const commands[] = {":keep", ":kept", ":set", ":save"},
@@ -259,12 +259,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(lines),
-			cmocka_unit_test(names),
-			cmocka_unit_test(numbers),
-			cmocka_unit_test(completion),
+			cmocka_unit_test(commands_found_by_beginning),
+			cmocka_unit_test(talk_number_reads_ranges),
+			cmocka_unit_test(completion_of_commands_and_options),
 			cmocka_unit_test(paths),
 			cmocka_unit_test(history),
 			cmocka_unit_test(long_history),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("talk", tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
  * what is ours is finding the stretches that need it, sorting the marks, and writing the text back.
  *
  * Seen red with: U+0301 in the table of plain characters, a stretch that begins behind its first character, marks left
- * unsorted (all of those: every_character or random_texts), nfc not asked for by qwen2, and under
+ * unsorted (all of those: every_character or normalised_random_texts), nfc not asked for by qwen2, and under
  * AddressSanitizer words remembered from a text that is gone (vocabularies). */
 #include "tok_case.h"
 
@@ -55,7 +55,7 @@ static void every_character(void **state)
 	}
 }
 
-static void random_texts(void **state)
+static void normalised_random_texts(void **state)
 {
 	static const char *const parts[] = {
 			"a",
@@ -182,7 +182,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(every_character),
-			cmocka_unit_test(random_texts),
+			cmocka_unit_test(normalised_random_texts),
 			cmocka_unit_test(plain_text_stays),
 			cmocka_unit_test(many_marks),
 			cmocka_unit_test(vocabularies),

@@ -1,8 +1,9 @@
-/* The tokeniser: WordPiece. What is expected is what Hugging Face's tokenizers (0.23.2) gives with the same vocabulary.
+/* The tokeniser: WordPiece. What is expected is what Hugging Face's tokenizers (0.23.2) gives with the same
+ * vocabulary.
  *
- * Seen red with: marks kept (cleaning), unassigned or format characters kept (cleaning), no limit on words (limits),
- * the tokens of a word that ends unknown left in (unknown_words), the space dropped behind special tokens (decoding).
- */
+ * Seen red with: marks kept (cleaning), unassigned or format characters kept (cleaning), no limit on words
+ * (words_beyond_100_letters_are_unknown), the tokens of a word that ends unknown left in (unknown_words), the space
+ * dropped behind special tokens (decoding). */
 #include "tok_case.h"
 
 static void words(void **state)
@@ -105,7 +106,7 @@ static void cleaning(void **state)
 	done(&v);
 }
 
-static void limits(void **state)
+static void words_beyond_100_letters_are_unknown(void **state)
 {
 	struct vocab v;
 	char text[102];
@@ -125,7 +126,7 @@ static void limits(void **state)
 	done(&v);
 }
 
-static void roles(void **state)
+static void wordpiece_special_tokens(void **state)
 {
 	struct vocab v;
 	(void)state;
@@ -212,8 +213,8 @@ int main(void)
 			cmocka_unit_test(words),
 			cmocka_unit_test(unknown_words),
 			cmocka_unit_test(cleaning),
-			cmocka_unit_test(limits),
-			cmocka_unit_test(roles),
+			cmocka_unit_test(words_beyond_100_letters_are_unknown),
+			cmocka_unit_test(wordpiece_special_tokens),
 			cmocka_unit_test(cased),
 			cmocka_unit_test(decoding),
 	};
