@@ -2,8 +2,8 @@
  *
  * Shown red by planted faults: a limit's numbers swapped (submit_refuses_beyond_queue_and_context), a token event
  * without its held-back text (callbacks_have_the_events_of_readers), the prompt's log-probabilities one place off
- * (prompt_logprobs), a mean divided by one token less (embeddings), the prompt's blocks counted for every output
- * (outputs_share), end tokens that show up in the text (end_tokens_and_stop_tokens). */
+ * (prompt_logprobs), a mean divided by one token less (embeddings_beside_generation), the prompt's blocks counted for
+ * every output (outputs_share), end tokens that show up in the text (end_tokens_and_stop_tokens). */
 #include "engine_rig.h"
 
 /* Where coverage is counted little is optimised, and others take the same branches in less time. */
@@ -663,7 +663,7 @@ static void embedding_alone(enum cohort_pooling pooling, const struct job *j, fl
 }
 
 /* Embeddings beside generation, in the same ticks, are those of a context that pools. */
-static void embeddings(void **state)
+static void embeddings_beside_generation(void **state)
 {
 	static const enum cohort_pooling poolings[] = {COHORT_POOL_MEAN, COHORT_POOL_CLS, COHORT_POOL_LAST};
 	struct cohort_model_info info = {.struct_size = sizeof info};
@@ -897,7 +897,7 @@ int main(void)
 			cmocka_unit_test(no_text),
 			cmocka_unit_test(most_slots),
 			cmocka_unit_test(prompt_logprobs),
-			cmocka_unit_test(embeddings),
+			cmocka_unit_test(embeddings_beside_generation),
 			cmocka_unit_test(end_tokens_and_stop_tokens),
 			cmocka_unit_test(two_outputs_bound_by_a_grammar),
 			cmocka_unit_test(outputs_share),

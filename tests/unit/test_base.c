@@ -354,7 +354,7 @@ static char *sample(size_t n)
 	return s;
 }
 
-static void maps(void **state)
+static void map_open_and_its_errors(void **state)
 {
 	enum { N = 100001 };
 	struct cohort_err err;
@@ -588,7 +588,7 @@ int main(void)
 		cmocka_unit_test(mem_growing),
 		cmocka_unit_test(mem_failing),
 		cmocka_unit_test(mem_trimming),
-		cmocka_unit_test(maps),
+		cmocka_unit_test(map_open_and_its_errors),
 		cmocka_unit_test(map_read_copies_files),
 		cmocka_unit_test(map_lock_and_its_limit),
 		cmocka_unit_test(file_reads),

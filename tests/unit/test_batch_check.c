@@ -3,7 +3,7 @@
  * Faults that were planted in check.c, and what went red: no look at the limit in runs of one sequence
  * (refuse_positions), epochs that do not move (batch_check_fills_what_is_left_out,
  * failed_batch_check_leaves_no_answers and more), counts of ids not held against the room (refuse_ids), output flags
- * preferred to output_all (outputs), a refused check that keeps the rows of the one before
+ * preferred to output_all (batch_outputs_are_counted), a refused check that keeps the rows of the one before
  * (failed_batch_check_leaves_no_answers). */
 #include "batch_case.h"
 
@@ -105,7 +105,7 @@ static void in_place(void **state)
 	batch_checked_release(&c);
 }
 
-static void outputs(void **state)
+static void batch_outputs_are_counted(void **state)
 {
 	struct batch_limits all = limits;
 	struct batch_checked c = {0};
@@ -580,7 +580,7 @@ int main(void)
 		cmocka_unit_test(batch_check_fills_what_is_left_out),
 		cmocka_unit_test(fills_each),
 		cmocka_unit_test(in_place),
-		cmocka_unit_test(outputs),
+		cmocka_unit_test(batch_outputs_are_counted),
 		cmocka_unit_test(several_positions),
 		cmocka_unit_test(batch_queries_of_sequences),
 		cmocka_unit_test(refuse_sizes),

@@ -60,7 +60,7 @@ static void conversation_list_operations(void **state)
 	chat_convo_release(&c);
 }
 
-static void branches(void **state)
+static void branches_of_a_conversation(void **state)
 {
 	(void)state;
 	struct chat_convo c = {.messages = NULL};
@@ -373,7 +373,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(conversation_list_operations),
-			cmocka_unit_test(branches),
+			cmocka_unit_test(branches_of_a_conversation),
 			cmocka_unit_test(hidden_messages_of_a_conversation),
 			cmocka_unit_test(conversation_texts_are_any_bytes),
 			cmocka_unit_test(load_good),

@@ -63,7 +63,7 @@ static void formats_to(const struct cohort_gguf_value *v, size_t n_elems_max, co
 	assert_int_equal(n, strlen(want));
 }
 
-static void test_directory(void **state)
+static void test_public_gguf_directory(void **state)
 {
 	struct cohort_gguf *g = open_representative();
 	struct cohort_gguf_kv kv, same;
@@ -102,7 +102,7 @@ static void test_directory(void **state)
 	cohort_gguf_free(NULL);
 }
 
-static void test_values(void **state)
+static void test_public_gguf_values(void **state)
 {
 	struct cohort_gguf *g = open_representative();
 	struct cohort_gguf_value v;
@@ -130,7 +130,7 @@ static void test_values(void **state)
 	cohort_gguf_free(g);
 }
 
-static void test_tensors(void **state)
+static void test_public_gguf_tensors(void **state)
 {
 	struct cohort_gguf *g = open_representative();
 	struct cohort_gguf_tensor t;
@@ -478,9 +478,9 @@ static void test_gguf_open_out_of_memory_at_every_point(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_directory),
-		cmocka_unit_test(test_values),
-		cmocka_unit_test(test_tensors),
+		cmocka_unit_test(test_public_gguf_directory),
+		cmocka_unit_test(test_public_gguf_values),
+		cmocka_unit_test(test_public_gguf_tensors),
 		cmocka_unit_test(test_unknown_types),
 		cmocka_unit_test(test_cursor_numbers),
 		cmocka_unit_test(test_cursor_strings),

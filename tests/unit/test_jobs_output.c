@@ -100,7 +100,7 @@ static void reopening_out_of_memory_at_every_point(void **state)
 	assert_true(n > 10);
 }
 
-static void journals(void **state)
+static void unreadable_journals(void **state)
 {
 	struct jobs_output o;
 
@@ -125,7 +125,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test_setup_teardown(reopening_out_of_memory_at_every_point, begin, end),
-			cmocka_unit_test_setup_teardown(journals, begin, end),
+			cmocka_unit_test_setup_teardown(unreadable_journals, begin, end),
 	};
 	return cmocka_run_group_tests_name("jobs_output", tests, NULL, NULL);
 }

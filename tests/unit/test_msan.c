@@ -1,8 +1,8 @@
 /* MemorySanitizer itself, in its own build: that it reports what was never written, and that tests/msan.c has told it
  * neither too little nor too much. Without this a leg that sees nothing would be green.
  *
- * Seen red with: a kernel that is not instrumented (kernels), __wrap_malloc that leaves memory as it is
- * (own_allocations_count_as_unwritten), a hook that does the same and json_set_alloc_funcs not wrapped
+ * Seen red with: a kernel that is not instrumented (kernel_sums_of_unwritten_rows), __wrap_malloc that leaves memory
+ * as it is (own_allocations_count_as_unwritten), a hook that does the same and json_set_alloc_funcs not wrapped
  * (jansson_allocations_count_as_unwritten), all of json_dumpb's buffer taken for written, and what stat() left alone
  * (outputs_of_libraries_count_as_written). */
 #include "base/json.h"
@@ -99,7 +99,7 @@ static void msan_reports_unwritten_reads(void **state)
 }
 
 /* Sums of a row with an unwritten number are unwritten, and only these. */
-static void kernels(void **state)
+static void kernel_sums_of_unwritten_rows(void **state)
 {
 	float *x = mem_alloc(64, sizeof *x), *y = mem_zalloc(64, sizeof *y);
 
@@ -173,7 +173,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(msan_reports_unwritten_reads),
-			cmocka_unit_test(kernels),
+			cmocka_unit_test(kernel_sums_of_unwritten_rows),
 			cmocka_unit_test(own_allocations_count_as_unwritten),
 			cmocka_unit_test(jansson_allocations_count_as_unwritten),
 			cmocka_unit_test(outputs_of_libraries_count_as_written),

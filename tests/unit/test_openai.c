@@ -155,7 +155,7 @@ static void fields_arrive(void **state)
 	WITH(OPENAI_EMBEDDINGS, "{'input':'x','encoding_format':'base64','dimensions':512}", r.base64);
 }
 
-static void prompts(void **state)
+static void prompts_become_tokens(void **state)
 {
 	(void)state;
 	WITH(OPENAI_COMPLETIONS, "{'prompt':''}", r.prompts[0].n == 1); /* the token that begins a text */
@@ -594,7 +594,7 @@ static void token_lists(void **state)
 }
 
 /* One grammar for all requests that have the same; more than there are places for are no failure. */
-static void grammars(void **state)
+static void equal_grammars_are_shared(void **state)
 {
 	struct openai_request r[OPENAI_GRAMMARS + 4];
 	struct openai_error e;
@@ -628,7 +628,7 @@ int main(void)
 	const struct CMUnitTest cases[] = {
 			cmocka_unit_test(number_fields_arrive),
 			cmocka_unit_test(fields_arrive),
-			cmocka_unit_test(prompts),
+			cmocka_unit_test(prompts_become_tokens),
 			cmocka_unit_test(fields_beyond_their_ranges_are_refused),
 			cmocka_unit_test(fields_take_the_ends_of_their_ranges),
 			cmocka_unit_test(lists_take_as_many_as_documented),
@@ -636,7 +636,7 @@ int main(void)
 			cmocka_unit_test(long_lists_are_refused),
 			cmocka_unit_test(openai_text_takes_any_bytes),
 			cmocka_unit_test(token_lists),
-			cmocka_unit_test(grammars),
+			cmocka_unit_test(equal_grammars_are_shared),
 			cmocka_unit_test(openai_routes_found),
 			cmocka_unit_test(request_parse_out_of_memory_at_every_point),
 	};

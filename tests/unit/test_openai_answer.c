@@ -122,7 +122,7 @@ static void completion_answer_has_its_fields(void **state)
 	json_decref(a);
 }
 
-static void chat(void **state)
+static void chat_answer_has_its_fields(void **state)
 {
 	(void)state;
 	json_t *a = ask(OPENAI_CHAT,
@@ -240,7 +240,7 @@ static void best_of_chooses_the_likeliest(void **state)
 	json_decref(all);
 }
 
-static void embedding(void **state)
+static void embedding_answer_as_floats_and_base64(void **state)
 {
 	(void)state;
 	json_t *a = ask(OPENAI_EMBEDDINGS, "{'input':['Tom','Lily']}");
@@ -412,10 +412,10 @@ int main(void)
 {
 	const struct CMUnitTest cases[] = {
 			cmocka_unit_test(completion_answer_has_its_fields),
-			cmocka_unit_test(chat),
+			cmocka_unit_test(chat_answer_has_its_fields),
 			cmocka_unit_test(completion_answer_has_logprobs),
 			cmocka_unit_test(best_of_chooses_the_likeliest),
-			cmocka_unit_test(embedding),
+			cmocka_unit_test(embedding_answer_as_floats_and_base64),
 			cmocka_unit_test(engine_says_no),
 			cmocka_unit_test(max_tokens_beyond_the_context_end_there),
 			cmocka_unit_test(answer_out_of_memory_at_every_point),

@@ -621,7 +621,7 @@ static void test_deep_chain(void **state)
 
 /* Hashes tell apart what differs, and spread over the low bits, which choose a chain: of balls thrown at random into as
  * many bins the fullest has 7 or 8. */
-static void test_hashes(void **state)
+static void test_prefix_hashes_differ_and_spread(void **state)
 {
 	enum { N = 4096, BLOCK = 33 };
 	cohort_token tokens[BLOCK] = {0};
@@ -706,7 +706,7 @@ int main(void)
 			cmocka_unit_test(test_session_has_one_tail),
 			cmocka_unit_test(test_tails_collide),
 			cmocka_unit_test(test_deep_chain),
-			cmocka_unit_test(test_hashes),
+			cmocka_unit_test(test_prefix_hashes_differ_and_spread),
 			cmocka_unit_test_teardown(test_prefix_open_out_of_memory_at_every_point, arm_nothing),
 			cmocka_unit_test(test_prefix_open_refuses_bad_limits),
 	};

@@ -187,7 +187,7 @@ static void every_rule(void **state)
 }
 
 /* Rules that the text above does not tell apart. */
-static void neighbours(void **state)
+static void similar_pretok_rules_differ(void **state)
 {
 	(void)state;
 	check_words("bailingmoe", "a \n\nb 'LL 'S", "a| \n\n|b| '|LL| '|S");
@@ -309,7 +309,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(every_rule),
-			cmocka_unit_test(neighbours),
+			cmocka_unit_test(similar_pretok_rules_differ),
 			cmocka_unit_test(pretok_names_find_rules),
 			cmocka_unit_test(long_runs),
 			cmocka_unit_test(spaces_in_time),

@@ -279,7 +279,7 @@ static void check_f32_to_bf16(uint32_t u)
 		fail_msg("float 0x%08x: 0x%04x, want 0x%04x", u, h, low + up);
 }
 
-static void test_bf16(void **state)
+static void test_bf16_rounding(void **state)
 {
 	static const struct { uint32_t f; uint16_t h; } cases[] = {
 		{0x00000000, 0x0000}, {0x80000000, 0x8000}, {0x3f800000, 0x3f80},
@@ -506,7 +506,7 @@ static void ints(enum quant_type type, const uint8_t *bytes, int8_t q[256])
 	}
 }
 
-static void test_table(void **state)
+static void test_table_of_formats(void **state)
 {
 	static const struct { uint32_t type, bytes; const char *name; } floats[] = {
 		{QUANT_F32, 4, "F32"}, {QUANT_F16, 2, "F16"}, {QUANT_BF16, 2, "BF16"},
@@ -655,7 +655,7 @@ static void test_each_bit_of_a_block(void **state)
 	}
 }
 
-static void test_scales(void **state)
+static void test_scales_of_q3_k(void **state)
 {
 	static const uint8_t k[12] = {0x01, 0x42, 0x83, 0xff, 0xc5, 0x86, 0x47, 0x08, 0x9a, 0xbc, 0xde, 0xf0};
 	static const uint8_t k_scale[8] = {1, 2, 3, 63, 0x0a, 0x1c, 0x2e, 0x30};
@@ -802,7 +802,7 @@ static void is_unknown(uint32_t type)
 	assert_true(n_bytes == 0);
 }
 
-static void test_size(void **state)
+static void test_sizes_of_rows(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_LAYOUTS; i++) {
@@ -849,16 +849,16 @@ int main(void)
 		cmocka_unit_test(test_f16_all),
 		cmocka_unit_test(test_f16_hard),
 		cmocka_unit_test(test_f16_random),
-		cmocka_unit_test(test_bf16),
-		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_bf16_rounding),
+		cmocka_unit_test(test_table_of_formats),
 		cmocka_unit_test(test_float_rows),
 		cmocka_unit_test(test_blocks_of_equal_bytes),
 		cmocka_unit_test(test_each_bit_of_a_block),
-		cmocka_unit_test(test_scales),
+		cmocka_unit_test(test_scales_of_q3_k),
 		cmocka_unit_test(test_random_blocks_of_every_format),
 		cmocka_unit_test(test_non_finite_scales_are_passed_on),
 		cmocka_unit_test(test_mxfp4_scales),
-		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_sizes_of_rows),
 	};
 
 	return cmocka_run_group_tests_name("quant", tests, NULL, NULL);

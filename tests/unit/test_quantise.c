@@ -187,7 +187,7 @@ static void test_quantisation_error_is_bounded(void **state)
 /* MXFP4, whose scales are powers of two, has 1 and 1.5 and nothing between: a fifth at the most. In all others elements
  * all alike lose no more than a fiftieth, or four steps of the smallest scale where that is more (IQ4 has gaps
  * as wide): scales that are subnormal in f16 cannot do better. Others are ten times closer. */
-static void test_constant(void **state)
+static void test_constant_blocks_lose_little(void **state)
 {
 	static const float values[] = {1, -1, 0.02f, -0.02f, 37.5f, -1000, 3e4f, 1e-3f, -1e-4f, 1e-5f, 1e-6f, -1e-7f,
 			3e-8f};
@@ -368,7 +368,7 @@ static void test_powers_of_two(void **state)
 
 /* ---- Hostile floats ---- */
 
-static void test_zeros(void **state)
+static void test_zero_blocks_stay_zero(void **state)
 {
 	static const float small[] = {0.0f, -0.0f, 1e-9f, -1e-30f, 1e-45f};
 	float x[256], y[256];
@@ -400,7 +400,7 @@ static float hostile(uint64_t *s)
 	return values[next(s) % (sizeof values / sizeof *values)];
 }
 
-static void test_hostile(void **state)
+static void test_hostile_floats_give_sound_blocks(void **state)
 {
 	uint64_t s = 9;
 	float x[256], y[256];
@@ -536,12 +536,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_quantisation_error_is_bounded),
-		cmocka_unit_test(test_constant),
+		cmocka_unit_test(test_constant_blocks_lose_little),
 		cmocka_unit_test(test_floats_that_come_back_exactly),
 		cmocka_unit_test(test_mxfp4_best),
 		cmocka_unit_test(test_powers_of_two),
-		cmocka_unit_test(test_zeros),
-		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_zero_blocks_stay_zero),
+		cmocka_unit_test(test_hostile_floats_give_sound_blocks),
 		cmocka_unit_test(test_non_finite_values_count_as_zero),
 		cmocka_unit_test(test_blocks_stay_in_their_buffers),
 		cmocka_unit_test(test_same_bytes),

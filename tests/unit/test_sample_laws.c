@@ -259,7 +259,7 @@ static void idempotent_and_monotonic(void **state)
 }
 
 /* 100,000 draws of a whole chain against the probabilities that the chain left. */
-static void distribution(void **state)
+static void draws_follow_the_chain(void **state)
 {
 	const int n_draws = effort(100000);
 	struct cohort_sampler_params p;
@@ -516,7 +516,7 @@ static void values_are_checked(void **state)
 	assert_null(s);
 }
 
-static void orders(void **state)
+static void sampler_orders_are_read(void **state)
 {
 	struct cohort_sampler_params p;
 	struct cohort_err err;
@@ -595,11 +595,11 @@ int main(void)
 			cmocka_unit_test(generator_is_saved),
 			cmocka_unit_test(accepted_once),
 			cmocka_unit_test(idempotent_and_monotonic),
-			cmocka_unit_test(distribution),
+			cmocka_unit_test(draws_follow_the_chain),
 			cmocka_unit_test(failures_change_nothing),
 			cmocka_unit_test(grammar_and_sampler_out_of_memory_at_every_point),
 			cmocka_unit_test(values_are_checked),
-			cmocka_unit_test(orders),
+			cmocka_unit_test(sampler_orders_are_read),
 			cmocka_unit_test(logprobs_are_plain_sums),
 	};
 	return cmocka_run_group_tests_name("sample_laws", tests, make_logits, NULL);

@@ -137,7 +137,7 @@ static void compare(const struct cohort_sampler_params *p, const float *logits, 
 
 /* ---- Greedy ---- */
 
-static void greedy(void **state)
+static void greedy_sampler_against_maximum(void **state)
 {
 	struct cohort_sampler_params p = plain(0);
 	struct rng r;
@@ -256,7 +256,7 @@ static void min_p(void **state)
 		}
 }
 
-static void draws(void **state)
+static void draws_against_reference(void **state)
 {
 	static const float temperatures[] = {0.1f, 0.8f, 1, 3};
 	struct rng r;
@@ -613,12 +613,12 @@ static void draw_then_accept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(greedy),
+			cmocka_unit_test(greedy_sampler_against_maximum),
 			cmocka_unit_test(one_left),
 			cmocka_unit_test(top_k),
 			cmocka_unit_test(top_p),
 			cmocka_unit_test(min_p),
-			cmocka_unit_test(draws),
+			cmocka_unit_test(draws_against_reference),
 			cmocka_unit_test(draws_are_the_generators),
 			cmocka_unit_test(seeds_and_streams),
 			cmocka_unit_test(known_answer),

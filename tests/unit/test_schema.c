@@ -202,7 +202,7 @@ static const char *const schemas[] = {
 		"\"maximum\":9,\"anyOf\":[{\"allOf\":[false],\"$ref\":\"#/$defs/x\"},true]}}}",
 };
 
-static void documents(void **state)
+static void random_documents_against_validator(void **state)
 {
 	const int n_each = effort_is("long") ? 200 : effort_is("short") ? 10 : 20;
 	static struct made m;
@@ -256,7 +256,7 @@ static void check_documents(const char *schema, const char *docs, bool want)
 }
 
 /* Valid documents that the grammar must let through. */
-static void permitted(void **state)
+static void valid_documents_are_let_through(void **state)
 {
 	static const struct {
 		const char *schema, *docs; /* separated by | */
@@ -291,7 +291,7 @@ static void permitted(void **state)
 }
 
 /* Documents that are not valid, and must not be let through. */
-static void forbidden(void **state)
+static void invalid_documents_are_kept_out(void **state)
 {
 	static const struct {
 		const char *schema, *docs; /* separated by | */
@@ -586,9 +586,9 @@ static void long_to_compare(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(documents),
-			cmocka_unit_test(permitted),
-			cmocka_unit_test(forbidden),
+			cmocka_unit_test(random_documents_against_validator),
+			cmocka_unit_test(valid_documents_are_let_through),
+			cmocka_unit_test(invalid_documents_are_kept_out),
 			cmocka_unit_test(schemas_refused_with_a_reason),
 			cmocka_unit_test(nested_schemas_are_refused_soon),
 			cmocka_unit_test(hostile_references),

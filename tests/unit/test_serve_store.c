@@ -2,11 +2,11 @@
  * allocation and any call of the system, and what belongs to another is not there.
  *
  * Shown red by planted faults: bytes that stay when the .json cannot be written (system_fails), an owner that is not
- * compared (owners_see_their_own_files), dots in ids (ids), ended batches that are not forgotten (many_batches), a
- * list that is not taken back when memory is out, a file taken for damaged when there was no memory to read of it
- * (memory_fails), batches that end by the time of day (wall_clock), a batch added that brings its owner's turn
- * forward, owners by the age of their batches, busy owners that are not left out (owners_of_batches_take_turns), a
- * batch read into memory that was not there (memory_fails). */
+ * compared (owners_see_their_own_files), dots in ids (store_refuses_ids_that_are_none), ended batches that are not
+ * forgotten (many_batches), a list that is not taken back when memory is out, a file taken for damaged when there was
+ * no memory to read of it (memory_fails), batches that end by the time of day (wall_clock), a batch added that brings
+ * its owner's turn forward, owners by the age of their batches, busy owners that are not left out
+ * (owners_of_batches_take_turns), a batch read into memory that was not there (memory_fails). */
 #include "../../prog/serve_store.h"
 
 #include "base/json.h"
@@ -204,7 +204,7 @@ static void owners_see_their_own_files(void **state)
 	store_release(&s);
 }
 
-static void ids(void **state)
+static void store_refuses_ids_that_are_none(void **state)
 {
 	static const char *const bad[] = {"", "file-", "file-0123456789abcdef0123456789abcde",
 			"file-0123456789abcdef0123456789abcdef0", "file-0123456789ABCDEF0123456789abcdef",
@@ -488,7 +488,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test_setup_teardown(store_is_the_same_after_reopening, setup, teardown),
 			cmocka_unit_test_setup_teardown(owners_see_their_own_files, setup, teardown),
-			cmocka_unit_test(ids),
+			cmocka_unit_test(store_refuses_ids_that_are_none),
 			cmocka_unit_test_setup_teardown(store_refuses_beyond_its_bounds, setup, teardown),
 			cmocka_unit_test_setup_teardown(many_batches, setup, teardown),
 			cmocka_unit_test_setup_teardown(owners_of_batches_take_turns, setup, teardown),

@@ -289,7 +289,7 @@ static void everybody_in_time(
 	}
 }
 
-static void rotation(void **state)
+static void prompts_take_turns_by_rotation(void **state)
 {
 	static const struct {
 		int n;
@@ -701,7 +701,7 @@ int main(void)
 			cmocka_unit_test(strategies_share_rows_as_tables_say),
 			cmocka_unit_test(odd_rows),
 			cmocka_unit_test(budget_of_one),
-			cmocka_unit_test(rotation),
+			cmocka_unit_test(prompts_take_turns_by_rotation),
 			cmocka_unit_test(laws_kept),
 			cmocka_unit_test(strategy_checks_see_planted_faults),
 			cmocka_unit_test(nothing_to_do),

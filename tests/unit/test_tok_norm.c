@@ -5,7 +5,7 @@
  *
  * Seen red with: U+0301 in the table of plain characters, a stretch that begins behind its first character, marks left
  * unsorted (all of those: every_character or normalised_random_texts), nfc not asked for by qwen2, and under
- * AddressSanitizer words remembered from a text that is gone (vocabularies). */
+ * AddressSanitizer words remembered from a text that is gone (normalised_vocabularies). */
 #include "tok_case.h"
 
 #include <stdlib.h>
@@ -135,7 +135,7 @@ static void many_marks(void **state)
 	mem_free(s);
 }
 
-static void vocabularies(void **state)
+static void normalised_vocabularies(void **state)
 {
 	static const char text[] = "e\xcc\x81";
 	struct vocab v;
@@ -185,7 +185,7 @@ int main(void)
 			cmocka_unit_test(normalised_random_texts),
 			cmocka_unit_test(plain_text_stays),
 			cmocka_unit_test(many_marks),
-			cmocka_unit_test(vocabularies),
+			cmocka_unit_test(normalised_vocabularies),
 	};
 
 	return cmocka_run_group_tests_name("tok_norm", tests, NULL, NULL);
