@@ -11,14 +11,15 @@
  * cells must be near to is the only comparison that is not exact.
  *
  * Each was shown red once by faults planted in the library:
- *  splits                  further stores of a row left out; a stale place taken for a row's (at_of); outputs named in
- *                          the order of the ubatches; blocks not copied before they are written
- *  windows                 the window's beginning left out of attention; blocks released while rows still need them;
- *                          copies made in the first group only
- *  gaps, gaps_windows      held words never passed on; a moved block's second source read at the wrong slot
- *  assembled               the destination's own cells not brought along where two ranges meet in a block
- *  window_is_head_removed  the window's beginning left out of attention
- *  moved_is_nearly_fresh   moved keys not rotated */
+ *  families_exact_when_split: further stores of a row left out; a stale place taken for a row's (at_of); outputs named
+ *  in the order of the ubatches; blocks not copied before they are written
+ *  rows_exact_in_windows: the window's beginning left out of attention; blocks released while rows still need them;
+ *  copies made in the first group only
+ *  removed_middles_leave_rows_exact, gaps_windows: held words never passed on; a moved block's second source read at
+ *  the wrong slot
+ *  assembled_sequences_exact: the destination's own cells not brought along where two ranges meet in a block
+ *  window_is_head_removed: the window's beginning left out of attention
+ *  moved_is_nearly_fresh: moved keys not rotated */
 #include "effort.h"
 #include "model_case.h"
 

@@ -422,9 +422,9 @@ int main(void)
 	static const char *const names[] = {"llama-base", "gpt-oss", "gemma2", "command-r", "mamba", "phi2"};
 	enum { N = sizeof names / sizeof *names };
 	static struct CMUnitTest tests[N + 3] = {
-			{"as_all", as_all, NULL, NULL, NULL},
-			{"dumped", dumped, NULL, NULL, NULL},
-			{"not_finite", first_row_with_a_bad_number_is_named, NULL, NULL, NULL},
+			cmocka_unit_test(as_all),
+			cmocka_unit_test(dumped),
+			cmocka_unit_test(first_row_with_a_bad_number_is_named),
 	};
 
 	for (size_t i = 0; i < N; i++)

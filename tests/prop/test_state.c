@@ -3,10 +3,11 @@
  * states.
  *
  * Shown red by
- *  - importing without the dry run: no_memory
- *  - not comparing the checksum or the size: files
+ *  - importing without the dry run: state_calls_out_of_memory_at_every_point
+ *  - not comparing the checksum or the size: state_files_save_and_restore
  *  - writing whole blocks instead of held slots: nothing_of_others and most others
- *  - writing cells back into the image's block numbers: one_goes_on, all_go_on, files */
+ *  - writing cells back into the image's block numbers: one_goes_on, all_go_on,
+ *    state_files_save_and_restore */
 #include "state_rig.h"
 #include "temp.h"
 

@@ -2,7 +2,7 @@
  * change nothing.
  *
  * Shown red by
- *  - not comparing the checksum: mutations; or the size: sealed_mutations
+ *  - not comparing the checksum: changed_states_are_refused; or the size: sealed_mutations
  *  - importing without the dry run: room_in_one_group
  *  - leaving the tensors, or only their data, out of the fingerprint: other_kinds
  *  - not comparing the words of blocks with the tables, the order of ids, windows or the count of cells:

@@ -1,6 +1,6 @@
 /* The KV cache's books against lists, over a million random operations; and the same with faults planted in the data,
- * which must show. Of the faults planted in the books (see test_kv.c and test_kv_shape.c) random_operations turned red
- * for all but three, which take an unsound image, an allocation that fails or a window's exact answer. */
+ * which must show. Of the faults planted in the books (see test_kv.c and test_kv_shape.c) kv_random_operations turned
+ * red for all but three, which take an unsound image, an allocation that fails or a window's exact answer. */
 #include "effort.h"
 #include "kv_play.h"
 

@@ -701,7 +701,7 @@ static void test_random_blocks_of_every_format(void **state)
 			for (size_t k = 0; k < N_BLOCKS; k++) {
 				uint8_t *b = src + k * l->bytes;
 
-				/* Finite scales only: test_non_finite has the others. */
+				/* Finite scales only: test_non_finite_scales_are_passed_on has the others. */
 				if (has_exponent(l))
 					b[l->d] = b[l->d] == 255 ? 254 : b[l->d];
 				else if ((u16_at(b, l->d) & 0x7c00) == 0x7c00)

@@ -2,7 +2,8 @@
  * that converting it in one go gives; the errors reported are those of the bytes; and whatever is refused or fails
  * leaves nothing behind and the input alone. test_quantize_types.c has which tensor gets which format.
  *
- * Shown red by a chunk that forgets its place in the piece (every_mix, threads and most others), by floats that depend
+ * Shown red by a chunk that forgets its place in the piece (every_mix, quantize_same_bytes_with_any_threads
+ * and most others), by floats that depend
  * on the thread (quantize_same_bytes_with_any_threads, report), by a piece that begins at its predecessor's source
  * (quantize_same_bytes_with_any_threads, report, quantize_names_the_element_that_is_no_number), by general.file_type
  * copied (every_mix, odd_file), by sums of errors from the last piece alone and by one element left out of them

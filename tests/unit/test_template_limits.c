@@ -4,9 +4,9 @@
  *
  * Shown red by planted faults: iter_next that charges nothing; out_add, take(), tmpl_enter, node_done, enter() of
  * tmpl_expr.c and parse_until without their bounds; a scratch text that is not released when its copy fails; a failed
- * allocation with another status. long_values, many_names: each case but a.split() by leaving out the
- * charge that it is about; many_constants: by constants, and filters behind filters, without one; long_and_well: by a
- * charge for all that is left with every word; explained: by limits that no size changes; exact_limits and
+ * allocation with another status. long_values, many_names: each case but a.split() by leaving out the charge that it
+ * is about; many_constants: by constants, and filters behind filters, without one; long_and_well: by a charge for all
+ * that is left with every word; limits_follow_from_sizes: by limits that no size changes; exact_limits and
  * exact_memory: by each bound of tmpl_heap.c that lets one more through, or one less. */
 #include <setjmp.h>
 #include <stdarg.h>
