@@ -152,7 +152,7 @@ static bool set(const struct opt *o, const char *text, char why[OPT_WHY_BYTES])
 	}
 	case OPT_INT: {
 		const long long v = strtoll(text, &end, 10);
-		if (*text == '\0' || *end || errno || (double)v < o->min || (double)v > o->max) {
+		if (*text == '\0' || *end || errno || v < (long long)o->min || v > (long long)o->max) {
 			snprintf(why, OPT_WHY_BYTES, "expects a whole number from %.0f to %.0f, got '%s'", o->min,
 					o->max, shown);
 			return false;

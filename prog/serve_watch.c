@@ -30,12 +30,39 @@ enum { SCAN_MS = 50 }; /* how exact limits in time are */
 
 /* ---- Seats ---- */
 
+/* With both locks in hand. */
+static void vacate(struct watch *w, struct seat *s)
+{
+	s->conn = NULL;
+	s->fd = -1;
+	s->phase = SEAT_VACANT;
+	s->call = NULL;
+	s->suspended = false;
+	w->n_closing -= s->closing;
+	s->closing = false;
+	w->n_taken--;
+}
+
+/* The seat of a socket that libmicrohttpd has closed without a word, for want of memory: the system has given its
+ * number to another one. With the lock of seats in hand. */
+static void vacate_lost(struct watch *w, int fd)
+{
+	for (size_t i = 0; i < w->n_seats; i++) {
+		struct seat *s = &w->seats[i];
+		lock_take(&s->lock);
+		if (s->fd == fd && s->phase == SEAT_COMING)
+			vacate(w, s);
+		lock_give(&s->lock);
+	}
+}
+
 struct seat *seat_take(struct server *srv, int fd, const struct peer *peer)
 {
 	struct watch *w = &srv->watch;
 	struct seat *found = NULL;
 
 	lock_take(&w->lock);
+	vacate_lost(w, fd);
 	for (size_t i = 0; i < w->n_seats && !found; i++)
 		if (w->seats[i].fd < 0)
 			found = &w->seats[i];
@@ -97,19 +124,6 @@ int watch_count(struct watch *w)
 	const size_t n = w->n_taken;
 	lock_give(&w->lock);
 	return (int)n;
-}
-
-/* With both locks in hand. */
-static void vacate(struct watch *w, struct seat *s)
-{
-	s->conn = NULL;
-	s->fd = -1;
-	s->phase = SEAT_VACANT;
-	s->call = NULL;
-	s->suspended = false;
-	w->n_closing -= s->closing;
-	s->closing = false;
-	w->n_taken--;
 }
 
 void seat_leave(struct watch *w, struct seat *s)
@@ -253,7 +267,7 @@ static void hang_up(struct seat *s, bool tls)
 	s->since = clock_now() + 60; /* once is enough */
 }
 
-/* A socket that libmicrohttpd has closed without a word, for want of memory. */
+/* As vacate_lost, where no other socket has come with its number. */
 static void forget_lost(struct watch *w, struct seat *s, double now)
 {
 	lock_take(&w->lock);

@@ -52,7 +52,7 @@ static int parse(struct sim_options *c, int argc, char **argv)
 					"mean tokens of outputs (default: 64)", made},
 			{"clients", NULL, OPT_INT, &c->recipe.clients, 1, 1 << 20, "N",
 					"who sends them: client k in proportion to 1/k (default: 4)", made},
-			{"share", NULL, OPT_INT, &c->recipe.share, 0, 1 << 24, "N",
+			{"share", NULL, OPT_INT, &c->recipe.share, 0, (1 << 24) - 1, "N",
 					"tokens that all prompts of a client begin with (default: 0)", made},
 			{"seed", "s", OPT_UINT64, &c->recipe.seed, 0, 0, "N", "of the made-up requests (default: 0)",
 					made},

@@ -108,6 +108,10 @@ chat -n 5
 [ "$rc" = 2 ] && has err "':pick K' first" && [ "$(grep -c 'a number from 1 to 2' "$tmp/err")" = 3 ] &&
 	[ "$(grep -c 'expects how many answers' "$tmp/err")" = 3 ] && has err 'no answers to choose from'
 verdict ':branch and :pick with what is not there'
+lines 'Hello\n:branch 64\n'
+chat -n 1
+[ "$rc" = 0 ] && [ "$(grep -cE '^\[[0-9]+\]$' "$tmp/out")" = 64 ]
+verdict ':branch with as many answers as there may be'
 lines 'Hello\n:retry\n:retry\n:history\n'
 chat -n 12
 keep out got

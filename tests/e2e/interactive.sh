@@ -192,6 +192,13 @@ printf '\nThe cat\n' >>"$tmp/in"
 script -np 1 -n 3
 [ "$rc" = 2 ] && has err 'more than 16777216 bytes' && sequences 1 'The cat'
 verdict 'a line without an end in sight: left out'
+{
+	head -c 16777216 /dev/zero | tr '\0' x
+	printf '\n'
+} >"$tmp/in"
+script -np 1 -n 3
+[ "$rc" != 0 ] && has err 'tokens' && ! has err 'more than 16777216 bytes'
+verdict 'a line of 16 MiB is a prompt'
 script -prompts x
 refused 2 'goes without -prompts'
 verdict '-interactive with -prompts: refused'

@@ -165,19 +165,22 @@ hostile() {
 print("{\"custom_id\":\"deep\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"y\":" + "[" * 1500 + "]" * 1500 + "}],\"max_tokens\":1}}")
 print("{\"custom_id\":\"wide\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"" + "a b " * 1_000_000 + "\"}}")
 print("{\"custom_id\":\"1e999\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"x\",\"temperature\":1e999}}")
-print("{\"custom_id\":\"" + "z" * 600 + "\"}")
+print("{\"custom_id\":\"" + "z" * 513 + "\"}")
+full = "{\"custom_id\":\"" + "f" * 512 + "\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"x\",\"max_tokens\":1}}"
+print(full.ljust(1 << 24)); print(full.replace("f" * 512, "over").ljust((1 << 24) + 1))
 print("{\"custom_id\":\"many\",\"x\":[" + "{}," * 500_000 + "0]}")'
 	printf '{"custom_id":"end","method":"POST","url":"/v1/completions","body":{"prompt":"x","max_tokens":1}}'
 }
 hostile >"$tmp/bad.jsonl"
 jobs "$tmp/bad.jsonl" -output "$tmp/o.jsonl" -restart
-[ "$rc" = 1 ] && has err '4 answered, 4 refused, 20 bad lines'
+[ "$rc" = 1 ] && has err '5 answered, 4 refused, 21 bad lines'
 verdict 'lines that are no requests do not stop the others'
-tool counts "$tmp/o.jsonl" && is out 28
+tool counts "$tmp/o.jsonl" && is out 30
 verdict 'each of them has a line, blank ones have none'
 check bom 'c["finish_reason"] == "length"' 'a byte order mark'
 check crlf 'c["finish_reason"] == "length"' 'CRLF'
 check end 'c["finish_reason"] == "length"' 'no newline at the end'
+check "$(printf '%512s' '' | tr ' ' f)" 'c["finish_reason"] == "length"' 'a line of 16 MiB, with an id of 512 bytes'
 check null 'r["error"]["code"] == "line_too_long"' 'a line of 100 MB'
 check null 'r["error"]["code"] == "line_too_large" and "128 MiB" in r["error"]["message"]' 'a line of half a million objects'
 check null 'r["error"]["code"] == "invalid_json" and "line 2:" in r["error"]["message"]' 'no JSON'

@@ -235,6 +235,17 @@ verdict 'refused: a list without an end'
 run batched -config "$model"
 [ "$rc" = 4 ] && empty out && has err 'cohort-tiny.gguf'
 verdict 'refused: a file that is too large'
+{
+	printf 'seed = 7\n#'
+	head -c 1048566 /dev/zero | tr '\0' x
+} >"$tmp/large"
+run batched -config "$tmp/large" -show-config
+[ "$rc" = 0 ] && [ "$(wc -c <"$tmp/large")" = 1048576 ] && value seed 7 "$tmp/large:1"
+verdict 'a file of 1 MiB'
+echo >>"$tmp/large"
+run batched -config "$tmp/large" -show-config
+refused 4 "$tmp/large"
+verdict 'refused: a file of 1 MiB and a byte'
 head -c 4000 "$model" >"$tmp/part"
 run batched -config "$tmp/part"
 refused 2 'line 1: '

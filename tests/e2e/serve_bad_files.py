@@ -390,7 +390,7 @@ def batch_fields(file_id):
         g.case("a body that is %s" % name, refusal(server.post(BATCHES, body), 413 if name == "17 MiB" else 400))
     g.end()
     g = Group("batches: odd, but good")
-    for name, more in (("null for metadata", {"metadata": None}), ("16 of them", {"metadata": {"%d" % i + "k" * 62: "v" * 512 for i in range(10)}}), ("a NUL in one", {"metadata": {"a": "\0"}}),
+    for name, more in (("null for metadata", {"metadata": None}), ("16 of them", {"metadata": {"%02d" % i + "k" * 62: "v" * 512 for i in range(16)}}), ("a NUL in one", {"metadata": {"a": "\0"}}),
                        ("unknown fields", {"nobody": {"knows": [1]}, "output_expires_after": 5})):
         a = begin(file_id, **more)
         b = wait(a.json()["id"]) if a.status == 200 else {}
@@ -408,7 +408,7 @@ def batch_lines():
     without = {k: json.dumps({n: v for n, v in LINE.items() if n != k}).encode() for k in LINE}
     for name, content, code, number in (
             ("empty", b"", "empty_file", None), ("line ends", b"\n\r\n\n", "empty_file", None), ("a byte order mark", b"\xef\xbb\xbf", "empty_file", None),
-            ("50001 lines", b"\n" * 50001, "too_many_lines", None), ("binary", bytes(range(256)), "invalid_json_line", 1), ("zeros", bytes(5000), "invalid_json_line", 1),
+            ("50000 lines", b"\n" * 50000, "empty_file", None), ("50001 lines", b"\n" * 50001, "too_many_lines", None), ("binary", bytes(range(256)), "invalid_json_line", 1), ("zeros", bytes(5000), "invalid_json_line", 1),
             ("text", b"hello\n", "invalid_json_line", 1), ("half a line", line()[:-1], "invalid_json_line", 1), ("an array", b"[1]", "invalid_json_line", 1),
             ("a number", b"1", "invalid_json_line", 1), ("null", b"null", "invalid_json_line", 1), ("a string", b'"x"', "invalid_json_line", 1), ("one array of all", b"[" + line() + b"]", "invalid_json_line", 1),
             ("two objects in a line", line() + line(custom_id="b"), "invalid_json_line", 1), ("an object over lines", line().replace(b", ", b",\n"), "invalid_json_line", 1),
@@ -416,7 +416,7 @@ def batch_lines():
             ("deep arrays", b"[" * 100000, "invalid_json_line", 1), ("UTF-16", line().decode().encode("utf-16"), "invalid_json_line", 1), ("the second line", line() + b"\n{\n", "invalid_json_line", 2),
             ("the same id twice", line() + b"\n" + line(), "duplicate_custom_id", 2), ("the same id in other words", line() + b"\n" + line().replace(b'"a"', b'"\\u0061"'), "duplicate_custom_id", 2),
             ("no id", without["custom_id"], "invalid_custom_id", 1), ("id: a number", line(custom_id=5), "invalid_custom_id", 1), ("id: null", line(custom_id=None), "invalid_custom_id", 1),
-            ("id: empty", line(custom_id=""), "invalid_custom_id", 1), ("id: 513 bytes", line(custom_id="x" * 513), "invalid_custom_id", 1), ("id: an array", line(custom_id=["a"]), "invalid_custom_id", 1),
+            ("id: empty", line(custom_id=""), "invalid_custom_id", 1), ("id: 513 bytes, behind one of 512", line(custom_id="x" * 512) + b"\n" + line(custom_id="x" * 513), "invalid_custom_id", 2), ("id: an array", line(custom_id=["a"]), "invalid_custom_id", 1),
             ("no method", without["method"], "invalid_method", 1), ("GET", line(method="GET"), "invalid_method", 1), ("post", line(method="post"), "invalid_method", 1), ("method: 1", line(method=1), "invalid_method", 1),
             ("no url", without["url"], "mismatched_endpoint", 1), ("another url", line(url="/v1/embeddings"), "mismatched_endpoint", 1), ("url: 1", line(url=1), "mismatched_endpoint", 1),
             ("a url with a host", line(url="http://x/v1/completions"), "mismatched_endpoint", 1), ("no body", without["body"], "invalid_body", 1), ("body: null", line(body=None), "invalid_body", 1),

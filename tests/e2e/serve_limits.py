@@ -115,6 +115,24 @@ def sizes():
             check("-max-grammar: a larger %s is 400" % name, refused(a, 400, name), a)
             a = server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}], name: value})
             check("-max-grammar: a larger %s for /apply-template is 400" % name, refused(a, 400, name), a)
+        quoted = "root ::= " + '"a" ' * 200
+        object_of = {"type": "string", "description": ""}
+        described = {**object_of, "description": "x" * (1024 - len(json.dumps(object_of, separators=(",", ":"))))}
+        for name, most, more in (
+                ("grammar", quoted.ljust(1024), quoted.ljust(1025)),
+                ("json_schema", described, {**described, "description": described["description"] + "x"})):
+            a, b = ask(**{name: most}), ask(**{name: more})
+            check("-max-grammar: %s of 1024 bytes, not of 1025" % name, a.status == 200 and refused(b, 400, name), (a, b))
+        for name, most, more in (("session", "x" * 256, "x" * 257), ("cache_salt", "x" * 256, "x" * 257),
+                                 ("priority", 1000, 1001), ("priority", -1000, -1001), ("session", "\u00e9" * 128, "\u00e9" * 128 + "x")):
+            a, b = ask(**{name: most}), ask(**{name: more})
+            check("%s: %.10s, not %.10s" % (name, most, more), a.status == 200 and refused(b, 400, name), (a, b))
+        ids = []
+        for n in (127, 128):
+            with server.connect() as c:
+                c.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: %s\r\n\r\n" % (b"r" * n))
+                ids.append(c.answer().header("x-request-id"))
+        check("X-Request-Id: of 127 characters, not of 128", ids[0] == "r" * 127 and ids[1] not in (None, "r" * 128), ids)
         chat = {"messages": [{"role": "user", "content": "Hi"}], "pad": ""}
         for n, status in ((mib, 200), (mib + 1, 413)):
             body = json.dumps({**chat, "pad": "x" * (n - len(json.dumps(chat)))}).encode()
@@ -428,6 +446,10 @@ def keys():
     for name, file in (("without a key in it", empty), ("that is not there", os.path.join(FOLDER, "nowhere"))):
         code, said = run("-port", "0", "-api-key-file", file)
         check("-api-key-file %s: exit code 4" % name, code == 4 and file in said, (code, said))
+    with Server(["-api-key", "k" * 512]) as server:
+        check("-api-key: of 512 characters", server.get("/v1/models", bearer("k" * 512)).status == 200)
+    code, said = run("-port", "0", "-api-key", "k" * 513)
+    check("-api-key: of 513 characters: exit code 2", code == 2 and "512" in said, (code, said))
     code, said = run("-port", "0", "-api-key", "with space")
     check("-api-key with a space: exit code 2", code == 2 and "without spaces" in said, (code, said))
 

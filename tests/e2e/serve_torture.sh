@@ -6,7 +6,7 @@
 # Seen red with: a descriptor that is not closed when there is no response for it (files, full), a request that is not
 # released when its body is refused (completion), jansson's own memory, with which bodies lose characters (native, full),
 # tokens written as hexadecimal digits when there is no memory for their text (completion, full), an input that cannot be
-# opened at the moment taken for missing (batches).
+# opened at the moment taken for missing (batches), a fault.so that lets nothing fail (all questions).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh

@@ -187,7 +187,7 @@ static void pooled(const struct arch_case *a, const char *isa, const cohort_toke
 	free(want);
 }
 
-static void arch(void **state)
+static void logits_of_an_architecture(void **state)
 {
 	const struct arch_case *a = *state;
 	cohort_token ids[256];
@@ -229,7 +229,8 @@ int main(int argc, char **argv)
 		if (strcmp(cases[i].name, "gpt-oss") == 0)
 			cases[i].limit = 1.1 * 5.29e-3;
 		if (argc < 2 || strcmp(argv[1], cases[i].name) == 0) /* one by its name, or all */
-			tests[n++] = (struct CMUnitTest){cases[i].name, arch, NULL, NULL, &cases[i]};
+			tests[n++] = (struct CMUnitTest){
+					cases[i].name, logits_of_an_architecture, NULL, NULL, &cases[i]};
 	}
 	return _cmocka_run_group_tests("archs", tests, n, arch_make_models, arch_remove_models);
 }

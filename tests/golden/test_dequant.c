@@ -64,7 +64,7 @@ static double error_of(const struct gguf_tensor *t, const struct gguf_tensor *ba
 	return diff / sum;
 }
 
-static void test_format(void **state)
+static void test_dequantized_matrices_of_peer(void **state)
 {
 	const struct golden *want = *state;
 	struct gguf base, g;
@@ -111,7 +111,9 @@ int main(void)
 
 	for (size_t i = 0; i < N_GOLDENS; i++)
 		tests[i] = (struct CMUnitTest){
-			.name = goldens[i].file, .test_func = test_format, .initial_state = &goldens[i],
+			.name = goldens[i].file,
+			.test_func = test_dequantized_matrices_of_peer,
+			.initial_state = &goldens[i],
 		};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("dequant", tests, NULL, NULL);
 }

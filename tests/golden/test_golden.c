@@ -78,7 +78,7 @@ static double error_of(const char *path, const char *isa, const cohort_token *id
 	return diff / norm;
 }
 
-static void golden(void **state)
+static void logits_of_peer(void **state)
 {
 	const struct golden *g = *state;
 	char path[1024];
@@ -143,7 +143,7 @@ int main(void)
 		g[i].limit = strncmp(g[i].name, "quant", 5) == 0  ? peer_limit(g[i].name)
 				: strcmp(g[i].name, "mamba") == 0 ? 1e-7
 								  : 1e-9;
-		tests[i] = (struct CMUnitTest){g[i].name, golden, NULL, NULL, &g[i]};
+		tests[i] = (struct CMUnitTest){g[i].name, logits_of_peer, NULL, NULL, &g[i]};
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
 }

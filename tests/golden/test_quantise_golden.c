@@ -109,5 +109,5 @@ int main(void)
 		tests[i] = (struct CMUnitTest){
 			.name = files[i], .test_func = test_file, .initial_state = (void *)(uintptr_t)files[i],
 		};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("quantise_golden", tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static bool ends_with(const char *s, const char *end)
 	return k <= n && strcmp(s + n - k, end) == 0;
 }
 
-static void snippets(void **state)
+static void template_snippets_render(void **state)
 {
 	FILE *f = fopen("tests/golden/data/template-snippets.jsonl", "rb");
 	size_t n_texts = 0, n_errors = 0, n_bad = 0;
@@ -55,6 +55,6 @@ static void snippets(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(snippets)};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	const struct CMUnitTest tests[] = {cmocka_unit_test(template_snippets_render)};
+	return cmocka_run_group_tests_name("template_snippets", tests, NULL, NULL);
 }

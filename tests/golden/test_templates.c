@@ -21,7 +21,7 @@ static const char *path_of(char *buf, size_t n, const char *name)
 	return buf;
 }
 
-static void renders(void **state)
+static void chat_templates_render(void **state)
 {
 	char path[600];
 	size_t n_lines = 0, n_bad = 0;
@@ -69,6 +69,6 @@ static void renders(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(renders)};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	const struct CMUnitTest tests[] = {cmocka_unit_test(chat_templates_render)};
+	return cmocka_run_group_tests_name("templates", tests, NULL, NULL);
 }

@@ -1,10 +1,12 @@
 /* LoRA adapters: numbers against an independent implementation's (data/archs), applied to a whole model or to a
  * sequence; rows with different adapters in one batch have the bits they have alone; what is refused.
  *
- * Shown red by planted faults: rows gathered by their place in the ubatch and not in the narrowed last layer (mixed),
- * the row's scale taken from its neighbour (mixed), a copy without its adapter (sequences), alpha not divided by the
- * rank (numbers), a copy of nothing that brings its source's adapter, or is refused for it (copies_of_nothing), a
- * branch forked before its prompt that has none (forks). */
+ * Shown red by planted faults: rows gathered by their place in the ubatch and not in the narrowed last layer
+ * (sequences_with_several_adapters_in_a_batch), the row's scale taken from its neighbour
+ * (sequences_with_several_adapters_in_a_batch), a copy without its adapter (adapter_follows_its_sequence), alpha not
+ * divided by the rank (adapter_logits_are_the_stored_ones), a copy of nothing that brings its source's adapter, or is
+ * refused for it (copies_of_nothing), a branch forked before its prompt that has none
+ * (fork_before_the_prompt_has_the_adapter). */
 #include "arch_case.h"
 #include "temp.h"
 
@@ -113,7 +115,7 @@ static double error_of(const struct rig *r, const char *name)
 	return diff / norm;
 }
 
-static void numbers(void **state)
+static void adapter_logits_are_the_stored_ones(void **state)
 {
 	static const struct {
 		float scale;
@@ -153,7 +155,7 @@ static void set_kind(struct rig *r, cohort_seq seq, size_t kind)
 }
 
 /* Twelve sequences with four kinds of adapters between them, rows shuffled, outputs here and there. */
-static void mixed(void **state)
+static void sequences_with_several_adapters_in_a_batch(void **state)
 {
 	static float want[N_KINDS][N_TOKENS][N_VOCAB];
 	struct rig r;
@@ -203,7 +205,7 @@ static void mixed(void **state)
 }
 
 /* What sequences do with their adapters. */
-static void sequences(void **state)
+static void adapter_follows_its_sequence(void **state)
 {
 	static float want[N_VOCAB];
 	struct rig r;
@@ -304,7 +306,7 @@ static void copies_of_nothing(void **state)
 }
 
 /* A branch that was forked before there was a prompt goes through its parent's adapter, as one forked behind it. */
-static void forks(void **state)
+static void fork_before_the_prompt_has_the_adapter(void **state)
 {
 	static float with[N_VOCAB], without[N_VOCAB];
 	struct cohort_branch b[3], plain;
@@ -389,7 +391,7 @@ static void refused_content(const struct bad *x)
 	unlink(path);
 }
 
-static void refusals(void **state)
+static void adapter_files_refused_with_a_reason(void **state)
 {
 #define A "blk.0.attn_q.weight.lora_a"
 #define B "blk.0.attn_q.weight.lora_b"
@@ -422,7 +424,7 @@ static void refusals(void **state)
 	refused_file(base_path, COHORT_E_FORMAT, "'general.type' is missing");
 }
 
-static void arguments(void **state)
+static void adapter_calls_refuse_bad_arguments(void **state)
 {
 	struct rig r, other;
 	struct cohort_err err;
@@ -462,7 +464,7 @@ static void arguments(void **state)
 }
 
 /* Memory that runs out while an adapter is opened or set is a status, and nothing has changed. */
-static void out_of_memory(void **state)
+static void adapter_out_of_memory_at_every_point(void **state)
 {
 	struct rig r;
 	struct cohort_err err;
@@ -493,9 +495,12 @@ static void out_of_memory(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(mixed),
-			cmocka_unit_test(sequences), cmocka_unit_test(copies_of_nothing),
-			cmocka_unit_test(forks), cmocka_unit_test(refusals), cmocka_unit_test(arguments),
-			cmocka_unit_test(out_of_memory)};
-	return cmocka_run_group_tests(tests, make, arch_remove_models);
+	const struct CMUnitTest tests[] = {cmocka_unit_test(adapter_logits_are_the_stored_ones),
+			cmocka_unit_test(sequences_with_several_adapters_in_a_batch),
+			cmocka_unit_test(adapter_follows_its_sequence), cmocka_unit_test(copies_of_nothing),
+			cmocka_unit_test(fork_before_the_prompt_has_the_adapter),
+			cmocka_unit_test(adapter_files_refused_with_a_reason),
+			cmocka_unit_test(adapter_calls_refuse_bad_arguments),
+			cmocka_unit_test(adapter_out_of_memory_at_every_point)};
+	return cmocka_run_group_tests_name("adapter", tests, make, arch_remove_models);
 }

@@ -3,10 +3,10 @@
  *
  * Shown red by planted faults, which are what the library did before: a warm-up that looks at its n_ubatch only
  * (positions_end), a fingerprint taken of pages that were given back (weights_count) or of a model's angles instead of
- * a context's (angles_count), a window that may be missing (windows), a negative base taken for none (bases), a scale
- * of 0 that multiplies (scales), logits multiplied by what is to divide them (minicpm_logits), states of no bytes
- * (states_have_a_size). Planted as well: scores of experts made smaller by the least of them instead of the greatest
- * (far_scores). */
+ * a context's (angles_count), a window that may be missing (model_without_its_window_is_refused), a negative base
+ * taken for none (bad_rope_bases_are_refused), a scale of 0 that multiplies (scale_of_zero_is_none), logits multiplied
+ * by what is to divide them (minicpm_logits), states of no bytes (states_have_a_size). Planted as well: scores of
+ * experts made smaller by the least of them instead of the greatest (far_scores). */
 #include "arch_case.h"
 #include "cohort_tools.h"
 
@@ -221,7 +221,7 @@ static void angles_count(void **state)
 }
 
 /* Where layers are told apart by their windows, a file without one would be computed as something else. */
-static void windows(void **state)
+static void model_without_its_window_is_refused(void **state)
 {
 	static const char *const models[][2] = {{"cohere2", "cohere2.attention.sliding_window"},
 			{"gpt-oss-f32", "gpt-oss.attention.sliding_window"}};
@@ -237,7 +237,7 @@ static void windows(void **state)
 	cohort_model_free(open_model(variant(path, "gemma3", "gemma3.attention.sliding_window", NULL), false));
 }
 
-static void bases(void **state)
+static void bad_rope_bases_are_refused(void **state)
 {
 	const float bad[] = {-300.0f, 0.5f, NAN, INFINITY};
 	char path[200];
@@ -257,7 +257,7 @@ static void logits_of(const char *path, float out[288])
 }
 
 /* 0 stands for no scale, as elsewhere. */
-static void scales(void **state)
+static void scale_of_zero_is_none(void **state)
 {
 	static const struct {
 		const char *name, *key;
@@ -395,12 +395,12 @@ int main(void)
 			cmocka_unit_test(positions_end),
 			cmocka_unit_test(weights_count),
 			cmocka_unit_test(angles_count),
-			cmocka_unit_test(windows),
-			cmocka_unit_test(bases),
-			cmocka_unit_test(scales),
+			cmocka_unit_test(model_without_its_window_is_refused),
+			cmocka_unit_test(bad_rope_bases_are_refused),
+			cmocka_unit_test(scale_of_zero_is_none),
 			cmocka_unit_test(minicpm_logits),
 			cmocka_unit_test(far_scores),
 			cmocka_unit_test(states_have_a_size),
 	};
-	return cmocka_run_group_tests_name("odd files", tests, arch_make_models, arch_remove_models);
+	return cmocka_run_group_tests_name("arch_odd", tests, arch_make_models, arch_remove_models);
 }

@@ -4,11 +4,11 @@
  * three ways, with handles that are stale, calls that fail for want of room or memory, and batches smaller than the
  * calls. Tokens, logits, legal tokens and statistics are the same bits; a call that failed has changed nothing.
  *
- * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or
- * forgets its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens
- * counted before they are decoded; other logits under a token that was drawn; a branch detached whose children keep
- * their depth; an item's number taken for that of a row (refused); samplers that keep nothing of what they permitted,
- * or keep it behind a call that failed (full_grammar). */
+ * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or forgets
+ * its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens counted before
+ * they are decoded; other logits under a token that was drawn; a branch detached whose children keep their depth; an
+ * item's number taken for that of a row (forest_refuses_foreign_handles_and_held_ids); samplers that keep nothing of
+ * what they permitted, or keep it behind a call that failed (full_grammar). */
 #include "branch_case.h"
 #include "effort.h"
 #include "model_case.h"
@@ -687,7 +687,7 @@ static void story(uint32_t window, int n_ops)
 	free(path);
 }
 
-static void random_operations(void **state)
+static void forest_random_operations(void **state)
 {
 	(void)state;
 	story(0, effort(N_OPS));
@@ -700,7 +700,7 @@ static void random_operations_windows(void **state)
 }
 
 /* A family over every kind of memory: states, windows, several heads to a key; each branch as its text alone. */
-static void architectures(void **state)
+static void branches_of_every_architecture(void **state)
 {
 	(void)state;
 	for (size_t k = 0; k < N_BRANCH_ARCHS; k++) {
@@ -739,7 +739,7 @@ static void architectures(void **state)
 }
 
 /* Handles of another forest, ids that are taken, values that are none. */
-static void refused(void **state)
+static void forest_refuses_foreign_handles_and_held_ids(void **state)
 {
 	static struct world w;
 	char *path = synth_write(&tiny, 4);
@@ -867,7 +867,7 @@ static enum cohort_status live(struct world *w, struct cohort_forest **f)
 	return st;
 }
 
-static void memory(void **state)
+static void forest_out_of_memory_at_every_point(void **state)
 {
 	static struct world w;
 	char *path = synth_write(&tiny, 4);
@@ -966,12 +966,13 @@ static void full_grammar(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(random_operations),
+			cmocka_unit_test(forest_random_operations),
 			cmocka_unit_test(random_operations_windows),
-			cmocka_unit_test_setup_teardown(architectures, arch_make_models, arch_remove_models),
-			cmocka_unit_test(refused),
+			cmocka_unit_test_setup_teardown(
+					branches_of_every_architecture, arch_make_models, arch_remove_models),
+			cmocka_unit_test(forest_refuses_foreign_handles_and_held_ids),
 			cmocka_unit_test(full_grammar),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(forest_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("branch", tests, NULL, NULL);
 }

@@ -4,8 +4,8 @@
  *
  * Seen red with: ids that are looked at only where their number is given, so that a forest opened with the defaults
  * takes those that hold cells (held_ids); NULL for the context or for what is opened, contexts without logits or whose
- * rows all have them, that are taken (contexts); an index of n_nodes that passes (beyond_the_last); less than no
- * biases, and biases that are NULL, that are taken (biases). */
+ * rows all have them, that are taken (forest_open_refuses_contexts); an index of n_nodes that passes
+ * (beyond_the_last); less than no biases, and biases that are NULL, that are taken (bad_biases_leave_those_before). */
 #include "model_case.h"
 
 #include "cohort_search.h"
@@ -153,7 +153,7 @@ static void ids_of_the_context(void **state)
 	opens(N_SEQS - 1, 1, 1);
 }
 
-static void contexts(void **state)
+static void forest_open_refuses_contexts(void **state)
 {
 	static const char text[] = "a forest needs a context whose rows have logits when they ask for them";
 	struct cohort_context *embeddings = open_context(COHORT_OUTPUT_EMBEDDINGS, false),
@@ -310,7 +310,7 @@ static cohort_token drawn(void)
 }
 
 /* Biases that are none leave those that were set. */
-static void biases(void **state)
+static void bad_biases_leave_those_before(void **state)
 {
 	struct cohort_logit_bias bias[2] = {{7, 1e6f}, {8, 1.0f}};
 	(void)state;
@@ -348,9 +348,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test_setup_teardown(held_ids, open_all, close_all),
 			cmocka_unit_test_setup_teardown(ids_of_the_context, open_all, close_all),
-			cmocka_unit_test_setup_teardown(contexts, open_all, close_all),
+			cmocka_unit_test_setup_teardown(forest_open_refuses_contexts, open_all, close_all),
 			cmocka_unit_test_setup_teardown(beyond_the_last, open_all, close_all),
-			cmocka_unit_test_setup_teardown(biases, open_all, close_all),
+			cmocka_unit_test_setup_teardown(bad_biases_leave_those_before, open_all, close_all),
 	};
-	return cmocka_run_group_tests_name("branches refused", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("branch_refuse", tests, NULL, NULL);
 }

@@ -110,7 +110,7 @@ static void nothing_shared(void **state)
 }
 
 /* One that is none of this model's, and scales that are none. */
-static void refused(void **state)
+static void submit_refuses_foreign_adapters_and_bad_scales(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_model *model;
@@ -159,7 +159,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(beside_each_other),
 			cmocka_unit_test(nothing_shared),
-			cmocka_unit_test(refused),
+			cmocka_unit_test(submit_refuses_foreign_adapters_and_bad_scales),
 	};
-	return cmocka_run_group_tests_name("engine adapters", tests, set_up, tear_down);
+	return cmocka_run_group_tests_name("engine_adapter", tests, set_up, tear_down);
 }

@@ -1,9 +1,9 @@
 /* The engine's interface: what is refused and why, what events say, and every kind of request.
  *
- * Shown red by planted faults: a limit's numbers swapped (limits), a token event without its held-back text
- * (callbacks), the prompt's log-probabilities one place off (prompt_logprobs), a mean divided by one token less
- * (embeddings), the prompt's blocks counted for every output (outputs_share), end tokens that show up in the text
- * (ends). */
+ * Shown red by planted faults: a limit's numbers swapped (submit_refuses_beyond_queue_and_context), a token event
+ * without its held-back text (callbacks_have_the_events_of_readers), the prompt's log-probabilities one place off
+ * (prompt_logprobs), a mean divided by one token less (embeddings_beside_generation), the prompt's blocks counted for
+ * every output (outputs_share), end tokens that show up in the text (end_tokens_and_stop_tokens). */
 #include "engine_rig.h"
 
 /* Where coverage is counted little is optimised, and others take the same branches in less time. */
@@ -289,7 +289,7 @@ static void request_arguments(void **state)
 }
 
 /* Both bounds of the queue, with the depth; too long for the context, with both numbers; more outputs than slots. */
-static void limits(void **state)
+static void submit_refuses_beyond_queue_and_context(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_request *r[4];
@@ -372,7 +372,7 @@ static void open_end(void **state)
 	cohort_engine_free(e);
 }
 
-static void closed(void **state)
+static void closed_engine_refuses_submits(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_err err;
@@ -439,7 +439,7 @@ static void on_event(struct cohort_request *r, const struct cohort_event *e, voi
 }
 
 /* Called back or asked for: the same events. */
-static void callbacks(void **state)
+static void callbacks_have_the_events_of_readers(void **state)
 {
 	static struct script called, asked;
 	struct cohort_engine_params ep;
@@ -665,7 +665,7 @@ static void embedding_alone(enum cohort_pooling pooling, const struct job *j, fl
 }
 
 /* Embeddings beside generation, in the same ticks, are those of a context that pools. */
-static void embeddings(void **state)
+static void embeddings_beside_generation(void **state)
 {
 	static const enum cohort_pooling poolings[] = {COHORT_POOL_MEAN, COHORT_POOL_CLS, COHORT_POOL_LAST};
 	struct cohort_model_info info = {.struct_size = sizeof info};
@@ -722,7 +722,7 @@ static void embeddings(void **state)
 }
 
 /* max_tokens 0, end tokens that end it or do not, stop tokens. */
-static void ends(void **state)
+static void end_tokens_and_stop_tokens(void **state)
 {
 	struct cohort_logit_bias bias = {cohort_token_eos(rig_model), 1000};
 	struct cohort_engine_params ep;
@@ -774,7 +774,7 @@ static void ends(void **state)
 }
 
 /* Bound by a grammar, two outputs at once: as alone, and the grammar's. */
-static void grammar(void **state)
+static void two_outputs_bound_by_a_grammar(void **state)
 {
 	static const char text[] = "root ::= \"[\" [0-9]+ (\", \" [0-9]+)* \"]\"";
 	struct cohort_lexicon *lexicon;
@@ -893,19 +893,19 @@ int main(void)
 			cmocka_unit_test(context_of_its_own),
 			cmocka_unit_test(submit_arguments),
 			cmocka_unit_test(request_arguments),
-			cmocka_unit_test(limits),
+			cmocka_unit_test(submit_refuses_beyond_queue_and_context),
 			cmocka_unit_test(open_end),
-			cmocka_unit_test(closed),
-			cmocka_unit_test(callbacks),
+			cmocka_unit_test(closed_engine_refuses_submits),
+			cmocka_unit_test(callbacks_have_the_events_of_readers),
 			cmocka_unit_test(unfinished_stop),
 			cmocka_unit_test(no_text),
 			cmocka_unit_test(most_slots),
 			cmocka_unit_test(prompt_logprobs),
-			cmocka_unit_test(embeddings),
-			cmocka_unit_test(ends),
-			cmocka_unit_test(grammar),
+			cmocka_unit_test(embeddings_beside_generation),
+			cmocka_unit_test(end_tokens_and_stop_tokens),
+			cmocka_unit_test(two_outputs_bound_by_a_grammar),
 			cmocka_unit_test(outputs_share),
 			cmocka_unit_test(whole_cache),
 	};
-	return cmocka_run_group_tests_name("engine api", tests, rig_set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_api", tests, rig_set_up, rig_tear_down);
 }

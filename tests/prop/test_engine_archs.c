@@ -226,7 +226,7 @@ static void check_reuse(const struct subject *s, uint64_t n_cached)
 		assert_int_equal(n_cached, llama_cached);
 }
 
-static void decoder(void **state)
+static void engine_runs_decoder(void **state)
 {
 	struct subject *s = malloc(sizeof *s);
 	struct cohort_engine_params p;
@@ -493,7 +493,7 @@ static void check_text(const struct texts *t, int32_t i, struct cohort_request *
 	assert_true(there);
 }
 
-static void encoder(void **state)
+static void engine_runs_encoder(void **state)
 {
 	struct cohort_model *m = model_open(*state);
 	struct cohort_request *r[N_TEXTS];
@@ -602,12 +602,13 @@ int main(int argc, char **argv)
 
 	for (size_t i = 0; i < N; i += effort_is("short") ? 4 : 1)
 		if (argc < 2 || i == 0 || strcmp(argv[1], names[i]) == 0)
-			tests[n++] = (struct CMUnitTest){names[i], decoder, NULL, NULL, (void *)names[i]};
+			tests[n++] = (struct CMUnitTest){names[i], engine_runs_decoder, NULL, NULL, (void *)names[i]};
 	for (size_t i = 0; i < N_ENCODERS; i++)
 		if (argc < 2 || strcmp(argv[1], encoders[i]) == 0)
-			tests[n++] = (struct CMUnitTest){encoders[i], encoder, NULL, NULL, (void *)encoders[i]};
+			tests[n++] = (struct CMUnitTest){
+					encoders[i], engine_runs_encoder, NULL, NULL, (void *)encoders[i]};
 	for (size_t i = 0; i < N_OTHERS; i++)
 		if (argc < 2 || strcmp(argv[1], others[i].name) == 0)
 			tests[n++] = others[i];
-	return _cmocka_run_group_tests("engine archs", tests, n, arch_make_models, arch_remove_models);
+	return _cmocka_run_group_tests("engine_archs", tests, n, arch_make_models, arch_remove_models);
 }

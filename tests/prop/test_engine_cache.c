@@ -2,11 +2,13 @@
  * without; what cannot be loaded changes nothing; slots know what was computed in them. For ThreadSanitizer, too.
  *
  * Shown red by planted faults: a loaded block with the cells of the one before it (there_and_back), a tail that is
- * loaded without its session, or under another salt (keys), a header, tokens or a state's sum that is not compared
- * (damaged), a sequence with gaps, or of another length, that is taken (other_cells), no look at what is in use before
- * evicting (no_room), blocks that are not taken back when a copy fails, or stay pinned (failing_copies), a scratch that
- * keeps what was saved (every test that counts blocks), a block dropped that somebody uses, or goes on from (drop), an
- * errand done while rows are computed (under ThreadSanitizer: beside_requests). */
+ * loaded without its session, or under another salt (cache_key_is_needed_to_find_a_prompt), a header, tokens or a
+ * state's sum that is not compared (damaged_saved_prompts_are_refused), a sequence with gaps, or of another length,
+ * that is taken (other_cells), no look at what is in use before evicting (loaded_prompt_makes_room_or_does_nothing),
+ * blocks that are not taken back when a copy fails, or stay pinned (failing_copies), a scratch that keeps what was
+ * saved (every test that counts blocks), a block dropped that somebody uses, or goes on from
+ * (cache_drop_back_to_another_prompt), an errand done while rows are computed (under ThreadSanitizer:
+ * beside_requests). */
 #include "cache_case.h"
 #include "engine_said.h"
 
@@ -148,7 +150,7 @@ static void there_and_back(void **state)
 }
 
 /* Only who has the key finds it. */
-static void keys(void **state)
+static void cache_key_is_needed_to_find_a_prompt(void **state)
 {
 	struct cohort_engine *a = open_small(512), *b = open_small(512);
 	static struct job j;
@@ -239,7 +241,7 @@ static void while_it_runs(void **state)
 }
 
 /* Back to where another prompt goes on, and its session's own. */
-static void drop(void **state)
+static void cache_drop_back_to_another_prompt(void **state)
 {
 	struct cohort_engine *e = open_small(512);
 	static struct job j, other;
@@ -295,7 +297,7 @@ static void expect_refused(struct cohort_engine *e, const uint8_t *p, size_t n, 
 	assert_int_equal(n_blocks_cached(e), before);
 }
 
-static void damaged(void **state)
+static void damaged_saved_prompts_are_refused(void **state)
 {
 	struct cohort_engine *a = open_small(512), *b = open_small(512);
 	static struct job j;
@@ -399,7 +401,7 @@ static void other_cells(void **state)
 }
 
 /* Other models and caches, engines that keep nothing, arguments. */
-static void refused(void **state)
+static void cache_calls_refuse_other_models_and_arguments(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_engine *e = open_small(256);
@@ -462,7 +464,7 @@ static void refused(void **state)
 }
 
 /* With other prompts cached they make room; with slots in use there may be none, and then nothing happens. */
-static void no_room(void **state)
+static void loaded_prompt_makes_room_or_does_nothing(void **state)
 {
 	struct cohort_engine *a = open_small(512), *b = open_small(256);
 	const struct cohort_cache_key any = {.session = 2};
@@ -507,7 +509,7 @@ static void no_room(void **state)
 }
 
 /* Every allocation fails once. */
-static void no_memory(void **state)
+static void cache_save_and_load_out_of_memory_at_every_point(void **state)
 {
 	struct cohort_engine *a = open_small(512), *b = open_small(256);
 	static struct job j;
@@ -862,17 +864,17 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(there_and_back),
-			cmocka_unit_test(keys),
+			cmocka_unit_test(cache_key_is_needed_to_find_a_prompt),
 			cmocka_unit_test(while_it_runs),
-			cmocka_unit_test(drop),
-			cmocka_unit_test(damaged),
+			cmocka_unit_test(cache_drop_back_to_another_prompt),
+			cmocka_unit_test(damaged_saved_prompts_are_refused),
 			cmocka_unit_test(other_cells),
-			cmocka_unit_test(refused),
-			cmocka_unit_test(no_room),
-			cmocka_unit_test(no_memory),
+			cmocka_unit_test(cache_calls_refuse_other_models_and_arguments),
+			cmocka_unit_test(loaded_prompt_makes_room_or_does_nothing),
+			cmocka_unit_test(cache_save_and_load_out_of_memory_at_every_point),
 			cmocka_unit_test(failing_copies),
 			cmocka_unit_test(beside_requests),
 			cmocka_unit_test(beside_ticks),
 	};
-	return cmocka_run_group_tests_name("engine cache", tests, said_set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_cache", tests, said_set_up, rig_tear_down);
 }

@@ -86,7 +86,7 @@ static void let_go(struct cohort_engine *e, int32_t n_window)
 	free(p);
 }
 
-static void decoder(void **state)
+static void saved_prompts_of_a_decoder(void **state)
 {
 	struct cohort_model_info info = {.struct_size = sizeof info};
 	struct cohort_engine_params ep;
@@ -127,7 +127,7 @@ int main(void)
 	struct CMUnitTest tests[sizeof names / sizeof *names];
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		tests[i] = (struct CMUnitTest){names[i], decoder, NULL, NULL, (void *)names[i]};
-	return _cmocka_run_group_tests("engine cache archs", tests, sizeof names / sizeof *names, arch_make_models,
+		tests[i] = (struct CMUnitTest){names[i], saved_prompts_of_a_decoder, NULL, NULL, (void *)names[i]};
+	return _cmocka_run_group_tests("engine_cache_archs", tests, sizeof names / sizeof *names, arch_make_models,
 			arch_remove_models);
 }

@@ -2,11 +2,11 @@
  * on, all at random. What nobody cancelled says what it says alone; what was cancelled says the beginning of it; every
  * request ends once. For ThreadSanitizer, too.
  *
- * Shown red by planted faults: a cancel that ends other requests of the client, too (cancelled), a cancel that is
- * looked at only while rows are computed, and one that is forgotten when another one came in the same tick
- * (cancelled_in_time), one that ends a stream whose rows were chosen already (cancelled_between_rows), a resumed stream
- * whose sampler begins again (cancelled_while_parked), and under ThreadSanitizer a reader that looks for news before it
- * has the lock (left_alone). */
+ * Shown red by planted faults: a cancel that ends other requests of the client, too (clients_that_cancel), a cancel
+ * that is looked at only while rows are computed, and one that is forgotten when another one came in the same tick
+ * (cancelled_in_time), one that ends a stream whose rows were chosen already (cancelled_between_rows), a resumed
+ * stream whose sampler begins again (cancelled_while_parked), and under ThreadSanitizer a reader that looks for news
+ * before it has the lock (left_alone). */
 #include "engine_said.h"
 
 #include "base/lock.h"
@@ -225,7 +225,7 @@ static void left_alone(void **state)
 	run_world(&ep, false);
 }
 
-static void cancelled(void **state)
+static void clients_that_cancel(void **state)
 {
 	struct cohort_engine_params ep;
 
@@ -498,10 +498,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(left_alone),
-			cmocka_unit_test(cancelled),
+			cmocka_unit_test(clients_that_cancel),
 			cmocka_unit_test(cancelled_while_parked),
 			cmocka_unit_test(cancelled_in_time),
 			cmocka_unit_test(cancelled_between_rows),
 	};
-	return cmocka_run_group_tests_name("engine clients", tests, said_set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_clients", tests, said_set_up, rig_tear_down);
 }

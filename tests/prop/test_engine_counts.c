@@ -1,9 +1,10 @@
 /* What the engine counts: every refused request, whatever the reason, and no eviction that made no room.
  *
- * Shown red by planted faults: refusals that are counted where the queue is looked at (refused), and where the request
- * is there already (refused, no_memory), without those that have no params at all (refused); a cleared cache that
- * counts as evictions (cleared). A queue without shares (shares). Ends that are counted before their readers are
- * called, or after a reader that waits can see them (ended). */
+ * Shown red by planted faults: refusals that are counted where the queue is looked at (refused_submits_are_counted),
+ * and where the request is there already (refused_submits_are_counted, counts_behind_submits_out_of_memory), without
+ * those that have no params at all (refused_submits_are_counted); a cleared cache that counts as evictions
+ * (cleared_blocks_are_not_evictions). A queue without shares (client_leaves_room_for_others). Ends that are counted
+ * before their readers are called, or after a reader that waits can see them (end_is_counted_when_it_can_be_seen). */
 #include "engine_rig.h"
 
 #include "base/mem.h"
@@ -29,7 +30,7 @@ static void refuse(struct cohort_engine *e, const struct cohort_request_params *
 	assert_int_equal(after.last.n_queued_tokens, before.last.n_queued_tokens);
 }
 
-static void refused(void **state)
+static void refused_submits_are_counted(void **state)
 {
 	struct cohort_model_info info = {.struct_size = sizeof info};
 	static const char *const no_text[] = {""};
@@ -125,7 +126,7 @@ static int fill(struct cohort_engine *e, uint64_t client, int32_t n_tokens, stru
 }
 
 /* A client leaves room for others, in requests and in tokens; one without a name may have all. */
-static void shares(void **state)
+static void client_leaves_room_for_others(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_request *r[8];
@@ -161,7 +162,7 @@ static void shares(void **state)
 }
 
 /* Every allocation of a submit fails in turn. */
-static void no_memory(void **state)
+static void counts_behind_submits_out_of_memory(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_request *r = NULL;
@@ -192,7 +193,7 @@ static void no_memory(void **state)
 }
 
 /* An engine that is closed refuses, and counts. */
-static void closed(void **state)
+static void closed_engine_counts_refusals(void **state)
 {
 	struct cohort_engine_params ep;
 	struct job j;
@@ -225,7 +226,7 @@ static void run_one(struct cohort_engine *e, uint64_t seed, int32_t n_prompt)
 }
 
 /* What is cleared was not evicted: nobody needed the room. What has to go for others was. */
-static void cleared(void **state)
+static void cleared_blocks_are_not_evictions(void **state)
 {
 	const int32_t size = cohort_kv_block_size();
 	struct cohort_engine_params ep;
@@ -292,7 +293,7 @@ static void on_ready(struct cohort_request *r, void *user)
 }
 
 /* An end is counted when its reader can see it: with on_event after the call, else as soon as it can be read. */
-static void ended(void **state)
+static void end_is_counted_when_it_can_be_seen(void **state)
 {
 	struct cohort_engine_params ep;
 	struct job j;
@@ -331,12 +332,12 @@ static void ended(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(refused),
-			cmocka_unit_test(shares),
-			cmocka_unit_test(no_memory),
-			cmocka_unit_test(closed),
-			cmocka_unit_test(cleared),
-			cmocka_unit_test(ended),
+			cmocka_unit_test(refused_submits_are_counted),
+			cmocka_unit_test(client_leaves_room_for_others),
+			cmocka_unit_test(counts_behind_submits_out_of_memory),
+			cmocka_unit_test(closed_engine_counts_refusals),
+			cmocka_unit_test(cleared_blocks_are_not_evictions),
+			cmocka_unit_test(end_is_counted_when_it_can_be_seen),
 	};
-	return cmocka_run_group_tests_name("engine counts", tests, rig_set_up_random, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_counts", tests, rig_set_up_random, rig_tear_down);
 }

@@ -1,11 +1,11 @@
 /* Drains that meet, drains beside submits, and the engine's end while others wait for its requests.
  *
- * Shown red by planted faults: an end that wakes only one of those who drain (together), a drain that ends what waits
- * in the queue (together, beside_submits), a drain that calls itself clean because nothing is left when it looks again
- * (cut_short), a queue that is closed only when the drain returns (cut_short), a cut that counts against every later
- * drain (cut_short, twice_cut), one that counts though all had ended (ended_meanwhile), one that counts only for who
- * drained before it (cut_before), a stop that leaves the queue as it is (cut_short), a stop that wakes nobody who waits
- * for a request (freed_under_readers). */
+ * Shown red by planted faults: an end that wakes only one of those who drain (drains_together_come_back), a drain that
+ * ends what waits in the queue (drains_together_come_back, beside_submits), a drain that calls itself clean because
+ * nothing is left when it looks again (cut_short), a queue that is closed only when the drain returns (cut_short), a
+ * cut that counts against every later drain (cut_short, twice_cut), one that counts though all had ended
+ * (ended_meanwhile), one that counts only for who drained before it (cut_before), a stop that leaves the queue as it
+ * is (cut_short), a stop that wakes nobody who waits for a request (freed_under_readers). */
 #include "engine_said.h"
 
 /* Requests under this take a second each, far longer than any limit here: what runs out is time, whatever the machine
@@ -118,7 +118,7 @@ static void wait_closed(struct cohort_engine *e)
 }
 
 /* Several without a limit: all come back when all is done, and all of it is whole. The engine may go at once. */
-static void together(void **state)
+static void drains_together_come_back(void **state)
 {
 	enum { N_DRAINERS = 3, N = 16 };
 	struct cohort_engine_params ep;
@@ -420,7 +420,7 @@ static void freed_under_readers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(together),
+			cmocka_unit_test(drains_together_come_back),
 			cmocka_unit_test(cut_short),
 			cmocka_unit_test(twice_cut),
 			cmocka_unit_test(ended_meanwhile),
@@ -428,5 +428,5 @@ int main(void)
 			cmocka_unit_test(beside_submits),
 			cmocka_unit_test(freed_under_readers),
 	};
-	return cmocka_run_group_tests_name("engine drain", tests, said_set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_drain", tests, said_set_up, rig_tear_down);
 }

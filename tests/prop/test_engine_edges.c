@@ -7,8 +7,8 @@
  * (the_last_ends) or that are not waited for (a_long_tick), a drain by the engine's own thread, and a tick within a
  * tick (from_within), more slots told than there is room for (with_nothing), a reader that goes on without its text
  * (no_such_token), a sequence with a hole taken for whole (machine_itself), an encoder with ids (other_models), a
- * thread that sleeps on when the cache is to be emptied (woken), ids without their least number, or more of them than
- * blocks (few_ids). */
+ * thread that sleeps on when the cache is to be emptied (sleeping_engine_wakes_without_a_request), ids without their
+ * least number, or more of them than blocks (few_ids). */
 #include "arch_case.h"
 #include "engine_rig.h"
 #include "temp.h"
@@ -423,7 +423,7 @@ static void other_models(void **state)
 }
 
 /* An engine that sleeps wakes up for what is to be done without a request. */
-static void woken(void **state)
+static void sleeping_engine_wakes_without_a_request(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_strategy other = *cohort_strategy_get(0);
@@ -513,8 +513,8 @@ int main(void)
 			cmocka_unit_test(no_such_token),
 			cmocka_unit_test(machine_itself),
 			cmocka_unit_test_setup_teardown(other_models, arch_make_models, arch_remove_models),
-			cmocka_unit_test(woken),
+			cmocka_unit_test(sleeping_engine_wakes_without_a_request),
 			cmocka_unit_test(few_ids),
 	};
-	return cmocka_run_group_tests_name("engine edges", tests, rig_set_up_random, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_edges", tests, rig_set_up_random, rig_tear_down);
 }

@@ -1,13 +1,15 @@
 /* What goes wrong under the engine: a machine that fails where it is told to. Whoever a failure is about ends with its
  * reason; everybody else says what they say alone, and nothing is lost.
  *
- * Shown red by planted faults: a named stream that takes its neighbour along (named), halves that are not tried on
- * (unnamed), a stream without room that is ended and not parked (waits_for_room), or parked whoever is younger, so
- * that two groups wait for each other (each_decode), a copy whose failure is not seen, or that leaves more promised
- * than there is (copies), a block whose removal failed and is tried again for ever (removals), a state believed to be
- * restored (swaps), an adapter's failure that is not seen (adapters), a cancelled stream whose rows stay in the plan
- * (cancel_between), a row that is not looked for before it is read (rows_without_logits), first streams that end alone
- * (first_of_several), each rule of a plan left unchecked (bad_plans). */
+ * Shown red by planted faults: a named stream that takes its neighbour along (failure_that_names_its_sequence), halves
+ * that are not tried on (failure_that_names_nobody_is_found_by_halving), a stream without room that is ended and not
+ * parked (waits_for_room), or parked whoever is younger, so that two groups wait for each other (each_decode), a copy
+ * whose failure is not seen, or that leaves more promised than there is (failed_copies_go_unnoticed), a block whose
+ * removal failed and is tried again for ever (block_that_cannot_be_removed_stays), a state believed to be restored
+ * (failed_swaps_of_streams), an adapter's failure that is not seen (adapter_that_cannot_be_set_ends_its_request), a
+ * cancelled stream whose rows stay in the plan (cancel_between), a row that is not looked for before it is read
+ * (rows_without_logits), first streams that end alone (first_of_several), each rule of a plan left unchecked
+ * (plans_of_a_bad_strategy_are_replaced). */
 #include "engine_rig.h"
 
 #include "engine/core.h"
@@ -286,7 +288,7 @@ static void run_victim(int v, bool late, enum cohort_status status,
 }
 
 /* A failure that names its sequence, within a prompt and while generating: one retry, one end. */
-static void named(void **state)
+static void failure_that_names_its_sequence(void **state)
 {
 	(void)state;
 	for (int v = 0; v < N_CROWD; v++)
@@ -300,7 +302,7 @@ static void named(void **state)
 }
 
 /* One that names nobody: found by halving, in few tries. */
-static void unnamed(void **state)
+static void failure_that_names_nobody_is_found_by_halving(void **state)
 {
 	(void)state;
 	for (int v = 0; v < N_CROWD; v++)
@@ -359,7 +361,7 @@ static void each_decode(void **state)
 }
 
 /* No room where there should have been: cached prompts go, then the stream waits until the others have gone. */
-static void no_room(void **state)
+static void no_room_where_there_should_be(void **state)
 {
 	(void)state;
 	for (int v = 0; v < N_CROWD; v++) {
@@ -416,7 +418,7 @@ static void waits_for_room(void **state)
 /* ---- Copies and swaps ---- */
 
 /* Every copy of cells in turn fails (prompts that are found, kept, forked, tails of sessions): nobody notices. */
-static void copies(void **state)
+static void failed_copies_go_unnoticed(void **state)
 {
 	int n = 0;
 
@@ -439,7 +441,7 @@ static void copies(void **state)
 }
 
 /* A block that somebody else was faster with stays the stream's own when it cannot be removed. */
-static void removals(void **state)
+static void block_that_cannot_be_removed_stays(void **state)
 {
 	int n = 0;
 
@@ -461,7 +463,7 @@ static void removals(void **state)
 }
 
 /* So little room that streams are swapped out and in; every save and every restore fails in turn. */
-static void swaps(void **state)
+static void failed_swaps_of_streams(void **state)
 {
 	int n = 0;
 
@@ -487,7 +489,7 @@ static void swaps(void **state)
 /* ---- Samplers, adapters, first streams ---- */
 
 /* A sampler that has nothing left to choose from, and logits that are not numbers. */
-static void samplers(void **state)
+static void samplers_with_nothing_to_choose(void **state)
 {
 	struct cohort_model_info info = {.struct_size = sizeof info};
 
@@ -526,7 +528,7 @@ static void samplers(void **state)
 	free(bias);
 }
 
-static void adapters(void **state)
+static void adapter_that_cannot_be_set_ends_its_request(void **state)
 {
 	(void)state;
 	for (int v = 0; v < 12; v++) {
@@ -900,7 +902,7 @@ static enum cohort_status build_badly(const struct cohort_strategy *self, void *
 	return f->spoil(plan);
 }
 
-static void bad_plans(void **state)
+static void plans_of_a_bad_strategy_are_replaced(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -978,20 +980,20 @@ static int set_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(named),
-			cmocka_unit_test(unnamed),
+			cmocka_unit_test(failure_that_names_its_sequence),
+			cmocka_unit_test(failure_that_names_nobody_is_found_by_halving),
 			cmocka_unit_test(each_decode),
-			cmocka_unit_test(no_room),
+			cmocka_unit_test(no_room_where_there_should_be),
 			cmocka_unit_test(waits_for_room),
-			cmocka_unit_test(copies),
-			cmocka_unit_test(removals),
-			cmocka_unit_test(swaps),
-			cmocka_unit_test(samplers),
-			cmocka_unit_test(adapters),
+			cmocka_unit_test(failed_copies_go_unnoticed),
+			cmocka_unit_test(block_that_cannot_be_removed_stays),
+			cmocka_unit_test(failed_swaps_of_streams),
+			cmocka_unit_test(samplers_with_nothing_to_choose),
+			cmocka_unit_test(adapter_that_cannot_be_set_ends_its_request),
 			cmocka_unit_test(first_of_several),
 			cmocka_unit_test(cancel_between),
-			cmocka_unit_test(bad_plans),
+			cmocka_unit_test(plans_of_a_bad_strategy_are_replaced),
 			cmocka_unit_test(rows_without_logits),
 	};
-	return cmocka_run_group_tests_name("engine failures", tests, set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_fail", tests, set_up, rig_tear_down);
 }

@@ -3,8 +3,8 @@
  * says alone.
  *
  * Shown red by planted faults: the state of another block copied, pieces that outrun what a window still has to share,
- * embeddings of all rows that reuse some, a restored stream that skips a token (generating); the second row taken for
- * the first (encoding). */
+ * embeddings of all rows that reuse some, a restored stream that skips a token (generation_of_all_kinds_of_models);
+ * the second row taken for the first (encoding_in_small_ticks). */
 #include "arch_case.h"
 #include "engine_rig.h"
 
@@ -102,7 +102,7 @@ static void run_some(const struct cohort_engine_params *ep, int32_t n_most)
 	cohort_engine_free(e);
 }
 
-static void generating(void **state)
+static void generation_of_all_kinds_of_models(void **state)
 {
 	static const char *const names[] = {"llama-base", "mamba", "gemma3", "phi3-window"};
 
@@ -132,7 +132,7 @@ static void generating(void **state)
 }
 
 /* Texts of all lengths at once, in ticks smaller than they are. */
-static void encoding(void **state)
+static void encoding_in_small_ticks(void **state)
 {
 	enum { N = 20 };
 	struct cohort_engine_params ep;
@@ -178,8 +178,8 @@ static void encoding(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(generating),
-			cmocka_unit_test(encoding),
+			cmocka_unit_test(generation_of_all_kinds_of_models),
+			cmocka_unit_test(encoding_in_small_ticks),
 	};
-	return cmocka_run_group_tests_name("engine kinds", tests, arch_make_models, arch_remove_models);
+	return cmocka_run_group_tests_name("engine_kinds", tests, arch_make_models, arch_remove_models);
 }

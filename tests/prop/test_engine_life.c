@@ -1,12 +1,14 @@
 /* The life of requests and of the engine: limits in time, cancels, drains and stops, whose turn it is, what is kept of
  * prompts, and what the engine tells of all that.
  *
- * Shown red by planted faults: a total limit that is looked at in the queue only (time_limits), a request that ends and
- * keeps its blocks (cancelled), a drain that does not wait (drained), numbers of a stop that count the last tick twice
- * (drain_in_time), an end told before its callback (waits_for_callbacks), a salt that is not looked at and a session's
- * tail that is not compared (sessions), priorities compared the wrong way round (priorities), clients that are
- * not told apart (fair), samplers that live as long as their request (grammar_goes_first; valgrind sees it, too), a
- * grammar that is freed under its samplers (grammar_given_up; AddressSanitizer sees it). */
+ * Shown red by planted faults: a total limit that is looked at in the queue only (time_limits), a request that ends
+ * and keeps its blocks (cancelled_requests_end_at_once), a drain that does not wait
+ * (drained_engine_finishes_requests), numbers of a stop that count the last tick twice (drain_in_time), an end told
+ * before its callback (waits_for_callbacks), a salt that is not looked at and a session's tail that is not compared
+ * (sessions_keep_all_tokens), priorities compared the wrong way round (higher_priorities_are_admitted_first), clients
+ * that are not told apart (client_with_many_requests_is_fair), samplers that live as long as their request
+ * (grammar_goes_first; valgrind sees it, too), a grammar that is freed under its samplers (grammar_given_up;
+ * AddressSanitizer sees it). */
 #include "engine_rig.h"
 
 #include "engine/core.h"
@@ -106,7 +108,7 @@ static void cancel_other(struct cohort_request *r, const struct cohort_event *e,
 
 /* In the queue, within the prompt, while it generates, and by another's callback: it ends at once, its blocks are free,
  * and the others say what they say alone. */
-static void cancelled(void **state)
+static void cancelled_requests_end_at_once(void **state)
 {
 	struct cohort_engine_params ep;
 	struct job stays, goes;
@@ -170,7 +172,7 @@ static void cancelled(void **state)
 }
 
 /* A handle may be given back at any time: what is left is cancelled. */
-static void freed(void **state)
+static void handles_freed_early_cancel(void **state)
 {
 	struct cohort_engine_params ep;
 	struct job j;
@@ -196,7 +198,7 @@ static void freed(void **state)
 
 /* ---- The engine's end ---- */
 
-static void drained(void **state)
+static void drained_engine_finishes_requests(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_request *r[6];
@@ -306,7 +308,7 @@ static void see_end(struct cohort_request *r, const struct cohort_event *e, void
 }
 
 /* An immediate stop, with and without a thread, with requests that run, that wait, and that are called back. */
-static void stopped(void **state)
+static void immediate_stop_ends_all_requests(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_request *r[4];
@@ -415,7 +417,7 @@ static void sum_tick(const struct cohort_tick *t, void *user)
 }
 
 /* Every sum of the snapshot is that of the ticks; slots and requests say the same. */
-static void telemetry(void **state)
+static void telemetry_sums_are_those_of_ticks(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_request *r[12];
@@ -570,7 +572,7 @@ static void continue_job(struct job *next, const struct job *j, int32_t n)
 		next->prompt[next->p.n_prompt++] = pick(&r, 3, 250);
 }
 
-static void sessions(void **state)
+static void sessions_keep_all_tokens(void **state)
 {
 	const int32_t size = cohort_kv_block_size(), n_prompt = 2 * size + 5, n_said = 6;
 	struct cohort_engine_params ep;
@@ -625,7 +627,7 @@ static void sessions(void **state)
 
 /* ---- Whose turn it is ---- */
 
-static void priorities(void **state)
+static void higher_priorities_are_admitted_first(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_request *r[6];
@@ -659,7 +661,7 @@ static void priorities(void **state)
 }
 
 /* A client with 50 requests does not keep one with 1 waiting. */
-static void fair(void **state)
+static void client_with_many_requests_is_fair(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_request *r[50];
@@ -799,19 +801,19 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(time_limits),
-			cmocka_unit_test(cancelled),
-			cmocka_unit_test(freed),
+			cmocka_unit_test(cancelled_requests_end_at_once),
+			cmocka_unit_test(handles_freed_early_cancel),
 			cmocka_unit_test(grammar_goes_first),
 			cmocka_unit_test(grammar_given_up),
-			cmocka_unit_test(drained),
+			cmocka_unit_test(drained_engine_finishes_requests),
 			cmocka_unit_test(drain_in_time),
-			cmocka_unit_test(stopped),
+			cmocka_unit_test(immediate_stop_ends_all_requests),
 			cmocka_unit_test(waits_for_callbacks),
-			cmocka_unit_test(telemetry),
+			cmocka_unit_test(telemetry_sums_are_those_of_ticks),
 			cmocka_unit_test(strategies_change),
-			cmocka_unit_test(sessions),
-			cmocka_unit_test(priorities),
-			cmocka_unit_test(fair),
+			cmocka_unit_test(sessions_keep_all_tokens),
+			cmocka_unit_test(higher_priorities_are_admitted_first),
+			cmocka_unit_test(client_with_many_requests_is_fair),
 	};
-	return cmocka_run_group_tests_name("engine life", tests, rig_set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_life", tests, rig_set_up, rig_tear_down);
 }

@@ -1,17 +1,19 @@
 /* Memory: every allocation of every call fails in turn, and the call says so, loses nothing and works the next time; a
  * tick of a warm engine allocates nothing at all.
  *
- * Shown red by planted faults: a request's prompt hashes that are not freed when its sampler cannot be opened (submits;
- * under AddressSanitizer), a reader that counts a token as read before it has its text (reads), a strategy that is
- * changed before its state is there (strategies), an allocation in stream_end (warm), one where an embedding is pooled,
- * where a stop string is looked for, where log-probabilities are noted and in a grammar's mask (warm_kinds, each). */
+ * Shown red by planted faults: a request's prompt hashes that are not freed when its sampler cannot be opened
+ * (submit_out_of_memory_at_every_point; under AddressSanitizer), a reader that counts a token as read before it has
+ * its text (read_out_of_memory_goes_on), a strategy that is changed before its state is there
+ * (strategy_set_out_of_memory_changes_nothing), an allocation in stream_end (warm_engine_allocates_nothing), one where
+ * an embedding is pooled, where a stop string is looked for, where log-probabilities are noted and in a grammar's mask
+ * (warm_kinds, each). */
 #include "engine_rig.h"
 
 #include "base/mem.h"
 
 enum { TRIES_MAX = 2000 };
 
-static void opens(void **state)
+static void engine_open_out_of_memory_at_every_point(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_err err;
@@ -60,7 +62,7 @@ static void rich_job(struct job *j, uint64_t seed)
 	j->p.client = seed; /* one more for the queue to know */
 }
 
-static void submits(void **state)
+static void submit_out_of_memory_at_every_point(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_err err;
@@ -99,7 +101,7 @@ static void submits(void **state)
 }
 
 /* Reading fails with every allocation, and then goes on where it was. */
-static void reads(void **state)
+static void read_out_of_memory_goes_on(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_event ev;
@@ -156,7 +158,7 @@ static void reads(void **state)
 	cohort_engine_free(e);
 }
 
-static void strategies(void **state)
+static void strategy_set_out_of_memory_changes_nothing(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_err err;
@@ -199,7 +201,7 @@ static void never(struct cohort_request *r, const struct cohort_event *e, void *
 	*n += e->kind == COHORT_EVENT_TOKEN;
 }
 
-static void warm(void **state)
+static void warm_engine_allocates_nothing(void **state)
 {
 	enum { N = 48 };
 	struct cohort_engine_params ep;
@@ -429,13 +431,13 @@ static void swap_without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(opens),
-			cmocka_unit_test(submits),
-			cmocka_unit_test(reads),
-			cmocka_unit_test(strategies),
-			cmocka_unit_test(warm),
+			cmocka_unit_test(engine_open_out_of_memory_at_every_point),
+			cmocka_unit_test(submit_out_of_memory_at_every_point),
+			cmocka_unit_test(read_out_of_memory_goes_on),
+			cmocka_unit_test(strategy_set_out_of_memory_changes_nothing),
+			cmocka_unit_test(warm_engine_allocates_nothing),
 			cmocka_unit_test(warm_kinds),
 			cmocka_unit_test(swap_without_memory),
 	};
-	return cmocka_run_group_tests_name("engine memory", tests, rig_set_up_random, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_memory", tests, rig_set_up_random, rig_tear_down);
 }

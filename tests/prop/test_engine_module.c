@@ -1,10 +1,11 @@
 /* A strategy from a shared object drives an engine that runs: it is swapped in and out under a load that never ends
  * meanwhile, and its file is freed while the engine goes on without it. Every text is what it is alone.
  *
- * Shown red by planted faults: a strategy that is told only once its first tick is over (named), a strategy that is
- * told when it is set and not when it takes over (named; now and then swapped dies in code that is gone), an example
- * that takes the longest prompt first (shortest_first), and one whose rows have positions one too high (fallbacks in
- * both). */
+ * Shown red by planted faults: a strategy that is told only once its first tick is over
+ * (named_strategy_outlives_its_plans), a strategy that is told when it is set and not when it takes over
+ * (named_strategy_outlives_its_plans; now and then swapped dies in code that is gone), an example that takes the
+ * longest prompt first (module_shortest_first_computes_shortest_prompt), and one whose rows have positions one too
+ * high (fallbacks in both). */
 #include "engine_said.h"
 
 static struct cohort_strategy_file *open_example(const struct cohort_strategy **s)
@@ -77,7 +78,7 @@ static void first_token(struct cohort_request *r, const struct cohort_event *ev,
 
 /* Three prompts come at once, the longest first, beside one that generates: the shortest is computed first, then the
  * next. A strategy that lets them take turns has more rows of the others by then. */
-static void shortest_first(void **state)
+static void module_shortest_first_computes_shortest_prompt(void **state)
 {
 	static const int32_t lengths[3] = {180, 90, 45}; /* 15 rows of a tick are theirs */
 	struct cohort_engine_params ep;
@@ -158,7 +159,7 @@ static void load(void *arg)
 	}
 }
 
-static void swapped(void **state)
+static void strategies_swapped_under_load(void **state)
 {
 	enum { N_LOADS = 3, ROUNDS = 6 };
 	struct cohort_engine_params ep;
@@ -225,7 +226,7 @@ static enum cohort_status plan_named(const struct cohort_strategy *self, void *s
 
 /* The numbers name a strategy from before it plans for the first time until after the last: whoever swaps one out and
  * sees another's name may free it. */
-static void named(void **state)
+static void named_strategy_outlives_its_plans(void **state)
 {
 	struct named n = {.sound = cohort_strategy_get(0)};
 	const struct cohort_strategy s = {.struct_size = sizeof s,
@@ -265,9 +266,9 @@ static void named(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(shortest_first),
-			cmocka_unit_test(swapped),
-			cmocka_unit_test(named),
+			cmocka_unit_test(module_shortest_first_computes_shortest_prompt),
+			cmocka_unit_test(strategies_swapped_under_load),
+			cmocka_unit_test(named_strategy_outlives_its_plans),
 	};
-	return cmocka_run_group_tests_name("engine module", tests, said_set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_module", tests, said_set_up, rig_tear_down);
 }

@@ -1,15 +1,16 @@
 /* The engine's core where a machine refuses, or somebody changes his mind, at the one moment that matters: states and
- * tails that cannot be copied, blocks that were promised and are gone, rows that are on their way. The machine computes
- * nothing, and answers what the test has told it to.
+ * tails that cannot be copied, blocks that were promised and are gone, rows that are on their way. The machine
+ * computes nothing, and answers what the test has told it to.
  *
  * Seen red with a state that is not taken back (one_state), saved from within a tail (states_saved), bytes without one
  * (no_state), the scale of an adapter forgotten (slot_tokens), an id that stays with a state that could not be kept
  * (where_they_part), nodes that make no room (many_nodes), copies whose failure is not seen (tail_is_stuck,
- * the_later_one, forks_alone), promises that are not looked at again (promises), a row that does not come again
- * (not_looked_at), rows tried again when all is to stop (failed_rows), numbers that are none (bad_rows), a text that is
- * computed for nobody (texts_cancelled), a row behind all that is known (bad_plans), notices before the end (notices),
- * a text without memory for it (end_without_memory), a condition and an embedding used without having been got
- * (without). */
+ * the_later_one, forks_alone), promises that are not looked at again (promised_blocks_that_are_not_to_be_had), a row
+ * that does not come again (not_looked_at), rows tried again when all is to stop (failed_rows), numbers that are none
+ * (prompt_rows_that_are_no_numbers), a text that is computed for nobody (texts_cancelled), a row behind all that is
+ * known (plans_that_break_a_promise_are_replaced), notices before the end (notices_of_events_and_of_ends), a text
+ * without memory for it (end_without_memory), a condition and an embedding used without having been got
+ * (core_out_of_memory_at_every_point). */
 #include "engine_rig.h"
 
 #include "base/mem.h"
@@ -562,7 +563,7 @@ static void forks_alone(void **state)
 /* ---- Blocks ---- */
 
 /* Blocks that a request was let in for are there, but not to be had: it waits for others of its own. */
-static void promises(void **state)
+static void promised_blocks_that_are_not_to_be_had(void **state)
 {
 	struct core_limits lim = limits();
 	struct cohort_request_params first = ask(tokens_of(0), 9, 4), second = ask(tokens_of(0), 9, 1);
@@ -693,7 +694,7 @@ static void failed_rows(void **state)
 }
 
 /* A row of the prompt that is no number, or that is not there though there is a model. */
-static void bad_rows(void **state)
+static void prompt_rows_that_are_no_numbers(void **state)
 {
 	struct cohort_request_params p = ask(tokens_of(0), 5, 2);
 	const struct cohort_request_params embed = ask_embedding(0, 3);
@@ -800,7 +801,7 @@ static enum cohort_status plan_badly(const struct cohort_strategy *self, void *s
 }
 
 /* What a plan says of rows and does not do: the default plans instead. */
-static void bad_plans(void **state)
+static void plans_that_break_a_promise_are_replaced(void **state)
 {
 	static const char *const rules[] = {"order", "progress", "progress"};
 	const struct cohort_strategy s = {.struct_size = sizeof s,
@@ -834,7 +835,7 @@ static void count(struct cohort_request *r, void *user)
 }
 
 /* Notices of all that there is to read, or of the end only; none of what is no event. A reader may wait as well. */
-static void notices(void **state)
+static void notices_of_events_and_of_ends(void **state)
 {
 	const struct core_limits lim = limits();
 	struct cohort_event e;
@@ -919,7 +920,7 @@ static int opened_after(const struct cohort_request_params *p)
 }
 
 /* Every allocation of a core and of requests fails in turn, locks and conditions among them. */
-static void without(void **state)
+static void core_out_of_memory_at_every_point(void **state)
 {
 	const struct cohort_request_params embed = ask_embedding(0, 5);
 	struct cohort_request_params p = ask(tokens_of(0), 5, 2);
@@ -959,15 +960,15 @@ int main(void)
 			cmocka_unit_test(tail_is_stuck),
 			cmocka_unit_test(the_later_one),
 			cmocka_unit_test(forks_alone),
-			cmocka_unit_test(promises),
+			cmocka_unit_test(promised_blocks_that_are_not_to_be_had),
 			cmocka_unit_test(not_looked_at),
 			cmocka_unit_test(failed_rows),
-			cmocka_unit_test(bad_rows),
+			cmocka_unit_test(prompt_rows_that_are_no_numbers),
 			cmocka_unit_test(texts_cancelled),
-			cmocka_unit_test(bad_plans),
-			cmocka_unit_test(notices),
+			cmocka_unit_test(plans_that_break_a_promise_are_replaced),
+			cmocka_unit_test(notices_of_events_and_of_ends),
 			cmocka_unit_test(end_without_memory),
-			cmocka_unit_test(without),
+			cmocka_unit_test(core_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests_name("engine paths", tests, rig_set_up_random, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_paths", tests, rig_set_up_random, rig_tear_down);
 }

@@ -1,10 +1,11 @@
 /* Readers that look only when they are told to: on_ready is all they have. For ThreadSanitizer, too.
  *
- * Shown red by planted faults: one notice in a hundred that is skipped, and a notice for the first event only (asleep),
- * a notice for every event (by_hand, asleep), for what is no event (by_hand), a notice that comes although all was read
- * before (read_before), a handle that is given back without waiting for a notice under way (freed), and under
- * ThreadSanitizer a reader that is known to have read all only after it gave the lock back (asleep). A reader that
- * does not look again when its wait has taken too long was a fault of the library (late). */
+ * Shown red by planted faults: one notice in a hundred that is skipped, and a notice for the first event only
+ * (sleeping_readers_are_woken), a notice for every event (by_hand, sleeping_readers_are_woken), for what is no event
+ * (by_hand), a notice that comes although all was read before (read_before), a handle that is given back without
+ * waiting for a notice under way (handles_freed_while_engine_says_ready), and under ThreadSanitizer a reader that is
+ * known to have read all only after it gave the lock back (sleeping_readers_are_woken). A reader that does not look
+ * again when its wait has taken too long was a fault of the library (event_at_the_end_of_the_waiting_time). */
 #include "engine_said.h"
 
 #include "base/lock.h"
@@ -116,7 +117,7 @@ static void no_event(struct cohort_request *r, const struct cohort_event *ev, vo
 	(void)user;
 }
 
-static void refused(void **state)
+static void on_ready_with_on_event_is_refused(void **state)
 {
 	struct cohort_engine_params ep;
 	struct cohort_request *r = NULL;
@@ -204,7 +205,7 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
 
 /* An event is told when the time of who waits is up, before it has the lock again: the call has it. Were it to say that
  * there is none, the notice of it would be taken back, and a reader that sleeps would never hear of it. */
-static void late(void **state)
+static void event_at_the_end_of_the_waiting_time(void **state)
 {
 	struct cohort_engine *e;
 	struct cohort_event ev;
@@ -331,7 +332,7 @@ static void read_asleep(void *arg)
 	}
 }
 
-static void asleep(void **state)
+static void sleeping_readers_are_woken(void **state)
 {
 	struct cohort_engine_params ep;
 	static struct reader a[N_READERS];
@@ -423,7 +424,7 @@ static void come_and_go(void *arg)
 	}
 }
 
-static void freed(void **state)
+static void handles_freed_while_engine_says_ready(void **state)
 {
 	struct cohort_engine_params ep;
 	static struct reader a[N_READERS];
@@ -447,7 +448,7 @@ static void freed(void **state)
 }
 
 /* The engine's end is told like any other. */
-static void shut(void **state)
+static void end_of_the_engine_is_told(void **state)
 {
 	enum { N = 8 };
 	struct cohort_engine_params ep;
@@ -478,12 +479,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(by_hand),
-			cmocka_unit_test(refused),
+			cmocka_unit_test(on_ready_with_on_event_is_refused),
 			cmocka_unit_test(read_before),
-			cmocka_unit_test(late),
-			cmocka_unit_test(asleep),
-			cmocka_unit_test(freed),
-			cmocka_unit_test(shut),
+			cmocka_unit_test(event_at_the_end_of_the_waiting_time),
+			cmocka_unit_test(sleeping_readers_are_woken),
+			cmocka_unit_test(handles_freed_while_engine_says_ready),
+			cmocka_unit_test(end_of_the_engine_is_told),
 	};
-	return cmocka_run_group_tests_name("engine ready", tests, said_set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_ready", tests, said_set_up, rig_tear_down);
 }

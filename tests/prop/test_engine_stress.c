@@ -263,14 +263,14 @@ static void run_world(enum ending ending, enum cohort_room room, size_t swap_byt
 	assert_true(ending == SHUT || ending == DRAINED_TWICE || atomic_load(&w.n_called) > 10);
 }
 
-static void reserve(void **state)
+static void stress_with_reserved_room(void **state)
 {
 	(void)state;
 	for (int ending = DRAINED; ending <= FREED; ending++)
 		run_world((enum ending)ending, COHORT_ROOM_RESERVE, 0);
 }
 
-static void overcommit(void **state)
+static void stress_with_overcommitted_room(void **state)
 {
 	(void)state;
 	for (int ending = DRAINED; ending <= FREED; ending++)
@@ -348,10 +348,10 @@ static void looked_at_from_within(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(reserve),
-			cmocka_unit_test(overcommit),
+			cmocka_unit_test(stress_with_reserved_room),
+			cmocka_unit_test(stress_with_overcommitted_room),
 			cmocka_unit_test(ticked_by_hand),
 			cmocka_unit_test(looked_at_from_within),
 	};
-	return cmocka_run_group_tests_name("engine stress", tests, set_up, rig_tear_down);
+	return cmocka_run_group_tests_name("engine_stress", tests, set_up, rig_tear_down);
 }

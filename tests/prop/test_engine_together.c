@@ -2,8 +2,10 @@
  * becomes of the one that computes it. Rows are counted, and every text is what it is alone.
  *
  * Shown red by planted faults in room.c: a leader that is not looked for (all that count rows), one of lower priority
- * (urgent), or one that is behind (behind), those who wait begun in the order of their slots (urgent_waits), a leader
- * that ended and is waited for on (cancelled), a state that is not kept where somebody waits for it (states). */
+ * (urgent_requests_do_not_wait_for_others), or one that is behind (prompt_that_is_behind_is_not_waited_for), those who
+ * wait begun in the order of their slots (urgent_waits), a leader that ended and is waited for on
+ * (leader_or_follower_is_cancelled), a state that is not kept where somebody waits for it
+ * (alike_prompts_of_recurrent_models). */
 #include "engine_rig.h"
 
 #include "arch_case.h"
@@ -96,7 +98,7 @@ static void run_counted(struct cohort_engine *e, int64_t n_rows)
 
 /* ---- Rows ---- */
 
-static void sixteen(void **state)
+static void sixteen_alike_prompts_share_one_prefill(void **state)
 {
 	int64_t n_own = 0;
 	(void)state;
@@ -112,7 +114,7 @@ static void sixteen(void **state)
 
 /* 64 prompts whose beginnings form a tree of blocks, submitted in an order that has nothing to do with it: each edge is
  * computed once. */
-static void tree(void **state)
+static void tree_of_prompts_is_computed_once(void **state)
 {
 	struct cohort_engine *e = open_wide(32768, 512);
 	(void)state;
@@ -149,7 +151,7 @@ static void not_alike(void **state)
 }
 
 /* One that is behind is not waited for: it computes all of its prompt, whatever is there. */
-static void behind(void **state)
+static void prompt_that_is_behind_is_not_waited_for(void **state)
 {
 	struct cohort_engine *e = open_wide(16384, BLOCK);
 	(void)state;
@@ -181,7 +183,7 @@ static void several_outputs(void **state)
 
 /* ---- The leader ends ---- */
 
-static void cancelled(void **state)
+static void leader_or_follower_is_cancelled(void **state)
 {
 	(void)state;
 	for (int which = 0; which < 2; which++) { /* the leader, or one that waits */
@@ -283,7 +285,7 @@ static void sixteen_in_little_room(void **state)
 /* ---- Priorities ---- */
 
 /* A request waits for one of its own priority, or a higher one, but not for a lower one. */
-static void urgent(void **state)
+static void urgent_requests_do_not_wait_for_others(void **state)
 {
 	(void)state;
 	for (int32_t priority = -1; priority <= 1; priority++) {
@@ -363,12 +365,12 @@ static void small_tree(void **state)
 	}
 }
 
-static void states(void **state)
+static void alike_prompts_of_recurrent_models(void **state)
 {
 	on_model("mamba", small_tree, state);
 }
 
-static void windows(void **state)
+static void alike_prompts_of_models_with_windows(void **state)
 {
 	on_model("gemma3", small_tree, state);
 	on_model("gpt-oss", small_tree, state);
@@ -388,20 +390,20 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(sixteen),
-			cmocka_unit_test(tree),
+			cmocka_unit_test(sixteen_alike_prompts_share_one_prefill),
+			cmocka_unit_test(tree_of_prompts_is_computed_once),
 			cmocka_unit_test(not_alike),
-			cmocka_unit_test(behind),
+			cmocka_unit_test(prompt_that_is_behind_is_not_waited_for),
 			cmocka_unit_test(several_outputs),
-			cmocka_unit_test(cancelled),
+			cmocka_unit_test(leader_or_follower_is_cancelled),
 			cmocka_unit_test(too_late),
 			cmocka_unit_test(sampling_fails),
 			cmocka_unit_test(little_room),
-			cmocka_unit_test(urgent),
+			cmocka_unit_test(urgent_requests_do_not_wait_for_others),
 			cmocka_unit_test(urgent_waits),
 			cmocka_unit_test(sixteen_in_little_room),
-			cmocka_unit_test(states),
-			cmocka_unit_test(windows),
+			cmocka_unit_test(alike_prompts_of_recurrent_models),
+			cmocka_unit_test(alike_prompts_of_models_with_windows),
 	};
-	return cmocka_run_group_tests_name("requests that begin alike", tests, set_up, tear_down);
+	return cmocka_run_group_tests_name("engine_together", tests, set_up, tear_down);
 }

@@ -571,21 +571,21 @@ static void run_kind(enum trace_kind kind, int percent)
 				(kind == TRACE_ENCODER && (f == COHORT_FINISH_STOP || f == COHORT_FINISH_LENGTH)));
 }
 
-static void test_reserve(void **state)
+static void test_traces_with_reserved_room(void **state)
 {
 	(void)state;
 	run_kind(TRACE_RESERVE, 25);
 	assert_true(only || n_traces < 2000 || (seen.hits && seen.evicted && seen.forks && seen.failed && seen.waits));
 }
 
-static void test_overcommit(void **state)
+static void test_traces_with_overcommitted_room(void **state)
 {
 	(void)state;
 	run_kind(TRACE_OVERCOMMIT, 35);
 	assert_true(only || n_traces < 2000 || (seen.parked && seen.resumed && seen.swapped && seen.forks));
 }
 
-static void test_window(void **state)
+static void test_traces_with_a_window(void **state)
 {
 	(void)state;
 	run_kind(TRACE_WINDOW, 10);
@@ -595,20 +595,20 @@ static void test_window(void **state)
 	assert_true(seen.gone <= seen.copies / 100);
 }
 
-static void test_states(void **state)
+static void test_traces_with_states(void **state)
 {
 	(void)state;
 	run_kind(TRACE_STATES, 10);
 	assert_true(only || n_traces < 2000 || (seen.hits && seen.evicted && seen.forks));
 }
 
-static void test_encoder(void **state)
+static void test_traces_of_an_encoder(void **state)
 {
 	(void)state;
 	run_kind(TRACE_ENCODER, 5);
 }
 
-static void test_misbehaving(void **state)
+static void test_traces_of_a_misbehaving_strategy(void **state)
 {
 	(void)state;
 	run_kind(TRACE_MISBEHAVING, 15);
@@ -671,7 +671,7 @@ static void run_shares(struct trace *t, uint64_t seed)
 	core_release(&t->core);
 }
 
-static void test_shares(void **state)
+static void test_traces_of_shares(void **state)
 {
 	(void)state;
 	memset(&seen, 0, sizeof seen);
@@ -691,13 +691,13 @@ int main(int argc, char **argv)
 {
 	const char *count = argc > 1 ? argv[1] : getenv("COHORT_TRACES"), *seed = getenv("COHORT_TRACE");
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(test_reserve),
-			cmocka_unit_test(test_overcommit),
-			cmocka_unit_test(test_window),
-			cmocka_unit_test(test_states),
-			cmocka_unit_test(test_encoder),
-			cmocka_unit_test(test_misbehaving),
-			cmocka_unit_test(test_shares),
+			cmocka_unit_test(test_traces_with_reserved_room),
+			cmocka_unit_test(test_traces_with_overcommitted_room),
+			cmocka_unit_test(test_traces_with_a_window),
+			cmocka_unit_test(test_traces_with_states),
+			cmocka_unit_test(test_traces_of_an_encoder),
+			cmocka_unit_test(test_traces_of_a_misbehaving_strategy),
+			cmocka_unit_test(test_traces_of_shares),
 	};
 
 	n_traces = count ? atoi(count) : effort(TRACES);
@@ -705,5 +705,5 @@ int main(int argc, char **argv)
 	only_seed = seed ? strtoull(seed, NULL, 10) : 0;
 	signal(SIGSEGV, on_signal);
 	signal(SIGABRT, on_signal);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("engine_traces", tests, NULL, NULL);
 }

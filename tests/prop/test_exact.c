@@ -11,10 +11,11 @@
  * scatter. Sequences with a past of windows, gaps and moved cells are in test_exact_seq.c.
  *
  * Shown red by planted faults: mutation_* below swap in a matrix product that re-associates its sum when a tile has
- * four columns or more, and an activation rounding that depends on the row's neighbour; both must be caught. Planted in
- * the library once: a q8_0 scale of K left out at one level (golden_models, awkward_shapes), vectors gathered from the
- * wrong rows (vectors), sequences of an encode in the same blocks and poolings over the wrong rows (encode), outputs
- * named in the order of the ubatches, an oversized span cut wrongly, a dry pass that is not rolled back (grid). */
+ * four columns or more, and an activation rounding that depends on the row's neighbour; both must be caught. Planted
+ * in the library once: a q8_0 scale of K left out at one level (golden_models, awkward_shapes), vectors gathered from
+ * the wrong rows (vectors_exact_in_any_batch), sequences of an encode in the same blocks and poolings over the wrong
+ * rows (encoders_exact_in_any_batch), outputs named in the order of the ubatches, an oversized span cut wrongly, a dry
+ * pass that is not rolled back (rows_exact_in_any_batch_and_split). */
 #include "effort.h"
 #include "model_case.h"
 
@@ -446,7 +447,7 @@ static size_t vector_rows(struct rig *r, const struct subject *s, struct rng *g)
 	return bad;
 }
 
-static void vectors(void **state)
+static void vectors_exact_in_any_batch(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_SMALL; i++) {
@@ -577,7 +578,7 @@ static void encode_subject(struct subject *s, struct encoded *e, uint64_t seed)
 	assert_int_equal(bad, 0);
 }
 
-static void encode(void **state)
+static void encoders_exact_in_any_batch(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < 6; i++) {
@@ -669,7 +670,7 @@ static size_t grid_run(struct rig *r, const struct subject *s, struct cohort_scr
 	return bad;
 }
 
-static void grid(void **state)
+static void rows_exact_in_any_batch_and_split(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_SMALL; i++) {
@@ -782,7 +783,7 @@ static void mutation_act(void **state)
 	assert_true(bad > 0);
 }
 
-static void enough_comparisons(void **state)
+static void exact_compared_enough_rows(void **state)
 {
 	(void)state;
 	print_message("# %llu rows compared\n", (unsigned long long)n_compared);
@@ -795,12 +796,12 @@ int main(void)
 		cmocka_unit_test(golden_models),
 		cmocka_unit_test(awkward_shapes),
 		cmocka_unit_test(builtin_blocks),
-		cmocka_unit_test(vectors),
-		cmocka_unit_test(encode),
-		cmocka_unit_test(grid),
-		cmocka_unit_test(enough_comparisons),
+		cmocka_unit_test(vectors_exact_in_any_batch),
+		cmocka_unit_test(encoders_exact_in_any_batch),
+		cmocka_unit_test(rows_exact_in_any_batch_and_split),
+		cmocka_unit_test(exact_compared_enough_rows),
 		cmocka_unit_test(mutation_mm),
 		cmocka_unit_test(mutation_act),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("exact", tests, NULL, NULL);
 }

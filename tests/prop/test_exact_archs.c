@@ -295,7 +295,7 @@ static void checkpoints(const struct subject *s)
 	rig_close(&r);
 }
 
-static void arch(void **state)
+static void decoder_rows_exact(void **state)
 {
 	struct subject s = {0};
 
@@ -322,7 +322,7 @@ static void encode(struct rig *r, const cohort_token *ids, const int32_t *len, s
 		fail_msg("%s", err.text);
 }
 
-static void encoder(void **state)
+static void encoder_rows_exact(void **state)
 {
 	enum { LEN_MAX = 30, N = 5 };
 	static const int32_t len[N] = {7, 1, LEN_MAX, 12, 7};
@@ -398,9 +398,10 @@ int main(int argc, char **argv)
 
 	for (size_t i = 0; i < N; i++)
 		if (argc < 2 || strcmp(argv[1], names[i]) == 0)
-			tests[n++] = (struct CMUnitTest){names[i], arch, NULL, NULL, (void *)names[i]};
+			tests[n++] = (struct CMUnitTest){names[i], decoder_rows_exact, NULL, NULL, (void *)names[i]};
 	for (size_t i = 0; i < N_ENCODERS; i++)
 		if (argc < 2 || strcmp(argv[1], encoders[i]) == 0)
-			tests[n++] = (struct CMUnitTest){encoders[i], encoder, NULL, NULL, (void *)encoders[i]};
-	return _cmocka_run_group_tests("exact archs", tests, n, arch_make_models, arch_remove_models);
+			tests[n++] = (struct CMUnitTest){
+					encoders[i], encoder_rows_exact, NULL, NULL, (void *)encoders[i]};
+	return _cmocka_run_group_tests("exact_archs", tests, n, arch_make_models, arch_remove_models);
 }

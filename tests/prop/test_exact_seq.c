@@ -11,14 +11,15 @@
  * cells must be near to is the only comparison that is not exact.
  *
  * Each was shown red once by faults planted in the library:
- *  splits                  further stores of a row left out; a stale place taken for a row's (at_of); outputs named in
- *                          the order of the ubatches; blocks not copied before they are written
- *  windows                 the window's beginning left out of attention; blocks released while rows still need them;
- *                          copies made in the first group only
- *  gaps, gaps_windows      held words never passed on; a moved block's second source read at the wrong slot
- *  assembled               the destination's own cells not brought along where two ranges meet in a block
- *  window_is_head_removed  the window's beginning left out of attention
- *  moved_is_nearly_fresh   moved keys not rotated */
+ *  families_exact_when_split: further stores of a row left out; a stale place taken for a row's (at_of); outputs named
+ *  in the order of the ubatches; blocks not copied before they are written
+ *  rows_exact_in_windows: the window's beginning left out of attention; blocks released while rows still need them;
+ *  copies made in the first group only
+ *  removed_middles_leave_rows_exact, gaps_windows: held words never passed on; a moved block's second source read at
+ *  the wrong slot
+ *  assembled_sequences_exact: the destination's own cells not brought along where two ranges meet in a block
+ *  window_is_head_removed: the window's beginning left out of attention
+ *  moved_is_nearly_fresh: moved keys not rotated */
 #include "effort.h"
 #include "model_case.h"
 
@@ -489,7 +490,7 @@ static void world_close(struct world *w)
 	free(w->path);
 }
 
-static void splits(void **state)
+static void families_exact_when_split(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_SHAPES; i++) {
@@ -515,13 +516,13 @@ static void in_windows(size_t n_families, int32_t n_rows, bool cut, size_t n_how
 	}
 }
 
-static void windows(void **state)
+static void rows_exact_in_windows(void **state)
 {
 	(void)state;
 	in_windows(2, 230, false, 12, 1);
 }
 
-static void gaps(void **state)
+static void removed_middles_leave_rows_exact(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_SHAPES; i++) {
@@ -602,7 +603,7 @@ static size_t assemble(struct rig *r, const struct world *w, const struct story 
 	return bad;
 }
 
-static void assembled(void **state)
+static void assembled_sequences_exact(void **state)
 {
 	const uint32_t none[4] = {0}, some[4] = {0, 64, 0, 64};
 	(void)state;
@@ -726,7 +727,7 @@ static void moved_is_nearly_fresh(void **state)
 	}
 }
 
-static void enough_comparisons(void **state)
+static void exact_seq_compared_enough_rows(void **state)
 {
 	(void)state;
 	print_message("# %llu rows compared\n", (unsigned long long)n_compared);
@@ -736,14 +737,14 @@ static void enough_comparisons(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(splits),
-		cmocka_unit_test(windows),
-		cmocka_unit_test(gaps),
+		cmocka_unit_test(families_exact_when_split),
+		cmocka_unit_test(rows_exact_in_windows),
+		cmocka_unit_test(removed_middles_leave_rows_exact),
 		cmocka_unit_test(gaps_windows),
-		cmocka_unit_test(assembled),
+		cmocka_unit_test(assembled_sequences_exact),
 		cmocka_unit_test(window_is_head_removed),
 		cmocka_unit_test(moved_is_nearly_fresh),
-		cmocka_unit_test(enough_comparisons),
+		cmocka_unit_test(exact_seq_compared_enough_rows),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("exact_seq", tests, NULL, NULL);
 }

@@ -348,7 +348,7 @@ static void life(struct record *r, int32_t n_threads)
 	unlink(other);
 }
 
-static void modes(void **state)
+static void floating_point_modes_change_no_bits(void **state)
 {
 	static struct record odd[N_MODES][2], usual;
 	static const int32_t threads[] = {1, 3};
@@ -376,6 +376,6 @@ static void modes(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(modes)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(floating_point_modes_change_no_bits)};
 	return cmocka_run_group_tests_name("fp_mode", tests, NULL, NULL);
 }

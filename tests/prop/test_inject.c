@@ -1,15 +1,16 @@
-/* Failures injected into every call that decodes, in a context where everything is alive at once: forks, rows shared by
- * sequences that part, a gap, moved cells, layers of three windows with blocks released.
+/* Failures injected into every call that decodes, in a context where everything is alive at once: forks, rows shared
+ * by sequences that part, a gap, moved cells, layers of three windows with blocks released.
  *
- * For decode, many and scatter over several chunks, and each: the abort callback says yes at every count, the cache has
- * one block too few, two, ..., every allocation fails in turn, every token in turn gives numbers that are not finite or
- * is none of the vocabulary. After each failure the books have the hash they had, and the call, now let through, and a
- * row for every sequence after it give the bits of a twin context that never failed.
+ * For decode, many and scatter over several chunks, and each: the abort callback says yes at every count, the cache
+ * has one block too few, two, ..., every allocation fails in turn, every token in turn gives numbers that are not
+ * finite or is none of the vocabulary. After each failure the books have the hash they had, and the call, now let
+ * through, and a row for every sequence after it give the bits of a twin context that never failed.
  *
  * Shown red by planted faults: a commit where context_decode or run_feed roll back, or in run_feed's dry pass; a
  * rollback of the first group only; a journal that forgets a table entry; held words that are not cut again; outputs
- * that outlive a failed call (bad_rows, too); a scratch that is not kept from call to call (warm_calls); a journal
- * without room at open (cold_calls); names of sequences told apart by their low byte (many_sequences). */
+ * that outlive a failed call (last_row_breaks_a_rule, too); a scratch that is not kept from call to call (warm_calls);
+ * a journal without room at open (cold_calls); names of sequences told apart by their low byte
+ * (injected_batches_with_65536_sequences). */
 #include "model_case.h"
 
 #include "cohort_tools.h"
@@ -390,7 +391,7 @@ static void abort_case(const struct setting *s, const struct call *call, const s
 	rig_close(&r);
 }
 
-static void abort_everywhere(void **state)
+static void injected_batches_are_aborted_everywhere(void **state)
 {
 	(void)state;
 	for_each_call(abort_case);
@@ -458,7 +459,7 @@ static void fill_case(const struct setting *s, const struct call *call, const st
 	rig_close(&r);
 }
 
-static void no_room(void **state)
+static void injected_batches_without_room(void **state)
 {
 	(void)state;
 	for_each_call(room_case);
@@ -501,7 +502,7 @@ static void memory_case(const struct setting *s, const struct call *call, const 
 	}
 }
 
-static void no_memory(void **state)
+static void injected_batches_out_of_memory_at_every_point(void **state)
 {
 	(void)state;
 	for_each_call(memory_case);
@@ -541,7 +542,7 @@ static void spoilt_rows(void **state)
 }
 
 /* Rows that break a rule at the end of a batch that is otherwise good. */
-static void bad_rows(void **state)
+static void last_row_breaks_a_rule(void **state)
 {
 	static const struct {
 		cohort_pos pos;
@@ -729,7 +730,7 @@ static void all_at_once(void)
 	cohort_model_free(r.m);
 }
 
-static void many_sequences(void **state)
+static void injected_batches_with_65536_sequences(void **state)
 {
 	(void)state;
 	wide_ids(4096);
@@ -747,15 +748,15 @@ static void enough_failures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(abort_everywhere),
-		cmocka_unit_test(no_room),
-		cmocka_unit_test(no_memory),
+		cmocka_unit_test(injected_batches_are_aborted_everywhere),
+		cmocka_unit_test(injected_batches_without_room),
+		cmocka_unit_test(injected_batches_out_of_memory_at_every_point),
 		cmocka_unit_test(spoilt_rows),
-		cmocka_unit_test(bad_rows),
+		cmocka_unit_test(last_row_breaks_a_rule),
 		cmocka_unit_test(warm_calls),
 		cmocka_unit_test(cold_calls),
-		cmocka_unit_test(many_sequences),
+		cmocka_unit_test(injected_batches_with_65536_sequences),
 		cmocka_unit_test(enough_failures),
 	};
-	return cmocka_run_group_tests(tests, write_model, remove_model);
+	return cmocka_run_group_tests_name("inject", tests, write_model, remove_model);
 }

@@ -9,10 +9,11 @@
  *
  * Shown red by a claimed matrix that is taken for a packed one (any_set), by a place that is published before it is
  * filled (contexts_together), by a matrix that is packed from its first row again where a part of it is packed already
- * (halves: its sum counts rows twice), by products that allocate (aborts), by a warm-up that leaves matrices as they
- * are (warm_up), by rows that are packed and not summed (same_model), by sums of the first 4 KiB of each matrix and by
- * sums that do not know a row's place (any_byte), by the first bytes of an adapter's data only (adapters), and by an
- * engine that waits for requests without packing (idle_engine). */
+ * (half_packed_matrix_is_exact: its sum counts rows twice), by products that allocate (packing_aborted_at_every_step),
+ * by a warm-up that leaves matrices as they are (warm_up), by rows that are packed and not summed (same_model), by
+ * sums of the first 4 KiB of each matrix and by sums that do not know a row's place (any_byte), by the first bytes of
+ * an adapter's data only (adapter_bytes_count_as_the_models), and by an engine that waits for requests without packing
+ * (idle_engine). */
 #include "arch_case.h"
 #include "load_case.h"
 #include "place_case.h"
@@ -157,7 +158,7 @@ static void any_set(void **state)
 }
 
 /* A matrix of which a part is packed already, as an idle engine leaves it. */
-static void halves(void **state)
+static void half_packed_matrix_is_exact(void **state)
 {
 	const struct place *p = *state;
 	const struct cohort_model_params mp = model_params();
@@ -239,7 +240,7 @@ static bool now(void *user)
 }
 
 /* Aborted after each step, with no memory to be had: what is packed by then stays, and nothing else has changed. */
-static void aborts(void **state)
+static void packing_aborted_at_every_step(void **state)
 {
 	const struct place *p = *state;
 	const struct cohort_model_params mp = model_params();
@@ -266,7 +267,7 @@ static void aborts(void **state)
 	}
 }
 
-static void no_memory(void **state)
+static void model_open_out_of_memory_while_repacking(void **state)
 {
 	const struct place *p = *state;
 	struct cohort_model_params mp = model_params();
@@ -475,7 +476,7 @@ static void any_byte(void **state)
 }
 
 /* The adapter's bytes count like the model's. */
-static void adapters(void **state)
+static void adapter_bytes_count_as_the_models(void **state)
 {
 	static uint8_t bytes[1 << 16];
 	const struct place *p = *state;
@@ -520,15 +521,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(any_set, setup, teardown),
-		cmocka_unit_test_setup_teardown(halves, setup, teardown),
+		cmocka_unit_test_setup_teardown(half_packed_matrix_is_exact, setup, teardown),
 		cmocka_unit_test_setup_teardown(contexts_together, setup, teardown),
-		cmocka_unit_test_setup_teardown(aborts, setup, teardown),
-		cmocka_unit_test_setup_teardown(no_memory, setup, teardown),
+		cmocka_unit_test_setup_teardown(packing_aborted_at_every_step, setup, teardown),
+		cmocka_unit_test_setup_teardown(model_open_out_of_memory_while_repacking, setup, teardown),
 		cmocka_unit_test_setup_teardown(warm_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(idle_engine, setup, teardown),
 		cmocka_unit_test_setup_teardown(same_model, setup, teardown),
 		cmocka_unit_test_setup_teardown(any_byte, setup, teardown),
-		cmocka_unit_test_setup_teardown(adapters, setup, teardown),
+		cmocka_unit_test_setup_teardown(adapter_bytes_count_as_the_models, setup, teardown),
 	};
 	return cmocka_run_group_tests_name("repack", tests, arch_make_models, arch_remove_models);
 }

@@ -7,8 +7,8 @@
  *
  * Shown red by planted faults: logits placed where the embeddings are, the row numbers of narrowed rows not passed on
  * to the adapters, rows of x not gathered, COHORT_ROW_EMBEDDING taken for all (counted), bad embeddings not looked for
- * (not_finite), the place among those with logits taken for the place among all (not_finite), places of logits that are
- * not reset by a new call. */
+ * (first_row_with_a_bad_number_is_named), the place among those with logits taken for the place among all
+ * (first_row_with_a_bad_number_is_named), places of logits that are not reset by a new call. */
 #include "arch_case.h"
 
 #include "cohort_tools.h"
@@ -392,7 +392,7 @@ static void expect_bad(struct cohort_context *c, struct rows *x, int32_t row)
 
 /* The first row with a bad number is named: of a bad token whatever its row asked for, of a bad output matrix the first
  * that has logits. */
-static void not_finite(void **state)
+static void first_row_with_a_bad_number_is_named(void **state)
 {
 	enum { POISON = 7, N = 9 };
 	struct rig r;
@@ -422,12 +422,12 @@ int main(void)
 	static const char *const names[] = {"llama-base", "gpt-oss", "gemma2", "command-r", "mamba", "phi2"};
 	enum { N = sizeof names / sizeof *names };
 	static struct CMUnitTest tests[N + 3] = {
-			{"as_all", as_all, NULL, NULL, NULL},
-			{"dumped", dumped, NULL, NULL, NULL},
-			{"not_finite", not_finite, NULL, NULL, NULL},
+			cmocka_unit_test(as_all),
+			cmocka_unit_test(dumped),
+			cmocka_unit_test(first_row_with_a_bad_number_is_named),
 	};
 
 	for (size_t i = 0; i < N; i++)
 		tests[3 + i] = (struct CMUnitTest){names[i], mixed, NULL, NULL, (void *)names[i]};
-	return cmocka_run_group_tests_name("row embedding", tests, arch_make_models, arch_remove_models);
+	return cmocka_run_group_tests_name("row_embedding", tests, arch_make_models, arch_remove_models);
 }

@@ -1,7 +1,8 @@
 /* cohort_score_text against tokens decoded one by one and plain sums; and that it leaves nothing behind.
  *
- * Shown red by: the probability of another token; a chunk that starts one position late; a sequence that is not emptied
- * after a failure; numbers of chunks before the one that failed in the caller's array (refusals). */
+ * Shown red by: the probability of another token; a chunk that starts one position late; a sequence that is not
+ * emptied after a failure; numbers of chunks before the one that failed in the caller's array
+ * (score_refuses_and_changes_nothing). */
 #include "spec_case.h"
 
 #include <math.h>
@@ -78,7 +79,7 @@ static void against_plain_sums(void **state)
 	cohort_model_free(m);
 }
 
-static void refusals(void **state)
+static void score_refuses_and_changes_nothing(void **state)
 {
 	struct cohort_model *m = model_at("models/cohort-tiny.gguf");
 	struct cohort_context *c = open_with(m, 32, 16, 1);
@@ -163,7 +164,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(against_plain_sums),
-			cmocka_unit_test(refusals),
+			cmocka_unit_test(score_refuses_and_changes_nothing),
 			cmocka_unit_test(lexicon_of_a_model),
 	};
 	return cmocka_run_group_tests_name("score", tests, NULL, NULL);

@@ -554,7 +554,7 @@ static struct text draw_alone(const struct world *w, const struct cohort_draw_pa
 	return t;
 }
 
-static void texts(void **state)
+static void best_of_texts_against_naive_search(void **state)
 {
 	(void)state;
 	rng_init(&r, 3, 0);
@@ -604,7 +604,7 @@ static void texts(void **state)
 
 /* All that the grammar permits behind a and b is excluded by biases: such texts end there, as they are, and others go
  * on. Seen red with an end only where the grammar permits nothing at all. */
-static void excluded(void **state)
+static void texts_end_where_biases_exclude_all(void **state)
 {
 	const struct cohort_logit_bias no[] = {{2, -INFINITY}, {3, -INFINITY}, {4, -INFINITY}};
 	const cohort_token end = N_VOCAB - 1; /* of the lexicon */
@@ -653,7 +653,7 @@ struct leaf {
 	float lp;
 };
 
-static void trees(void **state)
+static void trees_against_naive_search(void **state)
 {
 	static struct leaf want[4000];
 
@@ -809,7 +809,7 @@ static double sum_alone(struct cohort_context *alone, int32_t n_vocab, const coh
 /* States that are carried on, windows that the prompt is longer than, several heads to a key: every text that a search
  * finds has the sums that it has alone. Seen red with a fork that writes into the recurrent state it shares, and with
  * blocks that are not copied before they are written. */
-static void architectures(void **state)
+static void searches_of_every_architecture(void **state)
 {
 	enum { LONG = BRANCH_PROMPT, MORE = 6 };
 
@@ -867,7 +867,7 @@ static void architectures(void **state)
 	}
 }
 
-static void no_memory(void **state)
+static void searches_out_of_memory_at_every_point(void **state)
 {
 	(void)state;
 	for (int which = 0; which < 4; which++) {
@@ -891,7 +891,7 @@ static void no_memory(void **state)
 }
 
 /* No ids, no room, bad parameters, bad branches: refused, and nothing changed. */
-static void refused(void **state)
+static void searches_refuse_and_change_nothing(void **state)
 {
 	struct world w;
 	static const cohort_token far = N_VOCAB;
@@ -938,7 +938,7 @@ static void refused(void **state)
 }
 
 /* The cache is full in the middle of a search. */
-static void no_room(void **state)
+static void searches_end_without_room(void **state)
 {
 	(void)state;
 	for (int which = 0; which < 4; which++) {
@@ -958,13 +958,13 @@ int main(void)
 			cmocka_unit_test(wide_beams),
 			cmocka_unit_test(narrow_beams),
 			cmocka_unit_test(next_length),
-			cmocka_unit_test(texts),
-			cmocka_unit_test(excluded),
-			cmocka_unit_test(trees),
-			cmocka_unit_test(architectures),
-			cmocka_unit_test(no_memory),
-			cmocka_unit_test(refused),
-			cmocka_unit_test(no_room),
+			cmocka_unit_test(best_of_texts_against_naive_search),
+			cmocka_unit_test(texts_end_where_biases_exclude_all),
+			cmocka_unit_test(trees_against_naive_search),
+			cmocka_unit_test(searches_of_every_architecture),
+			cmocka_unit_test(searches_out_of_memory_at_every_point),
+			cmocka_unit_test(searches_refuse_and_change_nothing),
+			cmocka_unit_test(searches_end_without_room),
 	};
-	return cmocka_run_group_tests(tests, arch_make_models, arch_remove_models);
+	return cmocka_run_group_tests_name("search", tests, arch_make_models, arch_remove_models);
 }

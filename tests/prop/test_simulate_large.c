@@ -2,9 +2,10 @@
  * that a short queue refuses a part of and a long one takes. Every request ends once, all sums come out, times are in
  * order, and a second run is the first one again, tick for tick and bit for bit.
  *
- * Shown red by planted faults: a token too many for one request in 10,000, an end in 50,000 that is counted twice, gaps
- * that are counted for first tokens, too (refused and whole, each), a queue one longer than it may be (refused), first
- * tokens timed from the start of the trace (ordered), a clock that begins 10^-12 s later in every run (same). */
+ * Shown red by planted faults: a token too many for one request in 10,000, an end in 50,000 that is counted twice,
+ * gaps that are counted for first tokens, too (short_queue_refuses_bursts and large_simulation_serves_all, each), a
+ * queue one longer than it may be (short_queue_refuses_bursts), first tokens timed from the start of the trace
+ * (simulated_times_are_in_order), a clock that begins 10^-12 s later in every run (large_simulation_is_repeatable). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -173,7 +174,7 @@ static void check_sums(void)
 }
 
 /* A queue that is too short for the bursts: many are refused, the others fare as they should. */
-static void refused(void **state)
+static void short_queue_refuses_bursts(void **state)
 {
 	(void)state;
 	params.queue_requests_max = N_SLOTS;
@@ -184,7 +185,7 @@ static void refused(void **state)
 }
 
 /* With room for all of them every one is served. The tests below look at this run. */
-static void whole(void **state)
+static void large_simulation_serves_all(void **state)
 {
 	(void)state;
 	params.queue_requests_max = N;
@@ -203,7 +204,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* In the life of each request, and therefore at every percentile: waiting, first token, end. */
-static void ordered(void **state)
+static void simulated_times_are_in_order(void **state)
 {
 	static const double quantiles[] = {0.01, 0.1, 0.5, 0.9, 0.99, 1};
 	double *queued = calloc(N, sizeof *queued), *first = calloc(N, sizeof *first), *end = calloc(N, sizeof *end);
@@ -259,7 +260,7 @@ static bool same_bits(double a, double b)
 	return memcmp(&a, &b, sizeof a) == 0;
 }
 
-static void same(void **state)
+static void large_simulation_is_repeatable(void **state)
 {
 	(void)state;
 	simulate(again, &totals_again, &seen_again);
@@ -285,10 +286,10 @@ static void same(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(refused),
-			cmocka_unit_test(whole),
-			cmocka_unit_test(ordered),
-			cmocka_unit_test(same),
+			cmocka_unit_test(short_queue_refuses_bursts),
+			cmocka_unit_test(large_simulation_serves_all),
+			cmocka_unit_test(simulated_times_are_in_order),
+			cmocka_unit_test(large_simulation_is_repeatable),
 	};
-	return cmocka_run_group_tests_name("simulate large", tests, set_up, tear_down);
+	return cmocka_run_group_tests_name("simulate_large", tests, set_up, tear_down);
 }

@@ -472,5 +472,5 @@ int main(void)
 		cmocka_unit_test(spec1_embedding_rows_decode_like_tokens),
 		cmocka_unit_test(spec1_positions_per_row),
 	};
-	return cmocka_run_group_tests(tests, open_golden, close_golden);
+	return cmocka_run_group_tests_name("spec", tests, open_golden, close_golden);
 }

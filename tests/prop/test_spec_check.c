@@ -756,5 +756,5 @@ int main(void)
 		cmocka_unit_test(spec2_dump),
 		cmocka_unit_test(spec2_no_allocation_once_warm),
 	};
-	return cmocka_run_group_tests(tests, open_golden, close_golden);
+	return cmocka_run_group_tests_name("spec_check", tests, open_golden, close_golden);
 }

@@ -624,5 +624,5 @@ int main(void)
 		cmocka_unit_test(spec3_duplicates_are_named),
 		cmocka_unit_test(spec3_empty_lists_are_a_no_op),
 	};
-	return cmocka_run_group_tests(tests, open_golden, close_golden);
+	return cmocka_run_group_tests_name("spec_decode", tests, open_golden, close_golden);
 }

@@ -550,5 +550,5 @@ int main(void)
 		cmocka_unit_test(spec3_counters),
 		cmocka_unit_test(spec3_warm_up_changes_nothing),
 	};
-	return cmocka_run_group_tests(tests, open_golden, close_golden);
+	return cmocka_run_group_tests_name("spec_outcome", tests, open_golden, close_golden);
 }

@@ -955,5 +955,5 @@ int main(void)
 		cmocka_unit_test(spec4_window_of_some_layers),
 		cmocka_unit_test(spec4_window_no_room_in_one_kind),
 	};
-	return cmocka_run_group_tests(tests, open_models, close_models);
+	return cmocka_run_group_tests_name("spec_seq", tests, open_models, close_models);
 }

@@ -3,10 +3,11 @@
  * states.
  *
  * Shown red by
- *  - importing without the dry run: no_memory
- *  - not comparing the checksum or the size: files
+ *  - importing without the dry run: state_calls_out_of_memory_at_every_point
+ *  - not comparing the checksum or the size: state_files_save_and_restore
  *  - writing whole blocks instead of held slots: nothing_of_others and most others
- *  - writing cells back into the image's block numbers: one_goes_on, all_go_on, files */
+ *  - writing cells back into the image's block numbers: one_goes_on, all_go_on,
+ *    state_files_save_and_restore */
 #include "state_rig.h"
 #include "temp.h"
 
@@ -234,7 +235,7 @@ static void nothing_of_others(void **state)
 
 /* ---- Calling ---- */
 
-static void arguments(void **state)
+static void state_calls_refuse_bad_arguments(void **state)
 {
 	struct rig r;
 	struct cohort_err err;
@@ -331,7 +332,7 @@ static void file_refused(struct cohort_context *c, const char *path, enum cohort
 	free(before.cells.p);
 }
 
-static void files(void **state)
+static void state_files_save_and_restore(void **state)
 {
 	const struct place at = place_make();
 	struct rig r;
@@ -418,7 +419,7 @@ static enum cohort_status go(enum way way, struct cohort_context *c, const struc
 
 /* Each allocation fails in turn, in a context that never restored anything before: E_MEMORY, nothing changed, and
  * nothing leaks (the sanitizer build looks). */
-static void no_memory(void **state)
+static void state_calls_out_of_memory_at_every_point(void **state)
 {
 	const struct place at = place_make();
 	struct rig r;
@@ -473,9 +474,9 @@ int main(void)
 		cmocka_unit_test(as_documented),
 		cmocka_unit_test(windows_stay_as_they_are),
 		cmocka_unit_test(nothing_of_others),
-		cmocka_unit_test(arguments),
-		cmocka_unit_test(files),
-		cmocka_unit_test(no_memory),
+		cmocka_unit_test(state_calls_refuse_bad_arguments),
+		cmocka_unit_test(state_files_save_and_restore),
+		cmocka_unit_test(state_calls_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

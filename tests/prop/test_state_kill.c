@@ -47,7 +47,7 @@ static double now_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void killed(void **state)
+static void state_file_whole_after_kill(void **state)
 {
 	static const cohort_seq seqs[] = {0, 4};
 	struct rig r;
@@ -111,9 +111,9 @@ static void killed(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(killed)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(state_file_whole_after_kill)};
 
 	if (argc > 1)
 		n_kills = atol(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("state_kill", tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 /* Saved states of a model with recurrent states: what was restored decodes on with the same bits, sharing and
  * checkpoints included; damaged bytes are refused, and refusals change nothing.
  *
- * Shown red by planted faults: states written back in the wrong order (round_trip), checkpoints left out of the image
- * (round_trip), an image state that nobody names let through (images), references of emptied sequences not counted as
- * room (room), positions moved past those the model has (moved). */
+ * Shown red by planted faults: states written back in the wrong order (recurrent_state_round_trip), checkpoints left
+ * out of the image (recurrent_state_round_trip), an image state that nobody names let through
+ * (unsound_recurrent_images_are_refused), references of emptied sequences not counted as room
+ * (replaced_states_count_as_room), positions moved past those the model has (moved_sequences_are_restored). */
 #include "effort.h"
 #include "arch_case.h"
 
@@ -93,7 +94,7 @@ static void fill(struct rig *r)
 	assert_int_equal(cohort_seq_cp(r->c, 0, 4, 0, -1, &err), COHORT_OK); /* the same state as 0's */
 }
 
-static void round_trip(void **state)
+static void recurrent_state_round_trip(void **state)
 {
 	struct rig a, b;
 	struct cohort_err err;
@@ -145,7 +146,7 @@ static void round_trip(void **state)
 }
 
 /* Any change is refused, with a right checksum too, or gives sound books. */
-static void damage(void **state)
+static void damaged_recurrent_states_are_refused(void **state)
 {
 	struct rig a, b;
 	struct cohort_err err;
@@ -184,7 +185,7 @@ static void damage(void **state)
 }
 
 /* An image as the books see it: what is not sound is refused. */
-static void images(void **state)
+static void unsound_recurrent_images_are_refused(void **state)
 {
 	const struct recur_check good = {3, 1}, late = {9, 1}, nobody = {3, 2}, early = {0, 1}, none = {3, -1};
 	const struct recur_check twice[] = {{3, 1}, {3, 1}}, rising[] = {{2, 1}, {3, 1}};
@@ -235,7 +236,7 @@ static void images(void **state)
 }
 
 /* Sequences out of order; a transaction that is open; a model without states, to which a checkpoint is nothing. */
-static void others(void **state)
+static void recur_import_refuses_wrong_orders(void **state)
 {
 	struct recur *r = recur_open(
 			&(struct recur_limits){.n_states = 3, .n_seq_max = 4, .n_rows_max = 4, .n_checkpoints = 1});
@@ -258,7 +259,7 @@ static void others(void **state)
 }
 
 /* States of sequences that are replaced count as room; what does not fit changes nothing. */
-static void room(void **state)
+static void replaced_states_count_as_room(void **state)
 {
 	struct rig a, b;
 	struct cohort_err err;
@@ -299,7 +300,7 @@ static void room(void **state)
 	rig_close(&a);
 }
 
-static void out_of_memory(void **state)
+static void recurrent_state_restore_out_of_memory_at_every_point(void **state)
 {
 	struct rig a;
 	struct cohort_err err;
@@ -332,7 +333,7 @@ static void out_of_memory(void **state)
 }
 
 /* A sequence moves as far as the model's positions go, and is then saved, restored and decoded on; not further. */
-static void moved(void **state)
+static void moved_sequences_are_restored(void **state)
 {
 	struct rig a;
 	struct cohort_err err;
@@ -359,8 +360,12 @@ static void moved(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(damage),
-			cmocka_unit_test(images), cmocka_unit_test(others), cmocka_unit_test(room),
-			cmocka_unit_test(out_of_memory), cmocka_unit_test(moved)};
-	return cmocka_run_group_tests(tests, arch_make_models, arch_remove_models);
+	const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_state_round_trip),
+			cmocka_unit_test(damaged_recurrent_states_are_refused),
+			cmocka_unit_test(unsound_recurrent_images_are_refused),
+			cmocka_unit_test(recur_import_refuses_wrong_orders),
+			cmocka_unit_test(replaced_states_count_as_room),
+			cmocka_unit_test(recurrent_state_restore_out_of_memory_at_every_point),
+			cmocka_unit_test(moved_sequences_are_restored)};
+	return cmocka_run_group_tests_name("state_recur", tests, arch_make_models, arch_remove_models);
 }

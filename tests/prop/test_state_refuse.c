@@ -2,7 +2,7 @@
  * change nothing.
  *
  * Shown red by
- *  - not comparing the checksum: mutations; or the size: sealed_mutations
+ *  - not comparing the checksum: changed_states_are_refused; or the size: sealed_mutations
  *  - importing without the dry run: room_in_one_group
  *  - leaving the tensors, or only their data, out of the fingerprint: other_kinds
  *  - not comparing the words of blocks with the tables, the order of ids, windows or the count of cells:
@@ -14,7 +14,7 @@
 #include "effort.h"
 #include "state_rig.h"
 
-static void no_room(void **state)
+static void restore_refused_without_room(void **state)
 {
 	struct rig r;
 	struct cohort_err err;
@@ -80,7 +80,7 @@ static void refused(struct cohort_context *c, const struct bytes *b, const struc
 	free(d.p);
 }
 
-static void mutations(void **state)
+static void changed_states_are_refused(void **state)
 {
 	(void)state;
 	for (size_t w = 0; w < 2; w++) {
@@ -416,14 +416,14 @@ static void other_kinds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_room),
+		cmocka_unit_test(restore_refused_without_room),
 		cmocka_unit_test(room_in_one_group),
-		cmocka_unit_test(mutations),
+		cmocka_unit_test(changed_states_are_refused),
 		cmocka_unit_test(sealed_mutations),
 		cmocka_unit_test(groups_agree),
 		cmocka_unit_test(groups_begin_alike),
 		cmocka_unit_test(refusals_say_why),
 		cmocka_unit_test(other_kinds),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("state_refuse", tests, NULL, NULL);
 }

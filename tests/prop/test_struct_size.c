@@ -468,7 +468,7 @@ static enum cohort_status build_nothing(const struct cohort_strategy *self, void
 }
 
 /* Strategies are the caller's, and may be of a later header as well: what is appended is not looked at. */
-static void strategies(void **state)
+static void strategies_of_later_headers_are_taken(void **state)
 {
 	struct {
 		struct cohort_strategy s;
@@ -529,7 +529,7 @@ int main(void)
 			cmocka_unit_test(what_is_written),
 			cmocka_unit_test(shape_of_short_params),
 			cmocka_unit_test(order_of_short_params),
-			cmocka_unit_test(strategies),
+			cmocka_unit_test(strategies_of_later_headers_are_taken),
 	};
-	return cmocka_run_group_tests(tests, open_all, free_all);
+	return cmocka_run_group_tests_name("struct_size", tests, open_all, free_all);
 }

@@ -2,9 +2,10 @@
  * batch, a number that is not finite, no memory), lengths and blocks are as before and the next decode gives the bits
  * it would have given.
  *
- * Shown red by committing where cohort_decode rolls back (abort_everywhere, no_memory, not_finite fail) and by leaving
- * out half of the stores that parting groups need. A warm decode is also shown to allocate nothing. test_inject.c goes
- * through the other calls, with windows, gaps and several chunks. */
+ * Shown red by committing where cohort_decode rolls back (decode_is_aborted_everywhere,
+ * decode_out_of_memory_for_coupled_rows, decode_names_the_row_that_is_no_number fail) and by leaving out half of the
+ * stores that parting groups need. A warm decode is also shown to allocate nothing. test_inject.c goes through the
+ * other calls, with windows, gaps and several chunks. */
 #include "model_case.h"
 
 #include "cohort_tools.h"
@@ -211,7 +212,7 @@ static void groups_part_over_ubatches(void **state)
 }
 
 /* The head of a sequence is removed again and again: it may go on past the size of the pool. */
-static void past_the_pool(void **state)
+static void decode_past_the_size_of_the_pool(void **state)
 {
 	struct rig r;
 	const cohort_seq zero = 0;
@@ -228,7 +229,7 @@ static void past_the_pool(void **state)
 	rig_close(&r);
 }
 
-static void abort_everywhere(void **state)
+static void decode_is_aborted_everywhere(void **state)
 {
 	struct rig r;
 	size_t n;
@@ -257,7 +258,7 @@ static void abort_everywhere(void **state)
 }
 
 /* A token whose embedding is not a number fails its decode alone; the row is named. */
-static void not_finite(void **state)
+static void decode_names_the_row_that_is_no_number(void **state)
 {
 	const struct shape shape = {50, 64, 2, 4, 2, 16, 16, 96, 16, 64, QUANT_F32, QUANT_F32, QUANT_F32, QUANT_F32,
 			false, NULL, NULL, NULL};
@@ -315,7 +316,7 @@ static void not_finite(void **state)
 	free(path);
 }
 
-static void no_room(void **state)
+static void decode_without_room_changes_nothing(void **state)
 {
 	struct rig r;
 	const cohort_seq four = 4;
@@ -374,7 +375,7 @@ static void bad_batches(void **state)
 }
 
 /* Only what coupled rows make grow can still fail, and a plain batch allocates nothing, not even the first one. */
-static void no_memory(void **state)
+static void decode_out_of_memory_for_coupled_rows(void **state)
 {
 	const cohort_seq three = 3;
 	struct rig r;
@@ -457,14 +458,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(coupled_equals_alone),
 		cmocka_unit_test(groups_part_over_ubatches),
-		cmocka_unit_test(past_the_pool),
-		cmocka_unit_test(abort_everywhere),
-		cmocka_unit_test(not_finite),
-		cmocka_unit_test(no_room),
+		cmocka_unit_test(decode_past_the_size_of_the_pool),
+		cmocka_unit_test(decode_is_aborted_everywhere),
+		cmocka_unit_test(decode_names_the_row_that_is_no_number),
+		cmocka_unit_test(decode_without_room_changes_nothing),
 		cmocka_unit_test(bad_batches),
-		cmocka_unit_test(no_memory),
+		cmocka_unit_test(decode_out_of_memory_for_coupled_rows),
 		cmocka_unit_test(warm_decode_allocates_nothing),
 		cmocka_unit_test(open_without_memory),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("transaction", tests, NULL, NULL);
 }

@@ -354,7 +354,7 @@ static char *sample(size_t n)
 	return s;
 }
 
-static void maps(void **state)
+static void map_open_and_its_errors(void **state)
 {
 	enum { N = 100001 };
 	struct cohort_err err;
@@ -399,7 +399,7 @@ static void maps(void **state)
 
 /* Copies: as maps, but independent of the file. Shown red by a map_drop that heeds no copy, by a map_forget that does
  * nothing, and by a file whose end comes early taken for a whole one. */
-static void copies(void **state)
+static void map_read_copies_files(void **state)
 {
 	enum { N = 3000001 }; /* in large pages, too */
 	static const char short_file[] = "/sys/kernel/mm/transparent_hugepage/enabled"; /* "4096 bytes" of one line */
@@ -459,7 +459,7 @@ static void copies(void **state)
 	free(data);
 }
 
-static void locking(void **state)
+static void map_lock_and_its_limit(void **state)
 {
 	(void)state;
 	assert_int_equal(map_lock(NULL, 0), 0);
@@ -519,7 +519,7 @@ static void file_reads(void **state)
 
 /* ---- Shares ---- */
 
-static void shares(void **state)
+static void pool_shares_cover_all_items(void **state)
 {
 	static const size_t items[] = {0, 1, 2, 3, 7, 8, 31, 32, 33, 100, 1000, 32000, 32001};
 	static const size_t units[] = {1, 2, 3, 8, 16, 64, 5000};
@@ -588,11 +588,11 @@ int main(void)
 		cmocka_unit_test(mem_growing),
 		cmocka_unit_test(mem_failing),
 		cmocka_unit_test(mem_trimming),
-		cmocka_unit_test(maps),
-		cmocka_unit_test(copies),
-		cmocka_unit_test(locking),
+		cmocka_unit_test(map_open_and_its_errors),
+		cmocka_unit_test(map_read_copies_files),
+		cmocka_unit_test(map_lock_and_its_limit),
 		cmocka_unit_test(file_reads),
-		cmocka_unit_test(shares),
+		cmocka_unit_test(pool_shares_cover_all_items),
 		cmocka_unit_test(large_sums),
 	};
 

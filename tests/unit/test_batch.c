@@ -1,8 +1,8 @@
 /* The batch container and the token buffer.
  *
- * Faults that were planted in batch.c, and what went red: a stored pointer to the inline rows (moves), the bounds of
- * rows (full) and of ids (add_refusals) not looked at, an array that a failed init forgets (init_failures, by the leak
- * checker), a copy that shares an array (copies). */
+ * Faults that were planted in batch.c, and what went red: a stored pointer to the inline rows (batch_may_be_moved),
+ * the bounds of rows (full_batches_refuse_rows) and of ids (add_refusals) not looked at, an array that a failed init
+ * forgets (init_failures, by the leak checker), a copy that shares an array (batch_copy_is_independent). */
 #include "batch_case.h"
 
 #define E_ARG_SAYS(call, word)                                                                                         \
@@ -15,7 +15,7 @@
 
 static const cohort_token many[40] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
 
-static void arguments(void **state)
+static void batch_calls_refuse_bad_arguments(void **state)
 {
 	struct cohort_err err;
 	struct cohort_batch b, c;
@@ -101,7 +101,7 @@ static void add_refusals(void **state)
 }
 
 /* Full batches, inline and on the heap, refuse rows and may be used again after a reset. */
-static void full(void **state)
+static void full_batches_refuse_rows(void **state)
 {
 	struct cohort_err err;
 	struct cohort_batch_raw raw;
@@ -252,7 +252,7 @@ static void check_any(struct cohort_batch *b, int kind)
 }
 
 /* The bytes of a batch may go elsewhere, and the old place be overwritten. */
-static void moves(void **state)
+static void batch_may_be_moved(void **state)
 {
 	(void)state;
 
@@ -280,7 +280,7 @@ static void moves(void **state)
 	}
 }
 
-static void copies(void **state)
+static void batch_copy_is_independent(void **state)
 {
 	(void)state;
 
@@ -415,7 +415,7 @@ static void views_raw(void **state)
 
 /* ---- The token buffer ---- */
 
-static void buffer(void **state)
+static void token_buffer_appends_and_moves(void **state)
 {
 	struct cohort_err err;
 	struct cohort_token_buf buf, moved;
@@ -549,16 +549,16 @@ static void other_failures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(arguments),
+		cmocka_unit_test(batch_calls_refuse_bad_arguments),
 		cmocka_unit_test(add_refusals),
-		cmocka_unit_test(full),
+		cmocka_unit_test(full_batches_refuse_rows),
 		cmocka_unit_test(rows_are_kept),
 		cmocka_unit_test(leaves_out),
-		cmocka_unit_test(moves),
-		cmocka_unit_test(copies),
+		cmocka_unit_test(batch_may_be_moved),
+		cmocka_unit_test(batch_copy_is_independent),
 		cmocka_unit_test(no_heap_up_to_32),
 		cmocka_unit_test(views_raw),
-		cmocka_unit_test(buffer),
+		cmocka_unit_test(token_buffer_appends_and_moves),
 		cmocka_unit_test(from_buffer_takes),
 		cmocka_unit_test(init_failures),
 		cmocka_unit_test(other_failures),

@@ -1,9 +1,10 @@
 /* Checking a batch: what is filled in, and every rule's refusal with its data and its words.
  *
  * Faults that were planted in check.c, and what went red: no look at the limit in runs of one sequence
- * (refuse_positions), epochs that do not move (fills, epochs and more), counts of ids not held against the room
- * (refuse_ids), output flags preferred to output_all (outputs), a refused check that keeps the rows of the one before
- * (epochs). */
+ * (refuse_positions), epochs that do not move (batch_check_fills_what_is_left_out,
+ * failed_batch_check_leaves_no_answers and more), counts of ids not held against the room (refuse_ids), output flags
+ * preferred to output_all (batch_outputs_are_counted), a refused check that keeps the rows of the one before
+ * (failed_batch_check_leaves_no_answers). */
 #include "batch_case.h"
 
 static const struct batch_limits limits = {.n_vocab = 100, .n_seq_max = N_SEQ, .n_rows_max = 64, .n_embd = 3,
@@ -15,7 +16,7 @@ static const struct batch_memory mem = {&memory, memory_pos_max, memory_same};
 
 /* ---- What is filled in ---- */
 
-static void fills(void **state)
+static void batch_check_fills_what_is_left_out(void **state)
 {
 	cohort_token tokens[40];
 	struct batch_checked c = {0};
@@ -104,7 +105,7 @@ static void in_place(void **state)
 	batch_checked_release(&c);
 }
 
-static void outputs(void **state)
+static void batch_outputs_are_counted(void **state)
 {
 	struct batch_limits all = limits;
 	struct batch_checked c = {0};
@@ -163,7 +164,7 @@ static void several_positions(void **state)
 	batch_checked_release(&c);
 }
 
-static void queries(void **state)
+static void batch_queries_of_sequences(void **state)
 {
 	struct batch_checked c = {0};
 	struct cohort_batch b = new_batch(8, 2);
@@ -426,7 +427,7 @@ static void refuse_positions(void **state)
 
 /* ---- Reuse ---- */
 
-static void epochs(void **state)
+static void failed_batch_check_leaves_no_answers(void **state)
 {
 	struct batch_checked c = {0};
 	struct cohort_batch good = new_batch(8, 2), bad = new_batch(8, 2);
@@ -480,7 +481,7 @@ static void asks_once(void **state)
 }
 
 /* Many sequences: all ids work, and a check touches those it names only. */
-static void many_sequences(void **state)
+static void batch_check_with_65536_sequences(void **state)
 {
 	(void)state;
 
@@ -516,7 +517,7 @@ static void many_sequences(void **state)
 
 /* ---- Failures ---- */
 
-static void allocation_failures(void **state)
+static void batch_check_out_of_memory_at_every_point(void **state)
 {
 	static const cohort_token tokens[40];
 	struct batch_checked c = {0};
@@ -576,12 +577,12 @@ static void allocation_failures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fills),
+		cmocka_unit_test(batch_check_fills_what_is_left_out),
 		cmocka_unit_test(fills_each),
 		cmocka_unit_test(in_place),
-		cmocka_unit_test(outputs),
+		cmocka_unit_test(batch_outputs_are_counted),
 		cmocka_unit_test(several_positions),
-		cmocka_unit_test(queries),
+		cmocka_unit_test(batch_queries_of_sequences),
 		cmocka_unit_test(refuse_sizes),
 		cmocka_unit_test(refuse_kinds),
 		cmocka_unit_test(refuse_tokens),
@@ -589,10 +590,10 @@ int main(void)
 		cmocka_unit_test(refuse_ids),
 		cmocka_unit_test(refuse_sets),
 		cmocka_unit_test(refuse_positions),
-		cmocka_unit_test(epochs),
+		cmocka_unit_test(failed_batch_check_leaves_no_answers),
 		cmocka_unit_test(asks_once),
-		cmocka_unit_test(many_sequences),
-		cmocka_unit_test(allocation_failures),
+		cmocka_unit_test(batch_check_with_65536_sequences),
+		cmocka_unit_test(batch_check_out_of_memory_at_every_point),
 	};
 
 	return cmocka_run_group_tests_name("batch_check", tests, NULL, NULL);

@@ -198,7 +198,7 @@ static void keeps_tails(void **state)
 }
 
 /* Vectors with two positions go through all splits. */
-static void vectors(void **state)
+static void vectors_with_two_positions_are_split(void **state)
 {
 	struct batch_limits two = limits;
 	struct batch_checked c = {0};
@@ -298,7 +298,7 @@ static void order_of_calls(void **state)
 
 /* ---- Made-up ubatches ---- */
 
-static void reserves(void **state)
+static void batch_reserve_has_room(void **state)
 {
 	struct batch_checked c = {0};
 	struct cohort_batch b;
@@ -364,7 +364,7 @@ static void reserves(void **state)
 
 /* ---- Dumps ---- */
 
-static void dumps(void **state)
+static void batch_dump_text(void **state)
 {
 	struct batch_checked c = {0};
 	struct cohort_batch b = new_batch(8, 2);
@@ -446,11 +446,11 @@ int main(void)
 		cmocka_unit_test(falling_ids),
 		cmocka_unit_test(shrinking_sets),
 		cmocka_unit_test(keeps_tails),
-		cmocka_unit_test(vectors),
+		cmocka_unit_test(vectors_with_two_positions_are_split),
 		cmocka_unit_test(index_is_cleared),
 		cmocka_unit_test(order_of_calls),
-		cmocka_unit_test(reserves),
-		cmocka_unit_test(dumps),
+		cmocka_unit_test(batch_reserve_has_room),
+		cmocka_unit_test(batch_dump_text),
 	};
 
 	return cmocka_run_group_tests_name("batch_split", tests, NULL, NULL);

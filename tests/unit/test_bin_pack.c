@@ -1,7 +1,8 @@
 /* Packing spans: first-fit against a plain search, and its time.
  *
- * Faults that were planted in pack.c, and what went red: looking only at the last chunk, which is next-fit (known,
- * like_a_search), an oversized chunk that keeps room (oversized, like_a_search). */
+ * Faults that were planted in pack.c, and what went red: looking only at the last chunk, which is next-fit
+ * (known_packings, like_a_search), an oversized chunk that keeps room (oversized_items_have_their_own_chunk,
+ * like_a_search). */
 #include "batch_case.h"
 
 #include "base/rng.h"
@@ -31,7 +32,7 @@ static void check_chunk(const struct cohort_packing *p, int32_t k, const int32_t
 
 #define CHUNK(k, n_rows, oversized, ...) check_chunk(&p, k, IDS(__VA_ARGS__), n_rows, oversized)
 
-static void known(void **state)
+static void known_packings(void **state)
 {
 	struct cohort_packing p = pack((int32_t[]){300, 300, 200, 200}, 4, 512);
 	(void)state;
@@ -59,7 +60,7 @@ static void known(void **state)
 	cohort_packing_release(&p);
 }
 
-static void oversized(void **state)
+static void oversized_items_have_their_own_chunk(void **state)
 {
 	struct cohort_packing p = pack((int32_t[]){3, 9, 4, INT32_MAX, 1, 8}, 6, 8);
 	(void)state;
@@ -155,7 +156,7 @@ static void many_items(void **state)
 	free(lengths);
 }
 
-static void refusals(void **state)
+static void bin_pack_refuses_bad_arguments(void **state)
 {
 	struct cohort_packing p;
 	struct cohort_err err;
@@ -198,11 +199,11 @@ static void refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known),
-		cmocka_unit_test(oversized),
+		cmocka_unit_test(known_packings),
+		cmocka_unit_test(oversized_items_have_their_own_chunk),
 		cmocka_unit_test(like_a_search),
 		cmocka_unit_test(many_items),
-		cmocka_unit_test(refusals),
+		cmocka_unit_test(bin_pack_refuses_bad_arguments),
 	};
 
 	return cmocka_run_group_tests_name("bin_pack", tests, NULL, NULL);

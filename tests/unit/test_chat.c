@@ -36,7 +36,7 @@ static const char *shape(const struct chat_convo *c)
 	return out;
 }
 
-static void list(void **state)
+static void conversation_list_operations(void **state)
 {
 	(void)state;
 	struct chat_convo c = {.messages = NULL};
@@ -60,7 +60,7 @@ static void list(void **state)
 	chat_convo_release(&c);
 }
 
-static void branches(void **state)
+static void branches_of_a_conversation(void **state)
 {
 	(void)state;
 	struct chat_convo c = {.messages = NULL};
@@ -85,7 +85,7 @@ static void branches(void **state)
 	chat_convo_release(&c);
 }
 
-static void hiding(void **state)
+static void hidden_messages_of_a_conversation(void **state)
 {
 	(void)state;
 	struct chat_convo c = {.messages = NULL};
@@ -119,7 +119,7 @@ static void hiding(void **state)
 	chat_convo_release(&c);
 }
 
-static void texts(void **state)
+static void conversation_texts_are_any_bytes(void **state)
 {
 	(void)state;
 	struct chat_convo c = {.messages = NULL};
@@ -247,7 +247,7 @@ static void load_any(void **state)
 }
 
 /* An allocation that fails is a status, and what was there stays. */
-static void no_memory(void **state)
+static void chat_out_of_memory_at_every_point(void **state)
 {
 	(void)state;
 	for (int64_t i = 0;; i++) {
@@ -310,7 +310,7 @@ static void no_memory_to_write(void **state)
 	json_set_alloc_funcs(malloc, free);
 }
 
-static void stops(void **state)
+static void stop_tokens_found_from_template(void **state)
 {
 	(void)state;
 	static const struct {
@@ -343,7 +343,7 @@ static struct chat_mark find(const struct chat_memory *m, const char *text)
 	return chat_memory_find(m, text, strlen(text));
 }
 
-static void memory(void **state)
+static void chat_memory_finds_longest_beginning(void **state)
 {
 	(void)state;
 	static const cohort_token t[] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -372,17 +372,17 @@ static void memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(list),
-			cmocka_unit_test(branches),
-			cmocka_unit_test(hiding),
-			cmocka_unit_test(texts),
+			cmocka_unit_test(conversation_list_operations),
+			cmocka_unit_test(branches_of_a_conversation),
+			cmocka_unit_test(hidden_messages_of_a_conversation),
+			cmocka_unit_test(conversation_texts_are_any_bytes),
 			cmocka_unit_test(load_good),
 			cmocka_unit_test(load_bad),
 			cmocka_unit_test(load_any),
-			cmocka_unit_test(no_memory),
+			cmocka_unit_test(chat_out_of_memory_at_every_point),
 			cmocka_unit_test(no_memory_to_write),
-			cmocka_unit_test(stops),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(stop_tokens_found_from_template),
+			cmocka_unit_test(chat_memory_finds_longest_beginning),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("chat", tests, NULL, NULL);
 }

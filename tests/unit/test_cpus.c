@@ -102,5 +102,5 @@ int main(void)
 			cmocka_unit_test_setup_teardown(version_1, begin, end),
 			cmocka_unit_test_setup_teardown(odd_lists, begin, end),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("cpus", tests, NULL, NULL);
 }

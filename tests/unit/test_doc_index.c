@@ -1,7 +1,7 @@
 /* Saved indexes of documents: what is written is read back, and any other bytes are refused with a reason.
  *
- * Shown red by planted faults: no checksum (flipped_bits), a path's length and a chunk's file not compared (hostile),
- * the size not compared (truncated). */
+ * Shown red by planted faults: no checksum (flipped_bits), a path's length and a chunk's file not compared
+ * (index_with_false_numbers_is_refused), the size not compared (truncated_indexes_are_refused). */
 #include "../../prog/doc_index.h"
 
 #include "base/mem.h"
@@ -54,7 +54,7 @@ static void encoded(uint8_t **bytes, size_t *n)
 	doc_index_release(&ix);
 }
 
-static void round_trip(void **state)
+static void doc_index_round_trip(void **state)
 {
 	struct doc_index ix;
 	struct cohort_err err;
@@ -101,7 +101,7 @@ static void an_empty_one(void **state)
 }
 
 /* Every beginning of a file is refused, also in memory that ends where it does. */
-static void truncated(void **state)
+static void truncated_indexes_are_refused(void **state)
 {
 	struct doc_index ix;
 	struct cohort_err err;
@@ -149,7 +149,7 @@ static void flipped_bits(void **state)
 }
 
 /* Numbers that lie, under a checksum that is right. */
-static void hostile(void **state)
+static void index_with_false_numbers_is_refused(void **state)
 {
 	enum {
 		FILES = DOC_INDEX_HEAD + 5 + 7 + 2,
@@ -215,7 +215,7 @@ static void hostile(void **state)
 }
 
 /* Every allocation fails once; nothing is lost and nothing half read. */
-static void out_of_memory(void **state)
+static void doc_index_out_of_memory_at_every_point(void **state)
 {
 	struct doc_index ix;
 	struct cohort_err err;
@@ -251,12 +251,12 @@ static void out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(round_trip),
+			cmocka_unit_test(doc_index_round_trip),
 			cmocka_unit_test(an_empty_one),
-			cmocka_unit_test(truncated),
+			cmocka_unit_test(truncated_indexes_are_refused),
 			cmocka_unit_test(flipped_bits),
-			cmocka_unit_test(hostile),
-			cmocka_unit_test(out_of_memory),
+			cmocka_unit_test(index_with_false_numbers_is_refused),
+			cmocka_unit_test(doc_index_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("doc_index", tests, NULL, NULL);
 }

@@ -1,24 +1,24 @@
 /* The queue: its order against linear scans over random operations, and the laws that the order is there for.
  *
  * Faults planted in queue.c, and what turned red:
- *   who comes starts at its own counter              random_operations, one_beside_fifty, idling_saves_nothing
- *   ... at 0 when nobody is there                    random_operations, idling_saves_nothing
- *   admissions do not raise the virtual time         random_operations, idling_saves_nothing
- *   serving does not move the client down            random_operations, one_beside_fifty, leaving_does_not_pay
- *   turns are counted instead of tokens              random_operations, tokens_not_turns, leaving_does_not_pay
+ *   who comes starts at its own counter              queue_random_operations, one_beside_fifty, idling_saves_nothing
+ *   ... at 0 when nobody is there                    queue_random_operations, idling_saves_nothing
+ *   admissions do not raise the virtual time         queue_random_operations, idling_saves_nothing
+ *   serving does not move the client down            queue_random_operations, one_beside_fifty, leaving_does_not_pay
+ *   turns are counted instead of tokens              queue_random_operations, tokens_not_turns, leaving_does_not_pay
  *   clients by the age of their requests alone       equal_shares, many_clients and eight more
- *   requests under way do not count among equals     random_operations, one_beside_fifty
- *   the hole of a removed entry is only filled down  random_operations, cancel_anywhere
- *   overdue when exactly wait_max_s have passed      random_operations, old_low_priority
- *   nobody is overdue; the newest is                 random_operations, old_low_priority, waiting_is_bounded
- *   priorities the other way round                   random_operations, old_low_priority, order_of_equals
- *   idle clients forgotten at once, or never         random_operations, leaving_does_not_pay
- *   the youngest idle client forgotten               random_operations, leaving_does_not_pay
- *   a client with running requests counts as idle    random_operations
- *   forgetting leaves a gap in the table             random_operations
- *   a failed push leaves the new client behind       random_operations, push_without_memory
+ *   requests under way do not count among equals     queue_random_operations, one_beside_fifty
+ *   the hole of a removed entry is only filled down  queue_random_operations, cancel_anywhere
+ *   overdue when exactly wait_max_s have passed      queue_random_operations, old_low_priority
+ *   nobody is overdue; the newest is                 queue_random_operations, old_low_priority, waiting_is_bounded
+ *   priorities the other way round                   queue_random_operations, old_low_priority, order_of_equals
+ *   idle clients forgotten at once, or never         queue_random_operations, leaving_does_not_pay
+ *   the youngest idle client forgotten               queue_random_operations, leaving_does_not_pay
+ *   a client with running requests counts as idle    queue_random_operations
+ *   forgetting leaves a gap in the table             queue_random_operations
+ *   a failed push leaves the new client behind       queue_random_operations, push_without_memory
  *   counters wrap                                    counters_end
- *   a client's tokens are not taken off again        random_operations
+ *   a client's tokens are not taken off again        queue_random_operations
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -297,7 +297,7 @@ static void play(uint64_t seed, size_t n_clients, uint64_t id_step, double wait_
 
 /* 600,000 operations. Few clients, priorities, tokens and times, so that all ties happen; many clients, so that idle
  * ones are forgotten; limits that are reached now and then, never and always. */
-static void random_operations(void **state)
+static void queue_random_operations(void **state)
 {
 	struct counts c = {0};
 	(void)state;
@@ -788,7 +788,7 @@ static void many_clients(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(random_operations),
+			cmocka_unit_test(queue_random_operations),
 			cmocka_unit_test(one_beside_fifty),
 			cmocka_unit_test(equal_shares),
 			cmocka_unit_test(tokens_not_turns),

@@ -160,7 +160,7 @@ static void end(struct world *w)
 /* ---- Tests ---- */
 
 /* All tokens of a few letters, so that stops come within tokens, across them, and several at once. */
-static void random_texts(void **state)
+static void stops_in_random_texts(void **state)
 {
 	static const char letters[] = " the";
 	cohort_token tokens[TOKENS_MAX];
@@ -264,7 +264,7 @@ static void push_bytes(struct world *w, const char *s)
 		assert_false(push(w, byte_token(*s)));
 }
 
-static void cases(void **state)
+static void stops_in_known_texts(void **state)
 {
 	static struct world w;
 	(void)state;
@@ -385,7 +385,7 @@ static void bad_stops(void **state)
 	stops_free(NULL);
 }
 
-static void out_of_memory(void **state)
+static void engine_text_out_of_memory_at_every_point(void **state)
 {
 	const char *stops[] = {"stop"};
 	struct stops *s = NULL;
@@ -457,12 +457,12 @@ static int close_model(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(random_texts),
+			cmocka_unit_test(stops_in_random_texts),
 			cmocka_unit_test(random_characters),
-			cmocka_unit_test(cases),
+			cmocka_unit_test(stops_in_known_texts),
 			cmocka_unit_test(long_stops),
 			cmocka_unit_test(bad_stops),
-			cmocka_unit_test(out_of_memory),
+			cmocka_unit_test(engine_text_out_of_memory_at_every_point),
 	};
 
 	return cmocka_run_group_tests_name("engine_text", tests, open_model, close_model);

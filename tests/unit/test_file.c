@@ -1,8 +1,9 @@
 /* Whole files: a path holds what it held or the whole new file, whatever fails, and nothing is left beside it.
  *
- * Shown red by leaving out the unlink after a failed write (failures, limit) or rename (failures), by writing to the
- * path itself (failures, limit), by leaving out the loop around write (one_byte, limit), by opening without O_NONBLOCK
- * (load_refuses hangs on the FIFO), and by replacing whatever is there (bad_places, its FIFO). */
+ * Shown red by leaving out the unlink after a failed write (atomic_write_fails_at_every_call, limit) or rename
+ * (atomic_write_fails_at_every_call), by writing to the path itself (atomic_write_fails_at_every_call, limit), by
+ * leaving out the loop around write (one_byte, limit), by opening without O_NONBLOCK (load_refuses hangs on the FIFO),
+ * and by replacing whatever is there (bad_places, its FIFO). */
 #include "place_case.h"
 
 #include <setjmp.h>
@@ -84,7 +85,7 @@ static void large(void **state)
 }
 
 /* Each system call fails in turn, with an old file and without one. */
-static void failures(void **state)
+static void atomic_write_fails_at_every_call(void **state)
 {
 	static const int errors[] = {ENOSPC, EIO, EDQUOT, EACCES};
 	const struct place *p = *state;
@@ -285,7 +286,7 @@ int main(void)
 		CASE(write_and_replace),
 		CASE(bare_name),
 		CASE(large),
-		CASE(failures),
+		CASE(atomic_write_fails_at_every_call),
 		CASE(directory_without_sync),
 		CASE(interrupted),
 		CASE(one_byte),
@@ -294,5 +295,5 @@ int main(void)
 		CASE(no_memory),
 		CASE(load_refuses),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("file", tests, NULL, NULL);
 }

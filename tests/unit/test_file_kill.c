@@ -261,5 +261,5 @@ int main(void)
 			CASE(no_pile),
 			CASE(crowd),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("file_kill", tests, NULL, NULL);
 }

@@ -68,13 +68,13 @@ static void check_representative(uint32_t version)
 	file_release(&f);
 }
 
-static void test_v2(void **state)
+static void test_gguf_version_2(void **state)
 {
 	(void)state;
 	check_representative(2);
 }
 
-static void test_v3(void **state)
+static void test_gguf_version_3(void **state)
 {
 	(void)state;
 	check_representative(3);
@@ -100,7 +100,7 @@ static void test_default_alignment(void **state)
 	file_release(&f);
 }
 
-static void test_alignments(void **state)
+static void test_gguf_alignments(void **state)
 {
 	(void)state;
 	for (uint32_t alignment = 8; alignment <= 1u << 20; alignment *= 2) {
@@ -147,7 +147,7 @@ static void test_no_tensors(void **state)
 	file_release(&f);
 }
 
-static void test_many(void **state)
+static void test_gguf_with_many_keys(void **state)
 {
 	struct file f = {0};
 	struct gguf g;
@@ -195,7 +195,7 @@ static void test_longest_names(void **state)
 	free(key);
 }
 
-static void test_names(void **state)
+static void test_gguf_type_names_and_sizes(void **state)
 {
 	(void)state;
 	assert_string_equal(gguf_type_name(GGUF_U8), "u8");
@@ -211,14 +211,14 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_v2),
-		cmocka_unit_test(test_v3),
+		cmocka_unit_test(test_gguf_version_2),
+		cmocka_unit_test(test_gguf_version_3),
 		cmocka_unit_test(test_default_alignment),
-		cmocka_unit_test(test_alignments),
+		cmocka_unit_test(test_gguf_alignments),
 		cmocka_unit_test(test_no_tensors),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_gguf_with_many_keys),
 		cmocka_unit_test(test_longest_names),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_gguf_type_names_and_sizes),
 	};
 
 	return cmocka_run_group_tests_name("gguf", tests, NULL, NULL);

@@ -1,11 +1,13 @@
 /* Models in several GGUF files: any part opens all, and parts that do not make up one model are refused, whatever is
  * wrong with them, with the file's name and nothing left open.
  *
- * Shown red by tensors that do not note their part (opens_by_any_part, accepts, failing), by leaving out the look at
- * names that are there already (refuses), at keys that differ (refuses, compares_values), at the part's number
- * (refuses, joins), at the number of tensors (refuses, single), at their sum (joins), by a part that is not released
- * after a refusal (refuses, refuses_types, failing), and by progress that begins anew with every part, or ends with the
- * first (copies_with_progress). */
+ * Shown red by tensors that do not note their part (opens_by_any_part, odd_parts_are_accepted,
+ * parts_fail_at_every_call), by leaving out the look at names that are there already (unsound_parts_are_refused), at
+ * keys that differ (unsound_parts_are_refused, compares_values), at the part's number (unsound_parts_are_refused,
+ * joining_parts_says_what_is_wrong), at the number of tensors (unsound_parts_are_refused, file_of_one_part_alone), at
+ * their sum (joining_parts_says_what_is_wrong), by a part that is not released after a refusal
+ * (unsound_parts_are_refused, refuses_types, parts_fail_at_every_call), and by progress that begins anew with every
+ * part, or ends with the first (copies_with_progress). */
 #include "gguf_case.h"
 #include "temp.h"
 
@@ -205,7 +207,7 @@ static void opens_by_any_part(void **state)
 }
 
 /* Metadata alone in the first part, other alignments, repeated keys and further ones, no total: all as it should be. */
-static void accepts(void **state)
+static void odd_parts_are_accepted(void **state)
 {
 	struct model m = good;
 	struct gguf g;
@@ -245,7 +247,7 @@ static void accepts(void **state)
 }
 
 /* A file of one part, and one that was put together again, under any name. */
-static void single(void **state)
+static void file_of_one_part_alone(void **state)
 {
 	static const struct part ones[] = {
 		{.tensors = "ab", .no = 0, .count = 1, .total = 2},
@@ -381,7 +383,7 @@ static void refuse_parts(const struct model *m, const char *openers, enum cohort
 	}
 }
 
-static void refuses(void **state)
+static void unsound_parts_are_refused(void **state)
 {
 	struct model m;
 	(void)state;
@@ -512,7 +514,7 @@ static void compares_values(void **state)
 }
 
 /* Parts in memory that cannot be one model: joining says so, whoever of them is wrong. */
-static void joins(void **state)
+static void joining_parts_says_what_is_wrong(void **state)
 {
 	static const struct {
 		struct part first, next;
@@ -561,7 +563,7 @@ static void joins(void **state)
 
 /* Every allocation, and every system call of the way without mapping, fails once. There are tensors enough for the
  * index to grow. */
-static void failing(void **state)
+static void parts_fail_at_every_call(void **state)
 {
 	struct cohort_err err;
 	struct model m = good;
@@ -606,15 +608,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(opens_by_any_part, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(accepts, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(single, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(odd_parts_are_accepted, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(file_of_one_part_alone, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(odd_names, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(copies_with_progress, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(refuses, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(unsound_parts_are_refused, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(refuses_types, make_dir, remove_dir),
 		cmocka_unit_test(compares_values),
-		cmocka_unit_test(joins),
-		cmocka_unit_test_setup_teardown(failing, make_dir, remove_dir),
+		cmocka_unit_test(joining_parts_says_what_is_wrong),
+		cmocka_unit_test_setup_teardown(parts_fail_at_every_call, make_dir, remove_dir),
 	};
 
 	return cmocka_run_group_tests_name("gguf_split", tests, NULL, NULL);

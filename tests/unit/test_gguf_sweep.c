@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-static void test_truncation(void **state)
+static void test_gguf_cut_at_every_byte(void **state)
 {
 	struct file f = {0};
 	struct gguf g;
@@ -25,7 +25,7 @@ static void test_truncation(void **state)
 	file_release(&f);
 }
 
-static void test_mutation(void **state)
+static void test_gguf_with_every_byte_changed(void **state)
 {
 	static const uint8_t flips[] = {0xff, 0x01, 0x80};
 	struct file f = {0};
@@ -80,7 +80,7 @@ static int64_t torture(struct file *f)
 	return n;
 }
 
-static void test_allocation_failures(void **state)
+static void test_gguf_read_out_of_memory_at_every_point(void **state)
 {
 	struct file f = {0};
 
@@ -102,7 +102,7 @@ static void write_temp(char path[TEMP_MAX], const void *data, size_t n)
 	close(fd);
 }
 
-static void test_open(void **state)
+static void test_gguf_open_of_files(void **state)
 {
 	struct file f = {0};
 	struct cohort_err err;
@@ -151,10 +151,10 @@ static void test_open(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_truncation),
-		cmocka_unit_test(test_mutation),
-		cmocka_unit_test(test_allocation_failures),
-		cmocka_unit_test(test_open),
+		cmocka_unit_test(test_gguf_cut_at_every_byte),
+		cmocka_unit_test(test_gguf_with_every_byte_changed),
+		cmocka_unit_test(test_gguf_read_out_of_memory_at_every_point),
+		cmocka_unit_test(test_gguf_open_of_files),
 	};
 
 	return cmocka_run_group_tests_name("gguf_sweep", tests, NULL, NULL);

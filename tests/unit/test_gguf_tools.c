@@ -63,7 +63,7 @@ static void formats_to(const struct cohort_gguf_value *v, size_t n_elems_max, co
 	assert_int_equal(n, strlen(want));
 }
 
-static void test_directory(void **state)
+static void test_public_gguf_directory(void **state)
 {
 	struct cohort_gguf *g = open_representative();
 	struct cohort_gguf_kv kv, same;
@@ -102,7 +102,7 @@ static void test_directory(void **state)
 	cohort_gguf_free(NULL);
 }
 
-static void test_values(void **state)
+static void test_public_gguf_values(void **state)
 {
 	struct cohort_gguf *g = open_representative();
 	struct cohort_gguf_value v;
@@ -130,7 +130,7 @@ static void test_values(void **state)
 	cohort_gguf_free(g);
 }
 
-static void test_tensors(void **state)
+static void test_public_gguf_tensors(void **state)
 {
 	struct cohort_gguf *g = open_representative();
 	struct cohort_gguf_tensor t;
@@ -276,7 +276,7 @@ static void test_cursor_nested(void **state)
 	cohort_gguf_free(g);
 }
 
-static void test_format(void **state)
+static void test_gguf_values_as_text(void **state)
 {
 	static const struct { const char *key, *text; } want[] = {
 		{"u8", "200"}, {"i8", "-100"}, {"u32", "4000000000"}, {"f32", "1.5"}, {"f64", "-0.1"},
@@ -361,7 +361,7 @@ static void test_format_cut_number(void **state)
 
 /* The programs' names from files: the same escapes without the quotation marks, and dots where a name is cut. Seen red
  * by a name that keeps its last mark, and by dots behind the room. */
-static void test_names(void **state)
+static void test_gguf_names_are_escaped_and_cut(void **state)
 {
 	char name[GGUF_NAME_BYTES + 1], longest[400];
 	(void)state;
@@ -408,7 +408,7 @@ static void test_format_reads_back(void **state)
 	}
 }
 
-static void test_refused(void **state)
+static void test_gguf_open_refuses(void **state)
 {
 	struct cohort_gguf *const old = (struct cohort_gguf *)&old, *g = old;
 	struct file f = {0};
@@ -439,7 +439,7 @@ static void test_refused(void **state)
 	file_release(&f);
 }
 
-static void test_allocation_failures(void **state)
+static void test_gguf_open_out_of_memory_at_every_point(void **state)
 {
 	struct cohort_gguf *g = NULL;
 	struct cohort_err err = {0};
@@ -478,20 +478,20 @@ static void test_allocation_failures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_directory),
-		cmocka_unit_test(test_values),
-		cmocka_unit_test(test_tensors),
+		cmocka_unit_test(test_public_gguf_directory),
+		cmocka_unit_test(test_public_gguf_values),
+		cmocka_unit_test(test_public_gguf_tensors),
 		cmocka_unit_test(test_unknown_types),
 		cmocka_unit_test(test_cursor_numbers),
 		cmocka_unit_test(test_cursor_strings),
 		cmocka_unit_test(test_cursor_nested),
-		cmocka_unit_test(test_format),
+		cmocka_unit_test(test_gguf_values_as_text),
 		cmocka_unit_test(test_format_cut),
 		cmocka_unit_test(test_format_cut_number),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_gguf_names_are_escaped_and_cut),
 		cmocka_unit_test(test_format_reads_back),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_allocation_failures),
+		cmocka_unit_test(test_gguf_open_refuses),
+		cmocka_unit_test(test_gguf_open_out_of_memory_at_every_point),
 	};
 
 	return cmocka_run_group_tests_name("gguf_tools", tests, NULL, NULL);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static void test_arrays(void **state)
+static void test_gguf_arrays(void **state)
 {
 	struct file f = {0};
 	struct gguf g;
@@ -174,7 +174,7 @@ static void check_key(enum cohort_status st, const struct cohort_err *err, const
 	assert_non_null(strstr(err->text, word));
 }
 
-static void test_getters(void **state)
+static void test_gguf_getters(void **state)
 {
 	struct file f = {0};
 	struct cohort_err err;
@@ -289,11 +289,11 @@ static void test_getters_at_limits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_arrays),
+		cmocka_unit_test(test_gguf_arrays),
 		cmocka_unit_test(test_array_of_each_type),
 		cmocka_unit_test(test_float_array_unaligned),
 		cmocka_unit_test(test_depth_4),
-		cmocka_unit_test(test_getters),
+		cmocka_unit_test(test_gguf_getters),
 		cmocka_unit_test(test_getters_at_limits),
 	};
 

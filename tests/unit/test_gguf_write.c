@@ -1,12 +1,13 @@
 /* The GGUF writer: what it writes the reader gives back, what could not be read back is refused, and whatever fails
  * leaves the path as it was and nothing beside it.
  *
- * Shown red by leaving out the padding behind a tensor (round_trip, counts, sizes), the check of a duplicate key, of a
- * duplicate tensor and of bytes behind an array (refusals), the check of the bytes left of a tensor and that of the
- * tensors left at the end (sizes), the abort of the stream in gguf_writer_free (given_up), taking back the bytes of a
- * key that had no room in the map, or its mark of failure (retry), the look at the sum of all tensors (too_many_bytes),
- * the unlink after a failed write (system_calls_fail, stays_failed) or close (system_calls_fail), and by padding with
- * pieces that are too short (large_alignment). */
+ * Shown red by leaving out the padding behind a tensor (gguf_writer_round_trip, gguf_writer_counts_tensors,
+ * gguf_writer_tensor_sizes), the check of a duplicate key, of a duplicate tensor and of bytes behind an array
+ * (gguf_writer_refuses_bad_arguments), the check of the bytes left of a tensor and that of the tensors left at the end
+ * (gguf_writer_tensor_sizes), the abort of the stream in gguf_writer_free (writer_freed_early_leaves_old_file), taking
+ * back the bytes of a key that had no room in the map, or its mark of failure (gguf_writer_goes_on_after_a_refusal),
+ * the look at the sum of all tensors (too_many_bytes), the unlink after a failed write (system_calls_fail,
+ * stays_failed) or close (system_calls_fail), and by padding with pieces that are too short (large_alignment). */
 #include "place_case.h"
 
 #include <setjmp.h>
@@ -160,7 +161,7 @@ static void check_all_kinds(const char *path)
 	cohort_gguf_free(g);
 }
 
-static void round_trip(void **state)
+static void gguf_writer_round_trip(void **state)
 {
 	const struct place *p = *state;
 	OK(write_all_kinds(p->path, err));
@@ -169,7 +170,7 @@ static void round_trip(void **state)
 }
 
 /* A copy of a file's keys is the same bytes, nested arrays and odd types included. */
-static void copy(void **state)
+static void gguf_writer_copies_a_file(void **state)
 {
 	const struct place *p = *state;
 	struct cohort_gguf_writer *w = writer(p->path);
@@ -227,7 +228,7 @@ static void copy(void **state)
 }
 
 /* Thousands of keys and tensors, each with its own place. */
-static void counts(void **state)
+static void gguf_writer_counts_tensors(void **state)
 {
 	const struct place *p = *state;
 	struct cohort_gguf_writer *w = writer(p->path);
@@ -274,7 +275,7 @@ static void no_tensors(void **state)
 	cohort_gguf_free(g);
 }
 
-static void refusals(void **state)
+static void gguf_writer_refuses_bad_arguments(void **state)
 {
 	const struct place *p = *state;
 	struct cohort_gguf_writer *w = writer(p->path);
@@ -351,7 +352,7 @@ static void refusals(void **state)
 }
 
 /* Too few or too many bytes, and the wrong order, are refused without harm. */
-static void sizes(void **state)
+static void gguf_writer_tensor_sizes(void **state)
 {
 	const struct place *p = *state;
 	struct cohort_gguf_writer *w = writer(p->path);
@@ -431,7 +432,7 @@ static void too_many_bytes(void **state)
 	cohort_gguf_writer_free(w);
 }
 
-static void given_up(void **state)
+static void writer_freed_early_leaves_old_file(void **state)
 {
 	const struct place *p = *state;
 	const uint64_t ne = 5;
@@ -525,7 +526,7 @@ static void allocations_fail(void **state)
 }
 
 /* An addition that ran out of memory can be made again. */
-static void retry(void **state)
+static void gguf_writer_goes_on_after_a_refusal(void **state)
 {
 	const struct place *p = *state;
 	struct cohort_gguf_writer *w = writer(p->path);
@@ -565,9 +566,11 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(round_trip), CASE(copy), CASE(counts), CASE(no_tensors), CASE(refusals), CASE(sizes),
-		CASE(large_alignment), CASE(too_many_bytes), CASE(given_up), CASE(system_calls_fail),
-		CASE(stays_failed), CASE(allocations_fail), CASE(retry),
+		CASE(gguf_writer_round_trip), CASE(gguf_writer_copies_a_file), CASE(gguf_writer_counts_tensors),
+		CASE(no_tensors), CASE(gguf_writer_refuses_bad_arguments), CASE(gguf_writer_tensor_sizes),
+		CASE(large_alignment), CASE(too_many_bytes), CASE(writer_freed_early_leaves_old_file),
+		CASE(system_calls_fail),
+		CASE(stays_failed), CASE(allocations_fail), CASE(gguf_writer_goes_on_after_a_refusal),
 	};
 	return cmocka_run_group_tests_name("gguf_write", tests, NULL, NULL);
 }

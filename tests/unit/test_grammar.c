@@ -91,7 +91,7 @@ static struct cohort_grammar *open_ok(const char *text)
 
 /* ---- Texts ---- */
 
-static void texts(void **state)
+static void grammars_match_their_texts(void **state)
 {
 	static const struct {
 		const char *grammar, *whole, *begins, *not ; /* texts separated by ; */
@@ -151,7 +151,7 @@ static void texts(void **state)
 	}
 }
 
-static void refusals(void **state)
+static void grammars_refused_with_a_reason(void **state)
 {
 	static const struct {
 		const char *grammar, *why;
@@ -254,7 +254,7 @@ static void tokens_by_name(void **state)
 }
 
 /* Nesting ends where it must, and rules that cannot nest are entered all the same: no dead end in between. */
-static void deep(void **state)
+static void deeply_nested_grammars(void **state)
 {
 	struct cohort_grammar *g =
 			open_ok("root ::= x\nx ::= \"a\" x* \"b\" | \"c\" y y \"d\"\ny ::= z z\nz ::= [ab] [ab]");
@@ -281,7 +281,7 @@ static void deep(void **state)
 }
 
 /* What takes long or much is refused, not tried. */
-static void hostile(void **state)
+static void large_grammars_are_refused_soon(void **state)
 {
 	enum { N = 300000 };
 	static const struct {
@@ -602,7 +602,7 @@ static bool nest_push(struct nest *s, char c)
 	return (c == 'b' || c == 'd') && s->n > 0 && s->open[--s->n] == (c == 'b' ? 'a' : 'c');
 }
 
-static void forgetting(void **state)
+static void matching_forgets_nests_that_are_left(void **state)
 {
 	enum { N_NESTS = 6 };
 	const int n_steps = effort_is("short") ? 20000 : 40000;
@@ -657,7 +657,7 @@ static void forgetting(void **state)
 
 /* Many ways into the same few places: no table gets full, but each way takes its time. The first took ten minutes for
  * one byte. */
-static void ambiguous(void **state)
+static void ambiguous_grammars_are_refused(void **state)
 {
 	static const struct {
 		const char *text;
@@ -708,14 +708,14 @@ static void ambiguous(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(texts),
-			cmocka_unit_test(refusals),
+			cmocka_unit_test(grammars_match_their_texts),
+			cmocka_unit_test(grammars_refused_with_a_reason),
 			cmocka_unit_test(tokens_by_name),
-			cmocka_unit_test(deep),
-			cmocka_unit_test(hostile),
-			cmocka_unit_test(ambiguous),
+			cmocka_unit_test(deeply_nested_grammars),
+			cmocka_unit_test(large_grammars_are_refused_soon),
+			cmocka_unit_test(ambiguous_grammars_are_refused),
 			cmocka_unit_test(brute_force),
-			cmocka_unit_test(forgetting),
+			cmocka_unit_test(matching_forgets_nests_that_are_left),
 	};
 	return cmocka_run_group_tests_name("grammar", tests, open_lexicon, close_lexicon);
 }

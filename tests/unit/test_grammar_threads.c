@@ -150,7 +150,7 @@ static void *match(void *arg)
 
 /* A sampler has its turns while a long text is matched: so many calls begin and end within one match that they cannot
  * all have come before it had the lock. */
-static void turns(void **state)
+static void sampler_has_turns_while_a_text_is_matched(void **state)
 {
 	enum { PAUSE = 20000 };
 	const size_t n_bytes = effort_is("short") ? 8 << 20 : 64 << 20;
@@ -198,7 +198,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(shared_grammar),
-			cmocka_unit_test(turns),
+			cmocka_unit_test(sampler_has_turns_while_a_text_is_matched),
 	};
-	return cmocka_run_group_tests_name("grammar threads", tests, open_lexicon, close_lexicon);
+	return cmocka_run_group_tests_name("grammar_threads", tests, open_lexicon, close_lexicon);
 }

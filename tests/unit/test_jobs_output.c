@@ -78,7 +78,7 @@ static int end(void **state)
 	return rmdir(dir);
 }
 
-static void again(void **state)
+static void reopening_out_of_memory_at_every_point(void **state)
 {
 	struct jobs_output o;
 	int rc = 1;
@@ -100,7 +100,7 @@ static void again(void **state)
 	assert_true(n > 10);
 }
 
-static void journals(void **state)
+static void unreadable_journals(void **state)
 {
 	struct jobs_output o;
 
@@ -124,8 +124,8 @@ static void journals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test_setup_teardown(again, begin, end),
-			cmocka_unit_test_setup_teardown(journals, begin, end),
+			cmocka_unit_test_setup_teardown(reopening_out_of_memory_at_every_point, begin, end),
+			cmocka_unit_test_setup_teardown(unreadable_journals, begin, end),
 	};
-	return cmocka_run_group_tests_name("jobs output", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("jobs_output", tests, NULL, NULL);
 }

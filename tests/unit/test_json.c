@@ -23,7 +23,7 @@ static const char text[] =
 		"123456789012345678, 1234567890.12345678901234567890], \"an object with a long name, for the same "
 		"reason\": {\"a\": null, \"b\": true, \"c\": [\"x\", \"y\", {}]}}";
 
-static void parsing(void **state)
+static void json_parse_out_of_memory_at_every_point(void **state)
 {
 	bool no_memory = true;
 	json_error_t why;
@@ -55,7 +55,7 @@ static void parsing(void **state)
 }
 
 /* Each text's closing quote is the character for which its room has to grow. */
-static void quotes(void **state)
+static void closing_quote_where_room_grows(void **state)
 {
 	enum { LONGEST = 1 << 20 };
 	char *quoted = malloc(LONGEST);
@@ -84,7 +84,7 @@ static void quotes(void **state)
 	free(quoted);
 }
 
-static void malformed(void **state)
+static void malformed_json_is_refused_with_a_place(void **state)
 {
 	static const char *const bad[] = {"", "{", "[1,]", "{\"a\": tru}", "\"\xff\"", "[1] x"};
 	bool no_memory = true;
@@ -98,7 +98,7 @@ static void malformed(void **state)
 	}
 }
 
-static void copies(void **state)
+static void json_clone_out_of_memory_at_every_point(void **state)
 {
 	json_t *v = NULL;
 	bool no_memory;
@@ -127,11 +127,11 @@ static int take_over(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(malformed), /* once before it is taken over */
-			cmocka_unit_test_setup(parsing, take_over),
-			cmocka_unit_test(quotes),
-			cmocka_unit_test(malformed),
-			cmocka_unit_test(copies),
+			cmocka_unit_test(malformed_json_is_refused_with_a_place), /* once before it is taken over */
+			cmocka_unit_test_setup(json_parse_out_of_memory_at_every_point, take_over),
+			cmocka_unit_test(closing_quote_where_room_grows),
+			cmocka_unit_test(malformed_json_is_refused_with_a_place),
+			cmocka_unit_test(json_clone_out_of_memory_at_every_point),
 	};
 	return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

@@ -4,9 +4,10 @@
  * whose slot somebody held who left it in the same transaction, such a block never given back (a_left_block_stays); a
  * new block's word not begun afresh (diverging_in_a_batch), not cut when undone (rollback_restores); a failed
  * reservation that undoes the whole transaction, rows of earlier reservations not copied (several_reservations); the
- * live list not mended (keeping_one); shared blocks miscounted (many_sequences); words of a copy's empty blocks left as
- * they were (gaps); a copy still taken for one after it, or what it is of, was written again, or a block written in
- * place that a set holds as often as it has sequences, but not each of them (rolled_back_forks). */
+ * live list not mended (keeping_one); shared blocks miscounted (kv_with_65536_sequences); words of a copy's empty
+ * blocks left as they were (gaps_are_known); a copy still taken for one after it, or what it is of, was written again,
+ * or a block written in place that a set holds as often as it has sequences, but not each of them
+ * (rolled_back_forks). */
 #include "kv/kv_impl.h"
 #include "kv_world.h"
 
@@ -271,7 +272,7 @@ static void diverging_twice_in_a_batch(void **state)
 	world_release(&w);
 }
 
-static void no_room(void **state)
+static void kv_reserve_names_the_row_without_room(void **state)
 {
 	const struct kv_row rows[] = {row(7, 0, 1), row(0, 2, 1), row(8, 0, 1), row(9, 0, 1)};
 	struct cohort_err err = {0};
@@ -304,7 +305,7 @@ static void no_room(void **state)
 }
 
 /* A sequence that loses its head again and again goes on past the size of the pool, up to the last position. */
-static void past_the_pool(void **state)
+static void kv_past_the_size_of_the_pool(void **state)
 {
 	struct cohort_err err = {0};
 	struct world w;
@@ -464,7 +465,7 @@ static void a_left_block_stays(void **state)
 	world_release(&w);
 }
 
-static void removing(void **state)
+static void kv_removes_ranges(void **state)
 {
 	struct cohort_err err = {0};
 	struct world w;
@@ -511,7 +512,7 @@ static void removing(void **state)
 	world_release(&w);
 }
 
-static void bad_arguments(void **state)
+static void kv_calls_refuse_bad_arguments(void **state)
 {
 	struct cohort_err err = {0};
 	struct world w;
@@ -562,7 +563,7 @@ static void bad_arguments(void **state)
 	world_release(&w);
 }
 
-static void allocation_failures(void **state)
+static void kv_out_of_memory_at_every_point(void **state)
 {
 	const struct kv_row rows[] = {row(0, 0, 2), row(1, 0, 2), row(2, 0, 1), row(2, 1, 1)};
 	struct cohort_err err = {0};
@@ -664,7 +665,7 @@ static void fork_of_a_thousand(void **state)
 	world_release(&w);
 }
 
-static void gaps(void **state)
+static void gaps_are_known(void **state)
 {
 	struct cohort_err err = {0};
 	struct world w;
@@ -764,7 +765,7 @@ static void keeping_one(void **state)
 	world_release(&w);
 }
 
-static void many_sequences(void **state)
+static void kv_with_65536_sequences(void **state)
 {
 	const cohort_seq far[] = {3, 32768, 65535}, *live;
 	struct kv_plan plan;
@@ -796,7 +797,7 @@ static void many_sequences(void **state)
 }
 
 /* The books' own check sees what it is there for. */
-static void inconsistencies_show(void **state)
+static void kv_consistent_sees_each_break(void **state)
 {
 	struct world w;
 	(void)state;
@@ -884,21 +885,21 @@ int main(void)
 		cmocka_unit_test(rolled_back_forks),
 		cmocka_unit_test(diverging_in_a_batch),
 		cmocka_unit_test(diverging_twice_in_a_batch),
-		cmocka_unit_test(no_room),
-		cmocka_unit_test(past_the_pool),
+		cmocka_unit_test(kv_reserve_names_the_row_without_room),
+		cmocka_unit_test(kv_past_the_size_of_the_pool),
 		cmocka_unit_test(rollback_restores),
 		cmocka_unit_test(transactions_open_and_end),
 		cmocka_unit_test(several_reservations),
 		cmocka_unit_test(a_left_block_stays),
-		cmocka_unit_test(removing),
-		cmocka_unit_test(bad_arguments),
-		cmocka_unit_test(allocation_failures),
+		cmocka_unit_test(kv_removes_ranges),
+		cmocka_unit_test(kv_calls_refuse_bad_arguments),
+		cmocka_unit_test(kv_out_of_memory_at_every_point),
 		cmocka_unit_test(fork_of_a_thousand),
-		cmocka_unit_test(gaps),
+		cmocka_unit_test(gaps_are_known),
 		cmocka_unit_test(windows_in_any_chunks),
 		cmocka_unit_test(keeping_one),
-		cmocka_unit_test(many_sequences),
-		cmocka_unit_test(inconsistencies_show),
+		cmocka_unit_test(kv_with_65536_sequences),
+		cmocka_unit_test(kv_consistent_sees_each_break),
 	};
 
 	return cmocka_run_group_tests_name("kv", tests, NULL, NULL);

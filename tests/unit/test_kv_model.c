@@ -1,6 +1,6 @@
 /* The KV cache's books against lists, over a million random operations; and the same with faults planted in the data,
- * which must show. Of the faults planted in the books (see test_kv.c and test_kv_shape.c) random_operations turned red
- * for all but three, which take an unsound image, an allocation that fails or a window's exact answer. */
+ * which must show. Of the faults planted in the books (see test_kv.c and test_kv_shape.c) kv_random_operations turned
+ * red for all but three, which take an unsound image, an allocation that fails or a window's exact answer. */
 #include "effort.h"
 #include "kv_play.h"
 
@@ -21,7 +21,7 @@ static size_t play(struct world *worlds, uint64_t seed, size_t n_ops, struct cou
 	return n_ops;
 }
 
-static void random_operations(void **state)
+static void kv_random_operations(void **state)
 {
 	static const struct { size_t n_blocks, size, n_seq, window; int n_ops; } shapes[] = {
 		{24, 4, 8, 0, 300000}, {20, 8, 6, 0, 120000}, {9, 3, 5, 0, 150000}, {12, 1, 3, 0, 50000},
@@ -52,7 +52,7 @@ static void random_operations(void **state)
 }
 
 /* The comparison sees what it is there for. */
-static void planted_faults(void **state)
+static void kv_model_sees_planted_faults(void **state)
 {
 	(void)state;
 	for (int fault = 0; fault < 4; fault++) {
@@ -73,8 +73,8 @@ static void planted_faults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_operations),
-		cmocka_unit_test(planted_faults),
+		cmocka_unit_test(kv_random_operations),
+		cmocka_unit_test(kv_model_sees_planted_faults),
 	};
 
 	return cmocka_run_group_tests_name("kv_model", tests, NULL, NULL);

@@ -1,11 +1,12 @@
-/* The KV cache's books: ranges copied and shifted, windows, images.
+/* The KV cache's books: ranges copied and shifted, rows_behind_a_window_are_freed, images.
  *
  * Faults planted to see them turn red: a join without the cells dst had (copying_ranges), its old block not given back
- * (joins_need_room); a shift in the wrong order, with cells that stay rotated as well, onto cells unseen (shifting),
- * that gives back no sources (shifting_with_little_room); a window judged one position off, a head that swallows what
- * was released (windows), a hole forgotten by a copy or a removal (windows_and_gaps), not moved along
- * (windows_and_shifts); an image block at two places, shared blocks counted as free, references not given back
- * (unsound_images); a dry call that makes no room for the moves (allocations_of_changes). */
+ * (joins_need_room); a shift in the wrong order, with cells that stay rotated as well, onto cells unseen
+ * (kv_positions_are_shifted), that gives back no sources (shifting_with_little_room); a window judged one position
+ * off, a head that swallows what was released (rows_behind_a_window_are_freed), a hole forgotten by a copy or a
+ * removal (windows_and_gaps), not moved along (windows_and_shifts); an image block at two places, shared blocks
+ * counted as free, references not given back (unsound_images); a dry call that makes no room for the moves
+ * (allocations_of_changes). */
 #include "kv_world.h"
 
 static const cohort_seq ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -104,7 +105,7 @@ static void joins_need_room(void **state)
 	world_release(&w);
 }
 
-static void shifting(void **state)
+static void kv_positions_are_shifted(void **state)
 {
 	struct cohort_err err = {0};
 	struct world w;
@@ -205,7 +206,7 @@ static void shifting_with_little_room(void **state)
 	world_release(&w);
 }
 
-static void windows(void **state)
+static void rows_behind_a_window_are_freed(void **state)
 {
 	struct cohort_err err = {0};
 	struct world w;
@@ -557,9 +558,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copying_ranges),
 		cmocka_unit_test(joins_need_room),
-		cmocka_unit_test(shifting),
+		cmocka_unit_test(kv_positions_are_shifted),
 		cmocka_unit_test(shifting_with_little_room),
-		cmocka_unit_test(windows),
+		cmocka_unit_test(rows_behind_a_window_are_freed),
 		cmocka_unit_test(windows_and_gaps),
 		cmocka_unit_test(windows_and_shifts),
 		cmocka_unit_test(unsound_images),

@@ -56,5 +56,5 @@ int main(void)
 		cmocka_unit_test(test_small_signal_stack),
 		cmocka_unit_test(test_past_the_end),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("levels", tests, NULL, NULL);
 }

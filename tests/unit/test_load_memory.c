@@ -10,10 +10,11 @@
  *  3. An abort leaves no memory, no mapping and no thread.
  *  4. A context's cache takes memory when it is used or with a warm-up, then all of it.
  *
- * Shown red by packing while opening all the same (peak), by products that pack and give no pages back (peak: 1.9
- * times), by packing without giving the file's pages back (peak: 2.0 times), by one slice per matrix (peak: 1.7
- * times; progress), by a packed piece that is not freed after an abort (abort), by a file that stays mapped then
- * (abort), by a warm-up that touches every second large page only (cache). */
+ * Shown red by packing while opening all the same (loading_has_a_bounded_peak), by products that pack and give no
+ * pages back (loading_has_a_bounded_peak: 1.9 times), by packing without giving the file's pages back
+ * (loading_has_a_bounded_peak: 2.0 times), by one slice per matrix (loading_has_a_bounded_peak: 1.7 times; progress),
+ * by a packed piece that is not freed after an abort (abort), by a file that stays mapped then (abort), by a warm-up
+ * that touches every second large page only (cache). */
 #include "place_case.h"
 #include "sanitized.h"
 
@@ -171,7 +172,7 @@ static void use(const struct cohort_model *m, bool warm_up)
 	cohort_context_free(c);
 }
 
-static void peak(void **state)
+static void loading_has_a_bounded_peak(void **state)
 {
 	const struct place *p = *state;
 
@@ -293,7 +294,7 @@ static void cache_is_resident_once_warm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(peak),
+		cmocka_unit_test(loading_has_a_bounded_peak),
 		cmocka_unit_test(progress_rises),
 		cmocka_unit_test(abort_leaves_nothing),
 		cmocka_unit_test(cache_is_resident_once_warm),
@@ -302,5 +303,5 @@ int main(void)
 	/* Meson's MALLOC_PERTURB_ makes calloc write to all that it gives: resident before anything is packed. */
 	mallopt(M_PERTURB, 0);
 #endif
-	return cmocka_run_group_tests_name("load memory", tests, write_model, teardown);
+	return cmocka_run_group_tests_name("load_memory", tests, write_model, teardown);
 }

@@ -8,7 +8,7 @@
  * left the block still holds (failures_leave_no_trace); a committed state written in place, states not rolled back
  * (failures_leave_no_trace_with_states); a reservation not undone in the other parts, the first refusal taken for the
  * last (no_room_in_one_part); a part not asked before the others change (all_parts_or_none); a dry copy that makes no
- * room for the moves (allocation_failures). */
+ * room for the moves (memory_init_out_of_memory_at_every_point). */
 #include "memory_mock.h"
 
 static void play(size_t n_states, size_t n_ops, bool fault)
@@ -293,7 +293,7 @@ static enum cohort_status call(struct memory *m, int which, struct cohort_err *e
 	}
 }
 
-static void allocation_failures(void **state)
+static void memory_init_out_of_memory_at_every_point(void **state)
 {
 	struct memory m;
 	int64_t n;
@@ -351,7 +351,7 @@ int main(void)
 		cmocka_unit_test(held_by_any_part),
 		cmocka_unit_test(all_parts_or_none),
 		cmocka_unit_test(other_shapes),
-		cmocka_unit_test(allocation_failures),
+		cmocka_unit_test(memory_init_out_of_memory_at_every_point),
 	};
 
 	return cmocka_run_group_tests_name("memory", tests, NULL, NULL);

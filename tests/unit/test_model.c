@@ -164,7 +164,7 @@ static void rope_bounds(void **state)
 	refused(&s, COHORT_E_FORMAT, "tensor rope_factors_short.weight is missing");
 }
 
-static void tensors(void **state)
+static void model_refuses_missing_and_extra_tensors(void **state)
 {
 	struct shape s = plain;
 	(void)state;
@@ -189,7 +189,7 @@ static void tensors(void **state)
 	refused(&s, COHORT_E_FORMAT, "'llama.expert_used_count' is missing");
 }
 
-static void shapes(void **state)
+static void model_refuses_bad_shapes(void **state)
 {
 	struct shape s = plain;
 	(void)state;
@@ -219,7 +219,7 @@ static void shapes(void **state)
 }
 
 /* Heads of one element, nothing rotated, a vocabulary of one token. */
-static void smallest(void **state)
+static void smallest_model_runs(void **state)
 {
 	struct shape s = {1, 1, 1, 1, 1, 1, 1, 1, 0, 1, QUANT_F32, QUANT_F32, QUANT_F32, QUANT_F32, true, NULL, NULL,
 			NULL};
@@ -242,7 +242,7 @@ static void smallest(void **state)
 	cohort_model_free(m);
 }
 
-static void arguments(void **state)
+static void model_open_refuses_bad_arguments(void **state)
 {
 	struct cohort_model *m = NULL;
 	struct cohort_model_params mp;
@@ -278,10 +278,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rope_scaling),
 		cmocka_unit_test(rope_bounds),
-		cmocka_unit_test(tensors),
-		cmocka_unit_test(shapes),
-		cmocka_unit_test(smallest),
-		cmocka_unit_test(arguments),
+		cmocka_unit_test(model_refuses_missing_and_extra_tensors),
+		cmocka_unit_test(model_refuses_bad_shapes),
+		cmocka_unit_test(smallest_model_runs),
+		cmocka_unit_test(model_open_refuses_bad_arguments),
 	};
 	return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

@@ -2,12 +2,13 @@
  * the same bits; files without weights serve to tokenise and nothing else.
  *
  * Shown red by forgetting the embedding's pages of a copy once it is packed (same_bits, tied), by no_mmap that maps
- * all the same (outlives_its_file, failing), by weights that stay locked (locks, lock_refused), by a refused lock whose
- * note does not name the limit (lock_refused), by split keys that quantising copies and by a part that it may write
- * over (quantises_parts), by leaving out the look at files without tensors (vocabulary_only), by stages of loading
- * that begin at 0 again and by an abort that leaves locks behind (progress).
+ * all the same (outlives_its_file, model_in_parts_out_of_memory_at_every_point), by weights that stay locked
+ * (model_files_are_locked, lock_refused), by a refused lock whose note does not name the limit (lock_refused), by
+ * split keys that quantising copies and by a part that it may write over (quantises_parts), by leaving out the look at
+ * files without tensors (vocabulary_only), by stages of loading that begin at 0 again and by an abort that leaves
+ * locks behind (progress_of_loading_rises).
  *
- * With --split IN PREFIX N it splits a file instead, for the tests of the programs (N = 0: the vocabulary alone). */
+ * With --split IN PREFIX N it splits a file instead, for the tests of the programs (N = 0: the vocabulary alone).  */
 #include "load_case.h"
 #include "quantize_case.h"
 #include "split_case.h"
@@ -152,7 +153,7 @@ static void outlives_its_file(void **state)
 	}
 }
 
-static void locks(void **state)
+static void model_files_are_locked(void **state)
 {
 	const struct place *p = *state;
 	const struct cohort_synth_params sp = tiny("Q8_0");
@@ -354,7 +355,7 @@ static bool rises(float done, void *user)
 }
 
 /* However a model is loaded, progress rises to 1, and every call may abort. */
-static void progress(void **state)
+static void progress_of_loading_rises(void **state)
 {
 	const struct place *p = *state;
 	const struct cohort_synth_params sp = tiny("Q4_0");
@@ -390,7 +391,7 @@ static void progress(void **state)
 }
 
 /* A model in parts, copied and locked, with every allocation failing once. */
-static void failing(void **state)
+static void model_in_parts_out_of_memory_at_every_point(void **state)
 {
 	const struct place *p = *state;
 	const struct cohort_synth_params sp = tiny("Q4_0");
@@ -433,13 +434,13 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(same_bits, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(outlives_its_file, setup, teardown_all),
-		cmocka_unit_test_setup_teardown(locks, setup, teardown_all),
+		cmocka_unit_test_setup_teardown(model_files_are_locked, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(lock_refused, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(quantises_parts, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(shows_parts, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(vocabulary_only, setup, teardown_all),
-		cmocka_unit_test_setup_teardown(progress, setup, teardown_all),
-		cmocka_unit_test_setup_teardown(failing, setup, teardown_all),
+		cmocka_unit_test_setup_teardown(progress_of_loading_rises, setup, teardown_all),
+		cmocka_unit_test_setup_teardown(model_in_parts_out_of_memory_at_every_point, setup, teardown_all),
 	};
 	struct cohort_err err;
 
@@ -449,5 +450,5 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
 	}
-	return cmocka_run_group_tests_name("model files", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("model_files", tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 /* MemorySanitizer itself, in its own build: that it reports what was never written, and that tests/msan.c has told it
  * neither too little nor too much. Without this a leg that sees nothing would be green.
  *
- * Seen red with: a kernel that is not instrumented (kernels), __wrap_malloc that leaves memory as it
- * is (ours), a hook that does the same and json_set_alloc_funcs not wrapped (theirs), all of json_dumpb's buffer taken
- * for written, and what stat() left alone (parts). */
+ * Seen red with: a kernel that is not instrumented (kernel_sums_of_unwritten_rows), __wrap_malloc that leaves memory
+ * as it is (own_allocations_count_as_unwritten), a hook that does the same and json_set_alloc_funcs not wrapped
+ * (jansson_allocations_count_as_unwritten), all of json_dumpb's buffer taken for written, and what stat() left alone
+ * (outputs_of_libraries_count_as_written). */
 #include "base/json.h"
 #include "base/mem.h"
 #include "kern/kern.h"
@@ -81,7 +82,7 @@ static void read_written(void)
 	mem_free(p);
 }
 
-static void reports(void **state)
+static void msan_reports_unwritten_reads(void **state)
 {
 	char text[16384];
 
@@ -98,7 +99,7 @@ static void reports(void **state)
 }
 
 /* Sums of a row with an unwritten number are unwritten, and only these. */
-static void kernels(void **state)
+static void kernel_sums_of_unwritten_rows(void **state)
 {
 	float *x = mem_alloc(64, sizeof *x), *y = mem_zalloc(64, sizeof *y);
 
@@ -114,7 +115,7 @@ static void kernels(void **state)
 	mem_free(y);
 }
 
-static void ours(void **state)
+static void own_allocations_count_as_unwritten(void **state)
 {
 	char *p = mem_alloc(10, 1);
 
@@ -130,7 +131,7 @@ static void ours(void **state)
 }
 
 /* Before and after jansson's memory is ours. */
-static void theirs(void **state)
+static void jansson_allocations_count_as_unwritten(void **state)
 {
 	static const char text[] = "{\"a\": [1, \"a text\"]}", wrong[] = "{\"a\": ";
 
@@ -152,7 +153,7 @@ static void theirs(void **state)
 	}
 }
 
-static void parts(void **state)
+static void outputs_of_libraries_count_as_written(void **state)
 {
 	char out[64];
 	struct stat st;
@@ -171,11 +172,11 @@ static void parts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(reports),
-			cmocka_unit_test(kernels),
-			cmocka_unit_test(ours),
-			cmocka_unit_test(theirs),
-			cmocka_unit_test(parts),
+			cmocka_unit_test(msan_reports_unwritten_reads),
+			cmocka_unit_test(kernel_sums_of_unwritten_rows),
+			cmocka_unit_test(own_allocations_count_as_unwritten),
+			cmocka_unit_test(jansson_allocations_count_as_unwritten),
+			cmocka_unit_test(outputs_of_libraries_count_as_written),
 	};
 	return cmocka_run_group_tests_name("msan", tests, NULL, NULL);
 }

@@ -3,7 +3,8 @@
  *
  * Shown red by: top_p with the place of min_p; an upper bound that is not looked at; a name left out in
  * refuse_unsupported; read_list that takes mixed items; a grammar that is not put back; tokens of logit_bias read by
- * sscanf, which takes blanks and signs. */
+ * sscanf, which takes blanks and signs; bounds moved by one, and < in the place of <=
+ * (fields_take_the_ends_of_their_ranges, lists_take_as_many_as_documented). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +38,7 @@ static void number(const char *field, double value, size_t at, char kind)
 	}
 }
 
-static void numbers(void **state)
+static void number_fields_arrive(void **state)
 {
 #define S(f) offsetof(struct openai_request, params.sampler.f)
 #define R(f) offsetof(struct openai_request, f)
@@ -94,7 +95,7 @@ static struct openai_request good(enum openai_route route, const char *text)
 		openai_request_release(&oa_host, &r); \
 	} while (0)
 
-static void others(void **state)
+static void fields_arrive(void **state)
 {
 	(void)state;
 	WITH(OPENAI_CHAT, "{" M "}", r.params.max_tokens == -1 && r.n_prompts == 1 && r.n_logprobs == -1);
@@ -154,7 +155,7 @@ static void others(void **state)
 	WITH(OPENAI_EMBEDDINGS, "{'input':'x','encoding_format':'base64','dimensions':512}", r.base64);
 }
 
-static void prompts(void **state)
+static void prompts_become_tokens(void **state)
 {
 	(void)state;
 	WITH(OPENAI_COMPLETIONS, "{'prompt':''}", r.prompts[0].n == 1); /* the token that begins a text */
@@ -205,7 +206,7 @@ static void refused(enum openai_route route, const char *text, const char *param
 	json_decref(j);
 }
 
-static void ranges(void **state)
+static void fields_beyond_their_ranges_are_refused(void **state)
 {
 	static const struct {
 		const char *name, *below, *above;
@@ -252,7 +253,109 @@ static void ranges(void **state)
 	refused(OPENAI_COMPLETIONS, "{'prompt':'x','n':3,'best_of':2}", "best_of");
 }
 
-static void refusals(void **state)
+static bool takes(enum openai_route route, const char *body, struct openai_error *e)
+{
+	struct openai_request r;
+	const bool ok = oa_parse(route, body, &r, e);
+
+	if (ok)
+		openai_request_release(&oa_host, &r);
+	return ok;
+}
+
+/* Ranges that docs/programs.md and docs/server.md have, and those that the refusals of the others tell. */
+static void fields_take_the_ends_of_their_ranges(void **state)
+{
+	static const struct {
+		const char *name;
+		bool whole;
+		double min, max; /* both 0: as the refusal says */
+	} t[] = {{"temperature", false, 0, 2}, {"top_p", false, 0, 1}, {"presence_penalty", false, -2, 2},
+			{"frequency_penalty", false, -2, 2}, {"n", true, 1, 128}, {"best_of", true, 1, 128},
+			{"logprobs", true, 0, 20}, {"top_k", true, -1, INT32_MAX}, {"min_p", false, 0, 0},
+			{"typical_p", false, 0, 0}, {"top_n_sigma", false, 0, 0}, {"min_keep", true, 0, 0},
+			{"repeat_penalty", false, 0, 0}, {"repeat_last_n", true, 0, 0},
+			{"xtc_probability", false, 0, 0}, {"xtc_threshold", false, 0, 0},
+			{"dynatemp_range", false, 0, 0}, {"dynatemp_exponent", false, 0, 0},
+			{"dry_multiplier", false, 0, 0}, {"dry_base", false, 0, 0}, {"dry_allowed_length", true, 0, 0},
+			{"dry_penalty_last_n", true, 0, 0}, {"mirostat", true, 0, 0}, {"mirostat_tau", false, 0, 0},
+			{"mirostat_eta", false, 0, 0}};
+	static const char form[] = "{'prompt':'x','%s':%.17g%s}";
+	struct openai_error e;
+	char body[200];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+		double ends[2];
+		snprintf(body, sizeof body, form, t[i].name, -1e15, "");
+		assert_false(takes(OPENAI_COMPLETIONS, body, &e));
+		const char *range = strstr(e.message, "number from ");
+		assert_non_null(range);
+		assert_int_equal(sscanf(range, "number from %lf to %lf", &ends[0], &ends[1]), 2);
+		if (t[i].min != t[i].max && (ends[0] != t[i].min || ends[1] != t[i].max))
+			fail_msg("%s: %s", t[i].name, e.message);
+		for (int k = 0; k < 2; k++) {
+			const double step = k ? 1 : -1;
+			const double beyond = t[i].whole ? ends[k] + step : nextafter(ends[k], step * INFINITY);
+			/* As many choices as are chosen from. */
+			const char *more = strcmp(t[i].name, "n") == 0 ? ",'best_of':128" : "";
+			snprintf(body, sizeof body, form, t[i].name, ends[k], more);
+			if (!takes(OPENAI_COMPLETIONS, body, &e))
+				fail_msg("%s: %s", body, e.message);
+			snprintf(body, sizeof body, form, t[i].name, beyond, more);
+			refused(OPENAI_COMPLETIONS, body, t[i].name);
+		}
+	}
+	assert_true(takes(OPENAI_CHAT, "{" M ",'logprobs':true,'top_logprobs':20}", &e));
+	assert_true(takes(OPENAI_CHAT, "{" M ",'logit_bias':{'5':-100,'6':100}}", &e));
+	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'5':-100.00000000000001}}", "logit_bias");
+	refused(OPENAI_CHAT, "{" M ",'logit_bias':{'5':100.00000000000001}}", "logit_bias");
+}
+
+/* {head item, item, ... tail} with n items. Freed with free. */
+static char *body_of(const char *head, const char *item, size_t n, const char *tail)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+
+	assert_non_null(f);
+	fputs(head, f);
+	for (size_t i = 0; i < n; i++)
+		fprintf(f, "%s%s", i ? "," : "", item);
+	fputs(tail, f);
+	assert_int_equal(fclose(f), 0);
+	return text;
+}
+
+static void lists_take_as_many_as_documented(void **state)
+{
+	static const struct {
+		enum openai_route route;
+		const char *head, *item, *tail, *param;
+		size_t n;
+	} t[] = {{OPENAI_CHAT, "{" M ",'stop':[", "'x'", "]}", "stop", 64},
+			{OPENAI_COMPLETIONS, "{'prompt':[", "'x'", "]}", "prompt", 2048},
+			{OPENAI_COMPLETIONS, "{'prompt':[", "[5]", "]}", "prompt", 2048},
+			{OPENAI_EMBEDDINGS, "{'input':[", "'x'", "]}", "input", 2048},
+			{OPENAI_EMBEDDINGS, "{'input':[", "[5]", "]}", "input", 2048},
+			{OPENAI_CHAT, "{" M ",'dry_sequence_breakers':[", "'x'", "]}", "dry_sequence_breakers", 256},
+			{OPENAI_CHAT, "{" M ",'logit_bias':[", "[5,1]", "]}", "logit_bias", OPENAI_BIASES_MAX}};
+	struct openai_error e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+		char *most = body_of(t[i].head, t[i].item, t[i].n, t[i].tail);
+		char *more = body_of(t[i].head, t[i].item, t[i].n + 1, t[i].tail);
+		if (!takes(t[i].route, most, &e))
+			fail_msg("%s, %zu: %s", t[i].param, t[i].n, e.message);
+		refused(t[i].route, more, t[i].param);
+		free(most);
+		free(more);
+	}
+}
+
+static void bodies_refused_by_field(void **state)
 {
 	(void)state;
 	refused(OPENAI_CHAT, "[]", "");
@@ -340,7 +443,7 @@ static void refusals(void **state)
 }
 
 /* Lists that are too long. */
-static void lists(void **state)
+static void long_lists_are_refused(void **state)
 {
 	char *body = malloc(1 << 20), *p = body;
 	(void)state;
@@ -369,7 +472,7 @@ static void lists(void **state)
 }
 
 /* Any bytes are a JSON string. */
-static void texts(void **state)
+static void openai_text_takes_any_bytes(void **state)
 {
 	static const struct {
 		const char *bytes, *text;
@@ -394,7 +497,7 @@ static void *json_alloc(size_t n)
 	return mem_alloc(n, 1);
 }
 
-static void memory(void **state)
+static void request_parse_out_of_memory_at_every_point(void **state)
 {
 	static const struct {
 		enum openai_route route;
@@ -491,7 +594,7 @@ static void token_lists(void **state)
 }
 
 /* One grammar for all requests that have the same; more than there are places for are no failure. */
-static void grammars(void **state)
+static void equal_grammars_are_shared(void **state)
 {
 	struct openai_request r[OPENAI_GRAMMARS + 4];
 	struct openai_error e;
@@ -511,7 +614,7 @@ static void grammars(void **state)
 		assert_int_equal(oa_host.grammars[k].n_users, 0);
 }
 
-static void routes(void **state)
+static void openai_routes_found(void **state)
 {
 	enum openai_route route;
 	(void)state;
@@ -523,17 +626,19 @@ static void routes(void **state)
 int main(void)
 {
 	const struct CMUnitTest cases[] = {
-			cmocka_unit_test(numbers),
-			cmocka_unit_test(others),
-			cmocka_unit_test(prompts),
-			cmocka_unit_test(ranges),
-			cmocka_unit_test(refusals),
-			cmocka_unit_test(lists),
-			cmocka_unit_test(texts),
+			cmocka_unit_test(number_fields_arrive),
+			cmocka_unit_test(fields_arrive),
+			cmocka_unit_test(prompts_become_tokens),
+			cmocka_unit_test(fields_beyond_their_ranges_are_refused),
+			cmocka_unit_test(fields_take_the_ends_of_their_ranges),
+			cmocka_unit_test(lists_take_as_many_as_documented),
+			cmocka_unit_test(bodies_refused_by_field),
+			cmocka_unit_test(long_lists_are_refused),
+			cmocka_unit_test(openai_text_takes_any_bytes),
 			cmocka_unit_test(token_lists),
-			cmocka_unit_test(grammars),
-			cmocka_unit_test(routes),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(equal_grammars_are_shared),
+			cmocka_unit_test(openai_routes_found),
+			cmocka_unit_test(request_parse_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests(cases, oa_open, oa_close);
+	return cmocka_run_group_tests_name("openai", cases, oa_open, oa_close);
 }

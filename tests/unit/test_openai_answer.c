@@ -96,7 +96,7 @@ static int64_t usage(const json_t *answer, const char *name)
 #define PROMPT "'prompt':'Once upon a time','temperature':0"
 #define TEXT ", there was a little girl named Lily"
 
-static void completion(void **state)
+static void completion_answer_has_its_fields(void **state)
 {
 	(void)state;
 	json_t *a = ask(OPENAI_COMPLETIONS, "{" PROMPT ",'max_tokens':8}");
@@ -123,7 +123,7 @@ static void completion(void **state)
 	json_decref(a);
 }
 
-static void chat(void **state)
+static void chat_answer_has_its_fields(void **state)
 {
 	(void)state;
 	json_t *a = ask(OPENAI_CHAT,
@@ -142,7 +142,7 @@ static size_t size_of(const json_t *c, const char *list)
 	return json_array_size(json_object_get(json_object_get(c, "logprobs"), list));
 }
 
-static void logprobs(void **state)
+static void completion_answer_has_logprobs(void **state)
 {
 	(void)state;
 	json_t *a = ask(OPENAI_COMPLETIONS, "{" PROMPT ",'max_tokens':8,'logprobs':2}"), *c = choice(a, 0);
@@ -213,7 +213,7 @@ static void logprobs(void **state)
 }
 
 /* The best of four is the likeliest of what the same four say. */
-static void best(void **state)
+static void best_of_chooses_the_likeliest(void **state)
 {
 	double most = -1e9;
 	const char *text = NULL;
@@ -241,7 +241,7 @@ static void best(void **state)
 	json_decref(all);
 }
 
-static void embedding(void **state)
+static void embedding_answer_as_floats_and_base64(void **state)
 {
 	(void)state;
 	json_t *a = ask(OPENAI_EMBEDDINGS, "{'input':['Tom','Lily']}");
@@ -309,7 +309,7 @@ static void engine_says_no(void **state)
 
 /* max_tokens beyond the context ends where the context does, by the request alone: the same tokens beside others that
  * take all the room there is. Seen red with the refusal of before, and with a limit made of the room that is free. */
-static void length(void **state)
+static void max_tokens_beyond_the_context_end_there(void **state)
 {
 	static const struct {
 		enum openai_route route;
@@ -378,7 +378,7 @@ static void *json_alloc(size_t n)
 
 /* Every allocation of taking an answer fails in turn: it is refused, or the same as ever. Seen red with a token's text
  * written as hexadecimal digits when the string for it cannot be made. */
-static void memory(void **state)
+static void answer_out_of_memory_at_every_point(void **state)
 {
 	static const struct {
 		enum openai_route route;
@@ -413,14 +413,14 @@ static void memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest cases[] = {
-			cmocka_unit_test(completion),
-			cmocka_unit_test(chat),
-			cmocka_unit_test(logprobs),
-			cmocka_unit_test(best),
-			cmocka_unit_test(embedding),
+			cmocka_unit_test(completion_answer_has_its_fields),
+			cmocka_unit_test(chat_answer_has_its_fields),
+			cmocka_unit_test(completion_answer_has_logprobs),
+			cmocka_unit_test(best_of_chooses_the_likeliest),
+			cmocka_unit_test(embedding_answer_as_floats_and_base64),
 			cmocka_unit_test(engine_says_no),
-			cmocka_unit_test(length),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(max_tokens_beyond_the_context_end_there),
+			cmocka_unit_test(answer_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests(cases, open_all, close_all);
+	return cmocka_run_group_tests_name("openai_answer", cases, open_all, close_all);
 }

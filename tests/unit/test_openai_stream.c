@@ -83,7 +83,7 @@ static json_t *random_body(struct rng *rng, enum openai_route route)
 	return b;
 }
 
-static void same(void **state)
+static void stream_is_the_whole_answer(void **state)
 {
 	struct rng rng;
 	const int n = effort(120);
@@ -141,7 +141,7 @@ static void same(void **state)
 }
 
 /* Text comes as it is made, not all at the end. */
-static void piecewise(void **state)
+static void stream_comes_as_it_is_made(void **state)
 {
 	json_t *body = oa_json("{'prompt':'Once upon a time','temperature':0,'max_tokens':8,'stream':true}");
 	struct rng rng;
@@ -164,7 +164,7 @@ static void piecewise(void **state)
 
 /* ---- What fails ---- */
 
-static void cancelled(void **state)
+static void stream_of_a_cancelled_request_has_an_error(void **state)
 {
 	struct rng rng;
 	(void)state;
@@ -186,7 +186,7 @@ static void cancelled(void **state)
 	}
 }
 
-static void refused(void **state)
+static void stream_refuses_best_of(void **state)
 {
 	struct openai_request r;
 	struct openai_error e;
@@ -205,7 +205,7 @@ static void *json_alloc(size_t n)
 }
 
 /* Every allocation of a stream fails in turn. What is in the buffer can be read, and the error and the end follow. */
-static void memory(void **state)
+static void stream_out_of_memory_at_every_point(void **state)
 {
 	static const struct {
 		enum openai_route route;
@@ -270,7 +270,7 @@ static void memory(void **state)
 /* ---- By hand ---- */
 
 /* Any bytes, in any pieces, are the string that openai_text makes of the whole. */
-static void escapes(void **state)
+static void json_text_is_escaped(void **state)
 {
 	static const char *const parts[] = {"\xe2\x82\xac", "\xe2", "\x82", "\xf0\x9f\x98\x80", "\xf0\x9f", "\xff",
 			"\xc3", "\xa9", "\xe0", "\xed\xa0", "a", "\"", "\\", "\n", "\x01", "\x7f", "</script>",
@@ -306,7 +306,7 @@ static void escapes(void **state)
 }
 
 /* Plain text costs no allocation while the buffer has room. */
-static void cheap(void **state)
+static void plain_text_stream_allocates_nothing(void **state)
 {
 	struct openai_request r;
 	struct openai_error e;
@@ -331,13 +331,13 @@ static void cheap(void **state)
 int main(void)
 {
 	const struct CMUnitTest cases[] = {
-			cmocka_unit_test(escapes),
-			cmocka_unit_test(cheap),
-			cmocka_unit_test(piecewise),
-			cmocka_unit_test(same),
-			cmocka_unit_test(cancelled),
-			cmocka_unit_test(refused),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(json_text_is_escaped),
+			cmocka_unit_test(plain_text_stream_allocates_nothing),
+			cmocka_unit_test(stream_comes_as_it_is_made),
+			cmocka_unit_test(stream_is_the_whole_answer),
+			cmocka_unit_test(stream_of_a_cancelled_request_has_an_error),
+			cmocka_unit_test(stream_refuses_best_of),
+			cmocka_unit_test(stream_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests(cases, oas_open, oas_close);
+	return cmocka_run_group_tests_name("openai_stream", cases, oas_open, oas_close);
 }

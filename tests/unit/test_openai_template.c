@@ -115,7 +115,7 @@ static void no_opening(void **state)
 	refused("{'messages':[" ASK "],'add_generation_prompt':0}", "add_generation_prompt");
 }
 
-static void thinking(void **state)
+static void thinking_variables_of_templates(void **state)
 {
 	(void)state;
 	/* As QwQ's: without the variable it would not think. */
@@ -134,7 +134,7 @@ static void thinking(void **state)
 	refused(CHAT(",'chat_template_kwargs':[]"), "chat_template_kwargs");
 }
 
-static void dates(void **state)
+static void dates_for_templates(void **state)
 {
 	char today[2][100];
 	(void)state;
@@ -167,7 +167,7 @@ static void *json_alloc(size_t n)
 	return mem_alloc(n, 1);
 }
 
-static void memory(void **state)
+static void template_request_out_of_memory_at_every_point(void **state)
 {
 	static const char text[] =
 			"{'messages':[" SYSTEM("A") "," ASK ",{'role':'assistant'," CALLS "}],'reasoning_effort':'x'}";
@@ -205,9 +205,9 @@ int main(void)
 			cmocka_unit_test(empty_contents),
 			cmocka_unit_test(system_messages),
 			cmocka_unit_test(no_opening),
-			cmocka_unit_test(thinking),
-			cmocka_unit_test(dates),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(thinking_variables_of_templates),
+			cmocka_unit_test(dates_for_templates),
+			cmocka_unit_test(template_request_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests(cases, oa_open, oa_close);
+	return cmocka_run_group_tests_name("openai_template", cases, oa_open, oa_close);
 }

@@ -55,7 +55,7 @@ static const struct {
 } known[] = {{TAGGED, OPENAI_CALLS_TAGGED, "<tool_call>\n"}, {LISTED, OPENAI_CALLS_LISTED, "[TOOL_CALLS] "},
 		{BARE, OPENAI_CALLS_BARE, ""}, {STRANGE, OPENAI_CALLS_UNKNOWN, ""}};
 
-static void styles(void **state)
+static void templates_tell_how_calls_are_written(void **state)
 {
 	struct openai_request r;
 	struct openai_error e;
@@ -198,7 +198,7 @@ static const struct {
 		{2, "{", "{", 0, NULL},
 };
 
-static void found(void **state)
+static void calls_found_in_texts(void **state)
 {
 	struct rng rng;
 	(void)state;
@@ -236,7 +236,7 @@ static void found(void **state)
 }
 
 /* Any soup, in any pieces. */
-static void soup(void **state)
+static void calls_in_random_texts(void **state)
 {
 	static const char *const parts[] = {"<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<|python_tag|>", CALL, "[",
 			"]", "{", "}", "\"", "\\", ",", " ", "\n", "x", "<", "<tool", "\xe2\x82\xac", "\xff", ";",
@@ -277,7 +277,7 @@ static void soup(void **state)
 }
 
 /* Texts that would take hours if the work were quadratic. */
-static void linear(void **state)
+static void calls_are_found_in_linear_time(void **state)
 {
 	static const char *const parts[] = {
 			"\n", "<tool_call>{", "<tool_call>{\"a\\\"", "<tool_call>x", "<tool_call>{\"a\":["};
@@ -334,7 +334,7 @@ static const json_t *at(const json_t *answer, size_t i, const char *key)
 }
 
 /* A model that says what a grammar makes it say. */
-static void automatic(void **state)
+static void calls_of_tool_choice_auto(void **state)
 {
 	(void)state;
 	use(KNOWS, TAGGED);
@@ -377,7 +377,7 @@ static void automatic(void **state)
 }
 
 /* Calls that must come: whatever the model would rather say. */
-static void required(void **state)
+static void calls_of_tool_choice_required(void **state)
 {
 	static const char *const choices[] = {"'required'", "{'type':'function','function':{'name':'add'}}",
 			"{'type':'function','function':{'name':'now'}}"};
@@ -423,7 +423,7 @@ static void required(void **state)
 
 /* ---- Bodies ---- */
 
-static void refusals(void **state)
+static void tools_refused_by_field(void **state)
 {
 #define F(x) "'tools':[{'type':'function','function':" x "}]"
 	static const struct {
@@ -465,6 +465,23 @@ static void refusals(void **state)
 			fail_msg("%s: %s: %s", body, e.param, e.message);
 	}
 	assert_non_null(strstr(e.message, "tool_choice")); /* what to use instead */
+	for (int n = OPENAI_TOOLS_MAX; n <= OPENAI_TOOLS_MAX + 1; n++) {
+		char *many = NULL;
+		size_t size = 0;
+		FILE *f = open_memstream(&many, &size);
+		assert_non_null(f);
+		fputs("{" ASK ",'max_tokens':1,'tools':[", f);
+		for (int i = 0; i < n; i++)
+			fprintf(f, "%s{'type':'function','function':{'name':'f%d'}}", i ? "," : "", i);
+		fputs("]}", f);
+		assert_int_equal(fclose(f), 0);
+		const bool ok = oa_parse(OPENAI_CHAT, many, &r, &e);
+		if (ok)
+			openai_request_release(&oa_host, &r);
+		if (ok != (n == 128) || (!ok && (e.status != 400 || strcmp(e.param, "tools") != 0)))
+			fail_msg("%d tools: %d, %s", n, ok, ok ? "" : e.message);
+		free(many);
+	}
 	static const char *const calls[] = {"5", "[5]", "[{}]", "[{'function':{'name':'f'}}]",
 			"[{'function':{'name':5,'arguments':'{}'}}]", "[{'function':{'name':'f','arguments':5}}]"};
 	for (size_t i = 0; i < 6; i++) {
@@ -504,7 +521,7 @@ static struct openai_request talk(const char *arguments)
 }
 
 /* Arguments reach the template as an object, however they come; what is no object stays a text. */
-static void messages(void **state)
+static void arguments_reach_the_template(void **state)
 {
 	(void)state;
 	use(KNOWS, TAGGED);
@@ -528,7 +545,7 @@ static void *json_alloc(size_t n)
 
 /* Every allocation fails in turn: of a template's being shown, of a body's being read, of calls' being found. No call
  * must come here: the library has one status for a grammar that is too large and for memory that is out. */
-static void memory(void **state)
+static void tools_out_of_memory_at_every_point(void **state)
 {
 	bool ok = false;
 	(void)state;
@@ -591,16 +608,16 @@ static void memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest cases[] = {
-			cmocka_unit_test(styles),
+			cmocka_unit_test(templates_tell_how_calls_are_written),
 			cmocka_unit_test(real_styles),
-			cmocka_unit_test(found),
-			cmocka_unit_test(soup),
-			cmocka_unit_test(linear),
-			cmocka_unit_test(automatic),
-			cmocka_unit_test(required),
-			cmocka_unit_test(refusals),
-			cmocka_unit_test(messages),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(calls_found_in_texts),
+			cmocka_unit_test(calls_in_random_texts),
+			cmocka_unit_test(calls_are_found_in_linear_time),
+			cmocka_unit_test(calls_of_tool_choice_auto),
+			cmocka_unit_test(calls_of_tool_choice_required),
+			cmocka_unit_test(tools_refused_by_field),
+			cmocka_unit_test(arguments_reach_the_template),
+			cmocka_unit_test(tools_out_of_memory_at_every_point),
 	};
-	return cmocka_run_group_tests(cases, oas_open, oas_close);
+	return cmocka_run_group_tests_name("openai_tools", cases, oas_open, oas_close);
 }

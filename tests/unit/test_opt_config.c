@@ -1,8 +1,10 @@
 /* The configuration file as lines: what is understood, what is refused and where.
  *
- * Shown red by not trimming the end of a line (pairs), by taking \r for a control character (pairs), by leaving out the
- * check for text behind a quote (refusals), by counting lines from 0 (pairs, refusals), by forgetting the section at an
- * empty line (sections), and by not looking at what mem_grow returns (no_memory crashes). */
+ * Shown red by not trimming the end of a line (configuration_lines_are_read), by taking \r for a control character
+ * (configuration_lines_are_read), by leaving out the check for text behind a quote
+ * (configuration_refused_with_its_line), by counting lines from 0 (configuration_lines_are_read,
+ * configuration_refused_with_its_line), by forgetting the section at an empty line (configuration_sections_are_read),
+ * and by not looking at what mem_grow returns (opt_config_parse_out_of_memory_at_every_point crashes). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +42,7 @@ static void check(const struct opt_config *c, size_t i, const char *section, con
 	assert_int_equal(l->line, line);
 }
 
-static void pairs(void **state)
+static void configuration_lines_are_read(void **state)
 {
 	(void)state;
 	static const char text[] =
@@ -71,7 +73,7 @@ static void pairs(void **state)
 	opt_config_release(&c);
 }
 
-static void sections(void **state)
+static void configuration_sections_are_read(void **state)
 {
 	(void)state;
 	static const char text[] =
@@ -90,7 +92,7 @@ static void sections(void **state)
 	opt_config_release(&c);
 }
 
-static void nothing(void **state)
+static void configuration_without_lines(void **state)
 {
 	(void)state;
 	static const char *const texts[] = {"", "\n", "\n\n\n", "   ", "# x", "\xef\xbb\xbf", "\r\n", "[run]\n"};
@@ -104,7 +106,7 @@ static void nothing(void **state)
 	}
 }
 
-static void refusals(void **state)
+static void configuration_refused_with_its_line(void **state)
 {
 	(void)state;
 	static const struct {
@@ -152,7 +154,7 @@ static void refusals(void **state)
 	}
 }
 
-static void limit(void **state)
+static void configuration_of_a_mebibyte_and_a_byte_more(void **state)
 {
 	(void)state;
 	const size_t n = OPT_CONFIG_BYTES_MAX;
@@ -171,7 +173,7 @@ static void limit(void **state)
 	mem_free(text);
 }
 
-static void no_memory(void **state)
+static void opt_config_parse_out_of_memory_at_every_point(void **state)
 {
 	(void)state;
 	static const char text[] = "a = 1\nb = 2\nc = 3\nd = 4\ne = 5\nf = 6\ng = 7\nh = 8\ni = 9\nj = 10\n";
@@ -211,7 +213,7 @@ static void place(const char *config, const char *xdg, const char *home, const c
 	assert_int_equal(must, want_must);
 }
 
-static void places(void **state)
+static void configuration_file_is_where_it_should_be(void **state)
 {
 	(void)state;
 	static char name[OPT_PATH_BYTES + 1];
@@ -233,13 +235,13 @@ static void places(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(pairs),
-			cmocka_unit_test(sections),
-			cmocka_unit_test(nothing),
-			cmocka_unit_test(refusals),
-			cmocka_unit_test(limit),
-			cmocka_unit_test(no_memory),
-			cmocka_unit_test(places),
+			cmocka_unit_test(configuration_lines_are_read),
+			cmocka_unit_test(configuration_sections_are_read),
+			cmocka_unit_test(configuration_without_lines),
+			cmocka_unit_test(configuration_refused_with_its_line),
+			cmocka_unit_test(configuration_of_a_mebibyte_and_a_byte_more),
+			cmocka_unit_test(opt_config_parse_out_of_memory_at_every_point),
+			cmocka_unit_test(configuration_file_is_where_it_should_be),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("opt_config", tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* Hostile texts in a table of options: none of their characters becomes code in a manual page or a completion.
  *
- * Shown red by leaving out the zero-width character before a dot (man), the doubling of a backslash (man, fish), the
- * backslash before a colon (zsh) and the treatment of a single quote (each shell). */
+ * Shown red by leaving out the zero-width character before a dot (man_page_of_hostile_texts), the doubling of a
+ * backslash (man_page_of_hostile_texts, fish_completion_of_hostile_texts), the backslash before a colon
+ * (zsh_completion_of_hostile_texts) and the treatment of a single quote (each shell). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +56,7 @@ static void holds(const char *all, const char *part)
 		fail_msg("not there: %s\nin: %s", part, all ? all : "nothing");
 }
 
-static void man(void **state)
+static void man_page_of_hostile_texts(void **state)
 {
 	(void)state;
 	static const char *const known[] = {".\\\"", ".TH ", ".SH ", ".B ", ".TP\n", ".PP\n", ".EX\n", ".EE\n"};
@@ -81,7 +82,7 @@ static void man(void **state)
 	free(page);
 }
 
-static void bash(void **state)
+static void bash_completion_of_hostile_texts(void **state)
 {
 	(void)state;
 	char *script = printed("bash");
@@ -94,7 +95,7 @@ static void bash(void **state)
 	free(script);
 }
 
-static void zsh(void **state)
+static void zsh_completion_of_hostile_texts(void **state)
 {
 	(void)state;
 	char *script = printed("zsh");
@@ -106,7 +107,7 @@ static void zsh(void **state)
 	free(script);
 }
 
-static void fish(void **state)
+static void fish_completion_of_hostile_texts(void **state)
 {
 	(void)state;
 	char *script = printed("fish");
@@ -124,7 +125,7 @@ static void unknown_shell(void **state)
 	assert_false(completion_begin(&c, "", "prog", stderr));
 }
 
-static void variables(void **state)
+static void variables_of_options(void **state)
 {
 	(void)state;
 	static const char *const kept[] = {
@@ -149,12 +150,12 @@ static void variables(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(man),
-			cmocka_unit_test(bash),
-			cmocka_unit_test(zsh),
-			cmocka_unit_test(fish),
+			cmocka_unit_test(man_page_of_hostile_texts),
+			cmocka_unit_test(bash_completion_of_hostile_texts),
+			cmocka_unit_test(zsh_completion_of_hostile_texts),
+			cmocka_unit_test(fish_completion_of_hostile_texts),
 			cmocka_unit_test(unknown_shell),
-			cmocka_unit_test(variables),
+			cmocka_unit_test(variables_of_options),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("opt_print", tests, NULL, NULL);
 }

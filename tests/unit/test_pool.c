@@ -55,7 +55,7 @@ static void check(const struct job *j, uint64_t n_runs, uint64_t sum)
 	}
 }
 
-static void runs(void **state)
+static void pool_runs_each_thread_once(void **state)
 {
 	enum { N_RUNS = 10000 };
 	(void)state;
@@ -158,7 +158,7 @@ static void cover(void *arg, size_t from, size_t to, size_t thread)
 		seen[i]++;
 }
 
-static void units(void **state)
+static void pool_covers_all_units(void **state)
 {
 	struct pool *p = pool_open(3);
 	(void)state;
@@ -265,7 +265,7 @@ static void many_cpus(void **state)
 	assert_int_equal(pool_cpu_count(), n_here);
 }
 
-static void allocation_failures(void **state)
+static void pool_out_of_memory_at_every_point(void **state)
 {
 	int64_t n = 0;
 	(void)state;
@@ -297,14 +297,14 @@ static void clock_goes_on(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(runs),
+		cmocka_unit_test(pool_runs_each_thread_once),
 		cmocka_unit_test(more_threads_than_cpus),
 		cmocka_unit_test(runs_after_pauses),
 		cmocka_unit_test(open_free),
-		cmocka_unit_test(units),
+		cmocka_unit_test(pool_covers_all_units),
 		cmocka_unit_test(zero_is_one),
 		cmocka_unit_test(many_cpus),
-		cmocka_unit_test(allocation_failures),
+		cmocka_unit_test(pool_out_of_memory_at_every_point),
 		cmocka_unit_test(clock_goes_on),
 	};
 

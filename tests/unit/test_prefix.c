@@ -497,7 +497,7 @@ static void evict_expect(struct prefix *p, cohort_seq want)
 }
 
 /* Ends of chains go first, the least recently used before the others, and what is pinned below stays with all above. */
-static void test_order(void **state)
+static void test_prefix_eviction_order(void **state)
 {
 	struct prefix *p = prefix_open(&(struct prefix_limits){1, 0, 8, 8});
 	cohort_seq seq[6];
@@ -531,7 +531,7 @@ static void test_order(void **state)
 }
 
 /* A session has one tail for each root; one that is pinned stays without being the session's. */
-static void test_tails(void **state)
+static void test_session_has_one_tail(void **state)
 {
 	struct prefix *p = prefix_open(&(struct prefix_limits){4, 0, 2, 3});
 	const cohort_token tokens[4] = {1, 2, 3, 4};
@@ -621,7 +621,7 @@ static void test_deep_chain(void **state)
 
 /* Hashes tell apart what differs, and spread over the low bits, which choose a chain: of balls thrown at random into as
  * many bins the fullest has 7 or 8. */
-static void test_hashes(void **state)
+static void test_prefix_hashes_differ_and_spread(void **state)
 {
 	enum { N = 4096, BLOCK = 33 };
 	cohort_token tokens[BLOCK] = {0};
@@ -653,7 +653,7 @@ static void test_hashes(void **state)
 	}
 }
 
-static void test_memory(void **state)
+static void test_prefix_open_out_of_memory_at_every_point(void **state)
 {
 	const struct prefix_limits lim = {32, 4, 16, 20};
 	struct prefix *p = NULL;
@@ -672,7 +672,7 @@ static void test_memory(void **state)
 	prefix_free(NULL);
 }
 
-static void test_limits(void **state)
+static void test_prefix_open_refuses_bad_limits(void **state)
 {
 	static const struct prefix_limits bad[] = {
 			{0, 0, 1, 1},
@@ -702,13 +702,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test_teardown(test_random_operations, arm_nothing),
-			cmocka_unit_test(test_order),
-			cmocka_unit_test(test_tails),
+			cmocka_unit_test(test_prefix_eviction_order),
+			cmocka_unit_test(test_session_has_one_tail),
 			cmocka_unit_test(test_tails_collide),
 			cmocka_unit_test(test_deep_chain),
-			cmocka_unit_test(test_hashes),
-			cmocka_unit_test_teardown(test_memory, arm_nothing),
-			cmocka_unit_test(test_limits),
+			cmocka_unit_test(test_prefix_hashes_differ_and_spread),
+			cmocka_unit_test_teardown(test_prefix_open_out_of_memory_at_every_point, arm_nothing),
+			cmocka_unit_test(test_prefix_open_refuses_bad_limits),
 	};
 	return cmocka_run_group_tests_name("prefix", tests, NULL, NULL);
 }

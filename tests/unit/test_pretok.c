@@ -6,7 +6,7 @@
  *
  * Seen red with: \p{Han} in place of \p{sc:Han} (every_rule), a rule left out of the cases (every_rule), exaone-moe's
  * group not possessive (long_runs), jais-2 without its look-behind (spaces_in_time), groups of three counted from the
- * left (every_rule), an alias of a name that is no rule (names). */
+ * left (every_rule), an alias of a name that is no rule (pretok_names_find_rules). */
 #include "tok_case.h"
 
 #include <time.h>
@@ -187,7 +187,7 @@ static void every_rule(void **state)
 }
 
 /* Rules that the text above does not tell apart. */
-static void neighbours(void **state)
+static void similar_pretok_rules_differ(void **state)
 {
 	(void)state;
 	check_words("bailingmoe", "a \n\nb 'LL 'S", "a| \n\n|b| '|LL| '|S");
@@ -204,7 +204,7 @@ static void neighbours(void **state)
 	check_words("deepseek-llm", "a  \xe4\xb8\xad  ", "a|  |\xe4\xb8\xad|  ");
 }
 
-static void names(void **state)
+static void pretok_names_find_rules(void **state)
 {
 	size_t n = 0;
 	(void)state;
@@ -309,8 +309,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(every_rule),
-			cmocka_unit_test(neighbours),
-			cmocka_unit_test(names),
+			cmocka_unit_test(similar_pretok_rules_differ),
+			cmocka_unit_test(pretok_names_find_rules),
 			cmocka_unit_test(long_runs),
 			cmocka_unit_test(spaces_in_time),
 	};

@@ -279,7 +279,7 @@ static void check_f32_to_bf16(uint32_t u)
 		fail_msg("float 0x%08x: 0x%04x, want 0x%04x", u, h, low + up);
 }
 
-static void test_bf16(void **state)
+static void test_bf16_rounding(void **state)
 {
 	static const struct { uint32_t f; uint16_t h; } cases[] = {
 		{0x00000000, 0x0000}, {0x80000000, 0x8000}, {0x3f800000, 0x3f80},
@@ -506,7 +506,7 @@ static void ints(enum quant_type type, const uint8_t *bytes, int8_t q[256])
 	}
 }
 
-static void test_table(void **state)
+static void test_table_of_formats(void **state)
 {
 	static const struct { uint32_t type, bytes; const char *name; } floats[] = {
 		{QUANT_F32, 4, "F32"}, {QUANT_F16, 2, "F16"}, {QUANT_BF16, 2, "BF16"},
@@ -561,7 +561,7 @@ static void test_float_rows(void **state)
 }
 
 /* Bytes all alike give one value, worked out by hand. */
-static void test_extremes(void **state)
+static void test_blocks_of_equal_bytes(void **state)
 {
 	uint8_t b[BYTES_MAX] __attribute__((aligned(8)));
 	float out[256];
@@ -588,7 +588,7 @@ static void test_extremes(void **state)
 }
 
 /* One bit of one byte, and the one element it adds to. Worked out by hand from the layouts. */
-static void test_bits(void **state)
+static void test_each_bit_of_a_block(void **state)
 {
 	static const struct { enum quant_type type; int byte, bit, element, adds; } cases[] = {
 		{QUANT_Q4_0, 2, 0, 0, 1}, {QUANT_Q4_0, 2, 4, 16, 1}, {QUANT_Q4_0, 17, 7, 31, 8},
@@ -655,7 +655,7 @@ static void test_bits(void **state)
 	}
 }
 
-static void test_scales(void **state)
+static void test_scales_of_q3_k(void **state)
 {
 	static const uint8_t k[12] = {0x01, 0x42, 0x83, 0xff, 0xc5, 0x86, 0x47, 0x08, 0x9a, 0xbc, 0xde, 0xf0};
 	static const uint8_t k_scale[8] = {1, 2, 3, 63, 0x0a, 0x1c, 0x2e, 0x30};
@@ -680,7 +680,7 @@ static void test_scales(void **state)
 }
 
 /* Random bytes in rows of several blocks, exactly as large as they must be, against the second reading, bit for bit. */
-static void test_random(void **state)
+static void test_random_blocks_of_every_format(void **state)
 {
 	enum { N_BLOCKS = 3, N_ROUNDS = 200 };
 	uint64_t s = 3;
@@ -701,7 +701,7 @@ static void test_random(void **state)
 			for (size_t k = 0; k < N_BLOCKS; k++) {
 				uint8_t *b = src + k * l->bytes;
 
-				/* Finite scales only: test_non_finite has the others. */
+				/* Finite scales only: test_non_finite_scales_are_passed_on has the others. */
 				if (has_exponent(l))
 					b[l->d] = b[l->d] == 255 ? 254 : b[l->d];
 				else if ((u16_at(b, l->d) & 0x7c00) == 0x7c00)
@@ -730,7 +730,7 @@ static void test_random(void **state)
 }
 
 /* A scale from a hostile file is passed on, not hidden and not trapped on. */
-static void test_non_finite(void **state)
+static void test_non_finite_scales_are_passed_on(void **state)
 {
 	uint8_t b[BYTES_MAX] __attribute__((aligned(8)));
 	float out[256];
@@ -802,7 +802,7 @@ static void is_unknown(uint32_t type)
 	assert_true(n_bytes == 0);
 }
 
-static void test_size(void **state)
+static void test_sizes_of_rows(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_LAYOUTS; i++) {
@@ -849,17 +849,17 @@ int main(void)
 		cmocka_unit_test(test_f16_all),
 		cmocka_unit_test(test_f16_hard),
 		cmocka_unit_test(test_f16_random),
-		cmocka_unit_test(test_bf16),
-		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_bf16_rounding),
+		cmocka_unit_test(test_table_of_formats),
 		cmocka_unit_test(test_float_rows),
-		cmocka_unit_test(test_extremes),
-		cmocka_unit_test(test_bits),
-		cmocka_unit_test(test_scales),
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_non_finite),
+		cmocka_unit_test(test_blocks_of_equal_bytes),
+		cmocka_unit_test(test_each_bit_of_a_block),
+		cmocka_unit_test(test_scales_of_q3_k),
+		cmocka_unit_test(test_random_blocks_of_every_format),
+		cmocka_unit_test(test_non_finite_scales_are_passed_on),
 		cmocka_unit_test(test_mxfp4_scales),
-		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_sizes_of_rows),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("quant", tests, NULL, NULL);
 }

@@ -161,7 +161,7 @@ static double error_of(const float *y, const float *x, size_t n)
 
 /* ---- Errors ---- */
 
-static void test_errors(void **state)
+static void test_quantisation_error_is_bounded(void **state)
 {
 	float *x = get(N_ROWS * sizeof *x), *y = get(N_ROWS * sizeof *y);
 
@@ -187,7 +187,7 @@ static void test_errors(void **state)
 /* MXFP4, whose scales are powers of two, has 1 and 1.5 and nothing between: a fifth at the most. In all others elements
  * all alike lose no more than a fiftieth, or four steps of the smallest scale where that is more (IQ4 has gaps
  * as wide): scales that are subnormal in f16 cannot do better. Others are ten times closer. */
-static void test_constant(void **state)
+static void test_constant_blocks_lose_little(void **state)
 {
 	static const float values[] = {1, -1, 0.02f, -0.02f, 37.5f, -1000, 3e4f, 1e-3f, -1e-4f, 1e-5f, 1e-6f, -1e-7f,
 			3e-8f};
@@ -312,7 +312,7 @@ static float largest(const float *x, int n)
 
 /* The floats come back as they were. Those with a minimum were rounded when it was added, so that a minimum much
  * smaller than they are is not known to its last bit. */
-static void test_exact(void **state)
+static void test_floats_that_come_back_exactly(void **state)
 {
 	uint64_t s = 5;
 	float x[256], y[256];
@@ -368,7 +368,7 @@ static void test_powers_of_two(void **state)
 
 /* ---- Hostile floats ---- */
 
-static void test_zeros(void **state)
+static void test_zero_blocks_stay_zero(void **state)
 {
 	static const float small[] = {0.0f, -0.0f, 1e-9f, -1e-30f, 1e-45f};
 	float x[256], y[256];
@@ -400,7 +400,7 @@ static float hostile(uint64_t *s)
 	return values[next(s) % (sizeof values / sizeof *values)];
 }
 
-static void test_hostile(void **state)
+static void test_hostile_floats_give_sound_blocks(void **state)
 {
 	uint64_t s = 9;
 	float x[256], y[256];
@@ -426,7 +426,7 @@ static void test_hostile(void **state)
 }
 
 /* What is not finite counts as 0 in blocks, and stays what it is in the float formats. */
-static void test_non_finite(void **state)
+static void test_non_finite_values_count_as_zero(void **state)
 {
 	uint64_t s = 11;
 	float x[256], z[256], y[256];
@@ -471,7 +471,7 @@ static void test_non_finite(void **state)
 /* ---- Buffers ---- */
 
 /* Three blocks at once are the three alone, in buffers of just their size; nothing beside them is written or read. */
-static void test_bounds(void **state)
+static void test_blocks_stay_in_their_buffers(void **state)
 {
 	enum { N_BLOCKS = 3, GUARD = 64 };
 
@@ -535,17 +535,17 @@ static void test_same_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_constant),
-		cmocka_unit_test(test_exact),
+		cmocka_unit_test(test_quantisation_error_is_bounded),
+		cmocka_unit_test(test_constant_blocks_lose_little),
+		cmocka_unit_test(test_floats_that_come_back_exactly),
 		cmocka_unit_test(test_mxfp4_best),
 		cmocka_unit_test(test_powers_of_two),
-		cmocka_unit_test(test_zeros),
-		cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_non_finite),
-		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_zero_blocks_stay_zero),
+		cmocka_unit_test(test_hostile_floats_give_sound_blocks),
+		cmocka_unit_test(test_non_finite_values_count_as_zero),
+		cmocka_unit_test(test_blocks_stay_in_their_buffers),
 		cmocka_unit_test(test_same_bytes),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("quantise", tests, NULL, NULL);
 }

@@ -2,13 +2,17 @@
  * that converting it in one go gives; the errors reported are those of the bytes; and whatever is refused or fails
  * leaves nothing behind and the input alone. test_quantize_types.c has which tensor gets which format.
  *
- * Shown red by a chunk that forgets its place in the piece (every_mix, threads and most others), by floats that depend
- * on the thread (threads, report), by a piece that begins at its predecessor's source (threads, report, not_finite), by
- * general.file_type copied (every_mix, odd_file), by sums of errors from the last piece alone and by one element left
- * out of them (report), by copied tensors that are not looked at and an element counted from its chunk (not_finite), by
- * leaving out the look at equal files (same_file), by requantising without leave (requantize), by one of several files
- * taken for a whole (bad_contents), by an abort that is not heeded (aborts), by a writer that is not freed when
- * something went wrong (aborts, failures, not_finite), and by a search for scale and minimum without tries (golden). */
+ * Shown red by a chunk that forgets its place in the piece (every_mix, quantize_same_bytes_with_any_threads
+ * and most others), by floats that depend
+ * on the thread (quantize_same_bytes_with_any_threads, report), by a piece that begins at its predecessor's source
+ * (quantize_same_bytes_with_any_threads, report, quantize_names_the_element_that_is_no_number), by general.file_type
+ * copied (every_mix, odd_file), by sums of errors from the last piece alone and by one element left out of them
+ * (report), by copied tensors that are not looked at and an element counted from its chunk
+ * (quantize_names_the_element_that_is_no_number), by leaving out the look at equal files (same_file), by requantising
+ * without leave (requantize), by one of several files taken for a whole (bad_contents), by an abort that is not heeded
+ * (aborts), by a writer that is not freed when something went wrong (aborts, quantize_fails_at_every_call,
+ * quantize_names_the_element_that_is_no_number), and by a search for scale and minimum without tries
+ * (quantized_files_are_those_of_peer). */
 #include "effort.h"
 #include "quantize_case.h"
 #include "quant_case.h"
@@ -197,7 +201,7 @@ static struct cohort_synth_params large(const char *type)
 	return sp;
 }
 
-static void threads(void **state)
+static void quantize_same_bytes_with_any_threads(void **state)
 {
 	const struct place *p = *state;
 	static const char *const types[] = {"Q8_0", "BF16", "Q4_K_M", "IQ4_NL"};
@@ -365,7 +369,7 @@ static double error_of(const struct gguf_tensor *t, const struct gguf_tensor *ba
 	return sqrt(diff / power);
 }
 
-static void golden(void **state)
+static void quantized_files_are_those_of_peer(void **state)
 {
 	const struct place *p = *state;
 	char base_path[4096];
@@ -577,7 +581,7 @@ static void spoil(const struct place *p, const char *type, size_t i, size_t at, 
 	mem_free(d);
 }
 
-static void not_finite(void **state)
+static void quantize_names_the_element_that_is_no_number(void **state)
 {
 	const struct place *p = *state;
 	const float nan = NAN, inf = -INFINITY;
@@ -650,7 +654,7 @@ static void aborts(void **state)
 	assert_true(s.last == 1.0f);
 }
 
-static void failures(void **state)
+static void quantize_fails_at_every_call(void **state)
 {
 	const struct place *p = *state;
 	struct cohort_synth_params sp = tiny("F32");
@@ -690,9 +694,11 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown_both)
 	const struct CMUnitTest tests[] = {
-		CASE(threads), CASE(aborts), CASE(every_mix), CASE(odd_file), CASE(report), CASE(golden),
-		CASE(arguments), CASE(places), CASE(same_file), CASE(requantize), CASE(bad_contents), CASE(not_finite),
-		CASE(failures),
+		CASE(quantize_same_bytes_with_any_threads), CASE(aborts), CASE(every_mix), CASE(odd_file),
+		CASE(report), CASE(quantized_files_are_those_of_peer),
+		CASE(arguments), CASE(places), CASE(same_file), CASE(requantize), CASE(bad_contents),
+		CASE(quantize_names_the_element_that_is_no_number),
+		CASE(quantize_fails_at_every_call),
 	};
 #ifdef __SANITIZE_THREAD__ /* slow, and the others have nothing for it that these two have not */
 	const struct CMUnitTest few[] = {tests[0], tests[1]};

@@ -4,9 +4,10 @@
  * in Q2_K_S: that row follows its rules on paper).
  *
  * Shown red by the order of the file instead of that of the layers, by a layer's number for that of its value matrix,
- * by as many value matrices as layers (counting), by a fused attn_qkv of no role, by ffn_gate_inp left out of the names
- * that stay (names), by experts of which the layer is not looked at and eight of them taken for nine (experts), by an
- * eighth for a sixteenth in Q3_K_M (mixes), and by a tied embedding that is no output matrix (overrides). */
+ * by as many value matrices as layers (counting), by a fused attn_qkv of no role, by ffn_gate_inp left out of the
+ * names that stay (names), by experts of which the layer is not looked at and eight of them taken for nine (experts),
+ * by an eighth for a sixteenth in Q3_K_M (mixes_choose_types_by_tensor), and by a tied embedding that is no output
+ * matrix (overrides). */
 #include "quantize_case.h"
 
 #include <setjmp.h>
@@ -95,7 +96,7 @@ static void check_layer(const struct plan *a, const struct row *r, int layer, co
 	check_type(a, r->mix, name, sign == '.' ? r->base : digit);
 }
 
-static void mixes(void **state)
+static void mixes_choose_types_by_tensor(void **state)
 {
 	const struct place *p = *state;
 	struct cohort_synth_params sp = tiny("F16");
@@ -306,7 +307,8 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown_both)
 	const struct CMUnitTest tests[] = {
-		CASE(mixes), CASE(names), CASE(experts), CASE(counting), CASE(tied), CASE(overrides),
+		CASE(mixes_choose_types_by_tensor), CASE(names), CASE(experts), CASE(counting), CASE(tied),
+		CASE(overrides),
 	};
 	return cmocka_run_group_tests_name("quantize_types", tests, NULL, NULL);
 }

@@ -1,11 +1,13 @@
 /* The books of recurrent memory: fixed cases, and random ones against chains of tokens.
  *
- * Faults planted to see them turn red: a set that parted writes the common state (parting, random_operations); a
- * committed state is written (a_set_writes_its_own); the common state is never given back (random_operations); later
- * checkpoints stay, the newest goes instead of the oldest (checkpoints); states are given back in the order in which
- * they were taken (parting, no_room); a position taken for the sequence in what a refusal says, a beginning that is
- * told as the end (refusals). A limit of positions that was that of their type, and not the context's, was a fault of
- * the library (shifts). */
+ * Faults planted to see them turn red: a set that parted writes the common state
+ * (sets_that_part_write_their_own_state, recur_random_operations); a committed state is written
+ * (a_set_writes_its_own); the common state is never given back (recur_random_operations); later checkpoints stay, the
+ * newest goes instead of the oldest (recur_checkpoints_are_kept); states are given back in the order in which they
+ * were taken (sets_that_part_write_their_own_state, recur_reserve_names_the_row_without_room); a position taken for
+ * the sequence in what a refusal says, a beginning that is told as the end (recur_refusals_name_the_checkpoint). A
+ * limit of positions that was that of their type, and not the context's, was a fault of the library
+ * (recur_positions_are_shifted). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -112,7 +114,7 @@ static void a_set_writes_its_own(void **state)
 
 /* Sets that part read the common state and write their own, the last one as well: who is computed first must not
  * matter. */
-static void parting(void **state)
+static void sets_that_part_write_their_own_state(void **state)
 {
 	const struct kv_row rows[] = {
 		row(0, 0, 3), row(1, 0, 3), row(2, 0, 1), row(2, 1, 1), row(2, 2, 1), row(3, 1, 1),
@@ -149,7 +151,7 @@ static void parting(void **state)
 	recur_free(r);
 }
 
-static void no_room(void **state)
+static void recur_reserve_names_the_row_without_room(void **state)
 {
 	const struct kv_row rows[] = {row(1, 0, 1), row(0, 1, 1), row(0, 2, 1)};
 	const struct recur_step *steps;
@@ -179,7 +181,7 @@ static void no_room(void **state)
 	recur_free(r);
 }
 
-static void checkpoints(void **state)
+static void recur_checkpoints_are_kept(void **state)
 {
 	struct cohort_err err = {0};
 	(void)state;
@@ -242,7 +244,7 @@ static void checkpoints(void **state)
 	recur_free(r);
 }
 
-static void copies(void **state)
+static void recur_copies_share_states(void **state)
 {
 	struct cohort_err err = {0};
 	(void)state;
@@ -288,7 +290,7 @@ static void copies(void **state)
 	recur_free(r);
 }
 
-static void shifts(void **state)
+static void recur_positions_are_shifted(void **state)
 {
 	struct cohort_err err = {0};
 	(void)state;
@@ -335,7 +337,7 @@ static void shifts(void **state)
 }
 
 /* What a refusal for want of a checkpoint says: all of it, and with positions that are no sequence's number. */
-static void refusals(void **state)
+static void recur_refusals_name_the_checkpoint(void **state)
 {
 	enum { N_SEQ = 3, SEQ = 2, FROM = 100 };
 	static const struct {
@@ -411,7 +413,7 @@ static void refusals(void **state)
 	recur_free(r);
 }
 
-static void bad_arguments(void **state)
+static void recur_calls_refuse_bad_arguments(void **state)
 {
 	const struct kv_row rows[] = {row(1, 0, 1)};
 	const struct recur_step *steps;
@@ -449,7 +451,7 @@ static void bad_arguments(void **state)
 	recur_free(r);
 }
 
-static void allocation_failures(void **state)
+static void recur_out_of_memory_at_every_point(void **state)
 {
 	const struct kv_row rows[20] = {row(0, 0, 8), row(1, 0, 8), row(2, 0, 8)};
 	const struct recur_step *steps;
@@ -498,7 +500,7 @@ static void allocation_failures(void **state)
 }
 
 /* The books' own check sees what it is there for. */
-static void inconsistencies_show(void **state)
+static void recur_consistent_sees_each_break(void **state)
 {
 	(void)state;
 
@@ -774,7 +776,7 @@ static size_t play(struct model *m, size_t n_ops, size_t *n_no_room)
 	return n_ops;
 }
 
-static void random_operations(void **state)
+static void recur_random_operations(void **state)
 {
 	static struct model m;
 	size_t n_no_room = 0;
@@ -795,16 +797,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_set_writes_its_own),
-		cmocka_unit_test(parting),
-		cmocka_unit_test(no_room),
-		cmocka_unit_test(checkpoints),
-		cmocka_unit_test(copies),
-		cmocka_unit_test(shifts),
-		cmocka_unit_test(refusals),
-		cmocka_unit_test(bad_arguments),
-		cmocka_unit_test(allocation_failures),
-		cmocka_unit_test(inconsistencies_show),
-		cmocka_unit_test(random_operations),
+		cmocka_unit_test(sets_that_part_write_their_own_state),
+		cmocka_unit_test(recur_reserve_names_the_row_without_room),
+		cmocka_unit_test(recur_checkpoints_are_kept),
+		cmocka_unit_test(recur_copies_share_states),
+		cmocka_unit_test(recur_positions_are_shifted),
+		cmocka_unit_test(recur_refusals_name_the_checkpoint),
+		cmocka_unit_test(recur_calls_refuse_bad_arguments),
+		cmocka_unit_test(recur_out_of_memory_at_every_point),
+		cmocka_unit_test(recur_consistent_sees_each_break),
+		cmocka_unit_test(recur_random_operations),
 	};
 
 	return cmocka_run_group_tests_name("recur", tests, NULL, NULL);

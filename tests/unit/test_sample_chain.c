@@ -511,5 +511,5 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(random_chains),
 	};
-	return cmocka_run_group_tests_name("sample chain", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("sample_chain", tests, NULL, NULL);
 }

@@ -259,7 +259,7 @@ static void idempotent_and_monotonic(void **state)
 }
 
 /* 100,000 draws of a whole chain against the probabilities that the chain left. */
-static void distribution(void **state)
+static void draws_follow_the_chain(void **state)
 {
 	const int n_draws = effort(100000);
 	struct cohort_sampler_params p;
@@ -326,7 +326,7 @@ static void failures_change_nothing(void **state)
 }
 
 /* Out of memory at every point: a status, no leak, and nothing is asked for once it is open. */
-static void memory(void **state)
+static void grammar_and_sampler_out_of_memory_at_every_point(void **state)
 {
 	static const char *const breakers[] = {"\n", "ab"};
 	static const struct cohort_logit_bias bias[] = {{3, 1}, {4, -1}};
@@ -516,7 +516,7 @@ static void values_are_checked(void **state)
 	assert_null(s);
 }
 
-static void orders(void **state)
+static void sampler_orders_are_read(void **state)
 {
 	struct cohort_sampler_params p;
 	struct cohort_err err;
@@ -543,7 +543,7 @@ static void orders(void **state)
 }
 
 /* Before the chain: against plain sums. */
-static void logprobs(void **state)
+static void logprobs_are_plain_sums(void **state)
 {
 	struct cohort_logprob top[20];
 	struct cohort_err err;
@@ -595,12 +595,12 @@ int main(void)
 			cmocka_unit_test(generator_is_saved),
 			cmocka_unit_test(accepted_once),
 			cmocka_unit_test(idempotent_and_monotonic),
-			cmocka_unit_test(distribution),
+			cmocka_unit_test(draws_follow_the_chain),
 			cmocka_unit_test(failures_change_nothing),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(grammar_and_sampler_out_of_memory_at_every_point),
 			cmocka_unit_test(values_are_checked),
-			cmocka_unit_test(orders),
-			cmocka_unit_test(logprobs),
+			cmocka_unit_test(sampler_orders_are_read),
+			cmocka_unit_test(logprobs_are_plain_sums),
 	};
-	return cmocka_run_group_tests_name("sample laws", tests, make_logits, NULL);
+	return cmocka_run_group_tests_name("sample_laws", tests, make_logits, NULL);
 }

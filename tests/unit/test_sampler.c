@@ -137,7 +137,7 @@ static void compare(const struct cohort_sampler_params *p, const float *logits, 
 
 /* ---- Greedy ---- */
 
-static void greedy(void **state)
+static void greedy_sampler_against_maximum(void **state)
 {
 	struct cohort_sampler_params p = plain(0);
 	struct rng r;
@@ -256,7 +256,7 @@ static void min_p(void **state)
 		}
 }
 
-static void draws(void **state)
+static void draws_against_reference(void **state)
 {
 	static const float temperatures[] = {0.1f, 0.8f, 1, 3};
 	struct rng r;
@@ -411,7 +411,7 @@ static void known_answer(void **state)
 
 /* ---- Numbers that are none ---- */
 
-static void not_finite(void **state)
+static void sampler_refuses_logits_that_are_no_numbers(void **state)
 {
 	struct cohort_sampler_params p[4] = {plain(0), plain(1), plain(1), plain(1)};
 	float logits[40];
@@ -455,7 +455,7 @@ static void not_finite(void **state)
 
 /* ---- Arguments and memory ---- */
 
-static void bad_params(void **state)
+static void sampler_open_refuses_bad_params(void **state)
 {
 	struct cohort_sampler *const old = (struct cohort_sampler *)&old, *s = old;
 	struct cohort_sampler_params good, p[10];
@@ -503,7 +503,7 @@ static void bad_params(void **state)
 	cohort_sampler_free(NULL);
 }
 
-static void memory(void **state)
+static void sampler_open_out_of_memory_at_every_point(void **state)
 {
 	struct cohort_sampler_params p[4] = {plain(0), plain(1), plain(1), plain(1)};
 	struct cohort_sampler *s = NULL;
@@ -613,19 +613,19 @@ static void draw_then_accept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(greedy),
+			cmocka_unit_test(greedy_sampler_against_maximum),
 			cmocka_unit_test(one_left),
 			cmocka_unit_test(top_k),
 			cmocka_unit_test(top_p),
 			cmocka_unit_test(min_p),
-			cmocka_unit_test(draws),
+			cmocka_unit_test(draws_against_reference),
 			cmocka_unit_test(draws_are_the_generators),
 			cmocka_unit_test(seeds_and_streams),
 			cmocka_unit_test(known_answer),
-			cmocka_unit_test(not_finite),
-			cmocka_unit_test(bad_params),
+			cmocka_unit_test(sampler_refuses_logits_that_are_no_numbers),
+			cmocka_unit_test(sampler_open_refuses_bad_params),
 			cmocka_unit_test(draw_then_accept),
-			cmocka_unit_test(memory),
+			cmocka_unit_test(sampler_open_out_of_memory_at_every_point),
 	};
 
 	return cmocka_run_group_tests_name("sampler", tests, NULL, NULL);

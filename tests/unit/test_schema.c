@@ -202,7 +202,7 @@ static const char *const schemas[] = {
 		"\"maximum\":9,\"anyOf\":[{\"allOf\":[false],\"$ref\":\"#/$defs/x\"},true]}}}",
 };
 
-static void documents(void **state)
+static void random_documents_against_validator(void **state)
 {
 	const int n_each = effort_is("long") ? 200 : effort_is("short") ? 10 : 20;
 	static struct made m;
@@ -256,7 +256,7 @@ static void check_documents(const char *schema, const char *docs, bool want)
 }
 
 /* Valid documents that the grammar must let through. */
-static void permitted(void **state)
+static void valid_documents_are_let_through(void **state)
 {
 	static const struct {
 		const char *schema, *docs; /* separated by | */
@@ -291,7 +291,7 @@ static void permitted(void **state)
 }
 
 /* Documents that are not valid, and must not be let through. */
-static void forbidden(void **state)
+static void invalid_documents_are_kept_out(void **state)
 {
 	static const struct {
 		const char *schema, *docs; /* separated by | */
@@ -325,7 +325,7 @@ static void forbidden(void **state)
 		check_documents(cases[i].schema, cases[i].docs, false);
 }
 
-static void refusals(void **state)
+static void schemas_refused_with_a_reason(void **state)
 {
 	static const struct {
 		const char *schema, *why;
@@ -408,7 +408,7 @@ static void refusals(void **state)
 }
 
 /* Nested or repeated beyond reason: a status, soon. */
-static void hostile(void **state)
+static void nested_schemas_are_refused_soon(void **state)
 {
 	static const struct {
 		const char *open, *close;
@@ -496,7 +496,7 @@ static void *json_alloc(size_t n)
  * some failures for mistakes of the text. Shown red by the statuses as they were (E_LIMIT for a text that found no
  * room, E_FORMAT for a list of values that was not made), and by grammars that lost a name or a keyword with a dump or
  * a copy that failed. */
-static void out_of_memory(void **state)
+static void schema_out_of_memory_at_every_point(void **state)
 {
 	static const char schema[] =
 			"{\"$defs\":{\"p\":{\"type\":\"string\",\"pattern\":\"^[a-c]{2,3}(x|y)$\"}},"
@@ -586,13 +586,13 @@ static void long_to_compare(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(documents),
-			cmocka_unit_test(permitted),
-			cmocka_unit_test(forbidden),
-			cmocka_unit_test(refusals),
-			cmocka_unit_test(hostile),
+			cmocka_unit_test(random_documents_against_validator),
+			cmocka_unit_test(valid_documents_are_let_through),
+			cmocka_unit_test(invalid_documents_are_kept_out),
+			cmocka_unit_test(schemas_refused_with_a_reason),
+			cmocka_unit_test(nested_schemas_are_refused_soon),
 			cmocka_unit_test(hostile_references),
-			cmocka_unit_test(out_of_memory),
+			cmocka_unit_test(schema_out_of_memory_at_every_point),
 			cmocka_unit_test(long_to_compare),
 	};
 	return cmocka_run_group_tests_name("schema", tests, open_lexicon, close_lexicon);

@@ -1,9 +1,12 @@
 /* Who may connect: addresses and proxies, places and who leaves them, descriptors. With sockets, without HTTP.
  *
- * Shown red by planted faults: IPv6 addresses compared whole (addresses, one_client); a network's last bits left out
- * (proxies); a list read beyond what a trusted proxy saw (forwarded); the newest idle connection closed (places), one
- * whose request was not read yet (unread), or any client's for one that has too many (one_client); shared addresses
- * counted (shared); requests of a client not counted (shared); a limit that is never raised (descriptors). */
+ * Shown red by planted faults: IPv6 addresses compared whole (addresses_of_clients_compared, one_client); a network's
+ * last bits left out (trusted_proxies_are_read); a list read beyond what a trusted proxy saw
+ * (forwarded_addresses_are_read); the newest idle connection closed (idle_connection_makes_place), one whose request
+ * was not read yet (unread_request_is_under_way), or any client's for one that has too many (one_client); shared
+ * addresses counted (shared_address_has_no_limit); requests of a client not counted (shared_address_has_no_limit); a
+ * seat that a lost socket keeps (number_of_a_lost_socket_is_used_again); a limit that is never raised
+ * (descriptor_limit_is_raised). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +47,7 @@ static bool loopback(const char *text)
 	return peer_is_loopback(&p);
 }
 
-static void addresses(void **state)
+static void addresses_of_clients_compared(void **state)
 {
 	(void)state;
 	assert_true(loopback("127.0.0.1") && loopback("127.8.9.10") && loopback("::1") && loopback("::ffff:127.0.0.1"));
@@ -63,7 +66,7 @@ static bool trusts(const struct proxies *p, const char *text)
 	return proxies_trust(p, &a);
 }
 
-static void proxies(void **state)
+static void trusted_proxies_are_read(void **state)
 {
 	static const char *const bad[] = {"", "/", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/8x", "10.0.0",
 			"host", "::1/129", "fe80::1%eth0", "10.0.0.1, 10.0.0.2", "unix:",
@@ -92,7 +95,7 @@ static void proxies(void **state)
 	proxies_release(&p);
 }
 
-static void forwarded(void **state)
+static void forwarded_addresses_are_read(void **state)
 {
 	static const struct {
 		const char *list, *is;
@@ -195,7 +198,7 @@ static bool refused(struct seat *s)
 }
 
 /* All are taken: the one idle for longest goes, never one with a request. */
-static void places(void **state)
+static void idle_connection_makes_place(void **state)
 {
 	struct seat *s[CONNECTIONS + 4];
 	char from[16];
@@ -235,7 +238,7 @@ static void places(void **state)
 }
 
 /* A request that nobody has read yet is under way as well. */
-static void unread(void **state)
+static void unread_request_is_under_way(void **state)
 {
 	struct seat *s[CONNECTIONS];
 	char from[16];
@@ -271,7 +274,7 @@ static void one_client(void **state)
 }
 
 /* An address that is many clients' has no limit; its clients have. */
-static void shared(void **state)
+static void shared_address_has_no_limit(void **state)
 {
 	struct openai_error e = {0};
 	struct seat *s[CONNECTIONS];
@@ -289,6 +292,25 @@ static void shared(void **state)
 	assert_true(accept_counts(&srv, s[5], 7, &e));
 	atomic_store(&s[0]->client, 0); /* its request is over */
 	assert_true(accept_counts(&srv, s[4], 7, &e));
+}
+
+/* Without memory libmicrohttpd closes a socket and says nothing. The next one has its number, and a seat of its own. */
+static void number_of_a_lost_socket_is_used_again(void **state)
+{
+	const struct peer p = peer("192.0.2.1");
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	struct seat *lost = seat_take(&srv, fds[0], &p);
+	assert_non_null(lost);
+	lost->gone = true;
+	close(fds[0]);
+	close(fds[1]);
+	struct seat *s = come("192.0.2.1");
+	assert_int_equal(s->fd, fds[0]);
+	assert_false(seat_gone(s));
+	assert_int_equal(watch_count(&srv.watch), 1);
 }
 
 /* ---- Descriptors ---- */
@@ -321,7 +343,7 @@ static int fits(rlim_t soft, rlim_t hard, int64_t connections, bool given, rlim_
 	return WEXITSTATUS(status);
 }
 
-static void descriptors(void **state)
+static void descriptor_limit_is_raised(void **state)
 {
 	rlim_t then;
 
@@ -341,14 +363,16 @@ static void descriptors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(addresses),
-			cmocka_unit_test(proxies),
-			cmocka_unit_test(forwarded),
-			cmocka_unit_test_setup_teardown(places, open_places, close_places),
-			cmocka_unit_test_setup_teardown(unread, open_places, close_places),
+			cmocka_unit_test(addresses_of_clients_compared),
+			cmocka_unit_test(trusted_proxies_are_read),
+			cmocka_unit_test(forwarded_addresses_are_read),
+			cmocka_unit_test_setup_teardown(idle_connection_makes_place, open_places, close_places),
+			cmocka_unit_test_setup_teardown(unread_request_is_under_way, open_places, close_places),
 			cmocka_unit_test_setup_teardown(one_client, open_places, close_places),
-			cmocka_unit_test_setup_teardown(shared, open_places, close_places),
-			cmocka_unit_test(descriptors),
+			cmocka_unit_test_setup_teardown(shared_address_has_no_limit, open_places, close_places),
+			cmocka_unit_test_setup_teardown(
+					number_of_a_lost_socket_is_used_again, open_places, close_places),
+			cmocka_unit_test(descriptor_limit_is_raised),
 	};
 	return cmocka_run_group_tests_name("serve_accept", tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
-/* Forms with files: any pieces give the same fields, every cut is noticed, nonsense is refused, and the hash that tells
- * owners apart is the standard's.
+/* Forms with files: any pieces give the same fields, every cut is noticed, nonsense is refused, and the hash that
+ * tells owners apart is the standard's.
  *
- * Shown red by planted faults: a match that is not given out when it breaks off (pieces), an end that is believed
- * without the last boundary (cut), parts within parts that are taken (refused). */
+ * Shown red by planted faults: a match that is not given out when it breaks off (form_in_any_pieces), an end that is
+ * believed without the last boundary (form_that_is_cut_is_refused), parts within parts that are taken
+ * (malformed_forms_are_refused). */
 #include "../../prog/serve_form.h"
 #include "../../prog/sha256.h"
 
@@ -69,7 +70,7 @@ static const char whole[] = "ignored\r\n--xy\r\n" PART("\"purpose\"", "", "batch
 				PART("\"\"", "; filename=\"\"", "") "--xyz--\r\nignored --xyz";
 static const char said[] = ";purpose(-)=batch;file(a \"b\".c)=\r\n--xy\r\r\n--\r\n\r\n--xy-\r;()=";
 
-static void pieces(void **state)
+static void form_in_any_pieces(void **state)
 {
 	struct form f;
 	struct seen s;
@@ -81,7 +82,7 @@ static void pieces(void **state)
 	}
 }
 
-static void cut(void **state)
+static void form_that_is_cut_is_refused(void **state)
 {
 	struct form f;
 	struct seen s;
@@ -95,7 +96,7 @@ static void cut(void **state)
 	}
 }
 
-static void refused(void **state)
+static void malformed_forms_are_refused(void **state)
 {
 	static const char *const forms[] = {
 			PART("file", "\r\nContent-Type: multipart/mixed; boundary=q", "x") "--xyz--",
@@ -136,7 +137,7 @@ static void refused(void **state)
 }
 
 /* A reader that refuses, at any of its calls, ends it. */
-static void given_up(void **state)
+static void reader_that_refuses_ends_the_form(void **state)
 {
 	struct form f;
 	struct seen s;
@@ -158,7 +159,7 @@ static void given_up(void **state)
 
 /* Bytes of the form's own alphabet in any order: nothing but fields or a reason comes of them, the same in any pieces.
  */
-static void noise(void **state)
+static void random_forms_give_fields_or_a_reason(void **state)
 {
 	static const char *const words[] = {"\r", "\n", "\r\n", "--", "xyz", "--xyz", "\r\n--xyz", "\r\n--xyz--",
 			"\r\nContent-Disposition: form-data; name=a", "\"", ";", "=", ": ", "\r\n\r\n",
@@ -186,7 +187,7 @@ static void noise(void **state)
 	assert_true(n_good > 50);
 }
 
-static void sha256(void **state)
+static void sha256_of_known_texts(void **state)
 {
 	/* From FIPS 180-4's examples; the last two cross the length of a block. */
 	static const struct {
@@ -213,12 +214,12 @@ static void sha256(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(pieces),
-			cmocka_unit_test(cut),
-			cmocka_unit_test(refused),
-			cmocka_unit_test(given_up),
-			cmocka_unit_test(noise),
-			cmocka_unit_test(sha256),
+			cmocka_unit_test(form_in_any_pieces),
+			cmocka_unit_test(form_that_is_cut_is_refused),
+			cmocka_unit_test(malformed_forms_are_refused),
+			cmocka_unit_test(reader_that_refuses_ends_the_form),
+			cmocka_unit_test(random_forms_give_fields_or_a_reason),
+			cmocka_unit_test(sha256_of_known_texts),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("serve_form", tests, NULL, NULL);
 }

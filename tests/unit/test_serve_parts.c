@@ -25,7 +25,7 @@
 
 /* ---- Metrics ---- */
 
-static void histograms(void **state)
+static void histogram_counts_by_bounds(void **state)
 {
 	static const double bounds[] = {0, 1, 2, 4};
 	struct histogram h;
@@ -75,7 +75,7 @@ static void check_text(const char *text, const char *label)
 	mem_free(copy);
 }
 
-static void metrics(void **state)
+static void metrics_add_up(void **state)
 {
 	struct metrics m;
 	struct cohort_engine_stats es = {.n_ticks = 3};
@@ -163,7 +163,7 @@ static const struct serve_key *find(const struct serve_keys *k, const char *text
 	return keys_find(k, text, strlen(text));
 }
 
-static void keys(void **state)
+static void api_keys_added_and_found(void **state)
 {
 	struct serve_keys k = {0};
 	char long_key[600];
@@ -217,7 +217,7 @@ static void key_files(void **state)
 
 /* ---- Hashes ---- */
 
-static void hashes(void **state)
+static void siphash_of_known_texts(void **state)
 {
 	/* The reference implementation's, for the key 00 01 .. 0f and messages 00 01 .. */
 	static const struct {
@@ -259,7 +259,7 @@ static void hashes(void **state)
 
 /* ---- Routes ---- */
 
-static void routes(void **state)
+static void server_routes_found(void **state)
 {
 	char arg[32], allow[64];
 
@@ -407,12 +407,12 @@ static void batch_slices(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(histograms),
-			cmocka_unit_test(metrics),
-			cmocka_unit_test(keys),
+			cmocka_unit_test(histogram_counts_by_bounds),
+			cmocka_unit_test(metrics_add_up),
+			cmocka_unit_test(api_keys_added_and_found),
 			cmocka_unit_test(key_files),
-			cmocka_unit_test(hashes),
-			cmocka_unit_test(routes),
+			cmocka_unit_test(siphash_of_known_texts),
+			cmocka_unit_test(server_routes_found),
 			cmocka_unit_test(batch_shares),
 			cmocka_unit_test(batch_slices),
 	};

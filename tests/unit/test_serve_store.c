@@ -2,10 +2,11 @@
  * allocation and any call of the system, and what belongs to another is not there.
  *
  * Shown red by planted faults: bytes that stay when the .json cannot be written (system_fails), an owner that is not
- * compared (owners), dots in ids (ids), ended batches that are not forgotten (many_batches), a list that is not taken
- * back when memory is out, a file taken for damaged when there was no memory to read of it (memory_fails), batches that
- * end by the time of day (wall_clock), a batch added that brings its owner's turn forward, owners by the age of their
- * batches, busy owners that are not left out (turns), a batch read into memory that was not there (memory_fails). */
+ * compared (owners_see_their_own_files), dots in ids (store_refuses_ids_that_are_none), ended batches that are not
+ * forgotten (many_batches), a list that is not taken back when memory is out, a file taken for damaged when there was
+ * no memory to read of it (memory_fails), batches that end by the time of day (wall_clock), a batch added that brings
+ * its owner's turn forward, owners by the age of their batches, busy owners that are not left out
+ * (owners_of_batches_take_turns), a batch read into memory that was not there (memory_fails). */
 #include "../../prog/serve_store.h"
 
 #include "base/json.h"
@@ -120,7 +121,7 @@ static void put_ok(struct store *s, const char *owner, const char *text, struct 
 	assert_true(put(s, owner, text, f, &e));
 }
 
-static void again(void **state)
+static void store_is_the_same_after_reopening(void **state)
 {
 	struct store s;
 	struct store_file f[3], g;
@@ -170,7 +171,7 @@ static void again(void **state)
 	store_release(&s);
 }
 
-static void owners(void **state)
+static void owners_see_their_own_files(void **state)
 {
 	struct store s;
 	struct store_file f, g;
@@ -203,7 +204,7 @@ static void owners(void **state)
 	store_release(&s);
 }
 
-static void ids(void **state)
+static void store_refuses_ids_that_are_none(void **state)
 {
 	static const char *const bad[] = {"", "file-", "file-0123456789abcdef0123456789abcde",
 			"file-0123456789abcdef0123456789abcdef0", "file-0123456789ABCDEF0123456789abcdef",
@@ -222,7 +223,7 @@ static void ids(void **state)
 	assert_false(store_name_is(".json", "file-", ".json", id));
 }
 
-static void bounds(void **state)
+static void store_refuses_beyond_its_bounds(void **state)
 {
 	struct store s;
 	struct store_file f;
@@ -305,7 +306,7 @@ static char next_owner(struct store *s, const char *busy)
 }
 
 /* Owners take turns, however many batches they have, and however late they came. */
-static void turns(void **state)
+static void owners_of_batches_take_turns(void **state)
 {
 	static const char *const owners[] = {
 			"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
@@ -485,16 +486,16 @@ static void memory_fails(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test_setup_teardown(again, setup, teardown),
-			cmocka_unit_test_setup_teardown(owners, setup, teardown),
-			cmocka_unit_test(ids),
-			cmocka_unit_test_setup_teardown(bounds, setup, teardown),
+			cmocka_unit_test_setup_teardown(store_is_the_same_after_reopening, setup, teardown),
+			cmocka_unit_test_setup_teardown(owners_see_their_own_files, setup, teardown),
+			cmocka_unit_test(store_refuses_ids_that_are_none),
+			cmocka_unit_test_setup_teardown(store_refuses_beyond_its_bounds, setup, teardown),
 			cmocka_unit_test_setup_teardown(many_batches, setup, teardown),
-			cmocka_unit_test_setup_teardown(turns, setup, teardown),
+			cmocka_unit_test_setup_teardown(owners_of_batches_take_turns, setup, teardown),
 			cmocka_unit_test_setup_teardown(wall_clock, setup, teardown),
 			cmocka_unit_test_setup_teardown(system_fails, setup, teardown),
 			cmocka_unit_test_setup_teardown(full_disk, setup, teardown),
 			cmocka_unit_test_setup_teardown(memory_fails, setup, teardown),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("serve_store", tests, NULL, NULL);
 }

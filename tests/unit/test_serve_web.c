@@ -28,7 +28,7 @@ static size_t read_file(const char *name, unsigned char *out)
 }
 
 /* Turns red when a file of prog/web is missing in meson's list, and when embed_web.sh leaves out a byte. */
-static void test_files(void **state)
+static void test_web_files_are_those_of_the_folder(void **state)
 {
 	(void)state;
 	char dir[4096];
@@ -55,7 +55,7 @@ static void test_files(void **state)
 	assert_int_equal(n_found, n_web_files);
 }
 
-static void test_find(void **state)
+static void test_web_paths_found(void **state)
 {
 	(void)state;
 	static const char *const types[][2] = {
@@ -73,7 +73,7 @@ static void test_find(void **state)
 }
 
 /* Tags are quoted, and those of different files differ. */
-static void test_tags(void **state)
+static void test_web_tags_differ(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < n_web_files; i++) {
@@ -88,9 +88,9 @@ static void test_tags(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(test_files),
-			cmocka_unit_test(test_find),
-			cmocka_unit_test(test_tags),
+			cmocka_unit_test(test_web_files_are_those_of_the_folder),
+			cmocka_unit_test(test_web_paths_found),
+			cmocka_unit_test(test_web_tags_differ),
 	};
 	return cmocka_run_group_tests_name("serve_web", tests, NULL, NULL);
 }

@@ -1,11 +1,14 @@
 /* The simulation: times that can be worked out by hand, sums that must come out, the same result twice, and refusals.
  *
  * Costs are sums of powers of two, so that hand and machine agree to the last bit. Each of these planted faults was
- * seen red: requests that come when they are submitted instead of when they arrive (one_slot, strategies); decode rows
- * counted as prefill rows (alone, strategies, ...); a cost for the first ubatch of a tick only (alone, sums); gaps
- * measured from the first token (alone); prompts of a group that begin with tokens of their own (sharing, sums); a
- * clock that does not jump to the next arrival (apart, by the test's abort); costs that are no numbers taken for 0
- * (bad_costs); handles of refused requests kept (refused, under valgrind). */
+ * seen red: requests that come when they are submitted instead of when they arrive (one_slot,
+ * simulated_strategies_give_prompts_their_rows); decode rows counted as prefill rows (request_alone_has_its_ticks,
+ * simulated_strategies_give_prompts_their_rows, ...); a cost for the first ubatch of a tick only
+ * (request_alone_has_its_ticks, simulated_rows_and_ticks_add_up); gaps measured from the first token
+ * (request_alone_has_its_ticks); prompts of a group that begin with tokens of their own
+ * (shared_prompts_are_computed_once, simulated_rows_and_ticks_add_up); a clock that does not jump to the next arrival
+ * (requests_far_apart_are_as_if_alone, by the test's abort); costs that are no numbers taken for 0 (bad_costs);
+ * handles of refused requests kept (full_queue_and_long_requests_are_refused, under valgrind). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,7 +92,7 @@ static uint64_t n_gaps(const struct cohort_sim_totals *t)
 /* ---- By hand ---- */
 
 /* One request: its prompt in ubatches and chunks, then one row a tick. */
-static void alone(void **state)
+static void request_alone_has_its_ticks(void **state)
 {
 	static struct world w;
 	(void)state;
@@ -132,7 +135,7 @@ static void alone(void **state)
 }
 
 /* Requests far apart: the clock jumps, and each is as if alone. */
-static void apart(void **state)
+static void requests_far_apart_are_as_if_alone(void **state)
 {
 	static struct world w;
 	(void)state;
@@ -170,7 +173,7 @@ static void one_slot(void **state)
 
 /* Eight slots generate, a ninth has a prompt of 56 tokens, and there are 8 rows a tick. decode-maximal leaves the
  * prompt one row, prefill-priority gives it seven, balanced four. */
-static void strategies(void **state)
+static void simulated_strategies_give_prompts_their_rows(void **state)
 {
 	static const struct {
 		const char *name;
@@ -201,7 +204,7 @@ static void strategies(void **state)
 
 /* Of three at once one may wait and one has a slot at the next tick only: two are refused, and so is what is too long
  * for the cache or a sequence. */
-static void refused(void **state)
+static void full_queue_and_long_requests_are_refused(void **state)
 {
 	static struct world w;
 	(void)state;
@@ -279,7 +282,7 @@ static void far_groups(void **state)
 }
 
 /* A prompt's tokens that a group shares are computed once, in whole blocks, and never the last one of a prompt. */
-static void sharing(void **state)
+static void shared_prompts_are_computed_once(void **state)
 {
 	const int32_t block = cohort_kv_block_size();
 	static struct world w;
@@ -359,7 +362,7 @@ static void make_random(struct world *w, uint64_t seed)
 }
 
 /* Tokens are what was asked for, rows are what tokens need, ticks add up, and a second run is the same. */
-static void sums(void **state)
+static void simulated_rows_and_ticks_add_up(void **state)
 {
 	static struct world w, again;
 	uint64_t n_parked = 0, n_refused = 0, n_cached = 0;
@@ -556,7 +559,7 @@ static void expect(struct world *w, enum cohort_status status, const char *text)
 		fail_msg("'%s' is not in '%s'", text, err.text);
 }
 
-static void bad_params(void **state)
+static void simulate_refuses_bad_params(void **state)
 {
 	static struct world w;
 	struct cohort_err err;
@@ -671,7 +674,7 @@ static void clock_at_its_end(void **state)
 }
 
 /* What had ended has its outcome, what was under way says so, the rest was never there. */
-static void aborted(void **state)
+static void aborted_simulation_keeps_what_had_ended(void **state)
 {
 	static struct world w;
 	(void)state;
@@ -696,7 +699,7 @@ static void aborted(void **state)
 }
 
 /* Each allocation fails once; nothing is left behind (the sanitizers and valgrind look). */
-static void no_memory(void **state)
+static void simulate_out_of_memory_at_every_point(void **state)
 {
 	static struct world w;
 	bool done = false;
@@ -722,7 +725,7 @@ static void no_memory(void **state)
 }
 
 /* Bins rise, and a time lies within 1/128 of the middle of its bin. */
-static void bins(void **state)
+static void histogram_bins_rise(void **state)
 {
 	static struct world w;
 	(void)state;
@@ -759,23 +762,23 @@ static void bins(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(alone),
-			cmocka_unit_test(apart),
+			cmocka_unit_test(request_alone_has_its_ticks),
+			cmocka_unit_test(requests_far_apart_are_as_if_alone),
 			cmocka_unit_test(one_slot),
-			cmocka_unit_test(strategies),
-			cmocka_unit_test(refused),
+			cmocka_unit_test(simulated_strategies_give_prompts_their_rows),
+			cmocka_unit_test(full_queue_and_long_requests_are_refused),
 			cmocka_unit_test(refused_at_once),
 			cmocka_unit_test(far_groups),
-			cmocka_unit_test(sharing),
-			cmocka_unit_test(sums),
+			cmocka_unit_test(shared_prompts_are_computed_once),
+			cmocka_unit_test(simulated_rows_and_ticks_add_up),
 			cmocka_unit_test(as_the_engine),
-			cmocka_unit_test(bad_params),
+			cmocka_unit_test(simulate_refuses_bad_params),
 			cmocka_unit_test(bad_requests),
 			cmocka_unit_test(bad_costs),
 			cmocka_unit_test(clock_at_its_end),
-			cmocka_unit_test(aborted),
-			cmocka_unit_test(no_memory),
-			cmocka_unit_test(bins),
+			cmocka_unit_test(aborted_simulation_keeps_what_had_ended),
+			cmocka_unit_test(simulate_out_of_memory_at_every_point),
+			cmocka_unit_test(histogram_bins_rise),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("simulate", tests, NULL, NULL);
 }

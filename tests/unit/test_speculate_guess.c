@@ -61,7 +61,7 @@ static void compare(struct lookup *l, const cohort_token *text, size_t n_text, i
 }
 
 /* Small alphabets have long repetitions, large ones few; pieces of the text come again. */
-static void random_texts(void **state)
+static void lookup_in_random_texts(void **state)
 {
 	(void)state;
 	static cohort_token text[TEXT_MAX];
@@ -111,7 +111,7 @@ static void short_texts(void **state)
 }
 
 /* A text with a period is guessed on for as long as wanted, not only to where it ends. */
-static void periods(void **state)
+static void periodic_texts_are_guessed_on(void **state)
 {
 	(void)state;
 	for (int32_t period = 1; period <= 7; period++) {
@@ -132,7 +132,7 @@ static void periods(void **state)
 
 /* Each allocation fails once, while the text grows; the call is repeated, and nothing is missing from the index a
  * period later. */
-static void memory(void **state)
+static void lookup_out_of_memory_at_every_point(void **state)
 {
 	(void)state;
 	enum { N = 700, PERIOD = 301 };
@@ -184,7 +184,7 @@ static int32_t best_length(const double *right, const double *wrong, double row,
 	return length;
 }
 
-static void odds(void **state)
+static void odds_learn_how_likely_guesses_are(void **state)
 {
 	(void)state;
 	struct odds o;
@@ -241,7 +241,7 @@ static void odds(void **state)
 	assert_in_range(odds_length(&o, 2), 0, (uintmax_t)alone - 1);
 }
 
-static void pace(void **state)
+static void pace_follows_what_was_right(void **state)
 {
 	(void)state;
 	struct pace p;
@@ -288,12 +288,12 @@ static void pace(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(random_texts),
+			cmocka_unit_test(lookup_in_random_texts),
 			cmocka_unit_test(short_texts),
-			cmocka_unit_test(periods),
-			cmocka_unit_test(memory),
-			cmocka_unit_test(odds),
-			cmocka_unit_test(pace),
+			cmocka_unit_test(periodic_texts_are_guessed_on),
+			cmocka_unit_test(lookup_out_of_memory_at_every_point),
+			cmocka_unit_test(odds_learn_how_likely_guesses_are),
+			cmocka_unit_test(pace_follows_what_was_right),
 	};
 	return cmocka_run_group_tests_name("speculate_guess", tests, NULL, NULL);
 }

@@ -181,7 +181,7 @@ static const struct share_case share_cases[] = {
 		{16, 1, PLENTY, PLENTY, {{15, 1}, {14, 2}, {14, 2}}},
 };
 
-static void shares(void **state)
+static void strategies_share_rows_as_tables_say(void **state)
 {
 	static struct world w;
 	(void)state;
@@ -289,7 +289,7 @@ static void everybody_in_time(
 	}
 }
 
-static void rotation(void **state)
+static void prompts_take_turns_by_rotation(void **state)
 {
 	static const struct {
 		int n;
@@ -514,7 +514,7 @@ static enum cohort_status faulty(const struct cohort_strategy *self, void *state
 	return COHORT_OK;
 }
 
-static void planted_faults(void **state)
+static void strategy_checks_see_planted_faults(void **state)
 {
 	(void)state;
 
@@ -535,7 +535,7 @@ static void planted_faults(void **state)
 
 /* ---- The list, and files ---- */
 
-static void names(void **state)
+static void built_in_strategies_by_name(void **state)
 {
 	static const char *const want[] = {"decode-maximal", "prefill-priority", "balanced"};
 	(void)state;
@@ -577,7 +577,7 @@ static void refused(const char *path, const char *name, enum cohort_status want,
 		fail_msg("\"%s\" does not say \"%s\"", err.text, text);
 }
 
-static void files(void **state)
+static void strategy_files_open_by_name(void **state)
 {
 	struct cohort_strategy_file *file;
 	const struct cohort_strategy *s;
@@ -647,7 +647,7 @@ static void nothing_to_do(void **state)
 }
 
 /* The example: what it says of itself. */
-static void shortest_first(void **state)
+static void example_shortest_first_plans(void **state)
 {
 	static struct world w;
 	struct cohort_strategy_file *file;
@@ -697,16 +697,16 @@ static void shortest_first(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(names),
-			cmocka_unit_test(shares),
+			cmocka_unit_test(built_in_strategies_by_name),
+			cmocka_unit_test(strategies_share_rows_as_tables_say),
 			cmocka_unit_test(odd_rows),
 			cmocka_unit_test(budget_of_one),
-			cmocka_unit_test(rotation),
+			cmocka_unit_test(prompts_take_turns_by_rotation),
 			cmocka_unit_test(laws_kept),
-			cmocka_unit_test(planted_faults),
+			cmocka_unit_test(strategy_checks_see_planted_faults),
 			cmocka_unit_test(nothing_to_do),
-			cmocka_unit_test(files),
-			cmocka_unit_test(shortest_first),
+			cmocka_unit_test(strategy_files_open_by_name),
+			cmocka_unit_test(example_shortest_first_plans),
 	};
 
 	for (int32_t i = 0; i < PROMPT_MAX; i++)

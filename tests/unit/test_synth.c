@@ -2,9 +2,10 @@
  * weights have the deviation they should, and the mixes are the usual ones.
  *
  * Shown red by leaving the minima of Q4_K random (weights), scales of one sign (weights), a generator seeded with the
- * chunk's place in memory instead of its number (same_bytes), more_bits without its last eighth (mixes), TQ2_0's code 3
- * left in (weights), no fall-back for short rows (mixes, awkward_rows), weights of deviation 1 (decodes, weights), a
- * head that is no longer than the width, or a base of any size, which no loader takes (refusals, limits_load). */
+ * chunk's place in memory instead of its number (same_bytes), more_bits without its last eighth
+ * (mixes_choose_types_by_layer), TQ2_0's code 3 left in (weights), no fall-back for short rows
+ * (mixes_choose_types_by_layer, awkward_rows), weights of deviation 1 (decodes, weights), a head that is no longer
+ * than the width, or a base of any size, which no loader takes (synth_refuses_bad_params, limits_load). */
 #include "place_case.h"
 
 #include <setjmp.h>
@@ -254,7 +255,7 @@ static void vocabulary(void **state)
 	cohort_gguf_free(g);
 }
 
-static void mixes(void **state)
+static void mixes_choose_types_by_layer(void **state)
 {
 	(void)state;
 	const struct mix_model tinyllama = {.n_layer = 22, .n_head = 32, .n_head_kv = 4, .n_v = 22};
@@ -309,7 +310,7 @@ static void mixes(void **state)
 	assert_int_equal(n, 12);
 }
 
-static void shapes(void **state)
+static void synth_shapes_by_name(void **state)
 {
 	(void)state;
 	struct cohort_synth_params p;
@@ -362,7 +363,7 @@ static void refuse(const char *path, const struct cohort_synth_params *p, const 
 		fail_msg("'%s' is not in '%s'", word, err.text);
 }
 
-static void refusals(void **state)
+static void synth_refuses_bad_params(void **state)
 {
 	const struct place *p = *state;
 	struct cohort_synth_params sp = tiny("Q9_X");
@@ -477,8 +478,10 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(decodes), CASE(awkward_rows), CASE(weights), CASE(same_bytes), CASE(vocabulary), CASE(mixes),
-		CASE(shapes), CASE(shapes_decode), CASE(refusals), CASE(limits_load), CASE(abort_and_failures),
+		CASE(decodes), CASE(awkward_rows), CASE(weights), CASE(same_bytes), CASE(vocabulary),
+		CASE(mixes_choose_types_by_layer),
+		CASE(synth_shapes_by_name), CASE(shapes_decode), CASE(synth_refuses_bad_params), CASE(limits_load),
+		CASE(abort_and_failures),
 	};
 #ifdef __SANITIZE_THREAD__ /* slow, and the others have one thread */
 	const struct CMUnitTest few[] = {CASE(same_bytes), CASE(abort_and_failures)};

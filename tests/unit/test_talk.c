@@ -32,7 +32,7 @@ static bool is(const char *bytes, size_t n, const char *want)
 	return n == strlen(want) && memcmp(bytes, want, n) == 0;
 }
 
-static void lines(void **state)
+static void lines_are_commands_or_texts(void **state)
 {
 	(void)state;
 	static const char *const empty[] = {"", " ", "\t \r"};
@@ -59,7 +59,7 @@ static void lines(void **state)
 	assert_int_equal(t.n_text, 3);
 }
 
-static void names(void **state)
+static void commands_found_by_beginning(void **state)
 {
 	(void)state;
 	static const struct talk_command c[] = {{":keep", "", "", NULL}, {":kept", "", "", NULL},
@@ -74,7 +74,7 @@ static void names(void **state)
 		assert_int_equal(talk_find(c, 5, cases[i].name, strlen(cases[i].name)), cases[i].want);
 }
 
-static void numbers(void **state)
+static void talk_number_reads_ranges(void **state)
 {
 	(void)state;
 	static const char *const bad[] = {"", "x", "1x", "-1", "4", "99999999999999999999", "1.5", "0x2"};
@@ -94,7 +94,7 @@ static void numbers(void **state)
 	assert_string_equal(at, "");
 }
 
-static void completion(void **state)
+static void completion_of_commands_and_options(void **state)
 {
 	(void)state;
 	static const char *const commands[] = {":keep", ":kept", ":set", ":save"},
@@ -120,7 +120,7 @@ static void completion(void **state)
 
 /* ---- History ---- */
 
-static void paths(void **state)
+static void history_file_is_where_it_should_be(void **state)
 {
 	(void)state;
 	static const struct {
@@ -159,7 +159,7 @@ static char *temporary(void)
 	return dir;
 }
 
-static void history(void **state)
+static void history_is_kept_in_a_file(void **state)
 {
 	(void)state;
 	char *dir = temporary(), path[128], line[32], top[128], mid[128];
@@ -258,13 +258,13 @@ static void long_history(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(lines),
-			cmocka_unit_test(names),
-			cmocka_unit_test(numbers),
-			cmocka_unit_test(completion),
-			cmocka_unit_test(paths),
-			cmocka_unit_test(history),
+			cmocka_unit_test(lines_are_commands_or_texts),
+			cmocka_unit_test(commands_found_by_beginning),
+			cmocka_unit_test(talk_number_reads_ranges),
+			cmocka_unit_test(completion_of_commands_and_options),
+			cmocka_unit_test(history_file_is_where_it_should_be),
+			cmocka_unit_test(history_is_kept_in_a_file),
 			cmocka_unit_test(long_history),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("talk", tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 /* Templates through their interface: what a template sees, what it says when it cannot go on, and where.
  *
  * Shown red by planted faults: `extra` that is not looked at; keys in the order of a hash; lines counted from 0; sums
- * and products that wrap around (edges); times read by sscanf, which takes blanks and signs (arguments); texts compared
- * up to the length of the longer one (beginnings); None that starts at the second character, or ends at the first
- * (from_none). */
+ * and products that wrap around (integers_at_the_edge_of_64_bits); times read by sscanf, which takes blanks and signs
+ * (template_calls_refuse_bad_arguments); texts compared up to the length of the longer one
+ * (texts_that_begin_each_other); None that starts at the second character, or ends at the first (from_none). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static void fails(const char *source, const char *vars, enum cohort_status statu
 		fail_msg("%s: status %d, line %d: %s", source, (int)err.status, (int)err.row, err.text);
 }
 
-static void variables(void **state)
+static void variables_of_templates(void **state)
 {
 	static const char source[] =
 			"{{ messages|length }}{{ tools|length }}{{ documents[0] }}{{ bos_token }}{{ eos_token }}"
@@ -105,7 +105,7 @@ static void json_values(void **state)
 		fails("x", bad[i], COHORT_E_FORMAT, -1, "not JSON");
 }
 
-static void errors(void **state)
+static void template_errors_have_their_line(void **state)
 {
 	(void)state;
 	fails("a\n{{ x", NULL, COHORT_E_FORMAT, 2, "}} is missing");
@@ -136,7 +136,7 @@ static void errors(void **state)
 }
 
 /* Numbers at the edge of 64 bits. */
-static void edges(void **state)
+static void integers_at_the_edge_of_64_bits(void **state)
 {
 	(void)state;
 	gives("{{ 'ab cd ef'|truncate(9223372036854775807) }}", NULL, "ab cd ef");
@@ -159,7 +159,7 @@ static void edges(void **state)
 
 /* Texts of which one begins the other. What lies behind the shorter one in the template is a quote, and '!' comes
  * before that. */
-static void beginnings(void **state)
+static void texts_that_begin_each_other(void **state)
 {
 	(void)state;
 	gives("{{ 'a' < 'a!' }}{{ 'a' <= 'a!' }}{{ 'a' > 'a!' }}{{ 'a!' > 'a' }}{{ 'a!' < 'a' }}{{ '' < '!' }}", NULL,
@@ -185,7 +185,7 @@ static void from_none(void **state)
 			NULL, "TrueFalseTrueTrue");
 }
 
-static void arguments(void **state)
+static void template_calls_refuse_bad_arguments(void **state)
 {
 	struct cohort_template_params p;
 	struct cohort_template *t = NULL;
@@ -253,7 +253,7 @@ static void any_bytes(void **state)
 	cohort_template_text_free(got);
 }
 
-static void dates(void **state)
+static void strftime_now_formats(void **state)
 {
 	static const char *const cases[][2] = {{"2024-02-29T23:59:59", "Thursday 29 February 2024 060 11 PM"},
 			{"2000-01-01", "Saturday 01 January 2000 001 12 AM"},
@@ -285,7 +285,7 @@ static void *render_many(void *user)
 	return NULL;
 }
 
-static void threads(void **state)
+static void templates_rendered_by_several_threads(void **state)
 {
 	static const char source[] =
 			"{% set ns = namespace(l=[]) %}{% macro m(x) %}{{ x }},{% endmacro %}"
@@ -307,16 +307,16 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(variables),
+			cmocka_unit_test(variables_of_templates),
 			cmocka_unit_test(json_values),
-			cmocka_unit_test(errors),
-			cmocka_unit_test(edges),
-			cmocka_unit_test(beginnings),
+			cmocka_unit_test(template_errors_have_their_line),
+			cmocka_unit_test(integers_at_the_edge_of_64_bits),
+			cmocka_unit_test(texts_that_begin_each_other),
 			cmocka_unit_test(from_none),
-			cmocka_unit_test(arguments),
+			cmocka_unit_test(template_calls_refuse_bad_arguments),
 			cmocka_unit_test(any_bytes),
-			cmocka_unit_test(dates),
-			cmocka_unit_test(threads),
+			cmocka_unit_test(strftime_now_formats),
+			cmocka_unit_test(templates_rendered_by_several_threads),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("template", tests, NULL, NULL);
 }

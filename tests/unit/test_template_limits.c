@@ -4,9 +4,9 @@
  *
  * Shown red by planted faults: iter_next that charges nothing; out_add, take(), tmpl_enter, node_done, enter() of
  * tmpl_expr.c and parse_until without their bounds; a scratch text that is not released when its copy fails; a failed
- * allocation with another status. long_values, many_names: each case but a.split() by leaving out the
- * charge that it is about; many_constants: by constants, and filters behind filters, without one; long_and_well: by a
- * charge for all that is left with every word; explained: by limits that no size changes; exact_limits and
+ * allocation with another status. long_values, many_names: each case but a.split() by leaving out the charge that it
+ * is about; many_constants: by constants, and filters behind filters, without one; long_and_well: by a charge for all
+ * that is left with every word; limits_follow_from_sizes: by limits that no size changes; exact_limits and
  * exact_memory: by each bound of tmpl_heap.c that lets one more through, or one less. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +68,7 @@ static void limited(const char *source, const char *what)
 #define TREES START "{% for a in range(90) %}{% set n.s = [n.s, n.s] %}{% set n.t = [n.t, n.t] %}{% endfor %}"
 #define NESTS START "{% for a in range(9000) %}{% set n.s = [n.s] %}{% set n.t = [n.t] %}{% endfor %}"
 
-static void hostile(void **state)
+static void hostile_templates_reach_a_limit(void **state)
 {
 	(void)state;
 	limited("{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}", "steps");
@@ -250,7 +250,7 @@ static char *pile(const char *a, const char *b, const char *c, size_t n)
 
 /* What a rendering may take follows from the sizes of the template and of its data: 78 bytes took 512 MiB, and 115 took
  * 20 million steps. What is long because its data are long goes through. */
-static void explained(void **state)
+static void limits_follow_from_sizes(void **state)
 {
 	static const char greedy[] =
 			"{% for i in range(100000) %}{{ ('a'*10000).startswith('a'*9999) }}{% endfor %}";
@@ -306,7 +306,7 @@ static void many_constants(void **state)
 	}
 }
 
-static void piles(void **state)
+static void deeply_nested_templates(void **state)
 {
 	static const char *const cases[][3] = {
 			{"{% if 1 %}", "x", "{% endif %}"},
@@ -396,7 +396,7 @@ static const char everything_vars[] =
 		"\"users\": [{\"city\": \"b\", \"n\": 1}, {\"city\": \"A\", \"n\": 2}], \"tree\": [{\"n\": 1, \"c\": "
 		"[{\"n\": 2, \"c\": []}]}]}";
 
-static void allocation_failures(void **state)
+static void template_out_of_memory_at_every_point(void **state)
 {
 	struct cohort_err err;
 	(void)state;
@@ -541,17 +541,17 @@ static void exact_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(hostile),
+			cmocka_unit_test(hostile_templates_reach_a_limit),
 			cmocka_unit_test(long_values),
 			cmocka_unit_test(many_names),
 			cmocka_unit_test(long_and_well),
-			cmocka_unit_test(explained),
+			cmocka_unit_test(limits_follow_from_sizes),
 			cmocka_unit_test(many_constants),
-			cmocka_unit_test(piles),
-			cmocka_unit_test(allocation_failures),
+			cmocka_unit_test(deeply_nested_templates),
+			cmocka_unit_test(template_out_of_memory_at_every_point),
 			cmocka_unit_test(small_limits),
 			cmocka_unit_test(exact_limits),
 			cmocka_unit_test(exact_memory),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("template_limits", tests, NULL, NULL);
 }

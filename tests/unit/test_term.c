@@ -1,8 +1,8 @@
 /* Texts on a terminal: cells of characters, what stands for those that steer, lines of a width.
  *
  * Seen red: lines that may be one cell wider (lines_stay_within), a last line laid out again as if it had begun a cell
- * further right (growing_is_the_same), C1 and changes of direction passed on (cells, nothing_steers), no bound on the
- * bytes of a line (endless_marks). */
+ * further right (growing_is_the_same), C1 and changes of direction passed on (cells_of_characters, nothing_steers), no
+ * bound on the bytes of a line (endless_marks). */
 #include "../../prog/term.h"
 #include "../../prog/width.h"
 #include "../../prog/wrap.h"
@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-static void cells(void **state)
+static void cells_of_characters(void **state)
 {
 	static const struct {
 		const char *text;
@@ -46,7 +46,7 @@ static void cells(void **state)
 		assert_int_equal(text_cells(cases[i].text, strlen(cases[i].text)), cases[i].cells);
 }
 
-static void fitting(void **state)
+static void texts_cut_to_a_width(void **state)
 {
 	const char *s = "a\xe6\xbc\xa2"
 			"e\xcc\x81z"; /* 1, 2, 1 with a mark, 1 */
@@ -288,8 +288,8 @@ static void out_of_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(cells),
-			cmocka_unit_test(fitting),
+			cmocka_unit_test(cells_of_characters),
+			cmocka_unit_test(texts_cut_to_a_width),
 			cmocka_unit_test(nothing_steers),
 			cmocka_unit_test(lines_stay_within),
 			cmocka_unit_test(growing_is_the_same),
@@ -297,5 +297,5 @@ int main(void)
 			cmocka_unit_test(endless_marks),
 			cmocka_unit_test(out_of_room),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("term", tests, NULL, NULL);
 }

@@ -197,7 +197,7 @@ static void start_fails(void **state)
 	assert_false(ran);
 }
 
-static void objects(void **state)
+static void shared_objects_are_opened(void **state)
 {
 	struct dso *d = NULL;
 	struct cohort_err err = {0};
@@ -224,7 +224,7 @@ int main(void)
 			cmocka_unit_test(one_waits),
 			cmocka_unit_test(signals_and_names),
 			cmocka_unit_test(start_fails),
-			cmocka_unit_test(objects),
+			cmocka_unit_test(shared_objects_are_opened),
 	};
 
 	return cmocka_run_group_tests_name("thread", tests, NULL, NULL);

@@ -420,7 +420,7 @@ static void torture_open(struct vocab *v, size_t k)
 }
 
 /* Some parts do without memory (the JIT, words that are remembered), so success does not end a loop; the count does. */
-static void torture(void **state)
+static void tokenizers_out_of_memory_at_every_point(void **state)
 {
 	static const char part[] = "abc hi <x>\n\xff hello  1234 <|user|>a\xcc\xa7\xcc\x81\xcc\xa7"
 				   " aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -493,7 +493,7 @@ int main(void)
 			cmocka_unit_test(best_way_is_the_definition),
 			cmocka_unit_test(words_again),
 			cmocka_unit_test(worst_cases),
-			cmocka_unit_test(torture),
+			cmocka_unit_test(tokenizers_out_of_memory_at_every_point),
 	};
 
 	return cmocka_run_group_tests_name("tok_laws", tests, NULL, NULL);

@@ -4,8 +4,8 @@
  * what is ours is finding the stretches that need it, sorting the marks, and writing the text back.
  *
  * Seen red with: U+0301 in the table of plain characters, a stretch that begins behind its first character, marks left
- * unsorted (all of those: every_character or random_texts), nfc not asked for by qwen2, and under
- * AddressSanitizer words remembered from a text that is gone (vocabularies). */
+ * unsorted (all of those: every_character or normalised_random_texts), nfc not asked for by qwen2, and under
+ * AddressSanitizer words remembered from a text that is gone (normalised_vocabularies). */
 #include "tok_case.h"
 
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void every_character(void **state)
 	}
 }
 
-static void random_texts(void **state)
+static void normalised_random_texts(void **state)
 {
 	static const char *const parts[] = {
 			"a",
@@ -135,7 +135,7 @@ static void many_marks(void **state)
 	mem_free(s);
 }
 
-static void vocabularies(void **state)
+static void normalised_vocabularies(void **state)
 {
 	static const char text[] = "e\xcc\x81";
 	struct vocab v;
@@ -182,10 +182,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(every_character),
-			cmocka_unit_test(random_texts),
+			cmocka_unit_test(normalised_random_texts),
 			cmocka_unit_test(plain_text_stays),
 			cmocka_unit_test(many_marks),
-			cmocka_unit_test(vocabularies),
+			cmocka_unit_test(normalised_vocabularies),
 	};
 
 	return cmocka_run_group_tests_name("tok_norm", tests, NULL, NULL);

@@ -113,7 +113,7 @@ static void spm_unknown(void **state)
 	done(&v);
 }
 
-static void long_tokens(void **state)
+static void longest_token_of_spm(void **state)
 {
 	(void)state;
 	longest_token(spm_vocab, true);
@@ -127,7 +127,7 @@ int main(void)
 		cmocka_unit_test(inner_spaces),
 		cmocka_unit_test(spm_bytes),
 		cmocka_unit_test(spm_unknown),
-		cmocka_unit_test(long_tokens),
+		cmocka_unit_test(longest_token_of_spm),
 	};
 
 	return cmocka_run_group_tests_name("tok_spm", tests, NULL, NULL);

@@ -2,10 +2,10 @@
  * vocabulary and character map, but for three things in which we follow SentencePiece: byte fallback, unused tokens,
  * and no space in front where the file wants none.
  *
- * Seen red with: the later of equal sums taken (best_way), unknown characters not joined (unknown), unused tokens given
- * out (unknown), a unit or a text of the map read without looking at its place (hostile_maps, under AddressSanitizer),
- * spaces kept that are to go (spaces), a walk over the map without an end (circular_map), a token of any length
- * (long_tokens). */
+ * Seen red with: the later of equal sums taken (best_way), unknown characters not joined (unknown_letters_of_unigram),
+ * unused tokens given out (unknown_letters_of_unigram), a unit or a text of the map read without looking at its place
+ * (hostile_maps, under AddressSanitizer), spaces kept that are to go (spaces_of_unigram), a walk over the map without
+ * an end (circular_map), a token of any length (longest_token_of_unigram). */
 #include "charsmap_case.h"
 #include "tok_case.h"
 
@@ -61,7 +61,7 @@ static void best_way(void **state)
 	done(&v);
 }
 
-static void unknown(void **state)
+static void unknown_letters_of_unigram(void **state)
 {
 	struct vocab v;
 	cohort_token *ids;
@@ -96,7 +96,7 @@ static void unknown(void **state)
 	done(&v);
 }
 
-static void spaces(void **state)
+static void spaces_of_unigram(void **state)
 {
 	struct vocab v;
 	(void)state;
@@ -138,7 +138,7 @@ static void character_map(void **state)
 	done(&v);
 }
 
-static void roles(void **state)
+static void unigram_special_tokens(void **state)
 {
 	struct vocab v;
 	(void)state;
@@ -173,7 +173,7 @@ static void refused(struct vocab *v, enum cohort_status want, const char *part)
 	done(v);
 }
 
-static void malformed(void **state)
+static void malformed_unigram_vocabularies_are_refused(void **state)
 {
 	static const uint8_t bytes[] = {8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7};
 	struct vocab v;
@@ -273,7 +273,7 @@ static void circular_map(void **state)
 	}
 }
 
-static void long_tokens(void **state)
+static void longest_token_of_unigram(void **state)
 {
 	(void)state;
 	longest_token(unigram_vocab, false);
@@ -283,14 +283,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test(best_way),
-			cmocka_unit_test(unknown),
-			cmocka_unit_test(spaces),
+			cmocka_unit_test(unknown_letters_of_unigram),
+			cmocka_unit_test(spaces_of_unigram),
 			cmocka_unit_test(character_map),
-			cmocka_unit_test(roles),
-			cmocka_unit_test(malformed),
+			cmocka_unit_test(unigram_special_tokens),
+			cmocka_unit_test(malformed_unigram_vocabularies_are_refused),
 			cmocka_unit_test(hostile_maps),
 			cmocka_unit_test(circular_map),
-			cmocka_unit_test(long_tokens),
+			cmocka_unit_test(longest_token_of_unigram),
 	};
 
 	return cmocka_run_group_tests_name("tok_unigram", tests, NULL, NULL);

@@ -90,7 +90,7 @@ static void bos_eos(void **state)
 	done(&v);
 }
 
-static void roles(void **state)
+static void end_tokens_of_a_vocabulary(void **state)
 {
 	struct vocab v;
 	size_t n;
@@ -380,7 +380,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(special_parsing),
 		cmocka_unit_test(bos_eos),
-		cmocka_unit_test(roles),
+		cmocka_unit_test(end_tokens_of_a_vocabulary),
 		cmocka_unit_test(ends_of_turns),
 		cmocka_unit_test(white_space_of_specials),
 		cmocka_unit_test(malformed_arrays),

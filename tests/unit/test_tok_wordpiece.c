@@ -1,11 +1,12 @@
-/* The tokeniser: WordPiece. What is expected is what Hugging Face's tokenizers (0.23.2) gives with the same vocabulary.
+/* The tokeniser: WordPiece. What is expected is what Hugging Face's tokenizers (0.23.2) gives with the same
+ * vocabulary.
  *
- * Seen red with: marks kept (cleaning), unassigned or format characters kept (cleaning), no limit on words (limits),
- * the tokens of a word that ends unknown left in (unknown_words), the space dropped behind special tokens (decoding).
- */
+ * Seen red with: marks kept (wordpiece_cleans_texts), unassigned or format characters kept (wordpiece_cleans_texts),
+ * no limit on words (words_beyond_100_letters_are_unknown), the tokens of a word that ends unknown left in
+ * (unknown_words), the space dropped behind special tokens (wordpiece_decoding). */
 #include "tok_case.h"
 
-static void words(void **state)
+static void wordpiece_words(void **state)
 {
 	struct vocab v;
 	(void)state;
@@ -60,7 +61,7 @@ static void unknown_words(void **state)
 	done(&v);
 }
 
-static void cleaning(void **state)
+static void wordpiece_cleans_texts(void **state)
 {
 	struct vocab v;
 	(void)state;
@@ -105,7 +106,7 @@ static void cleaning(void **state)
 	done(&v);
 }
 
-static void limits(void **state)
+static void words_beyond_100_letters_are_unknown(void **state)
 {
 	struct vocab v;
 	char text[102];
@@ -125,7 +126,7 @@ static void limits(void **state)
 	done(&v);
 }
 
-static void roles(void **state)
+static void wordpiece_special_tokens(void **state)
 {
 	struct vocab v;
 	(void)state;
@@ -159,7 +160,7 @@ static void roles(void **state)
 	done(&v);
 }
 
-static void cased(void **state)
+static void wordpiece_with_case(void **state)
 {
 	struct vocab v;
 	(void)state;
@@ -179,7 +180,7 @@ static void cased(void **state)
 	done(&v);
 }
 
-static void decoding(void **state)
+static void wordpiece_decoding(void **state)
 {
 	static const char text[] = "Hello, world!";
 	struct vocab v;
@@ -209,13 +210,13 @@ static void decoding(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-			cmocka_unit_test(words),
+			cmocka_unit_test(wordpiece_words),
 			cmocka_unit_test(unknown_words),
-			cmocka_unit_test(cleaning),
-			cmocka_unit_test(limits),
-			cmocka_unit_test(roles),
-			cmocka_unit_test(cased),
-			cmocka_unit_test(decoding),
+			cmocka_unit_test(wordpiece_cleans_texts),
+			cmocka_unit_test(words_beyond_100_letters_are_unknown),
+			cmocka_unit_test(wordpiece_special_tokens),
+			cmocka_unit_test(wordpiece_with_case),
+			cmocka_unit_test(wordpiece_decoding),
 	};
 
 	return cmocka_run_group_tests_name("tok_wordpiece", tests, NULL, NULL);
