@@ -375,5 +375,5 @@ int main(void)
 			cmocka_unit_test(refuse_templates),
 			cmocka_unit_test(complete),
 	};
-	return cmocka_run_group_tests_name("refusals of public functions", tests, open_world, close_world);
+	return cmocka_run_group_tests_name("refuse", tests, open_world, close_world);
 }
