@@ -233,6 +233,14 @@ verdict '-n-predict 1: one token each'
 run batched -prompt '' -n-predict 8
 [ "$rc" = 0 ] && sequences 4
 verdict 'an empty prompt'
+# Seen red with no tokens taken for a prompt.
+python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/no_bos.gguf" tokenizer.ggml.add_bos_token 0
+run batched -m "$tmp/no_bos.gguf" -prompt '' -n-predict 8
+refused 2 'the prompt is empty and the model has no begin token'
+verdict 'an empty prompt of a model without a begin token is refused'
+run batched -m "$tmp/no_bos.gguf" -prompt 'a' -n-predict 8
+[ "$rc" = 0 ] && sequences 4
+verdict 'one token of a model without a begin token'
 word=$(printf 'caf\303\251 \342\202\254 \360\237\220\261')
 run batched -prompt "$word" -n-predict 8
 [ "$rc" = 0 ] && sequences 4 "$word"
@@ -261,6 +269,18 @@ verdict 'a context that is too small is refused'
 run batched -ctx "${more:-0}" -n-parallel 1
 [ "$rc" = 0 ] && sequences 1
 verdict 'the context it names works'
+# The begin token and 31 more. Seen red with a prompt as long as -ctx refused.
+p32=$(awk 'BEGIN { for (i = 0; i < 31; i++) printf "the " }')
+while [ "$("$bin/cohort" tokenize -m "$model" "$p32" | wc -w)" -gt 32 ]; do p32=${p32%?}; done
+run batched -prompt "$p32" -ctx 32 -n-predict 0 -n-parallel 1
+[ "$rc" = 0 ] && sequences 1 && has err 'Prefill: 32 tokens'
+verdict 'a prompt of -ctx tokens'
+run batched -prompt "$p32" -ctx 32 -n-predict 1 -n-parallel 1
+refused 2 'one sequence of 33 tokens does not fit into -ctx 32; raise -ctx to 64'
+verdict 'a prompt of -ctx tokens, and one more'
+run batched -prompt "$p32 a" -ctx 32 -n-predict 0 -n-parallel 1
+refused 2 'tokens, -ctx holds 32; raise -ctx'
+verdict 'a prompt of more than -ctx tokens'
 run batched -n-predict 2000 -n-parallel 1
 [ "$rc" = 0 ] && sequences 1 && matches err 'trained for 1024 tokens: sequences end after 1019 of the 2000'
 verdict '-n-predict beyond the trained length: a note'

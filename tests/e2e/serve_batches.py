@@ -323,7 +323,8 @@ def kill():
 def seeds():
     """A batch draws a seed, and has it still when it goes on in another server."""
     body = {"prompt": "Tom", "max_tokens": 60, "temperature": 1, "ignore_eos": True}
-    content = ("\n".join(line(i, "/v1/completions", body if i % 3 else {**body, "seed": -1}) for i in range(30)) + "\n").encode()
+    seed = lambda i: {"seed": i} if i % 10 == 7 else {} if i % 3 else {"seed": -1}  # -1 is none
+    content = ("\n".join(line(i, "/v1/completions", {**body, **seed(i)}) for i in range(30)) + "\n").encode()
     drawn = dict(seed=())
     s = Server("-data", data, "-np", "2", **drawn)
     ids = [s.batch(s.upload(content)["id"])["id"] for _ in range(2)]
@@ -336,7 +337,12 @@ def seeds():
     for i, lines in zip(ids, got):
         assert normal(lines) == normal(jobs(content, int(i[6:14], 16))), (i, lines[:2])
     texts = [{l["response"]["body"]["choices"][0]["text"] for l in lines} for lines in got]
-    assert not texts[0] & texts[1] and len(texts[0]) == len(texts[1]) == 30, texts
+    # Those of the lines with a seed of their own are the same.
+    assert len(texts[0] & texts[1]) == 3 and len(texts[0]) == len(texts[1]) == 30, texts
+    s.end()
+    s = Server("-data", data, seed=("-seed", "5"))
+    got = s.results(s.wait(s.batch(s.upload(content)["id"])["id"]))
+    assert normal(got) == normal(jobs(content, 5)), got[:2]
     s.end()
 
 def s_files(ids):

@@ -129,6 +129,11 @@ verdict 'tree: without a prompt'
 run cohort tree a -p b
 refused 2 'one prompt'
 verdict 'tree: two prompts'
+# Seen red with no tokens taken for a prompt.
+python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/no_bos.gguf" tokenizer.ggml.add_bos_token 0
+run cohort tree -m "$tmp/no_bos.gguf" ''
+refused 2 'the prompt is empty and the model has no begin token'
+verdict 'tree: an empty prompt of a model without a begin token'
 run cohort tree x -format dot
 refused 2 "not 'dot'"
 verdict 'tree: a format that does not exist'
