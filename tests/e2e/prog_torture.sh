@@ -3,7 +3,7 @@
 # with its usual output, or with an exit code and a word why; files are whole or not there. TORTURE=full: all places.
 #
 # Seen red with: an error that is not told (tokenize), a temporary file that is not removed (synth), an allocation that is
-# not looked at (run: it crashed).
+# not looked at (run: it crashed; interactive: the tokens of :more without their text, and a text that was not kept).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh

@@ -278,6 +278,13 @@ static void permitted(void **state)
 			{"{\"type\":\"string\"}", "\"\"|\"\\u00e9\\ud83d\\ude00\xc3\xa9\"|\"\\\\\\/\\b\""},
 			{"{\"type\":\"integer\",\"maximum\":-9223372036854775808}", "-9223372036854775808"},
 			{"{\"type\":\"string\",\"pattern\":\"^\\\\ud83d\\\\ude00$\"}", "\"\xf0\x9f\x98\x80\""},
+			/* The ends of the surrogates. Seen red with each of them taken for none, or for one. */
+			{"{\"type\":\"string\",\"pattern\":\"^\\\\ud800\\\\udc00\\\\udbff\\\\udfff\\\\ud7ff\\\\ue000$\"}",
+					"\"\xf0\x90\x80\x80\xf4\x8f\xbf\xbf\xed\x9f\xbf\xee\x80\x80\""},
+			{"{\"type\":\"string\",\"pattern\":\"^[a-a]{2,2}\\\\x2d[-b][b-]$\"}", "\"aa--b\"|\"aa-b-\""},
+			{"{\"$ref\":\"#/%24defs/a~1b~0c%\",\"$defs\":{\"a/b~c%\":{\"$ref\":\"#/x/10\"}},\"x\":[0,1,2,3,4,5,6,7,8,9,"
+			 "{\"const\":7}]}",
+					"7"},
 			/* An empty class may be left out, which PCRE2 does not know (found by fuzz_regex). */
 			{"{\"type\":\"string\",\"pattern\":\"^[]*?$\"}", "\"\""},
 			{"{\"type\":\"string\",\"pattern\":\"^a[]{0,2}b[]?$\"}", "\"ab\""},
@@ -392,6 +399,8 @@ static void refusals(void **state)
 			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83d\\\\u0041\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83d\\\\ue000\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83dxude00\"}", "surrogate", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\udfff\"}", "surrogate", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\\xc3\xa9\"}", "escape is not known", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\ude00\\\\ude00\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\udc00\\\\udc00\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"x\",\"maxLength\":3}", "'pattern'", COHORT_E_UNSUPPORTED},
@@ -412,6 +421,63 @@ static void refusals(void **state)
 			{"{\"anyOf\":[5,{\"type\":\"string\"}],\"type\":\"string\"}", "list of schemas",
 					COHORT_E_FORMAT},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83d\"}", "surrogate", COHORT_E_UNSUPPORTED},
+			/* Seen red with each of these checks left out: most are crashes then. */
+			{"{\"$ref\":5}", "a reference is known", COHORT_E_FORMAT},
+			{"{\"$ref\":\"x\"}", "a reference is known", COHORT_E_UNSUPPORTED},
+			{"{\"$ref\":\"#x\"}", "a reference is known", COHORT_E_UNSUPPORTED},
+			{"{\"$ref\":\"#/%24defs/a~2b\",\"$defs\":{\"a/b\":true}}", "nothing is at", COHORT_E_FORMAT},
+			{"{\"type\":[\"string\",5]}", "expected names in 'type'", COHORT_E_FORMAT},
+			{"{\"type\":5}", "expected a name or a list for 'type'", COHORT_E_FORMAT},
+			{"{\"type\":[\"null\",\"null\",\"null\",\"null\",\"null\",\"null\",\"null\",\"null\"]}",
+					"seven types", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"minLength\":1.5}", "whole number for 'minLength'", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"maxLength\":\"3\"}", "whole number for 'maxLength'", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"minLength\":100001}", "100,000 for 'minLength'", COHORT_E_LIMIT},
+			{"{\"type\":\"array\",\"minItems\":100001}", "100,000 for 'minItems'", COHORT_E_LIMIT},
+			{"{\"type\":\"array\",\"minItems\":-1}", "whole number for 'minItems'", COHORT_E_FORMAT},
+			{"{\"type\":\"array\",\"maxItems\":-1}", "whole number for 'maxItems'", COHORT_E_FORMAT},
+			{"{\"type\":\"array\",\"minItems\":3,\"maxItems\":2}", "so few and so many", COHORT_E_FORMAT},
+			{"{\"type\":\"array\",\"prefixItems\":[true,true],\"maxItems\":1}",
+					"less than the prefixItems", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"array\",\"prefixItems\":[true],\"items\":false,\"minItems\":2}",
+					"so few and so many", COHORT_E_FORMAT},
+			{"{\"type\":\"array\",\"items\":5}", "expected an object, true or false", COHORT_E_FORMAT},
+			{"{\"type\":\"array\",\"prefixItems\":[5]}",
+					"expected an object, true or false", COHORT_E_FORMAT},
+			{"{\"anyOf\":{}}", "a list of schemas for 'anyOf'", COHORT_E_FORMAT},
+			{"{\"anyOf\":[]}", "a list of schemas for 'anyOf'", COHORT_E_FORMAT},
+			{"{\"allOf\":{}}", "a list of schemas for 'allOf'", COHORT_E_FORMAT},
+			{"{\"allOf\":[5]}", "expected an object, true or false", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"anyOf\":[false]}", "nothing is valid under 'anyOf'", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"anyOf\":[{\"$ref\":\"#/x\"}]}", "nothing is at", COHORT_E_FORMAT},
+			{"{\"type\":\"integer\",\"minimum\":\"3\"}", "a number for 'minimum'", COHORT_E_FORMAT},
+			{"{\"type\":\"integer\",\"maximum\":\"3\"}", "a number for 'maximum'", COHORT_E_FORMAT},
+			{"{\"type\":\"integer\",\"minimum\":1,\"exclusiveMinimum\":true}",
+					"a number for 'exclusiveMinimum'", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"integer\",\"exclusiveMinimum\":9223372036854775807}",
+					"too large for 'exclusiveMinimum'", COHORT_E_LIMIT},
+			{"{\"type\":\"integer\",\"exclusiveMaximum\":-9223372036854775808}",
+					"too large for 'exclusiveMaximum'", COHORT_E_LIMIT},
+			{"{\"type\":\"integer\",\"minimum\":1e16}", "too large for 'minimum'", COHORT_E_LIMIT},
+			{"{\"type\":\"number\",\"minimum\":1}", "minimum 0", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"number\",\"exclusiveMinimum\":0}", "'exclusiveMinimum'", COHORT_E_UNSUPPORTED},
+			{"{\"const\":5,\"minimum\":1}", "beside enum or const: 'minimum'", COHORT_E_UNSUPPORTED},
+			{"{\"enum\":[\"a\"],\"pattern\":\"a\"}",
+					"beside enum or const: 'pattern'", COHORT_E_UNSUPPORTED},
+			{"{\"enum\":[\"a\"],\"type\":\"integer\"}", "no value is left", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":5}", "a string for 'pattern'", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"a\",\"format\":\"date\"}",
+					"together with", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"format\":\"date\",\"minLength\":1}",
+					"together with", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"object\",\"properties\":[]}",
+					"not as it should be: 'properties'", COHORT_E_FORMAT},
+			{"{\"type\":\"object\",\"required\":{}}", "not as it should be: 'required'", COHORT_E_FORMAT},
+			{"{\"type\":\"object\",\"properties\":{\"a\":5}}",
+					"expected an object, true or false", COHORT_E_FORMAT},
+			{"{\"type\":\"object\",\"properties\":{},\"required\":[5]}",
+					"expected names in 'required'", COHORT_E_FORMAT},
+			{"{\"minProperties\":1}", "'minProperties'", COHORT_E_UNSUPPORTED},
 			{"{\"enum\":[]}", "no value is left", COHORT_E_FORMAT},
 			{"{\"type\":\"object\",\"properties\":{},\"required\":[\"x\"]}", "'x'", COHORT_E_FORMAT},
 			{"{\"allOf\":[{\"type\":\"string\",\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "'pattern'",
@@ -434,6 +500,59 @@ static void refusals(void **state)
 			fail_msg("%s: status %d, '%s'", cases[i].schema, st, st ? err.text : "");
 		assert_null(g);
 	}
+}
+
+static enum cohort_status opened(const char *schema, const char *why)
+{
+	struct cohort_grammar *g = NULL;
+	struct cohort_err err = {0};
+	const enum cohort_status st = cohort_grammar_open_schema(lexicon, schema, strlen(schema), &g, &err);
+
+	cohort_grammar_free(g);
+	if (st && !strstr(err.text, why))
+		fail_msg("%.60s: status %d, '%s'", schema, st, err.text);
+	return st;
+}
+
+/* What is limited: n is taken, n + 1 is not. Seen red with each of the limits shifted by one, either way. */
+static void limits(void **state)
+{
+	static const struct {
+		const char *begin, *open, *between, *close, *end; /* n times open and close */
+		const char *why;
+		int n;
+	} cases[] = {
+			{"{\"type\":\"string\",\"pattern\":\"", "(", "a", ")", "\"}", "groups are nested too deep", 64},
+			{"{\"type\":\"string\",\"pattern\":\"[", "a-c", "", "", "]\"}", "class of too many ranges", 256},
+			{"{\"type\":\"string\",\"pattern\":\"[^", "a-c", "", "", "]\"}", "class of too many ranges", 256},
+			{"", "{\"items\":", "true", "}", "", "nested too deep at", 99},
+			{"{\"type\":[", "\"null\",", "\"null\"", "", "]}", "seven types", 6},
+	};
+	static char text[1 << 14];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		for (int more = 0; more < 2; more++) {
+			size_t n = (size_t)sprintf(text, "%s", cases[i].begin);
+			for (int k = 0; k < cases[i].n + more; k++)
+				n += (size_t)sprintf(text + n, "%s", cases[i].open);
+			n += (size_t)sprintf(text + n, "%s", cases[i].between);
+			for (int k = 0; k < cases[i].n + more; k++)
+				n += (size_t)sprintf(text + n, "%s", cases[i].close);
+			sprintf(text + n, "%s", cases[i].end);
+			if ((opened(text, cases[i].why) != COHORT_OK) != more)
+				fail_msg("%s: %d", cases[i].why, cases[i].n + more);
+		}
+	assert_int_equal(opened("{\"type\":\"string\",\"pattern\":\"^a{10000}$\"}", ""), COHORT_OK);
+	assert_int_equal(opened("{\"type\":\"string\",\"minLength\":100000}", ""), COHORT_OK);
+	assert_int_equal(opened("{\"type\":\"string\",\"maxLength\":0}", ""), COHORT_OK);
+	assert_int_equal(opened("{\"type\":\"integer\",\"minimum\":9223372036854775807}", ""), COHORT_OK);
+	assert_int_equal(opened("{\"type\":\"integer\",\"exclusiveMinimum\":9223372036854775806}", ""), COHORT_OK);
+	assert_int_equal(opened("{\"type\":\"integer\",\"exclusiveMaximum\":-9223372036854775807}", ""), COHORT_OK);
+	assert_int_equal(opened("{\"type\":\"integer\",\"minimum\":9e15}", ""), COHORT_OK);
+	assert_int_equal(opened("{\"type\":\"integer\",\"exclusiveMinimum\":9e15}", "too large for"), COHORT_E_LIMIT);
+	assert_int_equal(opened("{\"type\":\"array\",\"prefixItems\":[true,true],\"maxItems\":2}", ""), COHORT_OK);
+	assert_int_equal(opened("{\"type\":\"array\",\"minItems\":2,\"maxItems\":2}", ""), COHORT_OK);
 }
 
 /* Nested or repeated beyond reason: a status, soon. */
@@ -619,6 +738,7 @@ int main(void)
 			cmocka_unit_test(permitted),
 			cmocka_unit_test(forbidden),
 			cmocka_unit_test(refusals),
+			cmocka_unit_test(limits),
 			cmocka_unit_test(hostile),
 			cmocka_unit_test(hostile_references),
 			cmocka_unit_test(out_of_memory),
