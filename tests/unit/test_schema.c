@@ -285,6 +285,23 @@ static void permitted(void **state)
 			{"{\"$ref\":\"#/%24defs/a~1b~0c%\",\"$defs\":{\"a/b~c%\":{\"$ref\":\"#/x/10\"}},\"x\":[0,1,2,3,4,5,6,7,8,9,"
 			 "{\"const\":7}]}",
 					"7"},
+			/* Two bounds on the same side, and those that are no whole numbers. */
+			{"{\"type\":\"integer\",\"minimum\":2.5,\"exclusiveMinimum\":0.5,\"maximum\":4.5,"
+			 "\"exclusiveMaximum\":9.5}",
+					"3|4"},
+			{"{\"type\":\"integer\",\"minimum\":0.5,\"exclusiveMinimum\":2.0,\"maximum\":9.5,"
+			 "\"exclusiveMaximum\":5.0}",
+					"3|4"},
+			{"{\"type\":\"integer\",\"minimum\":1,\"exclusiveMinimum\":2,\"maximum\":9,\"exclusiveMaximum\":5}",
+					"3|4"},
+			/* Lists and objects are compared by what they hold. */
+			{"{\"allOf\":[{\"enum\":[[1],[2,3],{\"a\":1}]},{\"enum\":[[2,3],[2],{\"a\":2},{\"a\":1}]}]}",
+					"[2,3]|{\"a\":1}"},
+			{"{\"oneOf\":[{\"const\":[1]},{\"const\":[2]},{\"const\":[1,1]},{\"const\":{\"a\":1}},"
+			 "{\"const\":{\"a\":2}},{\"const\":{\"b\":1}}]}",
+					"[1]|[2]|[1,1]|{\"a\":1}|{\"a\":2}|{\"b\":1}"},
+			{"{\"type\":\"array\",\"minItems\":1}", "[ 1 ]|[1]|[ 1 , 2 ]"},
+			{"{\"type\":\"array\",\"prefixItems\":[true],\"items\":false}", "[ 1 ]|[1]"},
 			/* An empty class may be left out, which PCRE2 does not know (found by fuzz_regex). */
 			{"{\"type\":\"string\",\"pattern\":\"^[]*?$\"}", "\"\""},
 			{"{\"type\":\"string\",\"pattern\":\"^a[]{0,2}b[]?$\"}", "\"ab\""},
@@ -304,6 +321,16 @@ static void forbidden(void **state)
 		const char *schema, *docs; /* separated by | */
 	} cases[] = {
 			{"{\"type\":\"integer\",\"maximum\":-9223372036854775808}", "-|0|-1"},
+			{"{\"type\":\"integer\",\"minimum\":2.5,\"exclusiveMinimum\":0.5,\"maximum\":4.5,"
+			 "\"exclusiveMaximum\":9.5}",
+					"1|2|5|9"},
+			{"{\"type\":\"integer\",\"minimum\":0.5,\"exclusiveMinimum\":2.0,\"maximum\":9.5,"
+			 "\"exclusiveMaximum\":5.0}",
+					"1|2|5|9"},
+			{"{\"type\":\"integer\",\"minimum\":1,\"exclusiveMinimum\":2,\"maximum\":9,\"exclusiveMaximum\":5}",
+					"1|2|5|9"},
+			{"{\"allOf\":[{\"enum\":[[1],[2,3],{\"a\":1}]},{\"enum\":[[2,3],[2],{\"a\":2},{\"a\":1}]}]}",
+					"[1]|[2]|[2,3,4]|{\"a\":2}|{\"b\":1}"},
 			{"{\"type\":\"string\",\"pattern\":\"^a[]*$\"}", "\"\"|\"a[]\"|\"a]\"|\"aa\""},
 			{"{\"type\":\"integer\",\"anyOf\":[{\"$ref\":\"#/$defs/p\",\"maximum\":5}],\"$defs\":{\"p\":{"
 			 "\"minimum\":0}}}",
@@ -338,8 +365,8 @@ static void refusals(void **state)
 		const char *schema, *why;
 		enum cohort_status st;
 	} cases[] = {
-			{"", "schema", COHORT_E_FORMAT},
-			{"{", "schema", COHORT_E_FORMAT},
+			{"", "schema, line 1: ", COHORT_E_FORMAT},
+			{"{", "schema, line 1: ", COHORT_E_FORMAT},
 			{"[]", "expected an object", COHORT_E_FORMAT},
 			{"{\"type\":\"float\"}", "no such type: 'float'", COHORT_E_FORMAT},
 			{"{\"type\":[]}", "'type'", COHORT_E_FORMAT},
@@ -478,6 +505,12 @@ static void refusals(void **state)
 			{"{\"type\":\"object\",\"properties\":{},\"required\":[5]}",
 					"expected names in 'required'", COHORT_E_FORMAT},
 			{"{\"minProperties\":1}", "'minProperties'", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\A\"}", "escape is not known", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\Z\"}", "escape is not known", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\a\"}", "escape is not known", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\z\"}", "escape is not known", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\0\"}", "escape is not known", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\9\"}", "escape is not known", COHORT_E_UNSUPPORTED},
 			{"{\"enum\":[]}", "no value is left", COHORT_E_FORMAT},
 			{"{\"type\":\"object\",\"properties\":{},\"required\":[\"x\"]}", "'x'", COHORT_E_FORMAT},
 			{"{\"allOf\":[{\"type\":\"string\",\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "'pattern'",
@@ -553,6 +586,19 @@ static void limits(void **state)
 	assert_int_equal(opened("{\"type\":\"integer\",\"exclusiveMinimum\":9e15}", "too large for"), COHORT_E_LIMIT);
 	assert_int_equal(opened("{\"type\":\"array\",\"prefixItems\":[true,true],\"maxItems\":2}", ""), COHORT_OK);
 	assert_int_equal(opened("{\"type\":\"array\",\"minItems\":2,\"maxItems\":2}", ""), COHORT_OK);
+}
+
+/* Names of rules have 39 bytes of a property's name. Seen red with one more, which there is no room for. */
+static void long_names(void **state)
+{
+	static const char schema[] = "{\"properties\":{\"0123456789012345678901234567890123456789\":{\"type\":\"null\"}}}";
+	char text[8192];
+	size_t n = 0;
+	(void)state;
+
+	assert_int_equal(cohort_schema_to_gbnf(schema, strlen(schema), text, sizeof text - 1, &n, NULL), COHORT_OK);
+	text[n] = 0;
+	assert_non_null(strstr(text, "\n012345678901234567890123456789012345678-2 ::= "));
 }
 
 /* Nested or repeated beyond reason: a status, soon. */
@@ -739,6 +785,7 @@ int main(void)
 			cmocka_unit_test(forbidden),
 			cmocka_unit_test(refusals),
 			cmocka_unit_test(limits),
+			cmocka_unit_test(long_names),
 			cmocka_unit_test(hostile),
 			cmocka_unit_test(hostile_references),
 			cmocka_unit_test(out_of_memory),

@@ -510,7 +510,8 @@ static void default_limit(const char *source, int which, size_t n, const char *w
 		memcpy(json, which == 0 ? "[]" : "{}", 2);
 	json[n] = '\0';
 	cohort_template_params_init(&p);
-	*(which == 0 ? &p.messages : which == 1 ? &p.tools : which == 2 ? &p.documents : &p.extra) = n ? json : NULL;
+	const char **const texts[] = {&p.messages, &p.tools, &p.documents, &p.extra};
+	*texts[which] = n ? json : NULL;
 	char *got = render_n(source, strlen(source), &p, &n_out, &err);
 	if (got || err.status != COHORT_E_LIMIT || !strstr(err.text, want))
 		fail_msg("%s, %zu bytes: status %d, '%s', not '%s'", source, n, (int)err.status, err.text, want);
