@@ -11,8 +11,8 @@
  * filled (contexts_together), by a matrix that is packed from its first row again where a part of it is packed already
  * (halves: its sum counts rows twice), by products that allocate (aborts), by a warm-up that leaves matrices as they
  * are (warm_up), by rows that are packed and not summed (same_model), by sums of the first 4 KiB of each matrix and by
- * sums that do not know a row's place (any_byte), by the first bytes of an adapter's data only (adapters), and by an
- * engine that waits for requests without packing (idle_engine). */
+ * sums that do not know a row's place (any_byte), by the first bytes of an adapter's data only (adapters), by an engine
+ * that waits for requests without packing (idle_engine), and by a line more than a matrix takes (places). */
 #include "arch_case.h"
 #include "load_case.h"
 #include "place_case.h"
@@ -152,6 +152,34 @@ static void any_set(void **state)
 					assert_int_equal(w->n_left, s == 0 ? n - k : s == 1 ? k : (n + k) / 2);
 					cohort_model_free(m);
 				}
+		}
+	}
+}
+
+/* Places lie one behind the other, in whole cache lines, and fill the piece. */
+static void places(void **state)
+{
+	static const char *const types[] = {"Q4_0", "Q4_K_M", "F16"};
+	const struct place *p = *state;
+	struct cohort_model_params mp = model_params();
+
+	for (size_t t = 0; t < 3; t++) {
+		make_model(p->path, types[t], false);
+		for (size_t level = 0; level < cohort_isa_count(); level++) {
+			if (!use_level(&mp, level))
+				continue;
+			struct cohort_model *m = open_model(p->path, &mp);
+			const struct be_weights *w = m->weights;
+			const uint8_t *at = w->packed;
+			assert_int_equal((uintptr_t)at % 64, 0);
+			for (size_t i = 0; i < w->n; i++)
+				if (w->w[i].place) {
+					const struct model_weight *mw = w->w[i].mw;
+					assert_ptr_equal(w->w[i].place, at);
+					at += (w->w[i].packed->packed_bytes(mw->n_rows, mw->k) + 63) / 64 * 64;
+				}
+			assert_int_equal(at - w->packed, w->packed_bytes);
+			cohort_model_free(m);
 		}
 	}
 }
@@ -520,6 +548,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(any_set, setup, teardown),
+		cmocka_unit_test_setup_teardown(places, setup, teardown),
 		cmocka_unit_test_setup_teardown(halves, setup, teardown),
 		cmocka_unit_test_setup_teardown(contexts_together, setup, teardown),
 		cmocka_unit_test_setup_teardown(aborts, setup, teardown),
