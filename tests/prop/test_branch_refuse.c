@@ -348,6 +348,44 @@ static void biases(void **state)
 	cohort_forest_free(forest);
 }
 
+/* What looks at logits, before there are any. Seen red with a row that is no row's, and with logits that are looked at. */
+static void nothing_decoded(void **state)
+{
+	struct cohort_branch b;
+	cohort_token t = -7;
+	double x = -7;
+	(void)state;
+
+	ok(open_forest(FIRST, 0, &forest));
+	ok(cohort_branch_create(forest, NULL, &good, &err));
+	ok(cohort_branch_prefill(forest, good, &token, 1, &err));
+	ok(cohort_branch_create(forest, NULL, &b, &err));
+	const int64_t seq = FIRST + 1;
+	assert_null(cohort_branch_logits_get(forest, b, &err));
+	refused(COHORT_E_ARG, "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_entropy_get(forest, b, &x, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_surprisal_get(forest, b, 3, &x, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_logits_merge(forest, b, good, 1, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_logits_merge(forest, good, b, 1, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_sample(forest, b, &t, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_accept(forest, b, 3, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_decode_each(forest, (struct cohort_branch_token[]){{good, 3}, {b, 3}}, 2, &err),
+			"branch-logits", 1, seq, 1, 0);
+	refused(cohort_branch_step(forest, &b, 1, &err), "branch-idle", 0, seq, 1, 0);
+	assert_true(t == -7 && x == -7);
+	/* A token that is pending is in the way of others. */
+	ok(cohort_branch_accept(forest, good, 5, &err));
+	refused(cohort_branch_accept(forest, good, 3, &err), "branch-pending", -1, FIRST, -1, 5);
+	refused(cohort_branch_sample(forest, good, &t, &err), "branch-pending", -1, FIRST, -1, 5);
+	refused(cohort_branch_prefill(forest, good, &token, 1, &err), "branch-pending", 0, FIRST, -1, 5);
+	refused(cohort_branch_decode_each(forest, &(struct cohort_branch_token){good, 3}, 1, &err), "branch-pending", 0,
+			FIRST, -1, 5);
+	refused(cohort_branch_step(forest, (struct cohort_branch[]){good, good}, 2, &err), "branch-duplicate", 1, FIRST, 1,
+			2);
+	ok(cohort_branch_step(forest, &good, 1, &err));
+	cohort_forest_free(forest);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -356,6 +394,7 @@ int main(void)
 			cmocka_unit_test_setup_teardown(contexts, open_all, close_all),
 			cmocka_unit_test_setup_teardown(beyond_the_last, open_all, close_all),
 			cmocka_unit_test_setup_teardown(biases, open_all, close_all),
+			cmocka_unit_test_setup_teardown(nothing_decoded, open_all, close_all),
 	};
 	return cmocka_run_group_tests_name("branches refused", tests, NULL, NULL);
 }

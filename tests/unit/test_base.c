@@ -495,9 +495,11 @@ static void file_reads(void **state)
 	assert_non_null(strstr(err.text, "larger than 100000 bytes"));
 	assert_int_equal(file_read(path, 0, &out, &n, &err), COHORT_E_LIMIT);
 	for (int64_t i = 0;; i++) {
+		const uint64_t before = mem_count();
 		mem_fail_after(i);
 		st = file_read(path, N, &out, &n, &err);
 		mem_fail_after(-1);
+		assert_true(st || mem_count() - before <= (uint64_t)i);
 		if (!st)
 			break;
 		assert_int_equal(st, COHORT_E_MEMORY);

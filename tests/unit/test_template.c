@@ -203,7 +203,7 @@ static void methods(void **state)
 	gives("{{ [1, 2].index(1, 0, -1) }}{{ [1, 2].index(2, 0, 9) }}{{ [1, 2].index(1, -2, 1) }}{{ range(3).index(2) }}",
 			NULL, "0102");
 	/* The same values stand before and behind these. */
-	gives("{{ [[1, 1, 1, 1], [1]][1].index(1, -3) }}", NULL, "0");
+	gives("{{ [[1, 1, 1, 1], [1]][1].index(1, -3) }}{{ [[1], [1, 1, 1, 1]][0].count(1) }}", NULL, "01");
 	fails("{{ [[1], [2, 2, 2, 2]][0].index(2, 0, 9) }}", NULL, COHORT_E_ARG, 1, "not in the list");
 	fails("{{ [1, 2].index(2, 0, 1) }}", NULL, COHORT_E_ARG, 1, "not in the list");
 	fails("{{ [1, 2].index(2, 0, -1) }}", NULL, COHORT_E_ARG, 1, "not in the list");

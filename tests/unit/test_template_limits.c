@@ -405,11 +405,13 @@ static void allocation_failures(void **state)
 		fail_msg("%s", err.text);
 	int64_t n = 0;
 	for (;; n++) {
+		const uint64_t before = mem_count();
 		mem_fail_after(n);
 		err = (struct cohort_err){0};
 		char *got = render(everything, everything_vars, &err);
 		mem_fail_after(-1);
 		if (got) {
+			assert_true(mem_count() - before <= (uint64_t)n); /* nothing failed */
 			assert_string_equal(got, want);
 			cohort_template_text_free(got);
 			break;
