@@ -348,7 +348,7 @@ static void biases(void **state)
 	cohort_forest_free(forest);
 }
 
-/* What looks at logits, before there are any. Seen red with a row that is no row's, and with logits that are looked at. */
+/* What looks at logits, before there are any. Seen red with a row that is no row's, and with logits that are used. */
 static void nothing_decoded(void **state)
 {
 	struct cohort_branch b;
@@ -380,8 +380,8 @@ static void nothing_decoded(void **state)
 	refused(cohort_branch_prefill(forest, good, &token, 1, &err), "branch-pending", 0, FIRST, -1, 5);
 	refused(cohort_branch_decode_each(forest, &(struct cohort_branch_token){good, 3}, 1, &err), "branch-pending", 0,
 			FIRST, -1, 5);
-	refused(cohort_branch_step(forest, (struct cohort_branch[]){good, good}, 2, &err), "branch-duplicate", 1, FIRST, 1,
-			2);
+	refused(cohort_branch_step(forest, (struct cohort_branch[]){good, good}, 2, &err), "branch-duplicate", 1, FIRST,
+			1, 2);
 	ok(cohort_branch_step(forest, &good, 1, &err));
 	cohort_forest_free(forest);
 }

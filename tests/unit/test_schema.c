@@ -279,11 +279,12 @@ static void permitted(void **state)
 			{"{\"type\":\"integer\",\"maximum\":-9223372036854775808}", "-9223372036854775808"},
 			{"{\"type\":\"string\",\"pattern\":\"^\\\\ud83d\\\\ude00$\"}", "\"\xf0\x9f\x98\x80\""},
 			/* The ends of the surrogates. Seen red with each of them taken for none, or for one. */
-			{"{\"type\":\"string\",\"pattern\":\"^\\\\ud800\\\\udc00\\\\udbff\\\\udfff\\\\ud7ff\\\\ue000$\"}",
+			{"{\"type\":\"string\",\"pattern\":\"^\\\\ud800\\\\udc00\\\\udbff\\\\udfff"
+			 "\\\\ud7ff\\\\ue000$\"}",
 					"\"\xf0\x90\x80\x80\xf4\x8f\xbf\xbf\xed\x9f\xbf\xee\x80\x80\""},
 			{"{\"type\":\"string\",\"pattern\":\"^[a-a]{2,2}\\\\x2d[-b][b-]$\"}", "\"aa--b\"|\"aa-b-\""},
-			{"{\"$ref\":\"#/%24defs/a~1b~0c%\",\"$defs\":{\"a/b~c%\":{\"$ref\":\"#/x/10\"}},\"x\":[0,1,2,3,4,5,6,7,8,9,"
-			 "{\"const\":7}]}",
+			{"{\"$ref\":\"#/%24defs/a~1b~0c%\",\"$defs\":{\"a/b~c%\":{\"$ref\":\"#/x/10\"}},"
+			 "\"x\":[0,1,2,3,4,5,6,7,8,9,{\"const\":7}]}",
 					"7"},
 			/* Two bounds on the same side, and those that are no whole numbers. */
 			{"{\"type\":\"integer\",\"minimum\":2.5,\"exclusiveMinimum\":0.5,\"maximum\":4.5,"
@@ -292,7 +293,8 @@ static void permitted(void **state)
 			{"{\"type\":\"integer\",\"minimum\":0.5,\"exclusiveMinimum\":2.0,\"maximum\":9.5,"
 			 "\"exclusiveMaximum\":5.0}",
 					"3|4"},
-			{"{\"type\":\"integer\",\"minimum\":1,\"exclusiveMinimum\":2,\"maximum\":9,\"exclusiveMaximum\":5}",
+			{"{\"type\":\"integer\",\"minimum\":1,\"exclusiveMinimum\":2,\"maximum\":9,"
+			 "\"exclusiveMaximum\":5}",
 					"3|4"},
 			/* Lists and objects are compared by what they hold. */
 			{"{\"allOf\":[{\"enum\":[[1],[2,3],{\"a\":1}]},{\"enum\":[[2,3],[2],{\"a\":2},{\"a\":1}]}]}",
@@ -327,7 +329,8 @@ static void forbidden(void **state)
 			{"{\"type\":\"integer\",\"minimum\":0.5,\"exclusiveMinimum\":2.0,\"maximum\":9.5,"
 			 "\"exclusiveMaximum\":5.0}",
 					"1|2|5|9"},
-			{"{\"type\":\"integer\",\"minimum\":1,\"exclusiveMinimum\":2,\"maximum\":9,\"exclusiveMaximum\":5}",
+			{"{\"type\":\"integer\",\"minimum\":1,\"exclusiveMinimum\":2,\"maximum\":9,"
+			 "\"exclusiveMaximum\":5}",
 					"1|2|5|9"},
 			{"{\"allOf\":[{\"enum\":[[1],[2,3],{\"a\":1}]},{\"enum\":[[2,3],[2],{\"a\":2},{\"a\":1}]}]}",
 					"[1]|[2]|[2,3,4]|{\"a\":2}|{\"b\":1}"},
@@ -422,12 +425,14 @@ static void refusals(void **state)
 			{"{\"type\":\"string\",\"pattern\":\"\\\\u12\"}", "byte 4: expected a hex", COHORT_E_FORMAT},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\xG1\"}", "byte 2: expected a hex", COHORT_E_FORMAT},
 			{"{\"type\":\"string\",\"pattern\":\"[\\\\x4]\"}", "byte 4: expected a hex", COHORT_E_FORMAT},
-			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83d\\\\ude0g\"}", "byte 11: expected a hex", COHORT_E_FORMAT},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83d\\\\ude0g\"}", "byte 11: expected a hex",
+					COHORT_E_FORMAT},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83d\\\\u0041\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83d\\\\ue000\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\ud83dxude00\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\udfff\"}", "surrogate", COHORT_E_UNSUPPORTED},
-			{"{\"type\":\"string\",\"pattern\":\"\\\\\xc3\xa9\"}", "escape is not known", COHORT_E_UNSUPPORTED},
+			{"{\"type\":\"string\",\"pattern\":\"\\\\\xc3\xa9\"}", "escape is not known",
+					COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\ude00\\\\ude00\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"\\\\udc00\\\\udc00\"}", "surrogate", COHORT_E_UNSUPPORTED},
 			{"{\"type\":\"string\",\"pattern\":\"x\",\"maxLength\":3}", "'pattern'", COHORT_E_UNSUPPORTED},
@@ -555,9 +560,9 @@ static void limits(void **state)
 		const char *why;
 		int n;
 	} cases[] = {
-			{"{\"type\":\"string\",\"pattern\":\"", "(", "a", ")", "\"}", "groups are nested too deep", 64},
-			{"{\"type\":\"string\",\"pattern\":\"[", "a-c", "", "", "]\"}", "class of too many ranges", 256},
-			{"{\"type\":\"string\",\"pattern\":\"[^", "a-c", "", "", "]\"}", "class of too many ranges", 256},
+			{"{\"type\":\"string\",\"pattern\":\"", "(", "a", ")", "\"}", "nested too deep", 64},
+			{"{\"type\":\"string\",\"pattern\":\"[", "a-c", "", "", "]\"}", "too many ranges", 256},
+			{"{\"type\":\"string\",\"pattern\":\"[^", "a-c", "", "", "]\"}", "too many ranges", 256},
 			{"", "{\"items\":", "true", "}", "", "nested too deep at", 99},
 			{"{\"type\":[", "\"null\",", "\"null\"", "", "]}", "seven types", 6},
 	};
@@ -591,7 +596,8 @@ static void limits(void **state)
 /* Names of rules have 39 bytes of a property's name. Seen red with one more, which there is no room for. */
 static void long_names(void **state)
 {
-	static const char schema[] = "{\"properties\":{\"0123456789012345678901234567890123456789\":{\"type\":\"null\"}}}";
+	static const char schema[] =
+			"{\"properties\":{\"0123456789012345678901234567890123456789\":{\"type\":\"null\"}}}";
 	char text[8192];
 	size_t n = 0;
 	(void)state;
