@@ -567,7 +567,7 @@ static bool visit_object(struct gen *g, json_t *schema, struct text *t, const ch
 		return true;
 	}
 	const bool open = json_is_true(additional) || json_is_object(additional);
-	struct property *p = mem_zalloc(json_object_size(props) + json_array_size(required) + 1, sizeof *p);
+	struct property *p = mem_zalloc(json_object_size(props) + json_array_size(required), sizeof *p);
 	/* Every name that is spoken of, and those that must be there. */
 	json_t *all = json_object(), *needed = names_of(required);
 	bool ok = p && all && needed;

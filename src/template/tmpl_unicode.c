@@ -15,11 +15,6 @@
 
 uint32_t uni_decode(const char *s, size_t n, uint32_t *cp)
 {
-	const uint8_t c = (uint8_t)*s;
-	if (c < 0x80) {
-		*cp = c;
-		return 1;
-	}
 	const size_t k = utf8_decode(s, n, cp);
 	if (k)
 		return (uint32_t)k;

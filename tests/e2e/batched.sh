@@ -120,6 +120,23 @@ run batched -verbose -np 1 -n 2 -prompts "$tmp/prompts"
 [ "$rc" = 0 ] && matches err '^  Tokens of prompt 0: 1 911 630 264 493$' &&
 	matches err '^  Tokens of prompt 1: 1 634 371 507 325$' && ! has err 'Prompt tokens:'
 verdict '-verbose: the tokens of each prompt'
+matches err '^  Prompt 0, sequence 0: 2 tokens, length reached$' && matches err '^  Prompt 1, sequence 0: 2 tokens, length reached$'
+verdict '-verbose: the end of each text'
+# Shown red by the other word.
+run batched -np 2 -n 3 -j '{"type":"string","minLength":50}'
+[ "$rc" = 0 ] && has err '2 of 2 sequences were cut before the end that the schema wants; raise -n-predict'
+verdict 'texts cut before the end that a schema wants'
+run batched -np 2 -n 3 -grammar 'root ::= [a-z ]{99}'
+[ "$rc" = 0 ] && has err '2 of 2 sequences were cut before the end that the grammar wants; raise -n-predict'
+verdict 'texts cut before the end that a grammar wants'
+run batched -np 2 -n 3 -ignore-eos
+[ "$rc" = 0 ] && ! has err 'were cut' && ! has err 'was trained for'
+verdict 'texts that nothing cut: nothing is said'
+# Shown red by a name that is always shown.
+python3 -c 'import sys; sys.stdout.buffer.write(open(sys.argv[1], "rb").read().replace(b"general.name", b"general.nome", 1))' "$model" >"$tmp/unnamed.gguf"
+run batched -m "$tmp/unnamed.gguf" -np 1 -n 1
+[ "$rc" = 0 ] && has err '  Model: unnamed (llama,'
+verdict 'a model without a name'
 
 run batched -promt x
 refused 2 "did you mean '-prompt'?" && has err "Try 'batched --help'"
@@ -233,6 +250,14 @@ verdict '-n-predict 1: one token each'
 run batched -prompt '' -n-predict 8
 [ "$rc" = 0 ] && sequences 4
 verdict 'an empty prompt'
+# Seen red with no tokens taken for a prompt.
+python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/no_bos.gguf" tokenizer.ggml.add_bos_token 0
+run batched -m "$tmp/no_bos.gguf" -prompt '' -n-predict 8
+refused 2 'the prompt is empty and the model has no begin token'
+verdict 'an empty prompt of a model without a begin token is refused'
+run batched -m "$tmp/no_bos.gguf" -prompt 'a' -n-predict 8
+[ "$rc" = 0 ] && sequences 4
+verdict 'one token of a model without a begin token'
 word=$(printf 'caf\303\251 \342\202\254 \360\237\220\261')
 run batched -prompt "$word" -n-predict 8
 [ "$rc" = 0 ] && sequences 4 "$word"
@@ -254,6 +279,14 @@ verdict 'a prompt beyond -ctx is refused'
 run batched -prompt "$long $long" -ctx 4096
 refused 2 'the model was trained for 1024' && matches err 'the prompt has [0-9]+ tokens'
 verdict 'a prompt beyond the trained length is refused'
+# The begin token and as many words. Shown red by: 1,024 refused.
+words() { awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) printf "%sthe", i ? " " : "" }'; }
+run batched -prompt "$(words 1023)" -n-predict 0 -n-parallel 1
+[ "$rc" = 0 ] && has err 'Prefill: 1024 tokens'
+verdict 'a prompt of the trained length'
+run batched -prompt "$(words 1024)" -n-predict 0 -n-parallel 1
+refused 2 'the prompt has 1025 tokens, the model was trained for 1024'
+verdict 'a prompt of one token more is refused'
 run batched -ctx 16
 more=$(sed -n 's/.*raise -ctx to \([0-9]*\)$/\1/p' "$tmp/err")
 refused 2 'does not fit into -ctx 16' && [ -n "$more" ]
@@ -261,6 +294,22 @@ verdict 'a context that is too small is refused'
 run batched -ctx "${more:-0}" -n-parallel 1
 [ "$rc" = 0 ] && sequences 1
 verdict 'the context it names works'
+# Seen red with a prompt as long as -ctx refused.
+p32=$(words 31)
+run batched -prompt "$p32" -ctx 32 -n-predict 0 -n-parallel 1
+[ "$rc" = 0 ] && sequences 1 && has err 'Prefill: 32 tokens'
+verdict 'a prompt of -ctx tokens'
+run batched -prompt "$p32" -ctx 32 -n-predict 1 -n-parallel 1
+refused 2 'one sequence of 33 tokens does not fit into -ctx 32; raise -ctx to 64'
+verdict 'a prompt of -ctx tokens, and one more'
+run batched -prompt "$p32 a" -ctx 32 -n-predict 0 -n-parallel 1
+refused 2 'tokens, -ctx holds 32; raise -ctx'
+verdict 'a prompt of more than -ctx tokens'
+# Shown red by: states that take as much of -ctx as cells.
+random_models "$tmp/models" mamba || exit 1
+run batched -m "$tmp/models/mamba.gguf" -prompt "$(words 30)" -ctx 32 -n-predict 40 -n-parallel 3 -ignore-eos
+[ "$rc" = 0 ] && sequences 3 && has err 'Decoded 120 tokens'
+verdict 'states have no length: texts longer than -ctx'
 run batched -n-predict 2000 -n-parallel 1
 [ "$rc" = 0 ] && sequences 1 && matches err 'trained for 1024 tokens: sequences end after 1019 of the 2000'
 verdict '-n-predict beyond the trained length: a note'

@@ -83,8 +83,9 @@ class Info(Command):
     """Whether a model runs is found out by opening it, and the answer may be that it does not, and why."""
 
     def said(self, p):
-        return re.sub(rb"(?m)^(runs here   )no: .*(out of memory|Cannot allocate memory|Too many open files|"
+        said = re.sub(rb"(?m)^(runs here   )no: .*(out of memory|Cannot allocate memory|Too many open files|"
                       rb"Input/output error).*$", rb"\1yes", p.stdout)
+        return re.sub(rb"(?m)^cache .*\n", b"", said)  # of models that open
 
 
 class Jobs(Command):
@@ -222,6 +223,29 @@ def torture(name, box):
     return n
 
 
+def talk(box, words, k=0):
+    """Of batched -interactive; allocations, the k-th of which fails."""
+    box.arm(KINDS.index("alloc"), k or 1 << 40)
+    p = subprocess.run([os.path.join(os.path.dirname(PROGRAM), "batched"), "-interactive", "-np", "2", "-n", "2"], input=words,
+        capture_output=True, timeout=PATIENCE_S, env=box.env())
+    box.disarm()
+    return p, box.calls()[KINDS.index("alloc")]
+
+
+def interactive(box):
+    """Every allocation of commands that take texts further and keep them."""
+    words = b"Once\n:more 0\n:keep 1\n:kept\n"
+    first, (good, last) = talk(box, words[:5])[1], talk(box, words)
+    wrong = ["without failures: %r" % good.stderr[-300:]] if good.returncode else []
+    ks = range(first + 1, last + 1)
+    for k in ks:
+        p = talk(box, words, k)[0]
+        if p.returncode != 1 or b"out of memory" not in p.stderr:
+            wrong.append("alloc once, k = %d: exit code %d, %r" % (k, p.returncode, p.stderr[-200:]))
+    cases.check("interactive: %d failures" % len(ks), len(ks) > 20 and not wrong, "\n".join(wrong[:12]))
+    return len(ks)
+
+
 with open(path("in.jsonl"), "w") as file:
     file.write(LINES)
 with open(path("chat.json"), "w") as file:
@@ -229,5 +253,8 @@ with open(path("chat.json"), "w") as file:
 IDLE = Box(path("idle"))  # for runs in which nothing fails
 BOX = Box(path("box"))
 KEPT = set(os.listdir(FOLDER))
-print("# %d failures" % sum(torture(name, BOX) for name in COMMANDS if not ONLY or name == ONLY))
+N = sum(torture(name, BOX) for name in COMMANDS if not ONLY or name == ONLY)
+if ONLY in (None, "interactive"):
+    N += interactive(BOX)
+print("# %d failures" % N)
 cases.end()

@@ -6,7 +6,8 @@
 # Seen red with: an error that is not told (tokenize), a temporary file that is not removed (synth), an allocation that is
 # not looked at (run: it crashed), jobs_output_write that returns 0 after a failed write (jobs), a journal that is not
 # written and not missed (jobs), a journal that is not recognised, so that the job does not resume (jobs), no formats or a
-# wrong reason where the model cannot be opened (info), and with a fault.so that lets nothing fail (all commands).
+# wrong reason where the model cannot be opened (info), with a fault.so that lets nothing fail
+# (all commands), and the tokens of :more without their text, and a text that was not kept (interactive).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/e2e/serve_lib.sh

@@ -270,6 +270,11 @@ unread() { (ulimit -t 10 && "$bin/cohort" run 'Once upon a time' -n 1000 -temp 0
 run unread
 [ "$(cat "$tmp/code")" = 4 ] && empty err
 verdict 'run: ends when nobody reads it any more'
+# Seen red with no tokens taken for a prompt.
+python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/no_bos.gguf" tokenizer.ggml.add_bos_token 0
+run cohort run -m "$tmp/no_bos.gguf" ''
+refused 2 'prompt 0 is empty and the model has no begin token'
+verdict 'run: an empty prompt of a model without a begin token'
 for bad in '-beams 2 -best-of 2' '-beams 2 -vote x' '-vote x' -early-stop '-length-penalty 1' '-beam-groups 2' '-diversity 1' '-beams 4 -beam-groups 3' \
 	'-beams 4 -diversity 1' '-beams 2 -np 3' '-best-of 3 -np 2' '-beams 3 -stop x' '-best-of 3 -logprobs 1' '-best-of 2 -vote (' '-beams 2 -n 0' '-beams 300 -c 512'; do
 	# shellcheck disable=SC2086

@@ -245,15 +245,22 @@ def bad_batches():
     lines = requests(3).decode().splitlines()
     lines[1:1] = ["{", "", "[1]", '"\\ud800"', line(0, "/v1/completions", {}), line(7, "/v1/embeddings", {}), line(8, "/v1/completions", 5),
         '{"custom_id": 5, "method": "POST", "url": "/v1/completions", "body": {}}',
-        '{"custom_id": "x", "method": "GET", "url": "/v1/completions", "body": {}}', "\xff\x00"]
+        '{"custom_id": "x", "method": "GET", "url": "/v1/completions", "body": {}}', "\xff\x00",
+        '{"custom_id": "", "method": "POST", "url": "/v1/completions", "body": {}}',
+        '{"custom_id": "%s", "method": "POST", "url": "/v1/completions", "body": {}}' % ("i" * 513),
+        '{"custom_id": "%s", "url": "/v1/completions", "body": {}}' % ("i" * 512),
+        '{"custom_id": "y", "method": "POST", "body": {}}', '{"custom_id": "z", "method": "POST", "url": "/v1/completions"}']
     b = s.wait(s.batch(s.upload("\n".join(lines).encode("latin-1"))["id"])["id"])
     assert b["status"] == "failed" and b["failed_at"] and b["request_counts"]["total"] == 0, b
     assert [(e["line"], e["code"]) for e in b["errors"]["data"]] == [(2, "invalid_json_line"), (4, "invalid_json_line"),
         (5, "invalid_json_line"), (6, "duplicate_custom_id"), (7, "mismatched_endpoint"), (8, "invalid_body"), (9, "invalid_custom_id"),
-        (10, "invalid_method"), (11, "invalid_json_line")], b
+        (10, "invalid_method"), (11, "invalid_json_line"), (12, "invalid_custom_id"), (13, "invalid_custom_id"),
+        (14, "invalid_method"), (15, "mismatched_endpoint"), (16, "invalid_body")], b
     for content in (b"", b"\n\n \r\n", b"\xef\xbb\xbf"):
         b = s.wait(s.batch(s.upload(content)["id"])["id"])
         assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "empty_file", b
+    b = s.wait(s.batch(s.upload(b"\n" * 50000)["id"])["id"])
+    assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "empty_file", b
     b = s.wait(s.batch(s.upload(b"\n" * 50001)["id"])["id"])
     assert b["status"] == "failed" and b["errors"]["data"][0]["code"] == "too_many_lines", b
     b = s.wait(s.batch(s.upload(b'{"custom_id": "x", "y": [' + b"{}," * 500000 + b"0]}")["id"])["id"])
@@ -304,6 +311,7 @@ def kill():
         time.sleep(r.uniform(0, 0.2 if n_kills < 8 else 1.5))
         counts = s.good("GET", "/v1/batches/" + ids[0])["request_counts"]
         middle += 0 < counts["completed"] < 49
+        assert counts["failed"] <= 1, counts
         done = sum(s.good("GET", "/v1/batches/" + i)["status"] in FINAL for i in ids)
         s.kill()
         n_kills += 1
@@ -323,7 +331,8 @@ def kill():
 def seeds():
     """A batch draws a seed, and has it still when it goes on in another server."""
     body = {"prompt": "Tom", "max_tokens": 60, "temperature": 1, "ignore_eos": True}
-    content = ("\n".join(line(i, "/v1/completions", body if i % 3 else {**body, "seed": -1}) for i in range(30)) + "\n").encode()
+    seed = lambda i: {"seed": i} if i % 10 == 7 else {} if i % 3 else {"seed": -1}  # -1 is none
+    content = ("\n".join(line(i, "/v1/completions", {**body, **seed(i)}) for i in range(30)) + "\n").encode()
     drawn = dict(seed=())
     s = Server("-data", data, "-np", "2", **drawn)
     ids = [s.batch(s.upload(content)["id"])["id"] for _ in range(2)]
@@ -336,7 +345,12 @@ def seeds():
     for i, lines in zip(ids, got):
         assert normal(lines) == normal(jobs(content, int(i[6:14], 16))), (i, lines[:2])
     texts = [{l["response"]["body"]["choices"][0]["text"] for l in lines} for lines in got]
-    assert not texts[0] & texts[1] and len(texts[0]) == len(texts[1]) == 30, texts
+    # Those of the lines with a seed of their own are the same.
+    assert len(texts[0] & texts[1]) == 3 and len(texts[0]) == len(texts[1]) == 30, texts
+    s.end()
+    s = Server("-data", data, seed=("-seed", "5"))
+    got = s.results(s.wait(s.batch(s.upload(content)["id"])["id"]))
+    assert normal(got) == normal(jobs(content, 5)), got[:2]
     s.end()
 
 def s_files(ids):

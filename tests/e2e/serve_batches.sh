@@ -4,8 +4,8 @@
 # Shown red by: an owner that is not looked at (keys); a form that ends anywhere (forms); lines whose results are there
 # and that are done again (term); requests that are not counted, also when they are dropped, or timed as clients' are
 # (metrics); a line's cache_salt that is not read (batches); a line's values that are not counted (bad_batches); a
-# template that is no setting (settings); a seed drawn with each start, one seed for all lines with -1 (seeds); batches in the order in which they came
-# (owners).
+# template that is no setting (settings); a seed drawn with each start, one seed for all lines with -1, what was drawn
+# added to seeds that are given as well (seeds); batches in the order in which they came (owners).
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 unset COHORT_SEED # the server draws one, unless a case says so

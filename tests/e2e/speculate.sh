@@ -195,6 +195,17 @@ verdict 'a prompt of any bytes'
 run cohort speculate 'Data:' -j '{}' -n 3
 [ "$rc" = 0 ] && has err '1 of 1 text was cut'
 verdict 'a text cut by the limit says so'
+# Seen red with every text that has a sampler said to be cut.
+run cohort speculate "$story" -n 60 -temp 0 -grammar 'root ::= " the cat. The cat is big."'
+[ "$rc" = 0 ] && has err 'drafted' && ! has err ' cut before'
+verdict 'a text that its grammar ends was not cut'
+run cohort speculate 'Data:' -n 3
+[ "$rc" = 0 ] && has err 'drafted' && ! has err ' cut before'
+verdict 'a text without a grammar was not cut'
+run cohort speculate 'Tom' -n 3 -np 4 -seed 1 -top-k 0 -top-p 1 -min-p 0 -temp 5 -grammar 'root ::= "a" | [b-z]{9}'
+cut=$(number ': \([0-9]*\) of 4 texts were cut before')
+[ "$rc" = 0 ] && [ "${cut:-0}" -ge 1 ] && [ "$cut" -le 3 ]
+verdict 'of four texts those that were cut are counted'
 
 # ---- What is refused ----
 
@@ -214,6 +225,9 @@ refuse '-rounds goes with -compare' x -r 3
 refuse '-ctx 32 is too small' x -c 32
 refuse 'the model was trained for 1024' "$(seq -s ' ' 1 2000)"
 refuse 'expects a whole number from 1 to 4096' x -np 5000
+# Seen red with no tokens taken for a prompt.
+python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/no_bos.gguf" tokenizer.ggml.add_bos_token 0
+refuse 'the prompt is empty and the model has no begin token' -m "$tmp/no_bos.gguf" ''
 run cohort speculate x -draft "$tmp/none.gguf"
 refused 3 'none.gguf'
 verdict 'a draft that is not there'

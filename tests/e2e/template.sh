@@ -61,6 +61,21 @@ verdict 'the template from standard input'
 
 gives "the built-in model's" '<|user|>Hé<|assistant|>' --messages "$tmp/m.json"
 gives 'a model by name' '<|user|>Hé<|assistant|>' -m "$model" --messages "$tmp/m.json"
+# Its tokens, in a template of the same length. Seen red with those that were given left out.
+python3 - "$model" "$tmp" <<'PY'
+import struct, sys
+b = open(sys.argv[1], "rb").read()
+key = b"tokenizer.chat_template" + struct.pack("<I", 8)
+at = b.index(key) + len(key) + 8
+n = struct.unpack_from("<Q", b, at - 8)[0]
+b = b[:at] + b"{{ bos_token }} {{ eos_token }}{#".ljust(n - 2) + b"#}" + b[at + n:]
+open(sys.argv[2] + "/own.gguf", "wb").write(b)
+open(sys.argv[2] + "/no_bos.gguf", "wb").write(b.replace(b"ggml.bos_token_id", b"ggml.xxx_token_id"))
+PY
+gives "the model's own tokens" '<s> </s>' -m "$tmp/own.gguf" --messages "$tmp/m.json"
+gives "--bos goes before the model's" '<X> </s>' -m "$tmp/own.gguf" --messages "$tmp/m.json" --bos '<X>'
+gives "--eos goes before the model's" '<s> <X>' -m "$tmp/own.gguf" --messages "$tmp/m.json" --eos '<X>'
+gives 'a model without a begin token' ' </s>' -m "$tmp/no_bos.gguf" --messages "$tmp/m.json"
 run cohort template -m "$model" --name tool_use --messages "$tmp/m.json"
 refused 3 'tokenizer.chat_template.tool_use'
 verdict 'a named template that the model does not have'

@@ -110,6 +110,14 @@ def line(n, before):
 for n, t in enumerate(thick[:3]):
     for k in range(3):
         line(3 + 3 * n + k, t)
+# Where they run: a leaf on each row, what is before them in the middle. Seen red with a child too many.
+ways = [[float(x) for x in re.findall(r'[0-9.]+', l.get('d'))] for l in lines]
+leaves = [56 + 30 * (n + 0.5) for n in range(9)]
+parents = [(leaves[3 * n] + leaves[3 * n + 2]) / 2 for n in range(3)]
+assert [(w[1], w[7]) for w in ways] == [((parents[0] + parents[2]) / 2, p) for p in parents] + [
+    (parents[n // 3], y) for n, y in enumerate(leaves)], ways
+assert [(w[0], w[6], w[8]) for w in ways] == [(24, 44, 224)] * 3 + [(224, 244, 424)] * 9, ways
+assert (picture.get('width'), picture.get('height')) == ('480', '356'), picture.attrib
 EOF
 	run cohort tree '<a & b>' -d 2 -k 3 -min-prob 0 -o "$tmp/t.svg"
 	[ "$rc" = 0 ] && empty out && run python3 "$tmp/check.py" "$tmp/t.json" "$tmp/likeliest" "$tmp/t.svg" && [ "$rc" = 0 ]
@@ -129,6 +137,11 @@ verdict 'tree: without a prompt'
 run cohort tree a -p b
 refused 2 'one prompt'
 verdict 'tree: two prompts'
+# Seen red with no tokens taken for a prompt.
+python3 "$COHORT_SOURCE/tests/e2e/add_flag.py" "$model" "$tmp/no_bos.gguf" tokenizer.ggml.add_bos_token 0
+run cohort tree -m "$tmp/no_bos.gguf" ''
+refused 2 'the prompt is empty and the model has no begin token'
+verdict 'tree: an empty prompt of a model without a begin token'
 run cohort tree x -format dot
 refused 2 "not 'dot'"
 verdict 'tree: a format that does not exist'

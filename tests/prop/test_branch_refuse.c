@@ -8,6 +8,8 @@
  * (beyond_the_last); less than no biases, and biases that are NULL, that are taken (bad_biases_leave_those_before). */
 #include "model_case.h"
 
+#include "base/mem.h"
+
 #include "cohort_search.h"
 
 #include <math.h>
@@ -339,7 +341,48 @@ static void bad_biases_leave_those_before(void **state)
 	ok(cohort_branch_bias_set(forest, good,
 			(struct cohort_logit_bias[]){{0, -INFINITY}, {N_VOCAB - 1, 1e6f}}, 2, &err));
 	assert_int_equal(drawn(), N_VOCAB - 1);
+	/* To take them away needs no memory. Seen red with a copy of no biases. */
+	mem_fail_after(0);
 	ok(cohort_branch_bias_set(forest, good, NULL, 0, &err));
+	mem_fail_after(-1);
+	cohort_forest_free(forest);
+}
+
+/* What looks at logits, before there are any. Seen red with a row that is no row's, and with logits that are used. */
+static void nothing_decoded(void **state)
+{
+	struct cohort_branch b;
+	cohort_token t = -7;
+	double x = -7;
+	(void)state;
+
+	ok(open_forest(FIRST, 0, &forest));
+	ok(cohort_branch_create(forest, NULL, &good, &err));
+	ok(cohort_branch_prefill(forest, good, &token, 1, &err));
+	ok(cohort_branch_create(forest, NULL, &b, &err));
+	const int64_t seq = FIRST + 1;
+	assert_null(cohort_branch_logits_get(forest, b, &err));
+	refused(COHORT_E_ARG, "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_entropy_get(forest, b, &x, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_surprisal_get(forest, b, 3, &x, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_logits_merge(forest, b, good, 1, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_logits_merge(forest, good, b, 1, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_sample(forest, b, &t, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_accept(forest, b, 3, &err), "branch-logits", -1, seq, 1, 0);
+	refused(cohort_branch_decode_each(forest, (struct cohort_branch_token[]){{good, 3}, {b, 3}}, 2, &err),
+			"branch-logits", 1, seq, 1, 0);
+	refused(cohort_branch_step(forest, &b, 1, &err), "branch-idle", 0, seq, 1, 0);
+	assert_true(t == -7 && x == -7);
+	/* A token that is pending is in the way of others. */
+	ok(cohort_branch_accept(forest, good, 5, &err));
+	refused(cohort_branch_accept(forest, good, 3, &err), "branch-pending", -1, FIRST, -1, 5);
+	refused(cohort_branch_sample(forest, good, &t, &err), "branch-pending", -1, FIRST, -1, 5);
+	refused(cohort_branch_prefill(forest, good, &token, 1, &err), "branch-pending", 0, FIRST, -1, 5);
+	refused(cohort_branch_decode_each(forest, &(struct cohort_branch_token){good, 3}, 1, &err), "branch-pending", 0,
+			FIRST, -1, 5);
+	refused(cohort_branch_step(forest, (struct cohort_branch[]){good, good}, 2, &err), "branch-duplicate", 1, FIRST,
+			1, 2);
+	ok(cohort_branch_step(forest, &good, 1, &err));
 	cohort_forest_free(forest);
 }
 
@@ -350,6 +393,7 @@ int main(void)
 			cmocka_unit_test_setup_teardown(ids_of_the_context, open_all, close_all),
 			cmocka_unit_test_setup_teardown(forest_open_refuses_contexts, open_all, close_all),
 			cmocka_unit_test_setup_teardown(beyond_the_last, open_all, close_all),
+			cmocka_unit_test_setup_teardown(nothing_decoded, open_all, close_all),
 			cmocka_unit_test_setup_teardown(bad_biases_leave_those_before, open_all, close_all),
 	};
 	return cmocka_run_group_tests_name("branch_refuse", tests, NULL, NULL);

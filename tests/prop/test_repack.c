@@ -12,8 +12,8 @@
  * (half_packed_matrix_is_exact: its sum counts rows twice), by products that allocate (packing_aborted_at_every_step),
  * by a warm-up that leaves matrices as they are (warm_up), by rows that are packed and not summed (same_model), by
  * sums of the first 4 KiB of each matrix and by sums that do not know a row's place (any_byte), by the first bytes of
- * an adapter's data only (adapter_bytes_count_as_the_models), and by an engine that waits for requests without packing
- * (idle_engine). */
+ * an adapter's data only (adapter_bytes_count_as_the_models), by an engine that waits for requests without packing
+ * (idle_engine), and by a line more than a matrix takes (packed_matrices_fill_their_piece). */
 #include "arch_case.h"
 #include "load_case.h"
 #include "place_case.h"
@@ -153,6 +153,34 @@ static void any_set(void **state)
 					assert_int_equal(w->n_left, s == 0 ? n - k : s == 1 ? k : (n + k) / 2);
 					cohort_model_free(m);
 				}
+		}
+	}
+}
+
+/* Places lie one behind the other, in whole cache lines, and fill the piece. */
+static void packed_matrices_fill_their_piece(void **state)
+{
+	static const char *const types[] = {"Q4_0", "Q4_K_M", "F16"};
+	const struct place *p = *state;
+	struct cohort_model_params mp = model_params();
+
+	for (size_t t = 0; t < 3; t++) {
+		make_model(p->path, types[t], false);
+		for (size_t level = 0; level < cohort_isa_count(); level++) {
+			if (!use_level(&mp, level))
+				continue;
+			struct cohort_model *m = open_model(p->path, &mp);
+			const struct be_weights *w = m->weights;
+			const uint8_t *at = w->packed;
+			assert_int_equal((uintptr_t)at % 64, 0);
+			for (size_t i = 0; i < w->n; i++)
+				if (w->w[i].place) {
+					const struct model_weight *mw = w->w[i].mw;
+					assert_ptr_equal(w->w[i].place, at);
+					at += (w->w[i].packed->packed_bytes(mw->n_rows, mw->k) + 63) / 64 * 64;
+				}
+			assert_int_equal(at - w->packed, w->packed_bytes);
+			cohort_model_free(m);
 		}
 	}
 }
@@ -521,6 +549,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(any_set, setup, teardown),
+		cmocka_unit_test_setup_teardown(packed_matrices_fill_their_piece, setup, teardown),
 		cmocka_unit_test_setup_teardown(half_packed_matrix_is_exact, setup, teardown),
 		cmocka_unit_test_setup_teardown(contexts_together, setup, teardown),
 		cmocka_unit_test_setup_teardown(packing_aborted_at_every_step, setup, teardown),

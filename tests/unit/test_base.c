@@ -5,6 +5,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -493,9 +495,11 @@ static void file_reads(void **state)
 	assert_non_null(strstr(err.text, "larger than 100000 bytes"));
 	assert_int_equal(file_read(path, 0, &out, &n, &err), COHORT_E_LIMIT);
 	for (int64_t i = 0;; i++) {
+		const uint64_t before = mem_count();
 		mem_fail_after(i);
 		st = file_read(path, N, &out, &n, &err);
 		mem_fail_after(-1);
+		assert_true(st || mem_count() - before <= (uint64_t)i);
 		if (!st)
 			break;
 		assert_int_equal(st, COHORT_E_MEMORY);
@@ -515,6 +519,57 @@ static void file_reads(void **state)
 	assert_string_equal(out, "");
 	mem_free(out);
 	unlink(path);
+}
+
+struct pipe_end {
+	pthread_t reader;
+	int fd;
+};
+
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+static void *write_late(void *arg)
+{
+	const struct pipe_end *p = arg;
+
+	for (int i = 0; i < 10; i++) {
+		usleep(1000);
+		pthread_kill(p->reader, SIGUSR1);
+	}
+	assert_int_equal(write(p->fd, "late", 4), 4);
+	close(p->fd);
+	return NULL;
+}
+
+/* Signals that the application handles. Seen red with an interrupted read taken for a failed one. */
+static void interrupted_reads(void **state)
+{
+	const struct sigaction with = {.sa_handler = on_signal}; /* calls are not begun again */
+	struct sigaction old;
+	struct cohort_err err;
+	struct pipe_end p = {.reader = pthread_self()};
+	pthread_t writer;
+	char path[64], *out = NULL;
+	size_t n = 0;
+	int ends[2];
+	(void)state;
+
+	assert_int_equal(sigaction(SIGUSR1, &with, &old), 0);
+	assert_int_equal(pipe(ends), 0);
+	p.fd = ends[1];
+	snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+	assert_int_equal(pthread_create(&writer, NULL, write_late, &p), 0);
+	const enum cohort_status st = file_read(path, 100, &out, &n, &err);
+	pthread_join(writer, NULL);
+	close(ends[0]);
+	sigaction(SIGUSR1, &old, NULL);
+	if (st)
+		fail_msg("%s", err.text);
+	assert_string_equal(out, "late");
+	mem_free(out);
 }
 
 /* ---- Shares ---- */
@@ -592,6 +647,7 @@ int main(void)
 		cmocka_unit_test(map_read_copies_files),
 		cmocka_unit_test(map_lock_and_its_limit),
 		cmocka_unit_test(file_reads),
+		cmocka_unit_test(interrupted_reads),
 		cmocka_unit_test(pool_shares_cover_all_items),
 		cmocka_unit_test(large_sums),
 	};

@@ -1,6 +1,7 @@
 /* The quota of CPU time that a process's control groups have, in both of their versions, from a made-up tree.
  *
- * Seen red with: groups above not looked at, quotas rounded down, and "cpuacct" taken for "cpu". */
+ * Seen red with: groups above not looked at, quotas rounded down, "cpuacct" taken for "cpu", and a
+ * path that is cut off looked at. */
 #include "base/cpus.h"
 #include "temp.h"
 
@@ -66,8 +67,16 @@ static void version_2(void **state)
 	put("", "cpu.max", "50000 100000\n"); /* of the mounted root, as in a container */
 	assert_int_equal(cpus_quota(root, "0::/not/there\n"), 1);
 	assert_int_equal(cpus_quota(root, "0::/a/b\n"), 1);
-	put("", "cpu.max", "rubbish\n");
-	assert_int_equal(cpus_quota(root, "0::/\n"), 0);
+	static const char *const none[] = {"rubbish", "250000", "250000 0", "250000 -1", "0 100000", "-1 100000",
+			"99999999999999999999 100000"};
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+		put("", "cpu.max", none[i]);
+		assert_int_equal(cpus_quota(root, "0::/\n"), 0);
+	}
+	put("", "cpu.max", "1 100000");
+	assert_int_equal(cpus_quota(root, "0::/\n"), 1);
+	put("", "cpu.max", "300000 100000");
+	assert_int_equal(cpus_quota(root, "0::/\n"), 3);
 }
 
 static void version_1(void **state)
@@ -85,6 +94,22 @@ static void version_1(void **state)
 	assert_int_equal(cpus_quota(root, groups), 4);
 	put("/cpu,cpuset/x", "cpu.cfs_period_us", "0\n");
 	assert_int_equal(cpus_quota(root, groups), 0);
+	/* The last of a list; a list and a path of lengths that no system has. */
+	put("/cpuacct,cpu", "cpu.cfs_quota_us", "300000\n");
+	put("/cpuacct,cpu", "cpu.cfs_period_us", "100000\n");
+	put("/cpuacct,cpu/x", "cpu.cfs_quota_us", "200000\n");
+	put("/cpuacct,cpu/x", "cpu.cfs_period_us", "100000\n");
+	assert_int_equal(cpus_quota(root, "1:cpuacct,cpu:/x\n"), 2);
+	static char text[6000];
+	for (int n = 63; n < 65; n++) {
+		sprintf(text, "/cpu,%.*d/x", n - 4, 0);
+		put(text, "cpu.cfs_quota_us", "200000\n");
+		put(text, "cpu.cfs_period_us", "100000\n");
+		sprintf(text, "1:cpu,%.*d:/x\n", n - 4, 0);
+		assert_int_equal(cpus_quota(root, text), n < 64 ? 2 : 0);
+	}
+	sprintf(text, "1:cpuacct,cpu:/%.*d\n", 5000, 0);
+	assert_int_equal(cpus_quota(root, text), 0);
 }
 
 static void odd_lists(void **state)

@@ -121,11 +121,34 @@ static void unreadable_journals(void **state)
 	}
 }
 
+/* Every bit of every byte counts, and so does the length. Seen red with the last byte of eight left out. */
+static void hashes_of_inputs(void **state)
+{
+	unsigned char bytes[24] = {0};
+	const struct jobs_hash none = {0};
+	(void)state;
+
+	for (size_t n = 1; n <= sizeof bytes; n++) {
+		const struct jobs_hash h = jobs_hash(none, bytes, n);
+		for (size_t k = 0; k < 8 * n; k++) {
+			bytes[k / 8] ^= (unsigned char)(1 << k % 8);
+			const struct jobs_hash other = jobs_hash(none, bytes, n);
+			assert_true(other.a != h.a && other.b != h.b);
+			bytes[k / 8] = 0;
+		}
+		const struct jobs_hash more = jobs_hash(none, bytes, n + 1 < sizeof bytes ? n + 1 : 0);
+		assert_true(more.a != h.a && more.b != h.b);
+		const struct jobs_hash behind = jobs_hash(h, bytes, n);
+		assert_true(behind.a != h.a && behind.b != h.b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test_setup_teardown(reopening_out_of_memory_at_every_point, begin, end),
 			cmocka_unit_test_setup_teardown(unreadable_journals, begin, end),
+			cmocka_unit_test(hashes_of_inputs),
 	};
 	return cmocka_run_group_tests_name("jobs_output", tests, NULL, NULL);
 }

@@ -517,9 +517,11 @@ static void sampler_open_out_of_memory_at_every_point(void **state)
 	p[2].top_p = 0.9f;
 	p[3].min_p = 0.01f;
 	for (;; n++) {
+		const uint64_t before = mem_count();
 		mem_fail_after(n);
 		enum cohort_status st = cohort_sampler_open(&p[0], N_MAX, &s, &err);
 		mem_fail_after(-1);
+		assert_true(st || mem_count() - before <= (uint64_t)n);
 		if (!st)
 			break;
 		assert_int_equal(st, COHORT_E_MEMORY);

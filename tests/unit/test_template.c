@@ -131,6 +131,12 @@ static void template_errors_have_their_line(void **state)
 	fails("{{ (-9223372036854775807 - 1) // -1 }}", NULL, COHORT_E_ARG, 1, "64 bits");
 	fails("{{ 10 ** 19 }}", NULL, COHORT_E_ARG, 1, "64 bits");
 	fails("{{ 9223372036854775808 }}", NULL, COHORT_E_FORMAT, 1, "64 bits");
+	/* There is room for 509 digits and the point. Seen red with a number that was not made taken for one. */
+	static char number[600];
+	sprintf(number, "{{ 1.%.*d }}", 508, 0);
+	gives(number, NULL, "1.0");
+	sprintf(number, "{{ 1.%.*d }}", 509, 0);
+	fails(number, NULL, COHORT_E_FORMAT, 1, "malformed number");
 	gives("{{ (-9223372036854775807 - 1) % -1 }}", NULL, "0");
 	fails("\xff", NULL, COHORT_E_FORMAT, -1, "UTF-8");
 }
@@ -183,6 +189,37 @@ static void from_none(void **state)
 	gives("{{ 'abc'.startswith('a', none, 2) }}{{ 'abc'.startswith('b', none) }}{{ 'abc'.endswith('abc', none) }}"
 	      "{{ 'abc'.endswith('bc', 1, none) }}",
 			NULL, "TrueFalseTrueTrue");
+}
+
+/* Methods of what is no text, at the ends of what they look at; what Python says of each. Seen red with: a count that
+ * leaves out the first item; bounds below 0 that are not counted from the end, or not cut off at it; a reset that
+ * leaves a cycler where it is. */
+static void methods_of_lists(void **state)
+{
+	(void)state;
+	gives("{{ [1, 2, 1].count(1) }}{{ (3,).count(3) }}{{ [].count(1) }}{{ range(4).count(3) }}", NULL, "2101");
+	gives("{{ [1, 2, 1].index(1) }}{{ [1, 2, 1].index(1, 1) }}{{ (5, 6, 5).index(5, -1) }}{{ [1].index(1, -9) }}",
+			NULL, "0220");
+	gives("{{ [1, 2].index(1, 0, -1) }}{{ [1, 2].index(2, 0, 9) }}{{ [1, 2].index(1, -2, 1) }}", NULL, "010");
+	gives("{{ range(3).index(2) }}", NULL, "2");
+	/* The same values stand before and behind these. */
+	gives("{{ [[1, 1, 1, 1], [1]][1].index(1, -3) }}{{ [[1], [1, 1, 1, 1]][0].count(1) }}", NULL, "01");
+	fails("{{ [[1], [2, 2, 2, 2]][0].index(2, 0, 9) }}", NULL, COHORT_E_ARG, 1, "not in the list");
+	fails("{{ [1, 2].index(2, 0, 1) }}", NULL, COHORT_E_ARG, 1, "not in the list");
+	fails("{{ [1, 2].index(2, 0, -1) }}", NULL, COHORT_E_ARG, 1, "not in the list");
+	fails("{{ [1, 2].index(1, 1) }}", NULL, COHORT_E_ARG, 1, "not in the list");
+	fails("{{ [1, 2].index(1, 0, -9) }}", NULL, COHORT_E_ARG, 1, "not in the list");
+	fails("{{ [1, 2].index(1, 9) }}", NULL, COHORT_E_ARG, 1, "not in the list");
+	gives("{% set c = cycler('a', 'b') %}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}"
+	      "{{ c.reset() }}{{ c.current }}",
+			NULL, "aababNonea");
+	gives("{% macro m(a, b=1) %}{% endmacro %}{{ m.name }} {{ m.arguments }}", NULL, "m ('a', 'b')");
+	gives("{{ (true).real }} {{ (2).real }} {{ (2).imag }} {{ (2.5).real }} {{ (2.5).imag }}", NULL,
+			"1 2 0 2.5 0.0");
+	gives("{{ {'a': 1}.get('a', 2) }}{{ {'a': 1}.get('b', 2) }}{{ {'a': 1}.get('b') }}{{ {'a': 1}.copy() }}", NULL,
+			"12None{'a': 1}");
+	fails("{{ [1].append(2) }}", NULL, COHORT_E_ARG, 1, "append() would change a list");
+	fails("{{ {}.update({}) }}", NULL, COHORT_E_ARG, 1, "update() would change a dict");
 }
 
 static void template_calls_refuse_bad_arguments(void **state)
@@ -313,6 +350,7 @@ int main(void)
 			cmocka_unit_test(integers_at_the_edge_of_64_bits),
 			cmocka_unit_test(texts_that_begin_each_other),
 			cmocka_unit_test(from_none),
+			cmocka_unit_test(methods_of_lists),
 			cmocka_unit_test(template_calls_refuse_bad_arguments),
 			cmocka_unit_test(any_bytes),
 			cmocka_unit_test(strftime_now_formats),

@@ -405,11 +405,13 @@ static void template_out_of_memory_at_every_point(void **state)
 		fail_msg("%s", err.text);
 	int64_t n = 0;
 	for (;; n++) {
+		const uint64_t before = mem_count();
 		mem_fail_after(n);
 		err = (struct cohort_err){0};
 		char *got = render(everything, everything_vars, &err);
 		mem_fail_after(-1);
 		if (got) {
+			assert_true(mem_count() - before <= (uint64_t)n); /* nothing failed */
 			assert_string_equal(got, want);
 			cohort_template_text_free(got);
 			break;
@@ -496,6 +498,52 @@ static void exact_limits(void **state)
 	}
 }
 
+/* The limits of a caller who names none, as the errors tell them. A text of n bytes of JSON is there, if n > 0. */
+static void default_limit(const char *source, int which, size_t n, const char *want)
+{
+	struct cohort_template_params p;
+	struct cohort_err err = {0};
+	char *json = mem_alloc(n + 1, 1);
+	size_t n_out;
+
+	assert_non_null(json);
+	memset(json, ' ', n + 1);
+	if (n > 0)
+		memcpy(json, which == 0 ? "[]" : "{}", 2);
+	json[n] = '\0';
+	cohort_template_params_init(&p);
+	const char **const texts[] = {&p.messages, &p.tools, &p.documents, &p.extra};
+	*texts[which] = n ? json : NULL;
+	char *got = render_n(source, strlen(source), &p, &n_out, &err);
+	if (got || err.status != COHORT_E_LIMIT || !strstr(err.text, want))
+		fail_msg("%s, %zu bytes: status %d, '%s', not '%s'", source, n, (int)err.status, err.text, want);
+	mem_free(json);
+}
+
+/* Seen red with any of the four texts left out of the sum, each factor one more, and any of the numbers. */
+static void default_limits(void **state)
+{
+	const char *steps = "{{ ('a' * 900000).rfind('a' * 300000 + 'b') }}", *bytes = "{{ 'x' * 99999999 }}",
+		   *more_bytes = "{{ 'x' * 599999999 }}";
+	char want[64];
+	(void)state;
+
+	for (int which = 0; which < 4; which++) {
+		const size_t n = 1000;
+		snprintf(want, sizeof want, "more than %zu steps", 2000000 + 64 * (strlen(steps) + n));
+		default_limit(steps, which, n, want);
+		snprintf(want, sizeof want, "more than %zu bytes", (8 << 20) + 128 * (strlen(bytes) + n));
+		default_limit(bytes, which, n, want);
+	}
+	default_limit(steps, 0, 281249 - strlen(steps), "more than 19999936 steps");
+	default_limit(steps, 0, 281251 - strlen(steps), "more than 20000000 steps");
+	default_limit(more_bytes, 0, 4128767 - strlen(more_bytes), "more than 536870784 bytes");
+	default_limit(more_bytes, 0, 4128769 - strlen(more_bytes), "more than 536870912 bytes");
+	default_limit("{% set s = 'x' * 1000000 %}{% for i in range(68) %}{{ s }}{% endfor %}", 0, 1000000,
+			"more than 67108864 bytes of output");
+	default_limit("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", 0, 0, "400 levels");
+}
+
 /* Memory: what is counted is what the system was asked for, and all of it may be used. */
 static void exact_memory(void **state)
 {
@@ -551,6 +599,7 @@ int main(void)
 			cmocka_unit_test(template_out_of_memory_at_every_point),
 			cmocka_unit_test(small_limits),
 			cmocka_unit_test(exact_limits),
+			cmocka_unit_test(default_limits),
 			cmocka_unit_test(exact_memory),
 	};
 	return cmocka_run_group_tests_name("template_limits", tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/dso.h"
@@ -185,6 +186,36 @@ static void signals_and_names(void **state)
 	assert_string_equal(before.name, after.name);
 }
 
+/* What it is, and is two steps lower; from -1 on, which is also what a failure looks like, where that is permitted. */
+static void lower_self(void *arg)
+{
+	int *nice = arg;
+
+	nice[0] = getpriority(PRIO_PROCESS, 0);
+	thread_lower(2);
+	nice[1] = getpriority(PRIO_PROCESS, 0);
+	nice[2] = setpriority(PRIO_PROCESS, 0, -1);
+	thread_lower(2);
+	nice[3] = getpriority(PRIO_PROCESS, 0);
+}
+
+/* A thread lowers itself, and not its process. Seen red with -1 taken for a failure. */
+static void priorities(void **state)
+{
+	int nice[4];
+	struct thread t;
+	(void)state;
+
+	const int before = getpriority(PRIO_PROCESS, 0);
+	assert_true(thread_start(&t, "test", lower_self, nice));
+	thread_join(&t);
+	assert_int_equal(nice[0], before);
+	assert_int_equal(nice[1], before < 18 ? before + 2 : 19);
+	if (nice[2] == 0)
+		assert_int_equal(nice[3], 1);
+	assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
+}
+
 static void start_fails(void **state)
 {
 	bool ran = false;
@@ -223,6 +254,7 @@ int main(void)
 			cmocka_unit_test(threads_take_turns),
 			cmocka_unit_test(one_waits),
 			cmocka_unit_test(signals_and_names),
+			cmocka_unit_test(priorities),
 			cmocka_unit_test(start_fails),
 			cmocka_unit_test(shared_objects_are_opened),
 	};
