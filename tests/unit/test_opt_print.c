@@ -67,8 +67,8 @@ static const struct opt plain[] = {
 		{"from", NULL, OPT_LIST, &list, 0, 0, "FILE", "files", NULL},
 		{"dir", NULL, OPT_LIST, &list, 0, 0, "DIR", "folders", NULL},
 		{"threads", NULL, OPT_INT, &text, 0, 1, "N",
-				"threads, of which there are as many as it takes to fill a line of this help and begin a "
-				"next one (default: all)",
+				"threads, of which there are as many as it takes to fill a line of this help and begin "
+				"a next one (default: all)",
 				NULL},
 		{"a", NULL, OPT_FLAG, &flag, 0, 0, NULL, "first", NULL},
 		{"b", NULL, OPT_FLAG, &flag, 0, 0, NULL, "second", NULL},
