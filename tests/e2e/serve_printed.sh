@@ -1,0 +1,9 @@
+#!/bin/sh
+# What a server answers, to the letter: statuses, headers and bodies of some seventy requests, a third of them wrong, against
+# tests/golden/data/printed/serve.txt, but for times and random names. PRINTED_TO names a folder for a new one.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/e2e/serve_lib.sh
+. "$(dirname "$0")/serve_lib.sh"
+
+client serve_printed "$COHORT_SOURCE/tests/golden/data/printed/serve.txt"
