@@ -54,6 +54,11 @@ prints run-logprobs cohort run "$@" -n 3 -logprobs 3 'The cat'
 prints run-grammar cohort run "$@" -n 8 -grammar 'root ::= "yes" | "no"' -logprobs 2 -v 'Is it so?'
 prints run-beams cohort run "$@" -n 6 -beams 4 -np 3 -v 'The cat'
 prints run-beam-groups cohort run "$@" -n 6 -beams 4 -beam-groups 2 -diversity 2 -np 4 -v 'The cat'
+prints run-stop cohort run "$@" -n 30 -stop ' the' -stop . -v 'Once upon a time' 'The cat'
+prints run-schema cohort run "$@" -n 30 -json-schema '{"type":"object","properties":{"a":{"type":"integer","minimum":3,"maximum":12},"b":{"type":"array","items":{"enum":["x","y"]},"minItems":2,"maxItems":3}},"required":["a","b"]}' -temp 0.3 'Data: '
+prints run-penalties cohort run "$@" -n 24 -repeat-penalty 1.3 -presence-penalty 0.4 -frequency-penalty 0.2 -dry-multiplier 1 -logit-bias 312-inf -logprobs 1 -v 'The cat and the cat and the'
+prints run-stages cohort run "$@" -n 24 -mirostat 2 -temp 1.2 -v 'The cat'
+prints run-chain cohort run "$@" -n 24 -samplers 'typical;xtc;temperature;top_n_sigma' -typical 0.8 -xtc-probability 0.5 -top-n-sigma 2 -dynatemp-range 0.4 -logprobs 1 -v 'The cat'
 prints run-vote cohort run "$@" -n 6 -best-of 5 -vote '[a-z]+' -v 'The cat sat on the'
 prints run-vote-one cohort run "$@" -n 8 -best-of 3 -vote 'yes|no' -grammar 'root ::= "yes"' -v 'Is it so?'
 prints run-best cohort run "$@" -n 6 -best-of 3 -v 'The cat'
@@ -76,6 +81,8 @@ prints speculate-draft cohort speculate "$@" 'Once upon a time' -n 12 -np 2 -dra
 
 lines 'The cat\n:keep 1 0\n:again\n:keep 1\n:more 0\n:kept\n:drop 0\n:drop 7\n:set\n:set top-k 3\n:set top-k\n:set top-k default\n:set temperature 300\n:set ctx 1\n:more 9\n:again\n:nonsense\n:k\n:save kept.md\n:save x.pdf\n:help\n:show\n'
 files=kept.md prints interactive batched "$@" -interactive -np 2 -n 5
+lines ':show\nThe\n:keep all\n:set n-parallel 3\n:set logit-bias 312-inf\n:set logit-bias\n:set dry-sequence-breaker x\n:set dry-sequence-breaker\nThe cat\n:keep 2\n:keep 3\n:set ignore-eos on\n:set ignore-eos\n:set samplers top_k;heat\n:again\n:keep 0 0\n:more 2\n:kept\n:save kept.txt\n:save kept.csv\n:drop all\n:drop 0\n:save last.txt\n:save none/x.json\n'
+files='kept.txt kept.csv last.txt' prints interactive-settings batched "$@" -interactive -np 1 -n 3
 lines 'Hello\n:retry\n:system Be brief.\nWho are you?\n:history\n:save chat.json\n:undo\n:undo\n:undo\n:load chat.json\n:set top-k 3\n:set top-k\n:load none.json\n:nonsense\n:help\n'
 files=chat.json prints chat cohort chat "$@" -n 4
 lines 'Hello\n:branch 3\n:pick 1\n:pick 9\n:history\n:branch 1\n:stats\n:system\n:system none\n:system\n:pick\n:branch x\n:retry\n'
@@ -119,6 +126,20 @@ files=sim.svg drawn prints simulate-svg cohort simulate -cost cost.json -trace s
 prints simulate-refused cohort simulate -cost cost.json -strategy none
 prints bench-refused cohort bench -npp 4 -ntg 1 -npl 0
 prints show-config cohort run -n 3 -temp 0.5 -stop x -show-config
+prints bench-one cohort bench -npp 1 -ntg 1 -npl 1 -output-format none
+prints quantize-dry cohort quantize -dry-run -allow-requantize s.gguf Q4_K_M
+prints quantize-errors cohort quantize -allow-requantize -errors -pure -output-tensor-type Q8_0 s.gguf q2.gguf Q5_0
+awk 'BEGIN { srand(1); for (i = 0; i < 60; i++) printf "Line %d of the story is about a cat, a dog and the number %d.\n%s", i, i * i, i % 7 ? "" : "\n" }' >texts/c.md
+prints retrieve-chunks cohort retrieve -dir texts -chunk-size 64 -overlap 10 -chunk-separator '\n\n' -top-k 4 'the number 400' 'a horse'
+prints retrieve-overlap cohort retrieve -dir texts/c.md -chunk-size 100 -top-k 2 -format jsonl 'the number 9'
+prints detokenize-lines cohort detokenize -lines '1 911' '5 6 7'
+prints detokenize-refused cohort detokenize 1 x
+prints perplexity-refused cohort perplexity -f text -ctx 8 -stride 9
+prints embed-refused cohort embed -format x a
+prints help-topics cohort help nothing
+for c in run speculate tree embed retrieve perplexity synth; do
+	prints "none-$c" cohort $c
+done
 prints refused-option cohort run -tempratur 1
 prints refused-value cohort run -temperature 300 x
 prints refused-command cohort rum
