@@ -54,6 +54,7 @@ prints run-logprobs cohort run "$@" -n 3 -logprobs 3 'The cat'
 prints run-grammar cohort run "$@" -n 8 -grammar 'root ::= "yes" | "no"' -logprobs 2 -v 'Is it so?'
 prints run-beams cohort run "$@" -n 6 -beams 4 -np 3 -v 'The cat'
 prints run-beam-groups cohort run "$@" -n 6 -beams 4 -beam-groups 2 -diversity 2 -np 4 -v 'The cat'
+prints run-too-long cohort run "$@" -v -c 32 'The cat' "$(seq -s ' ' 1 100)"
 prints run-stop cohort run "$@" -n 30 -stop ' the' -stop . -v 'Once upon a time' 'The cat'
 prints run-schema cohort run "$@" -n 30 -json-schema '{"type":"object","properties":{"a":{"type":"integer","minimum":3,"maximum":12},"b":{"type":"array","items":{"enum":["x","y"]},"minItems":2,"maxItems":3}},"required":["a","b"]}' -temp 0.3 'Data: '
 prints run-penalties cohort run "$@" -n 24 -repeat-penalty 1.3 -presence-penalty 0.4 -frequency-penalty 0.2 -dry-multiplier 1 -logit-bias 312-inf -logprobs 1 -v 'The cat and the cat and the'
