@@ -458,7 +458,6 @@ int cmd_serve(int argc, char **argv)
 			.store_limits = {.file_bytes = 512, .n_files = 1000},
 			.fd = -1,
 			.wake = {-1, -1}};
-	o.srv.prog = prog;
 	o.srv.slot_bytes = 16384;
 	o.srv.watch.epoll = o.srv.watch.event = o.srv.watch.listen = -1;
 	*l = (struct serve_limits){.body_bytes = 16,

@@ -195,7 +195,6 @@ void live_add(struct live *l, const struct cohort_tick *tick);
 /* ---- The server ---- */
 
 struct server {
-	const char *prog;
 	struct cohort_model *model;
 	const char *model_path;
 	struct openai_host host;

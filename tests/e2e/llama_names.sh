@@ -77,8 +77,9 @@ done
 cp "$model" "$tmp/odd name"
 for m in tl.gguf "$model" "$tmp/odd name"; do
 	run cohort run "$m" "it's" -n 3
+	# Red where a file is known by its name alone.
 	refused 2 "'$m' is a model file; a model goes behind -model" && tail -n 1 "$tmp/err" | sed 's/^Try: //' >"$tmp/command" &&
-		[ "$(tail -n 1 "$tmp/err" | cut -c 1-20)" = 'Try: cohort run -m t' ] || [ "$m" != tl.gguf ]
+		{ [ "$(tail -n 1 "$tmp/err" | cut -c 1-20)" = 'Try: cohort run -m t' ] || [ "$m" != tl.gguf ]; }
 	verdict "run: ${m##*/} is no prompt"
 done
 # What is suggested works.

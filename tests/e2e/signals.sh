@@ -70,6 +70,23 @@ for sig in INT TERM; do
 	verdict "$sig: cohort logits ends with 130 and leaves no file"
 done
 
+# Seen red with: an error of a search that is taken for its end. What a search has not found is not printed.
+awk 'BEGIN { for (i = 0; i < 900; i++) print "The cat and dog number " i " ran home in the rain and were happy ever after." }' >"$tmp/lines"
+stopped() { # PRINTED COMMAND ARGUMENT...: yes or no: whether there is output
+	printed=$1
+	shift
+	start "$bin/cohort" "$@" -isa ref -threads 1
+	until_true 60 computed 25 && ! ended && kill -INT "$pid"
+	collect 15
+	[ "$rc" = 130 ] && case $printed in yes) ! empty out ;; no) empty out ;; esac
+	verdict "cohort $1 $2: interrupted, output: $printed"
+}
+stopped yes run -n 900 -ignore-eos 'Once upon a time'
+stopped no run -beams 16 -np 4 -n 900 -ignore-eos 'Once upon a time'
+stopped no run -best-of 16 -n 900 -ignore-eos 'Once upon a time'
+stopped no tree -depth 12 -top-k 20 -min-prob 0 -nodes 20000 'Once upon a time'
+stopped no perplexity -ctx 64 -f "$tmp/lines"
+
 # ---- While waiting for others ----
 
 mkfifo "$tmp/pipe" "$tmp/silent"

@@ -143,12 +143,49 @@ static void hashes_of_inputs(void **state)
 	}
 }
 
+/* Second lines of the output: which are a result of input line 2, and whether it is a good one. Red with a prefix that
+ * is compared without its last letter, with 0 taken for a line, and with 200 that is not looked at. */
+static void results_by_their_id(void **state)
+{
+	static const struct {
+		const char *id, *status;
+		bool is, ok;
+	} cases[] = {{"batch_req_000000000002", "200", true, true}, {"batch_req_2", "200", true, true},
+			{"batch_req_2", "400", true, false}, {"batch_req_2", "201", true, false},
+			{"batch_req_000000000001", "200", false, false}, {"batch_req_0", "200", false, false},
+			{"batch_req_3", "200", false, false}, {"batch_req_", "200", false, false},
+			{"batch_req_2x", "200", false, false}, {"batch_req_x2", "200", false, false},
+			{"batch_req_/2", "200", false, false}, {"batch_req_:", "200", false, false},
+			{"batch_req-2", "200", false, false}, {"batch_res_2", "200", false, false},
+			{"2", "200", false, false}, {"batch_req_18446744073709551618", "200", false, false}};
+	char text[512];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct jobs_output o;
+		snprintf(text, sizeof text,
+				"{\"id\":\"batch_req_000000000001\",\"custom_id\":\"a\",\"response\":{\"status_code\":"
+				"200}}\n{\"id\":\"%s\",\"custom_id\":\"b\",\"response\":{\"status_code\":%s}}\n",
+				cases[i].id, cases[i].status);
+		put(out_path, text);
+		const int rc = jobs_output_open(&o, &where, out_path, &in, settings, false);
+		if ((rc == 0) != cases[i].is || (!rc && (o.n_done != 2 || o.n_done_ok != 1U + cases[i].ok)))
+			fail_msg("%s, %s: %d, %d done", cases[i].id, cases[i].status, rc, (int)o.n_done);
+		if (rc) {
+			assert_true(o.refused);
+			assert_non_null(strstr(where.why, "no result of this job (line 2)"));
+		}
+		jobs_output_release(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 			cmocka_unit_test_setup_teardown(reopening_out_of_memory_at_every_point, begin, end),
 			cmocka_unit_test_setup_teardown(unreadable_journals, begin, end),
 			cmocka_unit_test(hashes_of_inputs),
+			cmocka_unit_test_setup_teardown(results_by_their_id, begin, end),
 	};
 	return cmocka_run_group_tests_name("jobs_output", tests, NULL, NULL);
 }

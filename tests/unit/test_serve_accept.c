@@ -142,7 +142,7 @@ static int open_places(void **state)
 	struct cohort_err err;
 
 	(void)state;
-	srv = (struct server){.prog = "test"};
+	srv = (struct server){.model = NULL};
 	srv.limits = (struct serve_limits){
 			.connections = CONNECTIONS, .client_connections = OF_CLIENT, .idle_s = 1000, .body_s = 1000};
 	srv.watch.epoll = srv.watch.event = srv.watch.listen = -1;

@@ -1,0 +1,147 @@
+#!/bin/sh
+# What programs print and write, to the letter: the reports, tables, files and messages of tests/golden/data/printed, but
+# for times, speeds, levels, versions and paths. Other tests know what has to be so; this one sees what has changed.
+# PRINTED_TO names a folder for the new ones: PRINTED_TO=tests/golden/data/printed after a change that is meant.
+#
+# Seen red with: a backslash before letters (-output x.md), a '<' that is written twice (-output x.html), the logarithm of a
+# token's probability without a comma (-output x.csv), a flag of a model that is printed as a text (info -json), one node
+# left out (tree -format svg), a guess that is longer than it may be (speculate -draft-max 1), names without commas between
+# them (simulate -strategy none).
+# shellcheck source=tests/e2e/talk_lib.sh
+. "$(dirname "$0")/talk_lib.sh"
+LC_ALL=C
+COHORT_THREADS=1
+export COHORT_THREADS
+want=$COHORT_SOURCE/tests/golden/data/printed
+cd "$tmp" || exit 1
+ln -s "$model" tiny.gguf
+lines '\n'
+
+# steady FILE: without what differs from run to run and from machine to machine.
+steady() {
+	sed -E -e "s#$tmp#TMP#g" -e "s#$COHORT_SOURCE#SOURCE#g" -e 's/[0-9]+\.[0-9]+\.[0-9]+/VERSION/g' -e 's/\b(ref|avx2|avx512|amx|neon)\b/LEVEL/g' \
+		-e 's/[0-9.]+ (s|ms|seconds|tokens\/s|tokens\/second|lines\/s|MB\/s|GB\/s|t\/s)\b/N \1/g' -e 's/(seconds|per[-_]second)("?[:|,]*"?[ |]*)[0-9.e-]+/\1\2N/g' \
+		-e 's/(seconds|per-second)(<\/td><td>)[0-9.e-]+/\1\2N/g' -e 's/"(created|started|wall_s|tick_wall_s)": ?[0-9.]+/"\1": N/g' \
+		-e 's/([0-9]\.[0-9]{6})[0-9]+/\1/g' "$1"
+}
+# prints NAME PROGRAM ARGUMENT...: with the lines of $tmp/in. What it wrote to FILES, too.
+files=
+prints() {
+	name=$1
+	shift
+	say "$@"
+	{
+		echo "exit code $rc"
+		for f in out err $files; do
+			[ ! -s "$f" ] || { echo "---- $f" && steady "$f"; }
+		done
+	} >got 2>/dev/null
+	[ -z "${PRINTED_TO:-}" ] || cp got "$PRINTED_TO/$name.txt"
+	diff "$want/$name.txt" got >changed 2>&1
+	same=$?
+	[ $same = 0 ] || sed 's/^/# /' changed | head -n 20
+	[ $same = 0 ]
+	verdict "$name: as it was"
+}
+set -- -seed 5 -threads 1 # of any level: the same bits
+
+# ---- Texts ----
+
+printf 'Once upon a time\nThe cat\n' >prompts
+prints run-verbose cohort run "$@" -n 6 -np 2 -prompts prompts -verbose
+prints run-prompt cohort run "$@" -n 6 -show-prompt 'The cat' 'A dog'
+prints run-logprobs cohort run "$@" -n 3 -logprobs 3 'The cat'
+prints run-grammar cohort run "$@" -n 8 -grammar 'root ::= "yes" | "no"' -logprobs 2 -v 'Is it so?'
+prints run-beams cohort run "$@" -n 6 -beams 4 -np 3 -v 'The cat'
+prints run-beam-groups cohort run "$@" -n 6 -beams 4 -beam-groups 2 -diversity 2 -np 4 -v 'The cat'
+prints run-too-long cohort run "$@" -v -c 32 'The cat' "$(seq -s ' ' 1 100)"
+prints run-stop cohort run "$@" -n 30 -stop ' the' -stop . -v 'Once upon a time' 'The cat'
+prints run-schema cohort run "$@" -n 30 -json-schema '{"type":"object","properties":{"a":{"type":"integer","minimum":3,"maximum":12},"b":{"type":"array","items":{"enum":["x","y"]},"minItems":2,"maxItems":3}},"required":["a","b"]}' -temp 0.3 'Data: '
+prints run-penalties cohort run "$@" -n 24 -repeat-penalty 1.3 -presence-penalty 0.4 -frequency-penalty 0.2 -dry-multiplier 1 -logit-bias 312-inf -logprobs 1 -v 'The cat and the cat and the'
+prints run-stages cohort run "$@" -n 24 -mirostat 2 -temp 1.2 -v 'The cat'
+prints run-chain cohort run "$@" -n 24 -samplers 'typical;xtc;temperature;top_n_sigma' -typical 0.8 -xtc-probability 0.5 -top-n-sigma 2 -dynatemp-range 0.4 -logprobs 1 -v 'The cat'
+prints run-vote cohort run "$@" -n 6 -best-of 5 -vote '[a-z]+' -v 'The cat sat on the'
+prints run-vote-one cohort run "$@" -n 8 -best-of 3 -vote 'yes|no' -grammar 'root ::= "yes"' -v 'Is it so?'
+prints run-best cohort run "$@" -n 6 -best-of 3 -v 'The cat'
+prints batched batched "$@" -p 'The cat' -np 3 -n 8
+prints batched-prompts batched "$@" -prompts prompts -np 2 -n 5
+prints batched-compare batched "$@" -p 'The cat' -np 4 -n 16 -temp 0.5 -compare -width 72
+for s in txt md json jsonl csv html; do
+	files=o.$s prints "export-$s" batched "$@" -p 'A *dog* & <cat>' -np 3 -n 6 -temp 0.5 -output o.$s
+done
+prints tree cohort tree 'The cat' -d 3 -k 2
+prints tree-json cohort tree 'The cat' -d 2 -k 2 -format json
+prints tree-cut cohort tree 'The cat' -d 3 -k 4 -nodes 7
+prints tree-none cohort tree 'The cat' -min-prob 0.9
+prints tree-svg cohort tree 'The <cat>' -d 2 -k 2 -format svg
+prints speculate-compare cohort speculate "$@" 'Once upon a time there was a cat. Once upon a time there was a' -n 12 -temp 0 -compare -v
+prints speculate-draft-one cohort speculate "$@" 'Once upon a time' -n 9 -draft tiny.gguf -draft-max 1 -v
+prints speculate-draft cohort speculate "$@" 'Once upon a time' -n 12 -np 2 -draft tiny.gguf -v
+
+# ---- Talks ----
+
+lines 'The cat\n:keep 1 0\n:again\n:keep 1\n:more 0\n:kept\n:drop 0\n:drop 7\n:set\n:set top-k 3\n:set top-k\n:set top-k default\n:set temperature 300\n:set ctx 1\n:more 9\n:again\n:nonsense\n:k\n:save kept.md\n:save x.pdf\n:help\n:show\n'
+files=kept.md prints interactive batched "$@" -interactive -np 2 -n 5
+lines ':show\nThe\n:keep all\n:set n-parallel 3\n:set logit-bias 312-inf\n:set logit-bias\n:set dry-sequence-breaker x\n:set dry-sequence-breaker\nThe cat\n:keep 2\n:keep 3\n:set ignore-eos on\n:set ignore-eos\n:set samplers top_k;heat\n:again\n:keep 0 0\n:more 2\n:kept\n:save kept.txt\n:save kept.csv\n:drop all\n:drop 0\n:save last.txt\n:save none/x.json\n'
+files='kept.txt kept.csv last.txt' prints interactive-settings batched "$@" -interactive -np 1 -n 3
+lines 'Hello\n:retry\n:system Be brief.\nWho are you?\n:history\n:save chat.json\n:undo\n:undo\n:undo\n:load chat.json\n:set top-k 3\n:set top-k\n:load none.json\n:nonsense\n:help\n'
+files=chat.json prints chat cohort chat "$@" -n 4
+lines 'Hello\n:branch 3\n:pick 1\n:pick 9\n:history\n:branch 1\n:stats\n:system\n:system none\n:system\n:pick\n:branch x\n:retry\n'
+prints chat-branch cohort chat "$@" -n 4 -system 'Be brief.'
+lines '\n'
+
+# ---- Other commands ----
+
+printf 'The cat sat on the mat. The dog ran after the cat, and the cat ran away.\n' >text
+for f in text json jsonl; do
+	prints "perplexity-$f" cohort perplexity -f text -ctx 8 -per-window -output-format $f
+done
+prints perplexity-stride cohort perplexity -f text -ctx 8 -stride 3
+for f in ids json pieces count; do
+	prints "tokenize-$f" cohort tokenize -f prompts -lines -format $f
+done
+prints detokenize cohort detokenize 1 911 5 9
+for f in text json jsonl; do
+	prints "embed-$f" cohort embed -similarity -format $f 'a cat' 'a dog' 'rain in the night'
+done
+mkdir texts && cp text texts/a.txt && printf 'It rained all day.\n\nThe king rode his horse.\n' >texts/b.txt
+prints retrieve-save cohort retrieve -dir texts -chunk-size 32 -save index
+prints retrieve cohort retrieve -load index -top-k 3 'a cat' 'rain all day'
+prints retrieve-text cohort retrieve -load index -top-k 2 -format text 'a cat' 'a king'
+prints retrieve-jsonl cohort retrieve -load index -top-k 2 -format jsonl 'a king'
+shape='n_vocab=300,n_embd=64,n_layer=1,n_head=4,n_ff=64'
+prints synth cohort synth -s "$shape" -t q8_0 -o s.gguf
+prints quantize cohort quantize -allow-requantize s.gguf q.gguf Q4_0
+prints info cohort info -m q.gguf -tensors
+prints info-json cohort info -m q.gguf -tensors -json
+prints info-none cohort info -m none.gguf
+printf '[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes?"},{"role":"user","content":"Go on."}]' >m.json
+prints template cohort template -messages m.json
+printf '{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"Tom","max_tokens":2,"seed":1}}\nnot JSON\n{"custom_id":"b","method":"POST","url":"/v1/none","body":{}}\n' >in.jsonl
+files=jobs.out prints jobs cohort jobs in.jsonl -output jobs.out
+printf '{"cohort_cost": 1, "about": "by hand", "prefill_rows": [0, 1, 64], "decode_rows": [0, 1, 8], "ms": [[0, 14, 42], [11, 15, 43], [74, 78, 106]]}' >cost.json
+for k in bursts heavy-tail; do
+	files="sim.json sim.csv" prints "simulate-$k" cohort simulate -cost cost.json -generate $k -requests 30 -clients 3 -slots 4 -share 20 -rate 40 -seed 3 -json sim.json -save-trace sim.csv
+done
+files=sim.svg drawn prints simulate-svg cohort simulate -cost cost.json -trace sim.csv -slots 2 -svg sim.svg
+prints simulate-refused cohort simulate -cost cost.json -strategy none
+prints bench-refused cohort bench -npp 4 -ntg 1 -npl 0
+prints show-config cohort run -n 3 -temp 0.5 -stop x -show-config
+prints bench-one cohort bench -npp 1 -ntg 1 -npl 1 -output-format none
+prints quantize-dry cohort quantize -dry-run -allow-requantize s.gguf Q4_K_M
+prints quantize-errors cohort quantize -allow-requantize -errors -pure -output-tensor-type Q8_0 s.gguf q2.gguf Q5_0
+awk 'BEGIN { srand(1); for (i = 0; i < 60; i++) printf "Line %d of the story is about a cat, a dog and the number %d.\n%s", i, i * i, i % 7 ? "" : "\n" }' >texts/c.md
+prints retrieve-chunks cohort retrieve -dir texts -chunk-size 64 -overlap 10 -chunk-separator '\n\n' -top-k 4 'the number 400' 'a horse'
+prints retrieve-overlap cohort retrieve -dir texts/c.md -chunk-size 100 -top-k 2 -format jsonl 'the number 9'
+prints detokenize-lines cohort detokenize -lines '1 911' '5 6 7'
+prints detokenize-refused cohort detokenize 1 x
+prints perplexity-refused cohort perplexity -f text -ctx 8 -stride 9
+prints embed-refused cohort embed -format x a
+prints help-topics cohort help nothing
+for c in run speculate tree embed retrieve perplexity synth; do
+	prints "none-$c" cohort $c
+done
+prints refused-option cohort run -tempratur 1
+prints refused-value cohort run -temperature 300 x
+prints refused-command cohort rum
+prints refused-file cohort run -m none.gguf x
