@@ -61,7 +61,8 @@ enum cohort_status {
 	COHORT_E_UNSUPPORTED = -6, /* well-formed, but not known to this version */
 	COHORT_E_LIMIT = -7,       /* above a stated limit */
 	COHORT_E_NUMERIC = -8,     /* a non-finite number where a logit belongs */
-	COHORT_E_BUG = -9          /* our own mistake; please report */
+	COHORT_E_BUG = -9,         /* our own mistake; please report */
+	COHORT_E_DEVICE = -10      /* a device failed: it is lost, or a peer is gone */
 };
 
 struct cohort_err {
@@ -74,15 +75,22 @@ struct cohort_err {
 	int64_t got;      /* with rule: what it found */
 	int64_t offset;   /* byte offset in a file, or -1 */
 };
-
 /* Short name of a status, e.g. "no room". Never NULL. */
 COHORT_API const char *cohort_status_name(enum cohort_status status);
-
 /* "0.1.0" */
 COHORT_API const char *cohort_version(void);
 
-/* ---- Instruction-set levels -------------------------------------------- */
+/* ---- Devices and instruction-set levels -------------------------------- */
 
+/* Devices that models can run on; the CPU is the first. */
+struct cohort_device {
+	char name[32];         /* "cpu" */
+	char description[128]; /* "AMD EPYC, 2 threads" */
+	uint64_t total_bytes, free_bytes; /* of its memory; 0: unknown */
+};
+COHORT_API size_t cohort_device_count(void);
+/* False past the end, and *out is as before. */
+COHORT_API bool cohort_device_get(size_t i, struct cohort_device *out);
 /* Number of levels compiled in; level 0 is the reference ("ref"). */
 COHORT_API size_t cohort_isa_count(void);
 /* Name of level i ("ref", "avx2", "neon", ...), or NULL past the end. */
@@ -110,11 +118,12 @@ struct cohort_model_params {
 	const char *const *adapters;  /* [n_adapters] or NULL */
 	const float *adapter_scales;  /* [n_adapters] or NULL: 1; -1e6 to 1e6 */
 	size_t n_adapters;
+	/* A device's name; NULL: the first one. Several as NAME:LAYERS,...,NAME: each has the next layers, the last one
+	 * the rest. Results have the same bits. */
+	const char *device;
 };
-
 /* All 0. */
 COHORT_API void cohort_model_params_init(struct cohort_model_params *params);
-
 /* Opens a GGUF file. params may be NULL. The file must stay unchanged while open, unless no_mmap. Of a model split
  * into NAME-00001-of-00003.gguf and so on, any part opens all; they lie in one directory. A file without tensors takes
  * vocab_only. Bits do not depend on how. Statuses: E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY, E_ARG, ABORTED. */
@@ -122,17 +131,14 @@ COHORT_API enum cohort_status cohort_model_open(const char *path, const struct c
 		struct cohort_model **out, struct cohort_err *err);
 /* All contexts, engines and requests of the model must have been freed before. */
 COHORT_API void cohort_model_free(struct cohort_model *model);
-
 /* A LoRA adapter (GGUF): a small change of a model's matrices. Opaque, immutable, shareable between threads. */
 struct cohort_adapter;
-
 /* Opens an adapter made for the model, which must outlive it. Statuses: E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY,
  * E_ARG. */
 COHORT_API enum cohort_status cohort_adapter_open(const struct cohort_model *model, const char *path,
 		struct cohort_adapter **out, struct cohort_err *err);
 /* No context may use it any more. */
 COHORT_API void cohort_adapter_free(struct cohort_adapter *adapter);
-
 /* How a sequence's embeddings become one: not at all, their mean, the first row's, the last row's. */
 enum cohort_pooling { COHORT_POOL_NONE = 0, COHORT_POOL_MEAN = 1, COHORT_POOL_CLS = 2, COHORT_POOL_LAST = 3 };
 
@@ -154,6 +160,7 @@ struct cohort_model_info {
 	bool recurrent;           /* sequences are states: a tail is removed by going back to a checkpoint */
 	enum cohort_pooling pooling; /* what the model was trained for; none: the file does not say */
 	int32_t n_window;         /* the narrowest sliding window of a layer; 0: all layers see all positions */
+	const char *device;       /* in use: as cohort_model_params.device */
 };
 /* Fills all of it, struct_size too; with a NULL model texts are "" and numbers 0. */
 COHORT_API void cohort_model_info_get(const struct cohort_model *model, struct cohort_model_info *info);
@@ -259,7 +266,6 @@ struct cohort_batch {
 		uint8_t output[COHORT_BATCH_INLINE];
 	} inline_rows;
 };
-
 /* Room for max_tokens rows, each with up to n_seq_max sequence ids; n_embd > 0 makes rows vectors of so many floats
  * instead of tokens. No heap for up to 32 token rows of one id. */
 COHORT_API enum cohort_status cohort_batch_init(struct cohort_batch *b, int32_t max_tokens,
@@ -270,7 +276,6 @@ COHORT_API enum cohort_status cohort_batch_init_default(struct cohort_batch *b, 
  * rules apply; the others are coordinates (image models) that only need to be >= 0. */
 COHORT_API enum cohort_status cohort_batch_init_pos(struct cohort_batch *b, int32_t max_tokens,
 		int32_t n_embd, int32_t n_seq_max, int32_t n_pos_row, struct cohort_err *err);
-
 /* Batches of bare tokens: everything else is left out. Rows cannot be added to these. from_tokens copies (no heap up
  * to 32); take_tokens takes over an array from malloc (on failure it stays the caller's); from_buffer takes over
  * what a token buffer holds and leaves it empty; view borrows, the tokens must outlive the batch. */
@@ -282,7 +287,6 @@ COHORT_API enum cohort_status cohort_batch_from_buffer(struct cohort_batch *b,
 		struct cohort_token_buf *buf, struct cohort_err *err);
 COHORT_API enum cohort_status cohort_batch_view(struct cohort_batch *b,
 		const cohort_token *tokens, int32_t n_tokens, struct cohort_err *err);
-
 /* Adds a row. E_LIMIT (rule batch-full) past max_tokens, E_ARG (rule seq-count) for more ids than n_seq_max; a batch
  * never grows. With n_pos_row > 1 every position of the row is `pos`. */
 COHORT_API enum cohort_status cohort_batch_add(struct cohort_batch *b, cohort_token token,
@@ -290,7 +294,6 @@ COHORT_API enum cohort_status cohort_batch_add(struct cohort_batch *b, cohort_to
 /* Adds a vector [n_embd] (copied) with its positions [n_pos_row]. */
 COHORT_API enum cohort_status cohort_batch_add_embd(struct cohort_batch *b, const float *embd,
 		const cohort_pos *pos, const cohort_seq *seqs, int32_t n_seqs, bool output, struct cohort_err *err);
-
 /* What decode shall fill in although the batch has arrays for it: an OR of these; 0 takes it back. */
 enum { COHORT_BATCH_POS = 1, COHORT_BATCH_SEQ = 2, COHORT_BATCH_OUTPUT = 4 };
 COHORT_API void cohort_batch_leave_out(struct cohort_batch *b, uint32_t what);
@@ -302,7 +305,6 @@ COHORT_API enum cohort_status cohort_batch_copy(struct cohort_batch *to, const s
 		struct cohort_err *err);
 COHORT_API void cohort_batch_reset(struct cohort_batch *b); /* no rows; keeps the room */
 COHORT_API void cohort_batch_release(struct cohort_batch *b);
-
 /* The arrays. NULL ones are left out. */
 struct cohort_batch_raw {
 	int32_t n_tokens;
@@ -359,14 +361,12 @@ struct cohort_context; /* opaque; one thread at a time */
 
 /* Q8_0: 8 bits and one f16 scale for 32 elements of one head and position. */
 enum cohort_kv_type { COHORT_KV_F16 = 0, COHORT_KV_F32 = 1, COHORT_KV_Q8_0 = 2 };
-
 /* How a batch is cut into ubatches; results do not depend on it. */
 enum cohort_split {
 	COHORT_SPLIT_SIMPLE = 0, /* consecutive rows */
 	COHORT_SPLIT_EQUAL = 1,  /* the same number of rows from each of several sequence sets */
 	COHORT_SPLIT_SEQ = 2     /* rows of one sequence set */
 };
-
 /* What rows that ask for output get. */
 enum { COHORT_OUTPUT_LOGITS = 1, COHORT_OUTPUT_EMBEDDINGS = 2 };
 
@@ -392,7 +392,6 @@ struct cohort_context_params {
 	int32_t n_checkpoints; /* models with states (mamba): states kept per sequence to go back to; 0 to 1024 */
 	int32_t n_blocks;      /* of the KV pool; 0: cohort_kv_block_count(n_ctx, n_seq_max); at most 2^26 */
 };
-
 /* n_ctx 2048, n_batch 512, n_ubatch 128, n_seq_max 64, n_checkpoints 1, outputs LOGITS; all else 0. */
 COHORT_API void cohort_context_params_init(struct cohort_context_params *params);
 /* A context of the model, which must outlive it. params may be NULL. E_ARG: params (the rule is the name of the one
@@ -400,7 +399,6 @@ COHORT_API void cohort_context_params_init(struct cohort_context_params *params)
 COHORT_API enum cohort_status cohort_context_open(const struct cohort_model *model,
 		const struct cohort_context_params *params, struct cohort_context **out, struct cohort_err *err);
 COHORT_API void cohort_context_free(struct cohort_context *ctx);
-
 /* What a context was opened with, defaults filled in; with NULL all is 0. */
 struct cohort_context_info {
 	const struct cohort_model *model;
@@ -411,11 +409,9 @@ struct cohort_context_info {
 	bool output_all; /* every row has output: asked for, or by pooling */
 };
 COHORT_API void cohort_context_info_get(const struct cohort_context *ctx, struct cohort_context_info *info);
-
 /* Says whether the batch would be taken, without decoding: every rule, but not whether there is room. */
 COHORT_API enum cohort_status cohort_check(struct cohort_context *ctx, const struct cohort_batch *batch,
 		struct cohort_err *err);
-
 /* Decodes a batch of up to n_batch rows, all or nothing: after any status but OK every sequence is exactly as before
  * the call. Outputs of the previous decode are gone, whatever the outcome.
  *
@@ -442,7 +438,6 @@ COHORT_API enum cohort_status cohort_check(struct cohort_context *ctx, const str
  * E_NUMERIC (rule finite): an output that is not a finite number. */
 COHORT_API enum cohort_status cohort_decode(struct cohort_context *ctx,
 		const struct cohort_batch *batch, struct cohort_err *err);
-
 /* Like cohort_decode without the cache and without causality: every row sees all rows of its sequence in the batch, no
  * sequence of the context is read or changed, positions begin at 0; layers with a window of w see w - 1 positions to
  * either side. For embeddings. Each sequence must fit into one ubatch, E_LIMIT (rule n-ubatch) otherwise, and rows

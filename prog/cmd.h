@@ -10,6 +10,7 @@ int cmd_run(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_speculate(int argc, char **argv);
 int cmd_tree(int argc, char **argv);
+int cmd_devices(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_detokenize(int argc, char **argv);

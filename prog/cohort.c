@@ -15,6 +15,7 @@ static const struct cmd cmds[] = {
 	{"speculate", "continues a prompt with guesses: the same text, sooner", cmd_speculate},
 	{"tree", "what may follow a prompt, as a tree with probabilities", cmd_tree},
 	{"info", "what a model file holds", cmd_info},
+	{"devices", "the devices that models can run on", cmd_devices},
 	{"tokenize", "text to token ids", cmd_tokenize},
 	{"detokenize", "token ids to text", cmd_detokenize},
 	{"embed", "texts to vectors, many at once", cmd_embed},

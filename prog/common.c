@@ -177,6 +177,7 @@ int load_opts_apply(const char *prog, struct load_opts *l, struct cohort_model_p
 {
 	size_t n = 0;
 
+	params->device = l->device;
 	params->file_layout = l->file_layout;
 	params->no_mmap = l->no_mmap;
 	params->mlock = l->mlock;

@@ -28,12 +28,16 @@ static inline const char *plural(uint64_t n)
 
 /* How a model is brought into memory: the options, and what they say. */
 struct load_opts {
+	const char *device;
 	bool file_layout, no_mmap, mlock;
 	struct opt_list lora, lora_scaled;        /* FILE, FILE:SCALE */
 	const char *adapters[2 * OPT_LIST_MAX];   /* the same, taken apart */
 	float adapter_scales[2 * OPT_LIST_MAX];
 };
 /* Lines of a table of options. */
+#define OPT_DEVICE(l) \
+	"device", "dev", OPT_STR, &(l)->device, 0, 0, "NAME", \
+			"device to run on, or NAME:LAYERS,...,NAME (see 'cohort devices'; default: the first)", NULL
 #define OPT_FILE_LAYOUT(l) \
 	"file-layout", "nr|no-repack", OPT_FLAG, &(l)->file_layout, 0, 0, NULL, \
 			"keep the weights in the file's layout (starts at once, runs slower)", NULL
@@ -47,7 +51,7 @@ struct load_opts {
 	"lora-scaled", NULL, OPT_LIST, &(l)->lora_scaled, 0, 0, "FILE:X", "the same, with scale X", NULL
 /* All of them. */
 #define OPTS_LOAD(l) \
-	{OPT_FILE_LAYOUT(l)}, {OPT_NO_MMAP(l)}, {OPT_MLOCK(l)}, {OPT_LORA(l)}, { OPT_LORA_SCALED(l) }
+	{OPT_DEVICE(l)}, {OPT_FILE_LAYOUT(l)}, {OPT_NO_MMAP(l)}, {OPT_MLOCK(l)}, {OPT_LORA(l)}, { OPT_LORA_SCALED(l) }
 /* Returns 0, or EXIT_USAGE after saying why. l must outlive params. */
 int load_opts_apply(const char *prog, struct load_opts *l, struct cohort_model_params *params);
 

@@ -35,7 +35,7 @@ static const char cache[] = "the prompt cache is kept in the KV cache, by conten
 
 static const struct opt_foreign options[] = {
 		/* Accepted. */
-		{"ngl gpu-layers n-gpu-layers mg main-gpu sm split-mode ts tensor-split dev device ot override-tensor "
+		{"ngl gpu-layers n-gpu-layers mg main-gpu sm split-mode ts tensor-split ot override-tensor "
 		 "ncmoe n-cpu-moe fit-target fitt fit-ctx fitc",
 				VALUE, NULL, no_gpu, NULL},
 		{"nkvo no-kv-offload kvo kv-offload no-op-offload op-offload no-host cmoe cpu-moe bs backend-sampling",
@@ -86,7 +86,7 @@ static const struct opt_foreign options[] = {
 		{"mmproj-auto mmproj-offload no-mmproj-auto no-mmproj-offload tts-use-guide-tokens", NOTHING, NULL,
 				NULL, no_images},
 		{"rpc", VALUE, NULL, NULL, "a model is computed on one machine here"},
-		{"list-devices", NOTHING, NULL, NULL, no_gpu},
+		{"list-devices", NOTHING, NULL, NULL, "'cohort devices' lists them"},
 		{"attention", VALUE, NULL, NULL, "the model file says which attention it has; leave the option out"},
 		{"prompt-cache", VALUE, NULL, NULL,
 				"prompts are not saved to files here; the server saves slots (-slot-save-path)"},

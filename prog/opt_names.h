@@ -11,6 +11,7 @@ static const char *const opt_names[] = {
 		"lora",
 		"lora-scaled",
 		"chat-template",
+		"device",
 		"draft",
 		"file-layout",
 		"isa",

@@ -15,12 +15,12 @@ quant    base
 tok      base gguf
 model    base gguf quant
 kern     base quant
-backend  base model kern
+backend  base quant model kern
 batch    base
 kv       base
 sample   base kern
 template base
-forward  base model batch kv backend
+forward  base model backend
 context  base gguf quant tok model kern backend batch kv sample forward
 branch   base
 search   base
@@ -89,11 +89,16 @@ check() { # ROOT: one line "kind file:line: text" per violation
 				bad("edge", "no .. in includes: " h)
 			} else if (h ~ /\// && (top in known) && top != "prog") {
 				if (!((room, top) in may)) bad("edge", room " may not include " top ": " h)
+				else if (room == "backend" && top == "model" && h != "model/weight.h")
+					bad("edge", "a backend knows weights only: " h)
+				else if (room != "backend" && top == "backend" && h != "backend/backend.h")
+					bad("edge", "the interface is backend/backend.h: " h)
 			} else if (!exists(dir h) && !exists(home "/" h)) {
 				bad("edge", "not a file of this room: " h)
 			}
 			next
 		}
+		room != "backend" && line ~ /(^|[^A-Za-z0-9_])be_(cpu|cuda)([^A-Za-z0-9]|_|$)/ { bad("edge", "only src/backend names a backend: " line) }
 		room != "base" {
 			s = line
 			while (match(s, /(malloc|calloc|realloc|reallocarray|free|aligned_alloc|posix_memalign|memalign|strdup|strndup|asprintf|vasprintf)[ \t]*\(/)) {
@@ -133,14 +138,17 @@ if [ "${1:-}" = --self-test ]; then
 	: >"$copy/src/base/err.h"
 	: >"$copy/src/quant/quant.h"
 	n=0
-	echo 1..19
+	echo 1..22
 	plant src/kv/planted.c 2 '/* x */\n#include "quant/quant.h"' 'kv may not see quant'
 	plant src/engine/planted.c 1 '#include "context/context.h"' 'engine may not see context'
 	plant src/branch/planted.c 1 '#include "cohort_engine.h"' 'branch may not see the engine header'
 	plant src/search/planted.c 1 '#include "branch/branch.h"' 'search may not see branch'
 	plant src/engine/planted.c 1 '#include "cohort_search.h"' 'engine may not see the header of searches'
 	plant src/base/planted.c 1 '#include "quant/quant.h"' 'base sees no room'
-	plant src/backend/planted.c 1 '#include "quant/quant.h"' 'backend may not see quant'
+	plant src/backend/planted.c 1 '#include "gguf/gguf.h"' 'backend may not see gguf'
+	plant src/backend/planted.c 1 '#include "model/model.h"' 'a backend sees nothing of a model but its weights'
+	plant src/context/planted.c 1 '#include "backend/cpu.h"' 'a header of one backend outside src/backend'
+	plant src/context/planted.c 2 'int f(void)\n{ return be_cpu.name[0]; }' 'the name of a backend outside src/backend'
 	plant prog/planted.c 1 '#include "gguf/gguf.h"' 'prog may not see gguf'
 	plant src/tok/planted.c 1 '#include "../quant/quant.h"' 'no way round by ..'
 	plant src/attic/planted.c 0 'int x;' 'a room the table does not name'

@@ -3,7 +3,8 @@
 # usage: check_symbols.sh BUILD_DIR [SOURCE]  libcohort.so exports what include/*.h marks with COHORT_API and nothing else,
 #                                      each name with a version, and src/cohort.map lists the same; libcohort.a, where the
 #                                      build makes it, shows the same names; in the archive of the parts every external name
-#                                      is a room_verb or noun_verb
+#                                      is a room_verb or noun_verb, and no object outside src/backend refers to a symbol of
+#                                      a backend: only the registry's are for others
 #        check_symbols.sh --self-test  builds libraries with a violation each and expects them to be found
 set -eu
 LC_ALL=C
@@ -23,6 +24,15 @@ listed() { awk '/^[A-Z][A-Z0-9_.]* *\{/ { v = $1 } $1 == "local:" { v = "" } v &
 only() {
 	printf '%s\n--\n%s\n' "$3" "$2" |
 		awk -v what="$1" '$0 == "--" { second = 1; next } !second { have[$0] = 1; next } $0 != "" && !($0 in have) { print what ": " $0 }'
+}
+
+# Symbols of backends that objects elsewhere refer to.
+backend_users() { # ARCHIVE
+	nm -A -g "$1" 2>/dev/null | awk '
+		{ member = $1; sub(/:[0-9a-f]*$/, "", member); sub(/^.*:/, "", member); inside = member ~ /^src_backend_/ }
+		$(NF - 1) == "U" { if (!inside) used[$NF] = used[$NF] " " member; next }
+		inside && member !~ /^src_backend_registry/ { own[$NF] = 1 }
+		END { for (s in own) if (s in used) print s " is used by" used[s] }'
 }
 
 tap_case() { # NUMBER TITLE OFFENDERS
@@ -45,7 +55,7 @@ check() { # BUILD_DIR SOURCE
 	have=$(exported "$1/libcohort.so")
 	map=$(listed "$2")
 	names=$(printf '%s\n' "$map" | sed 's/@.*//')
-	echo 1..6
+	echo 1..7
 	tap_case 1 'symbols: libcohort.so exports something' "$([ -n "$have" ] || echo 'no export at all')"
 	tap_case 2 'symbols: libcohort.so exports what the headers mark, and nothing else' \
 		"$(only 'not marked' "$have" "$want"; only 'not exported' "$want" "$have")"
@@ -55,6 +65,7 @@ check() { # BUILD_DIR SOURCE
 	tap_case 5 'symbols: libcohort.a shows what libcohort.so shows' \
 		"$([ ! -f "$1/libcohort.a" ] || { only 'not exported' "$(external "$1/libcohort.a")" "$have"; only 'not there' "$have" "$(external "$1/libcohort.a")"; })"
 	tap_case 6 'symbols: external names in libcohort_parts.a have two parts' "$(external "$1/libcohort_parts.a" | grep -v '_' || true)"
+	tap_case 7 'symbols: nothing outside src/backend refers to a backend but through its registry' "$(backend_users "$1/libcohort_parts.a")"
 	return $status
 }
 
@@ -65,7 +76,7 @@ if [ "${1:-}" = --self-test ]; then
 	n=0
 	result=0
 	mkdir "$tmp/include" "$tmp/src"
-	echo 1..10
+	echo 1..12
 	hidden='__attribute__((visibility("hidden")))'
 	clean='int cohort_x(void) { return 1; } static int y(void) { return cohort_x(); } int cohort_y(void) { return y(); }'
 	# expect red|green TITLE C-TEXT [NAMES-IN-HEADER [NAMES-IN-MAP [NAMES-IN-SCRIPT [plain]]]]
@@ -95,6 +106,20 @@ if [ "${1:-}" = --self-test ]; then
 	expect red 'a library that exports nothing' 'static int cohort_x(void) { return 1; } static int (*volatile y)(void) = cohort_x;' cohort_x cohort_x cohort_x
 	expect red 'a short external name' "$clean $hidden int run(void) { return 2; }"
 	expect red 'an installed archive with an internal name' "$clean $hidden int tok_open(void) { return 2; }" 'cohort_x cohort_y' 'cohort_x cohort_y' 'cohort_x cohort_y' plain
+	# users red|green TITLE C-TEXT: of an object of src/context, beside a backend and the registry
+	users() {
+		n=$((n + 1))
+		rm -rf "$tmp/users"
+		mkdir "$tmp/users"
+		printf '%s\n' 'int be_planted(void) { return 1; }' >"$tmp/users/src_backend_planted.c"
+		printf '%s\n' 'int be_get(void) { return 2; }' >"$tmp/users/src_backend_registry.c"
+		printf '%s\n' "$3" >"$tmp/users/src_context_planted.c"
+		(cd "$tmp/users" && for f in *.c; do $cc -c -o "$f.o" "$f"; done && ar rc parts.a ./*.o)
+		if [ -z "$(backend_users "$tmp/users/parts.a")" ]; then got=green; else got=red; fi
+		if [ $got = "$1" ]; then echo "ok $n - self-test: $2"; else echo "not ok $n - self-test: $2"; result=1; fi
+	}
+	users green 'the registry is for all' 'int be_get(void); int x(void) { return be_get(); }'
+	users red 'a symbol of a backend outside src/backend' 'int be_planted(void); int x(void) { return be_planted(); }'
 	# Without a version script there are no versions.
 	n=$((n + 1))
 	$cc -shared -o "$tmp/libcohort.so" "$tmp/x.o"

@@ -30,6 +30,7 @@ exports.constants = {
 	COHORT_E_LIMIT: -7,
 	COHORT_E_NUMERIC: -8,
 	COHORT_E_BUG: -9,
+	COHORT_E_DEVICE: -10,
 	COHORT_POOL_NONE: 0,
 	COHORT_POOL_MEAN: 1,
 	COHORT_POOL_CLS: 2,
@@ -111,6 +112,12 @@ exports.structs = [
 		got: 'int64_t',
 		offset: 'int64_t',
 	}],
+	['cohort_device', {
+		name: ['char', 32],
+		description: ['char', 128],
+		total_bytes: 'uint64_t',
+		free_bytes: 'uint64_t',
+	}],
 	['cohort_model_params', {
 		struct_size: 'size_t',
 		isa: 'void *',
@@ -124,6 +131,7 @@ exports.structs = [
 		adapters: 'void *',
 		adapter_scales: 'void *',
 		n_adapters: 'size_t',
+		device: 'void *',
 	}],
 	['cohort_model_info', {
 		struct_size: 'size_t',
@@ -149,6 +157,7 @@ exports.structs = [
 		recurrent: 'bool',
 		pooling: 'int',
 		n_window: 'int32_t',
+		device: 'void *',
 	}],
 	['cohort_detok', {
 		model: 'void *',
@@ -781,6 +790,8 @@ exports.structs = [
 exports.functions = {
 	cohort_status_name: ['void *', ['int']],
 	cohort_version: ['void *', []],
+	cohort_device_count: ['size_t', []],
+	cohort_device_get: ['bool', ['size_t', 'void *']],
 	cohort_isa_count: ['size_t', []],
 	cohort_isa_name: ['void *', ['size_t']],
 	cohort_isa_usable: ['bool', ['size_t']],

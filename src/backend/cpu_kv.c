@@ -11,55 +11,60 @@
 
 #include <string.h>
 
-/* A cell's K of one head as floats, or one head's K and V as bytes. */
-size_t cpu_kv_scratch_bytes(const struct model *m)
+/* For attention, and for a cell's K of one head as floats. */
+size_t cpu_kv_scratch_bytes(const struct be_limits *lim)
 {
-	return m->hp.head_k * sizeof(float) + kern_cell_bytes(KERN_KV_F32, m->hp.head_v);
-}
+	size_t most = 0;
 
-void cpu_kv_release(struct be *be)
-{
-	for (size_t g = 0; g < BE_GROUPS_MAX; g++) {
-		mem_free_aligned(be->groups[g].kv);
-		mem_free(be->groups[g].rope_of);
+	for (size_t l = 0; l < lim->n_layers; l++) {
+		const struct be_cell_layer *s = &lim->layers[l];
+		const size_t attn = kern_attn_scratch_bytes(KERN_ATTN_ROWS, s->n_q / s->n_kv, s->head_k, s->head_v);
+		const size_t cell = s->head_k * sizeof(float) + kern_cell_bytes(KERN_KV_F32, s->head_v);
+		most = attn > most ? attn : most;
+		most = cell > most ? cell : most;
 	}
-	mem_free(be->layers);
+	return most;
 }
 
-bool cpu_kv_init(struct be *be, const struct be_limits *lim)
+void cpu_kv_release(struct cpu *c)
+{
+	for (size_t g = 0; g < BE_GROUPS_MAX; g++)
+		mem_free_aligned(c->groups[g].kv);
+	mem_free(c->layers);
+}
+
+bool cpu_kv_init(struct cpu *c, const struct be_limits *lim)
 {
 	static const enum kern_kv types[] = {
 		[COHORT_KV_F16] = KERN_KV_F16, [COHORT_KV_F32] = KERN_KV_F32, [COHORT_KV_Q8_0] = KERN_KV_Q8_0,
 	};
-	const struct model_hparams *h = &be->m->hp;
 
-	be->kv_type = types[lim->kv_type];
-	be->k_bytes = kern_k_area_bytes(be->kv_type, h->head_k);
-	be->head_bytes = be->k_bytes + kern_v_area_bytes(be->kv_type, h->head_v);
-	be->layers = mem_zalloc(h->n_layer, sizeof *be->layers);
-	if (!be->layers)
+	c->kv_type = types[lim->kv_type];
+	c->n_groups = lim->n_groups;
+	c->n_layers = lim->n_layers;
+	c->layers = mem_zalloc(lim->n_layers, sizeof *c->layers);
+	if (!c->layers)
 		return false;
-	for (uint32_t l = 0; l < h->n_layer; l++) {
-		struct cpu_kv_group *g = &be->groups[lim->group_of[l]];
-		be->layers[l] = (struct cpu_layer){lim->group_of[l], (uint32_t)g->n_layers++};
-	}
-	for (uint32_t l = 0; l < h->n_layer; l++) {
-		struct cpu_kv_group *g = &be->groups[lim->group_of[l]];
-		if (!g->rope_of && !(g->rope_of = mem_zalloc(g->n_layers, sizeof *g->rope_of)))
+	for (size_t i = 0; i < lim->n_layers; i++) {
+		struct cpu_layer *l = &c->layers[i];
+		struct cpu_kv_group *g = &c->groups[lim->layers[i].group];
+		size_t bytes;
+		l->shape = lim->layers[i];
+		l->k_bytes = kern_k_area_bytes(c->kv_type, l->shape.head_k);
+		l->head_bytes = l->k_bytes + kern_v_area_bytes(c->kv_type, l->shape.head_v);
+		l->k_cell = kern_cell_bytes(c->kv_type, l->shape.head_k);
+		l->v_cell = kern_cell_bytes(c->kv_type, l->shape.head_v);
+		l->at = g->block_bytes;
+		if (!size_mul(l->head_bytes, l->shape.n_kv, &bytes) ||
+				!size_add(g->block_bytes, bytes, &g->block_bytes))
 			return false;
-		g->rope_of[be->layers[l].index] = h->n_rot ? be->m->layers[l].rope : -1;
+		g->cell_bytes += (l->k_cell + l->v_cell) * l->shape.n_kv;
+		g->n_heads += l->shape.n_kv;
 	}
 	for (size_t i = 0; i < lim->n_groups; i++) {
-		struct cpu_kv_group *g = &be->groups[i];
-		size_t bytes;
+		struct cpu_kv_group *g = &c->groups[i];
 		g->window = lim->window[i];
-		if (!size_mul(be->head_bytes, g->n_layers * h->n_head_kv, &g->block_bytes) ||
-				!size_mul(g->block_bytes, lim->n_blocks[i], &bytes))
-			return false;
-		g->kv = mem_zalloc_large(bytes);
-		g->bytes = bytes;
-		be->n_groups++;
-		if (!g->kv)
+		if (!size_mul(g->block_bytes, lim->n_blocks[i], &g->bytes) || !(g->kv = mem_zalloc_large(g->bytes)))
 			return false;
 	}
 	return true;
@@ -67,49 +72,58 @@ bool cpu_kv_init(struct be *be, const struct be_limits *lim)
 
 size_t cpu_kv_block_bytes(const struct be *be, size_t group)
 {
-	return be->groups[group].block_bytes;
+	return ((const struct cpu *)be)->groups[group].block_bytes;
 }
 
 /* ---- Rows ---- */
 
-void cpu_rope_angles(const struct be *be, int rope, cohort_pos pos, float scale, float *out)
+void cpu_rope_angles(const struct be_rope *rope, cohort_pos pos, float scale, float *out)
 {
-	const size_t n = be->m->hp.n_rot / 2;
+	const size_t n = rope->n_rot / 2;
+
 	for (size_t i = 0; i < n; i++) {
-		double s, c;
-		fm_sincos((double)pos * be->freqs[rope][i], &s, &c);
-		out[i] = (float)(c * (double)scale);
-		out[n + i] = (float)(s * (double)scale);
+		double sin, cos;
+		fm_sincos((double)pos * rope->freqs[i], &sin, &cos);
+		out[i] = (float)(cos * (double)scale);
+		out[n + i] = (float)(sin * (double)scale);
 	}
 }
 
-struct attn_job {
-	struct be *be;
-	struct be_buf *q, *k, *out;
-	const struct be_buf *v;
-	const int32_t *rows; /* or NULL */
-	size_t n, run;       /* output rows, and how many go together */
-	size_t layer;
-	const struct be_cells *cells;
-	const struct cpu_kv_group *group;
-};
-
-static size_t head_offset(const struct be *be, size_t layer, size_t head)
+static void rotate(const struct cpu *c, int rope, float *x, const float *angles)
 {
-	return (be->layers[layer].index * be->m->hp.n_head_kv + head) * be->head_bytes;
+	const struct be_rope *r = &c->ropes[rope];
+	c->kern->rope(x, r->n_rot, angles, angles + r->n_rot / 2, r->halves);
 }
 
-static void store(const struct attn_job *j, const struct be_store *st)
+static uint8_t *block_get(const struct cpu *c, size_t group, int32_t block)
 {
-	struct be *be = j->be;
-	const struct model_hparams *h = &be->m->hp;
-	const float *k = j->k->f + (size_t)st->row * j->k->n_cols, *v = j->v->f + (size_t)st->row * j->v->n_cols;
+	return c->groups[group].kv + (size_t)block * c->groups[group].block_bytes;
+}
 
-	for (size_t hd = 0; hd < h->n_head_kv; hd++) {
-		uint8_t *area = j->group->kv + (size_t)st->block * j->group->block_bytes +
-				head_offset(be, j->layer, hd);
-		be->kern->put_k[be->kv_type](k + hd * h->head_k, h->head_k, (size_t)st->slot, area);
-		be->kern->put_v[be->kv_type](v + hd * h->head_v, h->head_v, (size_t)st->slot, area + be->k_bytes);
+struct store_job {
+	struct cpu *c;
+	const struct be_qkv *d;
+	const struct cpu_layer *layer;
+	struct be_buf *q, *k, *v;
+	const struct be_store *stores;
+};
+
+static float *row_of(const struct be_buf *b, size_t r)
+{
+	return ((const struct cpu_buf *)b)->f + r * b->n_cols;
+}
+
+static void store(const struct store_job *j, const struct be_store *st)
+{
+	const struct cpu *c = j->c;
+	const struct cpu_layer *l = j->layer;
+	const size_t head_k = l->shape.head_k, head_v = l->shape.head_v;
+	const float *k = row_of(j->k, (size_t)st->row), *v = row_of(j->v, (size_t)st->row);
+	uint8_t *area = block_get(c, l->shape.group, st->block) + l->at;
+
+	for (size_t h = 0; h < l->shape.n_kv; h++, area += l->head_bytes) {
+		c->kern->put_k[c->kv_type](k + h * head_k, head_k, (size_t)st->slot, area);
+		c->kern->put_v[c->kv_type](v + h * head_v, head_v, (size_t)st->slot, area + l->k_bytes);
 	}
 }
 
@@ -121,113 +135,122 @@ static void clamp(float *x, float most, size_t n)
 	}
 }
 
-/* Bias, norm of each head or of the row, rotation: what q and k go through. */
-static void turn(const struct be *be, float *x, size_t n_heads, const struct model_weight *bias,
-		const struct model_norm *norm, const float *angles)
+/* Bias, clamp, norm of each head or of the row, rotation: what q and k go through. */
+static void finish_heads(const struct store_job *j, float *x, size_t n_heads, const struct model_weight *bias,
+		const struct be_norm *norm, const float *angles)
 {
-	const struct model_hparams *h = &be->m->hp;
-	const size_t head = h->head_k;
+	const struct cpu *c = j->c;
+	const size_t head = j->layer->shape.head_k;
 
 	if (bias)
-		be->kern->add(x, bias->data, n_heads * head);
-	clamp(x, h->qkv_clamp, n_heads * head);
+		c->kern->add(x, bias->data, n_heads * head);
+	clamp(x, j->d->clamp, n_heads * head);
 	if (norm->w && norm->w->k != head)
-		cpu_norm_row(be, norm, x, n_heads * head, x);
+		cpu_norm_row(c, norm, x, n_heads * head, x);
 	for (size_t i = 0; i < n_heads; i++) {
 		float *y = x + i * head;
 		if (norm->w && norm->w->k == head && norm->w->n_rows == 1)
-			cpu_norm_row(be, norm, y, head, y);
+			cpu_norm_row(c, norm, y, head, y);
 		else if (norm->w && norm->w->k == head) {
 			struct model_weight own = *norm->w; /* a row for each head */
+			struct be_norm of_head = *norm;
 			own.data = (const float *)norm->w->data + i * head;
-			cpu_norm_row(be, &(struct model_norm){&own, NULL}, y, head, y);
+			of_head.w = &own;
+			cpu_norm_row(c, &of_head, y, head, y);
 		}
 		if (angles)
-			be->kern->rope(y, h->n_rot, angles, angles + h->n_rot / 2, h->rope_halves);
+			rotate(c, j->d->rope, y, angles);
 	}
 }
 
-static float query_scale(const struct model_hparams *h, cohort_pos pos)
+static float query_scale(const struct be_qkv *d, cohort_pos pos)
 {
-	if (h->attn_temp == 0.0f)
-		return h->attn_scale;
-	const double steps = (double)((uint32_t)pos / h->temp_period);
-	return (float)((double)h->attn_scale * (1.0 + (double)h->attn_temp * fm_log(1.0 + steps)));
+	if (d->temp == 0.0f)
+		return d->scale;
+	const double steps = (double)((uint32_t)pos / d->temp_period);
+	return (float)((double)d->scale * (1.0 + (double)d->temp * fm_log(1.0 + steps)));
 }
 
-static void rope_share(void *arg, size_t from, size_t to, size_t thread)
+static void store_share(void *arg, size_t from, size_t to, size_t thread)
 {
-	const struct attn_job *j = arg;
-	struct be *be = j->be;
-	const struct model_hparams *h = &be->m->hp;
-	const struct model_layer *w = &be->m->layers[j->layer];
+	const struct store_job *j = arg;
+	const struct cpu *c = j->c;
+	const struct be_qkv *d = j->d;
 
 	(void)thread;
 	for (size_t r = from; r < to; r++) {
-		const float *angles = w->rope < 0 || !h->n_rot
-				? NULL
-				: be->rope + ((size_t)w->rope * be->n_rows_max + r) * h->n_rot;
-		float *q = j->q->f + r * j->q->n_cols, *k = j->k->f + r * j->k->n_cols;
-		turn(be, q, h->n_head, w->bq, &w->q_norm, angles);
-		turn(be, k, h->n_head_kv, w->bk, &w->k_norm, angles);
-		be->kern->scale(q, query_scale(h, be->rows->pos[r]), j->q->n_cols);
-		if (w->bv)
-			be->kern->add(j->v->f + r * j->v->n_cols, w->bv->data, j->v->n_cols);
-		clamp(j->v->f + r * j->v->n_cols, h->qkv_clamp, j->v->n_cols);
-		store(j, &j->cells->stores[r]);
+		const float *angles = d->rope < 0 ? NULL : c->rope + ((size_t)d->rope * c->n_rows_max + r) * c->n_rot;
+		float *q = row_of(j->q, r), *v = row_of(j->v, r);
+		finish_heads(j, q, j->layer->shape.n_q, d->bq, &d->q_norm, angles);
+		finish_heads(j, row_of(j->k, r), j->layer->shape.n_kv, d->bk, &d->k_norm, angles);
+		c->kern->scale(q, query_scale(d, c->rows->pos[r]), j->q->n_cols);
+		if (d->bv)
+			c->kern->add(v, d->bv->data, j->v->n_cols);
+		clamp(v, d->clamp, j->v->n_cols);
+		store(j, &j->stores[r]);
 	}
-}
-
-static struct attn_job job(struct be *be, size_t layer)
-{
-	const size_t g = be->layers[layer].group;
-	return (struct attn_job){.be = be, .layer = layer, .cells = &be->rows->cells[g], .group = &be->groups[g]};
 }
 
 /* The first n stores are the rows' own, in order, so that a thread stores the rows it rotated; the few others follow.
  */
-void cpu_kv_rope_store(struct be *be, struct be_buf *q, struct be_buf *k, const struct be_buf *v, size_t layer)
+void cpu_kv_qkv_store(struct be_buf *q, struct be_buf *k, struct be_buf *v, const struct be_qkv *d)
 {
-	struct attn_job j = job(be, layer);
-	j.q = q;
-	j.k = k;
-	j.v = v;
-	be->rounded = NULL;
-	if (be->rows->n * q->n_cols <= CPU_SERIAL_MAX)
-		rope_share(&j, 0, be->rows->n, 0);
+	struct cpu *c = cpu_of(q);
+	const struct cpu_layer *layer = &c->layers[d->layer];
+	const struct be_cells *cells = &c->rows->cells[layer->shape.group];
+	struct store_job j = {c, d, layer, q, k, v, cells->stores};
+
+	c->rounded = NULL;
+	if (c->rows->n * q->n_cols <= CPU_SERIAL_MAX)
+		store_share(&j, 0, c->rows->n, 0);
 	else
-		pool_run(be->pool, be->rows->n, 1, rope_share, &j);
-	for (size_t i = be->rows->n; i < j.cells->n_stores; i++)
-		store(&j, &j.cells->stores[i]);
+		pool_run(c->pool, c->rows->n, 1, store_share, &j);
+	for (size_t i = c->rows->n; i < cells->n_stores; i++)
+		store(&j, &cells->stores[i]);
 }
 
-/* What row r (output row i) attends to, apart from the head. */
-static struct kern_attn row_of(const struct attn_job *j, size_t i)
-{
-	const struct be *be = j->be;
-	const struct model_hparams *h = &be->m->hp;
-	const size_t r = j->rows ? (size_t)j->rows[i] : i;
-	const size_t pos = (size_t)be->rows->pos[r], window = j->group->window;
-	size_t first = (size_t)j->cells->first[r], end = (size_t)be->rows->end[r];
+/* ---- Attention ---- */
 
-	if (window && pos + 1 > window && pos + 1 - window > first)
-		first = pos + 1 - window;
-	if (window && end > pos + window) /* of rows that see what comes after them, too */
-		end = pos + window;
+struct attn_job {
+	struct cpu *c;
+	const struct be_attend *d;
+	const struct cpu_layer *layer;
+	const struct be_cells *cells;
+	const struct be_buf *q;
+	struct be_buf *out;
+	const int32_t *rows; /* or NULL */
+	size_t n, run;       /* output rows, and how many go together */
+};
+
+/* What output row i attends to, apart from the head. Positions count from the table's first entry: only distances
+ * matter. */
+static struct kern_attn attn_row(const struct attn_job *j, size_t i)
+{
+	const struct cpu *c = j->c;
+	const struct be_cell_layer *s = &j->layer->shape;
+	const struct cpu_kv_group *g = &c->groups[s->group];
+	const size_t r = j->rows ? (size_t)j->rows[i] : i, base = (size_t)j->cells->base[r];
+	const size_t pos = (size_t)c->rows->pos[r] - base;
+	size_t first = (size_t)j->cells->first[r] - base, end = (size_t)c->rows->end[r] - base;
+
+	if (g->window && pos + 1 > g->window && pos + 1 - g->window > first)
+		first = pos + 1 - g->window;
+	if (g->window && end > pos + g->window) /* of rows that see what comes after them, too */
+		end = pos + g->window;
 	return (struct kern_attn){
-			.q = j->q->f + r * j->q->n_cols,
-			.n_q = h->n_head / h->n_head_kv,
-			.head_k = h->head_k,
-			.head_v = h->head_v,
-			.kv = j->group->kv,
-			.block_bytes = j->group->block_bytes,
-			.table = j->cells->tables[r],
-			.held = j->cells->held[r],
+			.q = row_of(j->q, r),
+			.n_q = s->n_q / s->n_kv,
+			.head_k = s->head_k,
+			.head_v = s->head_v,
+			.kv = g->kv,
+			.block_bytes = g->block_bytes,
+			.table = j->cells->blocks + j->cells->table[r],
+			.held = j->cells->gaps[r] ? j->cells->held + j->cells->table[r] : NULL,
 			.pos0 = first,
 			.pos1 = end,
 			.pos = pos,
-			.cap = h->attn_cap,
-			.out = j->out->f + i * j->out->n_cols,
+			.cap = j->d->cap,
+			.out = row_of(j->out, i),
 	};
 }
 
@@ -235,55 +258,48 @@ static struct kern_attn row_of(const struct attn_job *j, size_t i)
 static void attn_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct attn_job *j = arg;
-	struct be *be = j->be;
-	const struct model_hparams *h = &be->m->hp;
-	const size_t n_runs = (j->n + j->run - 1) / j->run, n_q = h->n_head / h->n_head_kv;
-	const struct model_weight *sinks = be->m->layers[j->layer].sinks;
+	struct cpu *c = j->c;
+	const struct be_cell_layer *s = &j->layer->shape;
+	const size_t n_runs = (j->n + j->run - 1) / j->run, n_q = s->n_q / s->n_kv;
 
 	for (size_t t = from; t < to; t++) {
-		const size_t hd = t % h->n_head_kv, at = head_offset(be, j->layer, hd);
-		const size_t i0 = (n_runs - 1 - t / h->n_head_kv) * j->run;
+		const size_t h = t % s->n_kv, at = j->layer->at + h * j->layer->head_bytes;
+		const size_t i0 = (n_runs - 1 - t / s->n_kv) * j->run;
 		const size_t n = j->n - i0 < j->run ? j->n - i0 : j->run;
 		struct kern_attn rows[KERN_ATTN_ROWS];
 		for (size_t i = 0; i < n; i++) {
-			rows[i] = row_of(j, i0 + i);
-			rows[i].q += hd * n_q * h->head_k;
-			rows[i].out += hd * n_q * h->head_v;
-			rows[i].slopes = be->m->slopes ? be->m->slopes + hd * n_q : NULL;
-			rows[i].sinks = sinks ? (const float *)sinks->data + hd * n_q : NULL;
+			rows[i] = attn_row(j, i0 + i);
+			rows[i].q += h * n_q * s->head_k;
+			rows[i].out += h * n_q * s->head_v;
+			rows[i].slopes = j->d->slopes ? j->d->slopes + h * n_q : NULL;
+			rows[i].sinks = j->d->sinks ? (const float *)j->d->sinks->data + h * n_q : NULL;
 			rows[i].k_offset = at;
-			rows[i].v_offset = at + be->k_bytes;
+			rows[i].v_offset = at + j->layer->k_bytes;
 		}
-		kern_attn(be->kern, be->kv_type, rows, n, be->scratch + thread * be->scratch_bytes);
+		kern_attn(c->kern, c->kv_type, rows, n, c->scratch + thread * c->scratch_bytes);
 	}
 }
 
 /* Rows that go together: as many as leave every thread several items to choose from. */
-static size_t run_length(const struct be *be, size_t n)
+static size_t run_length(const struct cpu *c, size_t n_kv, size_t n)
 {
-	const size_t most = n * be->m->hp.n_head_kv / (4 * pool_size(be->pool));
+	const size_t most = n * n_kv / (4 * pool_size(c->pool));
 	return most < 1 ? 1 : most < KERN_ATTN_ROWS ? most : KERN_ATTN_ROWS;
 }
 
-void cpu_kv_attention(struct be *be, struct be_buf *out, const struct be_buf *q, size_t layer, const int32_t *rows,
+void cpu_kv_attention(struct be_buf *out, const struct be_buf *q, const struct be_attend *d, const int32_t *rows,
 		size_t n)
 {
-	struct attn_job j = job(be, layer);
-	j.q = (struct be_buf *)q;
-	j.out = out;
-	j.rows = rows;
-	j.n = n;
-	j.run = run_length(be, n);
-	be->rounded = NULL;
-	pool_run(be->pool, (n + j.run - 1) / j.run * be->m->hp.n_head_kv, 1, attn_share, &j);
+	struct cpu *c = cpu_of(out);
+	const struct cpu_layer *layer = &c->layers[d->layer];
+	const size_t n_kv = layer->shape.n_kv, run = run_length(c, n_kv, n);
+	struct attn_job j = {c, d, layer, &c->rows->cells[layer->shape.group], q, out, rows, n, run};
+
+	c->rounded = NULL;
+	pool_run(c->pool, (n + run - 1) / run * n_kv, 1, attn_share, &j);
 }
 
 /* ---- Blocks and cells ---- */
-
-static uint8_t *block_get(const struct be *be, size_t group, int32_t block)
-{
-	return be->groups[group].kv + (size_t)block * be->groups[group].block_bytes;
-}
 
 enum { TOUCH_STEP = 4096, TOUCH_SHARE = 2 << 20 }; /* a small page, a large one */
 
@@ -302,104 +318,130 @@ static void touch_share(void *arg, size_t from, size_t to, size_t thread)
 /* The system clears a page when it is first written; a large one takes as long as a row of a small model. */
 void cpu_kv_touch(struct be *be)
 {
-	for (size_t i = 0; i < be->n_groups; i++)
-		pool_run(be->pool, (be->groups[i].bytes + TOUCH_SHARE - 1) / TOUCH_SHARE, 1, touch_share,
-				&be->groups[i]);
+	struct cpu *c = (struct cpu *)be;
+
+	for (size_t i = 0; i < c->n_groups; i++)
+		pool_run(c->pool, (c->groups[i].bytes + TOUCH_SHARE - 1) / TOUCH_SHARE, 1, touch_share, &c->groups[i]);
 }
 
-void cpu_kv_copy(struct be *be, size_t group, int32_t from, int32_t to)
+void cpu_kv_blocks_copy(struct be *be, size_t group, const struct be_copy *copies, size_t n)
 {
-	memcpy(block_get(be, group, to), block_get(be, group, from), be->groups[group].block_bytes);
+	const struct cpu *c = (const struct cpu *)be;
+
+	for (size_t i = 0; i < n; i++)
+		memcpy(block_get(c, group, copies[i].to), block_get(c, group, copies[i].from),
+				c->groups[group].block_bytes);
 }
 
 struct move_job {
-	struct be *be;
-	const struct cpu_kv_group *group;
+	struct cpu *c;
+	size_t group;
 	const struct be_move *move;
 	const uint8_t *from;
 	uint8_t *to;
 };
 
-/* One cell of one layer and head. */
-static void move_cell(const struct move_job *j, size_t head, size_t cell, void *scratch)
+/* One cell of one head, whose areas are at from and to. */
+static void move_cell(const struct move_job *j, const struct cpu_layer *l, const uint8_t *from, uint8_t *to,
+		size_t cell, void *scratch)
 {
-	struct be *be = j->be;
-	const struct model_hparams *h = &be->m->hp;
-	const size_t at = head * be->head_bytes;
-	const int rope = j->group->rope_of[head / h->n_head_kv];
+	const struct cpu *c = j->c;
+	const size_t head_k = l->shape.head_k, head_v = l->shape.head_v;
+	const int rope = l->shape.rope;
 	const size_t from_slot = (size_t)j->move->from_slot + cell, to_slot = (size_t)j->move->to_slot + cell;
 
 	if (j->move->shift == 0 || rope < 0) {
-		kern_k_cell_read(be->kv_type, h->head_k, j->from + at, from_slot, scratch);
-		kern_k_cell_write(be->kv_type, h->head_k, j->to + at, to_slot, scratch);
+		kern_k_cell_read(c->kv_type, head_k, from, from_slot, scratch);
+		kern_k_cell_write(c->kv_type, head_k, to, to_slot, scratch);
 	} else {
-		float *k = scratch;
-		be->kern->get_k[be->kv_type](j->from + at, h->head_k, from_slot, k);
-		const float *angles = be->shift_rope + (size_t)rope * h->n_rot;
-		be->kern->rope(k, h->n_rot, angles, angles + h->n_rot / 2, h->rope_halves);
-		be->kern->put_k[be->kv_type](k, h->head_k, to_slot, j->to + at);
+		c->kern->get_k[c->kv_type](from, head_k, from_slot, scratch);
+		rotate(c, rope, scratch, c->shift_rope + (size_t)rope * c->n_rot);
+		c->kern->put_k[c->kv_type](scratch, head_k, to_slot, to);
 	}
-	kern_v_cell_read(be->kv_type, h->head_v, j->from + at + be->k_bytes, from_slot, scratch);
-	kern_v_cell_write(be->kv_type, h->head_v, j->to + at + be->k_bytes, to_slot, scratch);
+	kern_v_cell_read(c->kv_type, head_v, from + l->k_bytes, from_slot, scratch);
+	kern_v_cell_write(c->kv_type, head_v, to + l->k_bytes, to_slot, scratch);
 }
 
-/* Items are (layer, KV head) pairs of the group. */
+/* Items are KV heads of all the group's layers. */
 static void move_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct move_job *j = arg;
-	void *scratch = j->be->scratch + thread * j->be->scratch_bytes;
-	for (size_t head = from; head < to; head++)
-		for (size_t cell = 0; cell < (size_t)j->move->n; cell++)
-			move_cell(j, head, cell, scratch);
+	struct cpu *c = j->c;
+	void *scratch = c->scratch + thread * c->scratch_bytes;
+	size_t item = 0;
+
+	for (size_t i = 0; i < c->n_layers && item < to; i++) {
+		const struct cpu_layer *l = &c->layers[i];
+		for (size_t h = 0; l->shape.group == j->group && h < l->shape.n_kv; h++, item++) {
+			const size_t at = l->at + h * l->head_bytes;
+			for (size_t cell = 0; item >= from && item < to && cell < (size_t)j->move->n; cell++)
+				move_cell(j, l, j->from + at, j->to + at, cell, scratch);
+		}
+	}
 }
 
-void cpu_kv_move(struct be *be, size_t group, const struct be_move *move)
+void cpu_kv_cells_move(struct be *be, size_t group, const struct be_move *moves, size_t n)
 {
-	struct move_job j = {
-			be, &be->groups[group], move, block_get(be, group, move->from), block_get(be, group, move->to)};
-	for (int i = 0; i < MODEL_ROPES; i++)
-		if (be->freqs[i])
-			cpu_rope_angles(be, i, move->shift, 1.0f, be->shift_rope + (size_t)i * be->m->hp.n_rot);
-	pool_run(be->pool, be->groups[group].n_layers * be->m->hp.n_head_kv, 1, move_share, &j);
-}
+	struct cpu *c = (struct cpu *)be;
 
-static size_t cell_bytes_k(const struct be *be)
-{
-	return kern_cell_bytes(be->kv_type, be->m->hp.head_k);
-}
-
-static size_t cell_bytes_v(const struct be *be)
-{
-	return kern_cell_bytes(be->kv_type, be->m->hp.head_v);
+	for (size_t m = 0; m < n; m++) {
+		struct move_job j = {c, group, &moves[m], block_get(c, group, moves[m].from),
+				block_get(c, group, moves[m].to)};
+		for (size_t i = 0; i < c->n_ropes; i++)
+			if (c->ropes[i].freqs)
+				cpu_rope_angles(&c->ropes[i], moves[m].shift, 1.0f, c->shift_rope + i * c->n_rot);
+		pool_run(c->pool, c->groups[group].n_heads, 1, move_share, &j);
+	}
 }
 
 size_t cpu_kv_cell_bytes(const struct be *be, size_t group)
 {
-	return (cell_bytes_k(be) + cell_bytes_v(be)) * be->groups[group].n_layers * be->m->hp.n_head_kv;
+	return ((const struct cpu *)be)->groups[group].cell_bytes;
 }
 
-void cpu_kv_cell_read(struct be *be, size_t group, int32_t block, int32_t slot, void *out)
+static void cell_read(const struct cpu *c, size_t group, const uint8_t *block, size_t slot, uint8_t *out)
 {
-	const struct model_hparams *h = &be->m->hp;
-	const uint8_t *area = block_get(be, group, block);
+	for (size_t i = 0; i < c->n_layers; i++) {
+		const struct cpu_layer *l = &c->layers[i];
+		const uint8_t *area = block + l->at;
+		for (size_t h = 0; l->shape.group == group && h < l->shape.n_kv; h++, area += l->head_bytes) {
+			kern_k_cell_read(c->kv_type, l->shape.head_k, area, slot, out);
+			kern_v_cell_read(c->kv_type, l->shape.head_v, area + l->k_bytes, slot, out + l->k_cell);
+			out += l->k_cell + l->v_cell;
+		}
+	}
+}
+
+static void cell_write(const struct cpu *c, size_t group, uint8_t *block, size_t slot, const uint8_t *in)
+{
+	for (size_t i = 0; i < c->n_layers; i++) {
+		const struct cpu_layer *l = &c->layers[i];
+		uint8_t *area = block + l->at;
+		for (size_t h = 0; l->shape.group == group && h < l->shape.n_kv; h++, area += l->head_bytes) {
+			kern_k_cell_write(c->kv_type, l->shape.head_k, area, slot, in);
+			kern_v_cell_write(c->kv_type, l->shape.head_v, area + l->k_bytes, slot, in + l->k_cell);
+			in += l->k_cell + l->v_cell;
+		}
+	}
+}
+
+void cpu_kv_cells_read(struct be *be, size_t group, const struct be_span *spans, size_t n, void *out, size_t out_step)
+{
+	const struct cpu *c = (const struct cpu *)be;
 	uint8_t *cell = out;
 
-	for (size_t i = 0; i < be->groups[group].n_layers * h->n_head_kv; i++, area += be->head_bytes) {
-		kern_k_cell_read(be->kv_type, h->head_k, area, (size_t)slot, cell);
-		kern_v_cell_read(be->kv_type, h->head_v, area + be->k_bytes, (size_t)slot, cell + cell_bytes_k(be));
-		cell += cell_bytes_k(be) + cell_bytes_v(be);
-	}
+	for (size_t i = 0; i < n; i++)
+		for (int32_t k = 0; k < spans[i].n; k++, cell += out_step)
+			cell_read(c, group, block_get(c, group, spans[i].block), (size_t)(spans[i].slot + k), cell);
 }
 
-void cpu_kv_cell_write(struct be *be, size_t group, int32_t block, int32_t slot, const void *cell)
+void cpu_kv_cells_write(
+		struct be *be, size_t group, const struct be_span *spans, size_t n, const void *in, size_t in_step)
 {
-	const struct model_hparams *h = &be->m->hp;
-	uint8_t *area = block_get(be, group, block);
-	const uint8_t *in = cell;
+	const struct cpu *c = (const struct cpu *)be;
+	const uint8_t *cell = in;
 
-	for (size_t i = 0; i < be->groups[group].n_layers * h->n_head_kv; i++, area += be->head_bytes) {
-		kern_k_cell_write(be->kv_type, h->head_k, area, (size_t)slot, in);
-		kern_v_cell_write(be->kv_type, h->head_v, area + be->k_bytes, (size_t)slot, in + cell_bytes_k(be));
-		in += cell_bytes_k(be) + cell_bytes_v(be);
-	}
+	for (size_t i = 0; i < n; i++)
+		for (int32_t k = 0; k < spans[i].n; k++, cell += in_step)
+			cell_write(c, group, block_get(c, group, spans[i].block), (size_t)(spans[i].slot + k), cell);
 }

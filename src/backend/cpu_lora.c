@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-bool cpu_lora_init(struct be *be, const struct be_limits *lim)
+bool cpu_lora_init(struct cpu *c, const struct be_limits *lim)
 {
-	struct cpu_lora *l = &be->lora;
+	struct cpu_lora *l = &c->lora;
 
 	l->base = lim->base;
 	l->n_base = lim->n_base;
@@ -19,13 +19,13 @@ bool cpu_lora_init(struct be *be, const struct be_limits *lim)
 	l->uses = mem_zalloc(lim->n_rows_max, sizeof *l->uses);
 	bool ok = l->rows && l->uses;
 	for (size_t i = 0; ok && i < l->n_base; i++)
-		ok = cpu_lora_reserve(be, l->base[i].adapter);
+		ok = cpu_lora_reserve(&c->base, l->base[i].loras);
 	return ok;
 }
 
-void cpu_lora_release(struct be *be)
+void cpu_lora_release(struct cpu *c)
 {
-	struct cpu_lora *l = &be->lora;
+	struct cpu_lora *l = &c->lora;
 	mem_free(l->rows);
 	mem_free(l->uses);
 	mem_free_aligned(l->x);
@@ -34,12 +34,12 @@ void cpu_lora_release(struct be *be)
 }
 
 /* Room for n floats per row. */
-static bool widen(const struct be *be, float **p, size_t *have, size_t n)
+static bool widen(const struct cpu *c, float **p, size_t *have, size_t n)
 {
 	size_t all;
 	if (n <= *have)
 		return true;
-	float *more = size_mul(n, be->n_rows_max, &all) ? mem_zalloc_aligned(all, sizeof *more) : NULL;
+	float *more = size_mul(n, c->n_rows_max, &all) ? mem_zalloc_aligned(all, sizeof *more) : NULL;
 	if (!more)
 		return false;
 	mem_free_aligned(*p);
@@ -48,26 +48,27 @@ static bool widen(const struct be *be, float **p, size_t *have, size_t n)
 	return true;
 }
 
-bool cpu_lora_reserve(struct be *be, const struct model_adapter *a)
+bool cpu_lora_reserve(struct be *be, const struct model_loras *a)
 {
-	struct cpu_lora *l = &be->lora;
-	return widen(be, &l->x, &l->x_n, a->k_max) && widen(be, &l->t, &l->t_n, a->rank_max) &&
-			widen(be, &l->y, &l->y_n, a->rows_max);
+	struct cpu *c = (struct cpu *)be;
+	struct cpu_lora *l = &c->lora;
+	return widen(c, &l->x, &l->x_n, a->k_max) && widen(c, &l->t, &l->t_n, a->rank_max) &&
+			widen(c, &l->y, &l->y_n, a->rows_max);
 }
 
-void cpu_lora_begin(struct be *be, const int32_t *map, size_t n)
+void cpu_lora_begin(struct cpu *c, const int32_t *map, size_t n)
 {
-	struct cpu_lora *l = &be->lora;
-	const struct be_lora *lora = be->rows->lora;
+	struct cpu_lora *l = &c->lora;
+	const struct be_lora *lora = c->rows->lora;
 
 	l->n_rows = 0;
 	for (size_t i = 0; lora && i < n; i++) {
 		const struct be_lora *use = &lora[map ? (size_t)map[i] : i];
-		if (!use->adapter)
+		if (!use->loras)
 			continue;
 		/* Behind the last with the same adapter: there are few, and neighbours are mostly alike. */
 		size_t at = l->n_rows;
-		while (at > 0 && l->uses[at - 1]->adapter != use->adapter)
+		while (at > 0 && l->uses[at - 1]->loras != use->loras)
 			at--;
 		at = at ? at : l->n_rows;
 		memmove(l->rows + at + 1, l->rows + at, (l->n_rows - at) * sizeof *l->rows);
@@ -80,7 +81,7 @@ void cpu_lora_begin(struct be *be, const int32_t *map, size_t n)
 
 /* The product of a matrix of an adapter with n rows from x on. */
 static struct cpu_mm product(
-		const struct be *be, const struct model_weight *w, const float *x, size_t ld, size_t n, float *out)
+		const struct cpu *c, const struct model_weight *w, const float *x, size_t ld, size_t n, float *out)
 {
 	return (struct cpu_mm){
 			.mm = {.w = w->data,
@@ -91,14 +92,14 @@ static struct cpu_mm product(
 					.act_bytes = ld * sizeof *x,
 					.out = out,
 					.out_ld = w->n_rows},
-			.mat = &be->kern->file[w->type],
+			.mat = &c->kern->file[w->type],
 			.row_bytes = w->row_bytes,
 	};
 }
 
 /* n rows from x on with one adapter; the result of row i goes to out + to[i] * out_ld (i when to is NULL). */
 struct part {
-	struct be *be;
+	struct cpu *c;
 	const struct model_lora *w;
 	const float *x;
 	size_t ld, n;
@@ -113,7 +114,7 @@ static void scale_rows(const struct part *p, size_t from, size_t to)
 {
 	const size_t rank = p->w->a->n_rows;
 	for (size_t i = from; i < to; i++)
-		p->be->kern->scale(p->be->lora.t + i * rank, p->w->scale * (p->uses ? p->uses[i]->scale : p->scale),
+		p->c->kern->scale(p->c->lora.t + i * rank, p->w->scale * (p->uses ? p->uses[i]->scale : p->scale),
 				rank);
 }
 
@@ -121,18 +122,18 @@ static void add_rows(const struct part *p, size_t from, size_t to)
 {
 	const size_t width = p->w->b.n_rows;
 	for (size_t i = from; i < to; i++)
-		p->be->kern->add(p->out + (p->to ? (size_t)p->to[i] : i) * p->out_ld, p->be->lora.y + i * width,
+		p->c->kern->add(p->out + (p->to ? (size_t)p->to[i] : i) * p->out_ld, p->c->lora.y + i * width,
 				width);
 }
 
 static void part_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct part *p = arg;
-	const struct cpu_lora *l = &p->be->lora;
+	const struct cpu_lora *l = &p->c->lora;
 	const size_t n = to - from, rank = p->w->a->n_rows, width = p->w->b.n_rows;
-	void *scratch = p->be->scratch + thread * p->be->scratch_bytes;
-	struct cpu_mm a = product(p->be, p->w->a, p->x + from * p->ld, p->ld, n, l->t + from * rank);
-	struct cpu_mm b = product(p->be, &p->w->b, l->t + from * rank, rank, n, l->y + from * width);
+	void *scratch = p->c->scratch + thread * p->c->scratch_bytes;
+	struct cpu_mm a = product(p->c, p->w->a, p->x + from * p->ld, p->ld, n, l->t + from * rank);
+	struct cpu_mm b = product(p->c, &p->w->b, l->t + from * rank, rank, n, l->y + from * width);
 
 	a.mm.scratch = b.mm.scratch = scratch;
 	a.mat->mm(&a.mm, 0, rank);
@@ -144,41 +145,41 @@ static void part_share(void *arg, size_t from, size_t to, size_t thread)
 /* A narrow matrix has too few rows to share out, so threads take rows of the input where there are some. */
 static void add_part(const struct part *p)
 {
-	struct be *be = p->be;
+	struct cpu *c = p->c;
 	const size_t rank = p->w->a->n_rows;
 
-	if (p->n >= 2 * pool_size(be->pool)) {
-		pool_run(be->pool, p->n, 1, part_share, (void *)p);
+	if (p->n >= 2 * pool_size(c->pool)) {
+		pool_run(c->pool, p->n, 1, part_share, (void *)p);
 		return;
 	}
-	const struct cpu_mm a = product(be, p->w->a, p->x, p->ld, p->n, be->lora.t);
-	const struct cpu_mm b = product(be, &p->w->b, be->lora.t, rank, p->n, be->lora.y);
-	cpu_mm_run(be, &a, 1);
+	const struct cpu_mm a = product(c, p->w->a, p->x, p->ld, p->n, c->lora.t);
+	const struct cpu_mm b = product(c, &p->w->b, c->lora.t, rank, p->n, c->lora.y);
+	cpu_mm_run(c, &a, 1);
 	scale_rows(p, 0, p->n);
-	cpu_mm_run(be, &b, 1);
+	cpu_mm_run(c, &b, 1);
 	add_rows(p, 0, p->n);
 }
 
-void cpu_lora_add(struct be *be, const struct model_weight *w, const struct be_buf *x, size_t n, float *out,
+void cpu_lora_add(struct cpu *c, const struct model_weight *w, const struct cpu_buf *x, size_t n, float *out,
 		size_t out_ld)
 {
-	struct cpu_lora *l = &be->lora;
+	struct cpu_lora *l = &c->lora;
 
 	for (size_t i = 0; i < l->n_base; i++) {
-		const struct model_lora *pair = &l->base[i].adapter->loras[w->index];
+		const struct model_lora *pair = &l->base[i].loras->of[w->index];
 		if (pair->a)
-			add_part(&(struct part){be, pair, x->f, x->n_cols, n, NULL, l->base[i].scale, out, out_ld,
+			add_part(&(struct part){c, pair, x->f, x->base.n_cols, n, NULL, l->base[i].scale, out, out_ld,
 					NULL});
 	}
 	for (size_t from = 0, to; from < l->n_rows; from = to) {
-		const struct model_adapter *a = l->uses[from]->adapter;
-		const struct model_lora *pair = &a->loras[w->index];
-		for (to = from; to < l->n_rows && l->uses[to]->adapter == a; to++)
+		const struct model_loras *a = l->uses[from]->loras;
+		const struct model_lora *pair = &a->of[w->index];
+		for (to = from; to < l->n_rows && l->uses[to]->loras == a; to++)
 			if (pair->a)
-				memcpy(l->x + (to - from) * w->k, x->f + (size_t)l->rows[to] * x->n_cols,
+				memcpy(l->x + (to - from) * w->k, x->f + (size_t)l->rows[to] * x->base.n_cols,
 						w->k * sizeof *l->x);
 		if (pair->a)
-			add_part(&(struct part){be, pair, l->x, w->k, to - from, l->uses + from, 0.0f, out, out_ld,
+			add_part(&(struct part){c, pair, l->x, w->k, to - from, l->uses + from, 0.0f, out, out_ld,
 					l->rows + from});
 	}
 }

@@ -10,106 +10,119 @@
 
 #include <string.h>
 
-bool cpu_state_init(struct be *be, size_t n_states)
+bool cpu_state_init(struct cpu *c, const struct be_limits *lim)
 {
-	const struct model_hparams *h = &be->m->hp;
 	size_t n;
 
-	be->n_states = n_states;
-	if (!h->d_inner)
+	c->n_states = lim->n_states;
+	if (!lim->n_state_layers)
 		return true;
-	be->state_n = (size_t)h->d_inner * (h->d_conv - 1 + h->d_state);
-	if (!size_mul(be->state_n, h->n_layer, &n) || !size_mul(n, n_states, &n) || !size_mul(n, sizeof(float), &n))
+	c->state_at = mem_zalloc(lim->n_state_layers, sizeof *c->state_at);
+	if (!c->state_at)
 		return false;
-	be->states = mem_zalloc_large(n);
-	return be->states != NULL;
-}
-
-/* States of a layer: state i at its address + i * stride. */
-static float *states_of(const struct be *be, size_t layer)
-{
-	return be->states + layer * be->state_n;
-}
-
-static size_t stride(const struct be *be)
-{
-	return be->state_n * be->m->hp.n_layer;
+	for (size_t l = 0; l < lim->n_state_layers; l++) {
+		c->state_at[l] = c->state_n;
+		if (!size_add(c->state_n, lim->state_floats[l], &c->state_n))
+			return false;
+	}
+	if (!size_mul(c->state_n, lim->n_states, &n) || !size_mul(n, sizeof(float), &n))
+		return false;
+	c->states = mem_zalloc_large(n);
+	return c->states != NULL;
 }
 
 /* Channels that are handed out together: whole cache lines, so that threads do not write to the same one. */
 enum { CHANNELS = 16 };
 
+struct conv_job {
+	struct cpu *c;
+	struct kern_conv k;
+};
+
 static void conv_share(void *arg, size_t from, size_t to, size_t thread)
 {
-	struct be *be = ((void **)arg)[0];
-	const struct kern_conv *v = ((void **)arg)[1];
+	const struct conv_job *j = arg;
 	(void)thread;
-	be->kern->conv(v, from * CHANNELS, to * CHANNELS < v->n ? to * CHANNELS : v->n);
+	j->c->kern->conv(&j->k, from * CHANNELS, to * CHANNELS < j->k.n ? to * CHANNELS : j->k.n);
 }
+
+void cpu_conv(struct be_buf *x, const struct be_conv *d)
+{
+	struct cpu *c = cpu_of(x);
+	struct conv_job j = {c, {.n_rows = c->rows->n,
+			.n = d->n,
+			.d_conv = d->width,
+			.from = c->rows->state_from,
+			.to = c->rows->state_to,
+			.states = c->states + c->state_at[d->layer] + d->at,
+			.state_n = c->state_n,
+			.w = d->w->data,
+			.bias = d->b->data,
+			.x = ((struct cpu_buf *)x)->f}};
+
+	c->rounded = NULL;
+	pool_run(c->pool, (j.k.n + CHANNELS - 1) / CHANNELS, 1, conv_share, &j);
+}
+
+struct scan_job {
+	struct cpu *c;
+	struct kern_scan k;
+};
 
 static void scan_share(void *arg, size_t from, size_t to, size_t thread)
 {
-	struct be *be = ((void **)arg)[0];
-	const struct kern_scan *s = ((void **)arg)[1];
+	const struct scan_job *j = arg;
 	(void)thread;
-	be->kern->scan(s, from * CHANNELS, to * CHANNELS < s->n ? to * CHANNELS : s->n);
+	j->c->kern->scan(&j->k, from * CHANNELS, to * CHANNELS < j->k.n ? to * CHANNELS : j->k.n);
 }
 
-void cpu_conv(struct be *be, struct be_buf *x, size_t layer)
+static const float *floats(const struct be_buf *b)
 {
-	const struct model_hparams *h = &be->m->hp;
-	const struct model_ssm *w = &be->m->layers[layer].ssm;
-	struct kern_conv v = {.n_rows = be->rows->n,
-			.n = h->d_inner,
-			.d_conv = h->d_conv,
-			.from = be->rows->state_from,
-			.to = be->rows->state_to,
-			.states = states_of(be, layer),
-			.state_n = stride(be),
-			.w = w->conv->data,
-			.bias = w->conv_b->data,
-			.x = x->f};
-
-	be->rounded = NULL;
-	pool_run(be->pool, (v.n + CHANNELS - 1) / CHANNELS, 1, conv_share, (void *[]){be, &v});
+	return ((const struct cpu_buf *)b)->f;
 }
 
-void cpu_scan(struct be *be, struct be_buf *x, const struct be_buf *dt, const struct be_buf *b, const struct be_buf *c,
-		const struct be_buf *z, size_t layer)
+void cpu_scan(struct be_buf *x, const struct be_buf *dt, const struct be_buf *b, const struct be_buf *bc,
+		const struct be_buf *z, const struct be_scan *d)
 {
-	const struct model_hparams *h = &be->m->hp;
-	const struct model_ssm *w = &be->m->layers[layer].ssm;
-	struct kern_scan s = {.n_rows = be->rows->n,
-			.n = h->d_inner,
-			.d_state = h->d_state,
-			.from = be->rows->state_from,
-			.to = be->rows->state_to,
-			.states = states_of(be, layer) + (size_t)h->d_inner * (h->d_conv - 1),
-			.state_n = stride(be),
-			.a = w->a->data,
-			.d = w->d->data,
-			.dt = dt->f,
-			.dt_bias = w->dt_b->data,
-			.b = b->f,
-			.c = c->f,
-			.z = z->f,
-			.x = x->f};
+	struct cpu *c = cpu_of(x);
+	struct scan_job j = {c, {.n_rows = c->rows->n,
+			.n = d->n,
+			.d_state = d->d_state,
+			.from = c->rows->state_from,
+			.to = c->rows->state_to,
+			.states = c->states + c->state_at[d->layer] + d->at,
+			.state_n = c->state_n,
+			.a = d->a->data,
+			.d = d->d->data,
+			.dt = floats(dt),
+			.dt_bias = d->dt_b->data,
+			.b = floats(b),
+			.c = floats(bc),
+			.z = floats(z),
+			.x = ((struct cpu_buf *)x)->f}};
 
-	be->rounded = NULL;
-	pool_run(be->pool, (s.n + CHANNELS - 1) / CHANNELS, 1, scan_share, (void *[]){be, &s});
+	c->rounded = NULL;
+	pool_run(c->pool, (j.k.n + CHANNELS - 1) / CHANNELS, 1, scan_share, &j);
 }
 
 size_t cpu_state_bytes(const struct be *be)
 {
-	return stride(be) * sizeof(float);
+	return ((const struct cpu *)be)->state_n * sizeof(float);
 }
 
-void cpu_state_read(struct be *be, int32_t state, void *out)
+void cpu_states_read(struct be *be, const int32_t *states, size_t n, void *out, size_t out_step)
 {
-	memcpy(out, be->states + (size_t)state * stride(be), cpu_state_bytes(be));
+	const struct cpu *c = (const struct cpu *)be;
+
+	for (size_t i = 0; i < n; i++)
+		memcpy((uint8_t *)out + i * out_step, c->states + (size_t)states[i] * c->state_n, cpu_state_bytes(be));
 }
 
-void cpu_state_write(struct be *be, int32_t state, const void *in)
+void cpu_states_write(struct be *be, const int32_t *states, size_t n, const void *in, size_t in_step)
 {
-	memcpy(be->states + (size_t)state * stride(be), in, cpu_state_bytes(be));
+	const struct cpu *c = (const struct cpu *)be;
+
+	for (size_t i = 0; i < n; i++)
+		memcpy(c->states + (size_t)states[i] * c->state_n, (const uint8_t *)in + i * in_step,
+				cpu_state_bytes(be));
 }

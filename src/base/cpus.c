@@ -118,3 +118,28 @@ size_t cpus_usable(void)
 	mem_free(groups);
 	return quota && quota < n_cpus ? quota : n_cpus;
 }
+
+/* The value of the first line "KEY : VALUE" of a text, without its end of line; "" if there is none. */
+static void value_of(const char *text, const char *key, char *out, size_t n_out)
+{
+	const char *at = text ? strstr(text, key) : NULL;
+
+	at = at ? strchr(at, ':') : NULL;
+	snprintf(out, n_out, "%.*s", at ? (int)strcspn(at + 1 + strspn(at + 1, " \t"), "\n") : 0,
+			at ? at + 1 + strspn(at + 1, " \t") : "");
+}
+
+void cpus_describe(char *out, size_t n_out, uint64_t *total_bytes, uint64_t *free_bytes)
+{
+	char name[96], kib[32];
+	char *info = read_text("/proc/cpuinfo"), *memory = read_text("/proc/meminfo");
+
+	value_of(info, "model name", name, sizeof name);
+	snprintf(out, n_out, "%s, %zu thread%s", *name ? name : "CPU", cpus_usable(), cpus_usable() == 1 ? "" : "s");
+	value_of(memory, "MemTotal", kib, sizeof kib);
+	*total_bytes = strtoull(kib, NULL, 10) << 10;
+	value_of(memory, "MemAvailable", kib, sizeof kib);
+	*free_bytes = strtoull(kib, NULL, 10) << 10;
+	mem_free(info);
+	mem_free(memory);
+}

@@ -131,6 +131,7 @@ const char *cohort_status_name(enum cohort_status status)
 	case COHORT_E_LIMIT: return "limit exceeded";
 	case COHORT_E_NUMERIC: return "non-finite number";
 	case COHORT_E_BUG: return "internal error";
+	case COHORT_E_DEVICE: return "device failure";
 	}
 	return "unknown status";
 }

@@ -60,7 +60,7 @@ enum cohort_status context_open_adapters(
 		if (!st)
 			st = model_adapter_init(&m->adapters[i], &m->model, p->adapters[i], err);
 		if (!st)
-			m->base[m->n_adapters++] = (struct be_lora){&m->adapters[i], scale};
+			m->base[m->n_adapters++] = (struct be_lora){&m->adapters[i].loras, scale};
 	}
 	return st;
 }
@@ -75,13 +75,13 @@ void context_free_adapters(struct cohort_model *m)
 
 static bool same(const struct be_lora *a, const struct be_lora *b)
 {
-	return a->adapter == b->adapter && (!a->adapter || a->scale == b->scale);
+	return a->loras == b->loras && (!a->loras || a->scale == b->scale);
 }
 
 static void give(struct cohort_context *c, cohort_seq seq, struct be_lora to)
 {
-	c->n_lora += to.adapter != NULL;
-	c->n_lora -= c->lora[seq].adapter != NULL;
+	c->n_lora += to.loras != NULL;
+	c->n_lora -= c->lora[seq].loras != NULL;
 	c->lora[seq] = to;
 }
 
@@ -98,13 +98,13 @@ enum cohort_status cohort_seq_adapter_set(struct cohort_context *c, cohort_seq s
 	enum cohort_status st = err_real(err, "scale", adapter ? (double)scale : 1, -1e6, 1e6);
 	if (st)
 		return st;
-	const struct be_lora to = {adapter ? &adapter->adapter : NULL, adapter ? scale : 0.0f};
+	const struct be_lora to = {adapter ? &adapter->adapter.loras : NULL, adapter ? scale : 0.0f};
 	if (same(&c->lora[seq], &to))
 		return COHORT_OK;
 	if (memory_pos_max(&c->memory, seq) >= 0)
 		return err_rule(err, COHORT_E_ARG, "adapter-held", -1, seq, 0, memory_pos_max(&c->memory, seq) + 1,
 				"sequence %d holds positions that were computed with another adapter", seq);
-	if (adapter && !c->forward.ops->lora_reserve(c->forward.be, to.adapter))
+	if (adapter && !forward_lora_reserve(&c->forward, to.loras))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for products with an adapter");
 	give(c, seq, to);
 	return COHORT_OK;

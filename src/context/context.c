@@ -2,7 +2,7 @@
  *
  * Invariants
  *  1. Every array that a decode of plain rows needs is sized here; what else may make some grow, decode.c says.
- *  2. Layers with the same window form a group: a part of the memory, with its own blocks of the backend. */
+ *  2. Layers with the same window form a group: a part of the memory, with blocks of its own on the devices. */
 #include "context/impl.h"
 
 #include "base/fp.h"
@@ -86,108 +86,160 @@ static size_t group_layers(const struct model *m, uint8_t *group_of, size_t wind
 	return n;
 }
 
-static bool alloc_cells(struct context_cells *k, size_t n_ubatch)
+/* Arrays that do not grow lie in one block. */
+struct array {
+	void **at;
+	size_t n, size;
+};
+
+enum { ARRAYS_MAX = 20 + 4 * BE_GROUPS_MAX };
+
+static size_t list_arrays(struct cohort_context *c, struct array out[ARRAYS_MAX])
 {
-	k->tables = mem_zalloc(n_ubatch, sizeof *k->tables);
-	k->held = mem_zalloc(n_ubatch, sizeof *k->held);
-	k->first = mem_zalloc(n_ubatch, sizeof *k->first);
-	k->stores_max = n_ubatch;
-	k->stores = mem_zalloc(n_ubatch, sizeof *k->stores);
-	return k->tables && k->held && k->first && k->stores;
+	const size_t n = (size_t)c->p.n_batch, u = (size_t)c->p.n_ubatch, n_seq = (size_t)c->p.n_seq_max;
+	size_t k = 0;
+
+#define ARRAY(field, n) out[k++] = (struct array){(void **)&(field), n, sizeof *(field)}
+	for (size_t g = 0; g < c->n_groups; g++) {
+		ARRAY(c->cells[g].table, u);
+		ARRAY(c->cells[g].gaps, u);
+		ARRAY(c->cells[g].base, u);
+		ARRAY(c->cells[g].first, u);
+	}
+	ARRAY(c->outputs, n);
+	ARRAY(c->kv_rows, n);
+	ARRAY(c->lora, n_seq);
+	ARRAY(c->row_lora, u);
+	ARRAY(c->rank_of, n);
+	ARRAY(c->at_of, n);
+	ARRAY(c->state_from, u);
+	ARRAY(c->state_to, u);
+	ARRAY(c->end, u);
+	ARRAY(c->wanted, u);
+	ARRAY(c->logit_at, u);
+	ARRAY(c->logit_rows, u);
+	ARRAY(c->scratch_ids, c->n_scratch_blocks);
+	ARRAY(c->enc_tokens, u);
+	ARRAY(c->enc_pos, u);
+	ARRAY(c->enc_rows, u);
+	ARRAY(c->pooled, n_seq);
+	ARRAY(c->pooled_in, n_seq);
+	ARRAY(c->named, n_seq);
+	ARRAY(c->row_of, n_seq);
+#undef ARRAY
+	return k;
+}
+
+static bool carve_arrays(struct cohort_context *c)
+{
+	struct array list[ARRAYS_MAX + 1];
+	size_t n = list_arrays(c, list), bytes = 0;
+	const size_t align = 16;
+
+	list[n++] = (struct array){(void **)&c->ubatch_of, (size_t)c->p.n_seq_max, sizeof *c->ubatch_of};
+	for (size_t i = 0; i < n; i++)
+		if (!size_add(bytes, (list[i].n * list[i].size + align - 1) / align * align, &bytes))
+			return false;
+	uint8_t *at = c->arrays = mem_zalloc(bytes, 1);
+	if (!at)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		*list[i].at = at;
+		at += (list[i].n * list[i].size + align - 1) / align * align;
+	}
+	return true;
+}
+
+/* What grows: stores with coupled rows, tables with sequences that have gaps. */
+static bool alloc_cells(struct cohort_context *c, struct context_cells *k)
+{
+	const size_t u = (size_t)c->p.n_ubatch, n_index = (size_t)context_pos_limit(c->model) / BE_BLOCK + 1;
+	size_t n = n_index < c->n_blocks + 1 ? n_index : c->n_blocks + 1;
+
+	if (!size_mul(n, u, &n))
+		return false;
+	n = n > c->n_scratch_blocks ? n : c->n_scratch_blocks;
+	k->blocks_max = k->held_max = n;
+	k->blocks = mem_zalloc(n, sizeof *k->blocks);
+	k->held = mem_zalloc(n, sizeof *k->held);
+	k->stores_max = u;
+	k->stores = mem_zalloc(u, sizeof *k->stores);
+	return k->blocks && k->held && k->stores;
 }
 
 static bool alloc_arrays(struct cohort_context *c)
 {
-	const size_t n = (size_t)c->p.n_batch, u = (size_t)c->p.n_ubatch, n_seq = (size_t)c->p.n_seq_max;
-	bool ok = batch_checked_init(&c->checked, n, n_seq) && context_scratch_rows(&c->scratch, n);
+	const size_t n = (size_t)c->p.n_batch;
 
-	for (size_t g = 0; g < c->n_groups; g++)
-		ok = ok && alloc_cells(&c->cells[g], u);
 	/* What any CONTEXT_WHOLE_MAX sequences of a ubatch take together; more of them go in more turns. */
-	c->n_scratch_blocks = u / be_kv_block() + CONTEXT_WHOLE_MAX + 1;
-	c->kv_rows = mem_zalloc(n, sizeof *c->kv_rows);
-	c->rank_of = mem_zalloc(n, sizeof *c->rank_of);
-	c->at_of = mem_zalloc(n, sizeof *c->at_of);
-	c->lora = mem_zalloc(n_seq, sizeof *c->lora);
-	c->row_lora = mem_zalloc(u, sizeof *c->row_lora);
-	c->state_from = mem_zalloc(u, sizeof *c->state_from);
-	c->state_to = mem_zalloc(u, sizeof *c->state_to);
-	c->end = mem_zalloc(u, sizeof *c->end);
-	c->wanted = mem_zalloc(u, sizeof *c->wanted);
-	c->logit_at = mem_zalloc(u, sizeof *c->logit_at);
-	c->logit_rows = mem_zalloc(u, sizeof *c->logit_rows);
-	c->scratch_ids = mem_zalloc(c->n_scratch_blocks, sizeof *c->scratch_ids);
-	c->enc_tokens = mem_zalloc(u, sizeof *c->enc_tokens);
-	c->enc_pos = mem_zalloc(u, sizeof *c->enc_pos);
-	c->enc_rows = mem_zalloc(u, sizeof *c->enc_rows);
-	c->outputs = mem_zalloc(n, sizeof *c->outputs);
-	c->pooled = mem_zalloc(n_seq, sizeof *c->pooled);
-	c->pooled_in = mem_zalloc(n_seq, sizeof *c->pooled_in);
-	c->named = mem_zalloc(n_seq, sizeof *c->named);
-	for (size_t i = 0; c->scratch_ids && i < c->n_scratch_blocks; i++)
+	c->n_scratch_blocks = (size_t)c->p.n_ubatch / BE_BLOCK + CONTEXT_WHOLE_MAX + 1;
+	if (!batch_checked_init(&c->checked, n, (size_t)c->p.n_seq_max) || !context_scratch_rows(&c->scratch, n) ||
+			!carve_arrays(c))
+		return false;
+	for (size_t g = 0; g < c->n_groups; g++)
+		if (!alloc_cells(c, &c->cells[g]))
+			return false;
+	for (size_t i = 0; i < c->n_scratch_blocks; i++)
 		c->scratch_ids[i] = (int32_t)(c->n_blocks + i);
-	return ok && c->kv_rows && c->rank_of && c->at_of && c->state_from && c->state_to && c->lora &&
-			c->row_lora && c->end && c->wanted && c->logit_at && c->logit_rows &&
-			c->scratch_ids && c->enc_tokens && c->enc_pos && c->enc_rows && c->outputs && c->pooled &&
-			c->pooled_in && c->named;
+	return true;
 }
 
 static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err *err)
 {
 	const struct cohort_context_params *p = &c->p;
-	const struct model *m = &c->model->model;
+	const struct cohort_model *cm = c->model;
+	const struct model *m = &cm->model;
 	const size_t n = (size_t)p->n_batch;
-	struct be_limits lim = {.n_rows_max = (size_t)p->n_ubatch, .kv_type = p->kv_type,
-			.n_threads = (size_t)p->n_threads};
+	struct forward_device devices[FORWARD_DEVICES_MAX];
+	size_t window[BE_GROUPS_MAX] = {0};
 
 	c->n_blocks = (size_t)p->n_blocks;
 	c->group_of = mem_zalloc(m->hp.n_layer, sizeof *c->group_of);
 	if (!c->group_of)
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
-	c->n_groups = lim.n_groups = group_layers(m, c->group_of, lim.window);
+	c->n_groups = group_layers(m, c->group_of, window);
 	if (c->n_groups > BE_GROUPS_MAX)
 		return err_set(err, COHORT_E_UNSUPPORTED, "the model has layers of more than %d different windows",
 				BE_GROUPS_MAX);
-	lim.group_of = c->group_of;
-	lim.n_pos_max = context_pos_span(c);
 	/* A decode gives every sequence it touches a new state beside the one it had. */
 	if (model_is_recurrent(m))
 		c->n_states = (2 + (size_t)p->n_checkpoints) * (size_t)p->n_seq_max;
-	lim.n_states = c->n_states + context_whole_max(c);
-	lim.base = c->model->base;
-	lim.n_base = c->model->n_adapters;
 	struct memory_limits ml = {.n_blocks = c->n_blocks,
-			.block_size = be_kv_block(),
+			.block_size = BE_BLOCK,
 			.n_seq_max = (size_t)p->n_seq_max,
-			.n_pos_max = (size_t)context_pos_limit(c->model),
+			.n_pos_max = (size_t)context_pos_limit(cm),
 			.n_rows_max = n,
 			.n_kv = c->n_groups,
 			.n_states = c->n_states,
 			.n_checkpoints = (size_t)p->n_checkpoints};
-	memcpy(ml.window, lim.window, sizeof ml.window);
+	memcpy(ml.window, window, sizeof ml.window);
 	if (!memory_init(&c->memory, &ml) || !alloc_arrays(c))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a context of %d tokens", p->n_ctx);
-	for (size_t g = 0; g < c->n_groups; g++)
+	for (size_t i = 0; i < cm->n_devices; i++)
+		devices[i] = (struct forward_device){cm->devices[i].weights, cm->devices[i].wanted,
+				cm->devices[i].n_layers};
+	struct forward_limits lim = {
+			.devices = devices,
+			.n_devices = cm->n_devices,
+			.n_rows_max = (size_t)p->n_ubatch,
+			.n_outputs_max = n + 1, /* the last one is the warm-up's */
+			.n_pooled_max = p->pooling == COHORT_POOL_NONE ? 0 : (size_t)p->n_seq_max,
+			.n_threads = (size_t)p->n_threads,
+			.logits = (p->outputs & COHORT_OUTPUT_LOGITS) != 0,
+			.embeddings = (p->outputs & COHORT_OUTPUT_EMBEDDINGS) != 0,
+			.kv_type = p->kv_type,
+			.group_of = c->group_of,
+			.n_groups = c->n_groups,
+			.n_states = c->n_states + context_whole_max(c),
+			.n_pos_max = context_pos_span(c),
+			.base = cm->base,
+			.n_base = cm->n_adapters,
+	};
+	for (size_t g = 0; g < c->n_groups; g++) {
 		lim.n_blocks[g] = c->n_blocks + c->n_scratch_blocks;
-	struct be *be = be_cpu.open(c->model->weights, m, &lim);
-	if (!be && model_is_recurrent(m))
-		return err_set(err, COHORT_E_MEMORY,
-				"out of memory or threads: %d sequences with %d checkpoints each take %zu states; use "
-				"fewer of them, or fewer threads than %d",
-				p->n_seq_max, p->n_checkpoints, lim.n_states, p->n_threads);
-	if (!be)
-		return err_set(err, COHORT_E_MEMORY,
-				"out of memory or threads for a context of %d tokens (%d blocks) and %d threads",
-				p->n_ctx, p->n_blocks, p->n_threads);
-	return forward_init(&c->forward, &be_cpu, be, m,
-			&(struct forward_limits){
-				.n_rows_max = (size_t)p->n_ubatch,
-				.n_outputs_max = n + 1, /* the last one is the warm-up's */
-				.n_pooled_max = p->pooling == COHORT_POOL_NONE ? 0 : (size_t)p->n_seq_max,
-				.logits = (p->outputs & COHORT_OUTPUT_LOGITS) != 0,
-				.embeddings = (p->outputs & COHORT_OUTPUT_EMBEDDINGS) != 0,
-			},
-			err);
+		lim.window[g] = window[g];
+	}
+	return forward_init(&c->forward, m, &lim, err);
 }
 
 enum cohort_status cohort_context_open(const struct cohort_model *model, const struct cohort_context_params *params,
@@ -266,23 +318,18 @@ void cohort_context_free(struct cohort_context *c)
 	batch_checked_release(&c->checked);
 	cohort_scratch_release(&c->scratch);
 	for (size_t g = 0; g < BE_GROUPS_MAX; g++) {
-		mem_free(c->cells[g].tables);
+		mem_free(c->cells[g].blocks);
 		mem_free(c->cells[g].held);
-		mem_free(c->cells[g].first);
 		mem_free(c->cells[g].stores);
 	}
-	void *const arrays[] = {c->group_of, c->kv_rows, c->rank_of, c->at_of, c->state_from, c->state_to, c->lora,
-			c->row_lora, c->end, c->logit_at, c->logit_rows,
-			c->wanted, c->scratch_ids, c->enc_tokens, c->enc_pos, c->enc_rows, c->outputs, c->pooled,
-			c->pooled_in, c->named};
-	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-		mem_free(arrays[i]);
+	mem_free(c->group_of);
+	mem_free(c->arrays);
 	mem_free(c);
 }
 
 int32_t cohort_kv_block_size(void)
 {
-	return (int32_t)be_kv_block();
+	return BE_BLOCK;
 }
 
 int32_t cohort_kv_block_count(int32_t n_ctx, int32_t n_seqs)
@@ -299,7 +346,7 @@ void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage
 
 	if (!usage)
 		return;
-	*usage = (struct cohort_usage){.block_size = (int32_t)be_kv_block()};
+	*usage = (struct cohort_usage){.block_size = BE_BLOCK};
 	if (!c)
 		return;
 	memory_usage_get(&c->memory, &u);
@@ -308,13 +355,13 @@ void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage
 	usage->n_shared = (int32_t)u.n_shared;
 	usage->n_free = (int32_t)(u.n_blocks - u.n_used);
 	usage->n_seqs = (int32_t)memory_n_live(&c->memory);
-	usage->block_bytes = be_cpu.block_bytes(c->forward.be, 0);
+	usage->block_bytes = c->n_groups ? forward_block_bytes(&c->forward, 0) : 0;
 	for (size_t g = 0; g < c->n_groups; g++) {
 		kv_usage_get(c->memory.kv[g], &u);
-		usage->used_bytes += u.n_used * be_cpu.block_bytes(c->forward.be, g);
+		usage->used_bytes += u.n_used * forward_block_bytes(&c->forward, g);
 	}
 	if (c->memory.recur) {
-		const size_t bytes = be_cpu.state_bytes(c->forward.be);
+		const size_t bytes = forward_state_bytes(&c->forward);
 		recur_usage_get(c->memory.recur, &u);
 		usage->used_bytes += u.n_used * bytes;
 		usage->block_bytes = c->n_groups ? usage->block_bytes : bytes;

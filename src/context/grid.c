@@ -155,11 +155,16 @@ static enum cohort_status explain(const struct feed *f, const struct cohort_err 
 }
 
 /* Hands out what the chunk gave, so that the next one has room for its own. */
-static void give(struct feed *f)
+static enum cohort_status give(struct feed *f, struct cohort_err *err)
 {
-	for (size_t i = 0; i < f->n_taken; i++)
-		f->take(f->user, f->s->ranks[i], context_logits_at(f->c, i));
+	for (size_t i = 0; i < f->n_taken; i++) {
+		const float *logits = context_logits_at(f->c, i, err);
+		if (!logits)
+			return err->status;
+		f->take(f->user, f->s->ranks[i], logits);
+	}
 	f->c->n_places = f->c->n_logits = 0;
+	return COHORT_OK;
 }
 
 static enum cohort_status pass(struct feed *f, bool dry, struct cohort_err *err)
@@ -176,10 +181,10 @@ static enum cohort_status pass(struct feed *f, bool dry, struct cohort_err *err)
 			st = context_reserve(f->c, &plan, &e);
 		if (!st && !dry)
 			st = context_run(f->c, &plan, &e);
+		if (!st && f->take && !dry)
+			st = give(f, &e);
 		if (st)
 			return explain(f, &e, err);
-		if (f->take && !dry)
-			give(f);
 		f->n_done += f->n_chunk;
 	}
 	return COHORT_OK;
@@ -457,7 +462,7 @@ static enum cohort_status scatter(struct cohort_context *c, const struct cohort_
 		const struct cohort_batch b = as_batch(f.s, f.s->tokens, at);
 		st = context_decode(c, &b, err);
 		if (take && !st)
-			give(&f);
+			st = give(&f, err);
 	} else {
 		st = check_output_all(c, n_rows, err);
 		if (!st)

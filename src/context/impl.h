@@ -2,25 +2,35 @@
 #ifndef CONTEXT_IMPL_H
 #define CONTEXT_IMPL_H
 
-#include "backend/backend.h"
 #include "batch/batch.h"
 #include "forward/forward.h"
 #include "gguf/gguf.h"
 #include "kv/memory.h"
+#include "model/adapter.h"
 #include "model/model.h"
 #include "tok/tok.h"
+
+/* A device and the layers that it has. */
+struct context_device {
+	const struct be_ops *ops;
+	size_t device, level;
+	struct be_weights *weights;
+	bool *wanted;      /* [n_weights]: which weights are on it */
+	uint32_t n_layers;
+};
 
 struct cohort_model {
 	struct gguf gguf;
 	struct tok *tok;            /* NULL: the file has no tokeniser */
 	struct model model;         /* zeroed with vocab_only */
-	struct be_weights *weights;
-	size_t level;
+	struct context_device devices[FORWARD_DEVICES_MAX];
+	size_t n_devices;
+	char device_names[128];     /* of all of them, as -device takes them */
 	bool vocab_only;
 	char *name;
 	char *arch;
 	char note[512];             /* warnings worth showing, or "" */
-	struct model_adapter *adapters; /* [n_adapters]: of all rows */
+	struct model_adapter *adapters; /* [n_adapters]: every row uses them */
 	struct be_lora *base;           /* [n_adapters]: the same, with their scales */
 	size_t n_adapters;
 };
@@ -41,11 +51,14 @@ struct output {
 	int32_t row, place, logits; /* logits -1: none */
 };
 
-/* The rows of the ubatch at hand, in one group; [n_ubatch] each. */
+/* The rows of the ubatch at hand, in one group, as struct be_cells has them. */
 struct context_cells {
-	const int32_t **tables;
-	const uint32_t **held;
-	cohort_pos *first;
+	int32_t *blocks;
+	uint32_t *held;
+	size_t blocks_max, held_max; /* entries: all that sequences without gaps need; gaps make them grow */
+	uint32_t *table;
+	bool *gaps;
+	cohort_pos *base, *first;
 	struct be_store *stores; /* grows with coupled rows */
 	size_t stores_max;
 };
@@ -71,6 +84,10 @@ struct cohort_context {
 	struct be_lora *lora;           /* [n_seq_max]: adapters of sequences */
 	size_t n_lora;                  /* sequences that have one */
 	int32_t *at_of;                 /* [n_batch]: where in the last ubatch that had it a row was */
+	uint32_t *row_of;               /* [n_seq_max]: a sequence's first row in the ubatch that ubatch_of names */
+	uint32_t *ubatch_of;            /* [n_seq_max] */
+	uint32_t n_ubatches;            /* counts them; wraps around */
+	void *arrays;                   /* all arrays that do not grow, in one block */
 	/* Calls without memory use blocks behind the pool. */
 	size_t n_scratch_blocks;
 	int32_t *scratch_ids; /* [n_scratch_blocks]: their ids; a sequence's table is a slice of it */
@@ -116,10 +133,31 @@ enum cohort_status context_check_adapters(const struct cohort_context *c, struct
 enum cohort_status context_copy_adapter(struct cohort_context *c, cohort_seq src, cohort_seq dst, cohort_pos p0,
 		cohort_pos p1, bool dry, struct cohort_err *err);
 
-/* ---- decode.c ---- */
+/* ---- device_api.c ---- */
+
+/* Devices and levels by their names: NULL: the first device, the best level. */
+enum cohort_status context_find_devices(struct cohort_model *m, const char *device, const char *isa,
+		struct cohort_err *err);
+/* Divides the layers, and says which weights each device has. */
+enum cohort_status context_divide(struct cohort_model *m, struct cohort_err *err);
+
+/* ---- outputs.c ---- */
 
 /* A new call begins: outputs of the last one are gone. */
 void context_forget(struct cohort_context *c);
+/* Ranks in the order of the rows. */
+void context_rank_rows(struct cohort_context *c);
+/* Rows that ask for output get the next places, with logits or without. */
+struct forward_outputs context_place_outputs(struct cohort_context *c, const int32_t *rows, size_t n);
+/* One embedding per sequence, over its rows in batch order. */
+enum cohort_status context_pool(struct cohort_context *c, struct cohort_err *err);
+/* The call went well: its outputs may be asked for. */
+void context_publish(struct cohort_context *c);
+/* Logits of an output of what was computed last, by its rank; NULL: the device failed. */
+const float *context_logits_at(const struct cohort_context *c, size_t rank, struct cohort_err *err);
+
+/* ---- decode.c ---- */
+
 /* Every row of a batch asks for output, whatever the batch says. */
 bool context_output_all(const struct cohort_context *c);
 /* Checks a batch into c->checked. */
@@ -131,8 +169,11 @@ enum cohort_status context_reserve(struct cohort_context *c, struct memory_plan 
 enum cohort_status context_run(struct cohort_context *c, const struct memory_plan *plan, struct cohort_err *err);
 /* A whole decode of one batch; context_forget was called. */
 enum cohort_status context_decode(struct cohort_context *c, const struct cohort_batch *b, struct cohort_err *err);
-/* Logits of an output of what was computed last, by its rank. */
-const float *context_logits_at(const struct cohort_context *c, size_t rank);
+/* Computes rows whose cells, ends and states are in the context's arrays; err names rows by batch_rows. */
+enum cohort_status context_run_rows(struct cohort_context *c, struct be_rows *rows, const int32_t *batch_rows,
+		const struct forward_outputs *out, struct cohort_err *err);
+/* Text for the trace callback: the batch, or a ubatch. */
+void context_trace(const struct cohort_context *c, const struct ubatch *u);
 /* Room for n rows in a scratch (grid.c). False when out of memory. */
 bool context_scratch_rows(struct cohort_scratch *s, size_t n);
 void context_count(struct cohort_context *c, double seconds, size_t n_single, size_t n_rows);

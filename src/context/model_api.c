@@ -16,44 +16,6 @@ void cohort_model_params_init(struct cohort_model_params *params)
 		*params = (struct cohort_model_params){.struct_size = sizeof *params};
 }
 
-size_t cohort_isa_count(void)
-{
-	return be_cpu_level_count();
-}
-const char *cohort_isa_name(size_t i)
-{
-	return be_cpu_level_name(i);
-}
-bool cohort_isa_usable(size_t i)
-{
-	return be_cpu_level_usable(i);
-}
-
-static enum cohort_status find_level(const char *isa, size_t *level, struct cohort_err *err)
-{
-	char known[120] = "";
-
-	*level = be_cpu_level_best();
-	if (!isa)
-		return COHORT_OK;
-	for (size_t i = 0; i < be_cpu_level_count(); i++) {
-		if (strcmp(be_cpu_level_name(i), isa) == 0) {
-			*level = i;
-			if (be_cpu_level_failed(i))
-				return err_set(err, COHORT_E_UNSUPPORTED,
-						"instruction set level '%s' failed its self-test here (%s)", isa,
-						be_cpu_level_failed(i));
-			return be_cpu_level_usable(i)
-					? COHORT_OK
-					: err_set(err, COHORT_E_UNSUPPORTED,
-							  "this CPU cannot run instruction set level '%s'", isa);
-		}
-		snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
-				be_cpu_level_name(i));
-	}
-	return err_set(err, COHORT_E_ARG, "instruction set level '%.40s' is not known; known: %s", isa, known);
-}
-
 static char *copy_meta(const struct gguf *g, const char *key)
 {
 	const struct gguf_kv *kv = gguf_find(g, key);
@@ -94,14 +56,48 @@ static enum cohort_status lock_weights(struct cohort_model *m, bool (*progress)(
 		struct cohort_err *err)
 {
 	const uint64_t limit = map_lock_limit();
-	struct be_lock lock;
-	const enum cohort_status st = be_cpu_weights_lock(m->weights, progress, s, &lock, err);
 
-	if (!st && lock.error)
-		add_note(m, "the weights (%.1f MiB) are not locked in memory: %s", (double)lock.n_bytes / 1048576.0,
-				strerror(lock.error));
-	if (!st && lock.error && limit != UINT64_MAX)
-		add_note(m, "the limit is %llu KiB (ulimit -l)", (unsigned long long)limit / 1024);
+	for (size_t i = 0; i < m->n_devices; i++) {
+		struct be_lock lock;
+		const enum cohort_status st = m->devices[i].ops->weights_lock(
+				m->devices[i].weights, progress, s, &lock, err);
+		if (st)
+			return st;
+		if (lock.error)
+			add_note(m, "the weights (%.1f MiB) are not locked in memory: %s",
+					(double)lock.n_bytes / 1048576.0, strerror(lock.error));
+		if (lock.error && limit != UINT64_MAX)
+			add_note(m, "the limit is %llu KiB (ulimit -l)", (unsigned long long)limit / 1024);
+	}
+	return COHORT_OK;
+}
+
+/* The pages of rows that a device has copied, or that were only read. */
+static void give_back(void *user, const struct model_weight *w, size_t from, size_t to, bool again)
+{
+	const struct gguf *g = user;
+	(again ? gguf_drop : gguf_forget)(g, w->tensor, w->offset + (uint64_t)from * w->row_bytes,
+			(uint64_t)(to - from) * w->row_bytes);
+}
+
+static enum cohort_status open_weights(struct cohort_model *m, const struct cohort_model_params *p,
+		enum be_repack repack, bool (*progress)(float, void *), struct stages *s, struct cohort_err *err)
+{
+	enum cohort_status st = context_divide(m, err);
+
+	for (size_t i = 0; i < m->n_devices && !st; i++) {
+		struct context_device *d = &m->devices[i];
+		st = d->ops->weights_open(&d->weights,
+				&(struct be_source){
+					m->model.weights, m->model.n_weights, d->wanted, give_back, &m->gguf},
+				&(struct be_weights_params){.device = d->device,
+					.level = d->level,
+					.repack = repack,
+					.n_threads = (size_t)p->n_threads,
+					.progress = progress,
+					.progress_user = s},
+				err);
+	}
 	return st;
 }
 
@@ -141,8 +137,7 @@ static enum cohort_status open_parts(struct cohort_model *m, const char *path, c
 		add_note(m, "architecture %s is unchecked: no independent implementation has confirmed its numbers",
 				m->arch);
 	if (!st && !p->vocab_only)
-		st = be_cpu_weights_open(&m->weights, &m->model, m->level, repack, (size_t)p->n_threads, progress, &s,
-				err);
+		st = open_weights(m, p, repack, progress, &s, err);
 	if (!st)
 		st = context_open_adapters(m, p, err);
 	s.i++;
@@ -161,7 +156,6 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 	struct cohort_model_params p;
 	enum cohort_status st;
 	struct fp_mode fp;
-	size_t level;
 
 	cohort_model_params_init(&p);
 	if (!path || !out)
@@ -170,18 +164,22 @@ enum cohort_status cohort_model_open(const char *path, const struct cohort_model
 		return err_set(err, COHORT_E_ARG, "model parameters were not initialised by cohort_model_params_init");
 	if (err_range(err, "n_threads", p.n_threads, 0, 1024))
 		return COHORT_E_ARG;
-	st = find_level(p.isa, &level, err);
-	if (st)
-		return st;
-
 	struct cohort_model *m = mem_zalloc(1, sizeof *m);
 	if (!m)
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
-	m->level = level;
-	for (size_t i = level + 1; !p.isa && i < be_cpu_level_count(); i++)
-		if (be_cpu_level_failed(i))
-			add_note(m, "instruction set level %s failed its self-test (%s); %s is used instead",
-					be_cpu_level_name(i), be_cpu_level_failed(i), be_cpu_level_name(level));
+	st = context_find_devices(m, p.device, p.isa, err);
+	if (st) {
+		mem_free(m);
+		return st;
+	}
+	for (size_t d = 0; d < m->n_devices; d++) {
+		const struct be_ops *ops = m->devices[d].ops;
+		for (size_t i = m->devices[d].level + 1; !p.isa && i < ops->level_count(); i++)
+			if (ops->level_failed(i))
+				add_note(m, "instruction set level %s failed its self-test (%s); %s is used instead",
+						ops->level_name(i), ops->level_failed(i),
+						ops->level_name(m->devices[d].level));
+	}
 	m->vocab_only = p.vocab_only;
 	fp_enter(&fp);
 	st = open_parts(m, path, &p, err);
@@ -198,7 +196,11 @@ void cohort_model_free(struct cohort_model *m)
 {
 	if (m) {
 		context_free_adapters(m);
-		be_cpu_weights_free(m->weights);
+		for (size_t i = 0; i < m->n_devices; i++) {
+			if (m->devices[i].weights)
+				m->devices[i].ops->weights_free(m->devices[i].weights);
+			mem_free(m->devices[i].wanted);
+		}
 		model_release(&m->model);
 		tok_free(m->tok);
 		mem_free(m->arch);
@@ -218,13 +220,22 @@ static int32_t narrowest_window(const struct model *m)
 	return least < INT32_MAX ? (int32_t)least : INT32_MAX;
 }
 
+static uint64_t packed_bytes(const struct cohort_model *m)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < m->n_devices; i++)
+		n += m->devices[i].weights ? m->devices[i].weights->packed_bytes : 0;
+	return n;
+}
+
 void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_info *info)
 {
 	if (!info)
 		return;
 	if (!m) {
 		*info = (struct cohort_model_info){.struct_size = sizeof *info, .arch = "", .name = "", .isa = "",
-				.tokenizer = "", .pretokenizer = "", .note = ""};
+				.device = "", .tokenizer = "", .pretokenizer = "", .note = ""};
 		return;
 	}
 	const struct model_hparams *h = &m->model.hp;
@@ -233,7 +244,7 @@ void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_inf
 		.struct_size = sizeof *info,
 		.arch = m->arch,
 		.name = m->name,
-		.isa = be_cpu_level_name(m->level),
+		.isa = m->devices[0].ops->level_name(m->devices[0].level),
 		.tokenizer = !m->tok ? "" : tok_kind_name(tok_get_kind(m->tok)),
 		.pretokenizer = m->tok ? tok_pre(m->tok) : "",
 		.note = m->note,
@@ -248,11 +259,12 @@ void cohort_model_info_get(const struct cohort_model *m, struct cohort_model_inf
 		.n_ctx_train = (int32_t)h->n_ctx_train,
 		.n_params = m->model.n_params,
 		.weight_bytes = m->model.weight_bytes,
-		.packed_bytes = m->weights ? be_cpu_packed_bytes(m->weights) : 0,
+		.packed_bytes = packed_bytes(m),
 		.encoder = h->encoder,
 		.recurrent = model_is_recurrent(&m->model),
 		.pooling = h->pooling,
 		.n_window = narrowest_window(&m->model),
+		.device = m->device_names,
 	};
 }
 

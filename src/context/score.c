@@ -45,20 +45,21 @@ static enum cohort_status score_chunk(struct scoring *s, int32_t from, int32_t t
 		seq[i] = s->seq;
 		output[i] = 1;
 	}
-	enum cohort_status st = cohort_batch_view_raw(&b, &raw, err);
+	struct cohort_err e = {COHORT_OK};
+	enum cohort_status st = cohort_batch_view_raw(&b, &raw, &e);
 	if (!st)
-		st = cohort_decode(s->c, &b, err);
+		st = cohort_decode(s->c, &b, &e);
 	for (int32_t i = from; i < to && !st; i++) {
 		float lp;
-		const float *logits = cohort_logits_get(s->c, i - from, err);
-		if (!logits)
-			return COHORT_E_BUG;
-		st = cohort_logprobs_get(logits, n_vocab, s->tokens[i + 1], &lp, NULL, 0, NULL, err);
+		const float *logits = cohort_logits_get(s->c, i - from, &e);
+		st = logits ? cohort_logprobs_get(logits, n_vocab, s->tokens[i + 1], &lp, NULL, 0, NULL, &e) : e.status;
 		if (s->logprobs && !st)
 			s->logprobs[i + 1] = lp;
 		s->sum += st ? 0 : (double)lp;
 	}
 	cohort_batch_release(&b);
+	if (st && err)
+		*err = e;
 	return st;
 }
 

@@ -1,4 +1,4 @@
-/* cohort.h's sequences: the memory's books first, then what they ask of the tensor side, which cannot fail. */
+/* cohort.h's sequences: the memory's tables first, then the cells that move. */
 #include "context/impl.h"
 
 #include "base/fp.h"
@@ -8,18 +8,30 @@ static enum cohort_status no_context(struct cohort_err *err)
 	return err_set(err, COHORT_E_ARG, "context is NULL");
 }
 
-static void move_cells(struct cohort_context *c, const struct kv_moves *moves)
+/* The books have changed already: what a failing device leaves half moved is forgotten. */
+static enum cohort_status move_cells(
+		struct cohort_context *c, const struct kv_moves *moves, cohort_seq seq, struct cohort_err *err)
 {
+	struct be_move some[64];
+	const size_t most = sizeof some / sizeof *some;
 	struct fp_mode fp;
+	int64_t bad;
 
 	fp_enter(&fp);
 	for (size_t g = 0; g < c->n_groups; g++)
-		for (size_t i = 0; i < moves[g].n_moves; i++) {
-			const struct kv_move *m = &moves[g].moves[i];
-			be_cpu.kv_move(c->forward.be, g,
-					&(struct be_move){m->from, m->from_slot, m->to, m->to_slot, m->n, m->shift});
+		for (size_t i = 0; i < moves[g].n_moves;) {
+			size_t n = 0;
+			for (; n < most && i < moves[g].n_moves; i++) {
+				const struct kv_move *m = &moves[g].moves[i];
+				some[n++] = (struct be_move){m->from, m->from_slot, m->to, m->to_slot, m->n, m->shift};
+			}
+			forward_cells_move(&c->forward, g, some, n);
 		}
+	const enum cohort_status st = forward_wait(&c->forward, &bad, err);
 	fp_leave(&fp);
+	if (st)
+		memory_seq_rm(&c->memory, seq, 0, -1, NULL);
+	return st;
 }
 
 enum cohort_status cohort_seq_rm(
@@ -39,7 +51,7 @@ enum cohort_status cohort_seq_cp(struct cohort_context *c, cohort_seq src, cohor
 		st = memory_seq_cp(&c->memory, src, dst, p0, p1, moves, err);
 	if (!st) {
 		context_copy_adapter(c, src, dst, p0, p1, false, err);
-		move_cells(c, moves);
+		st = move_cells(c, moves, dst, err);
 	}
 	return st;
 }
@@ -56,9 +68,7 @@ enum cohort_status cohort_seq_add(struct cohort_context *c, cohort_seq seq, coho
 	if (!c)
 		return no_context(err);
 	enum cohort_status st = memory_seq_add(&c->memory, seq, p0, p1, delta, moves, err);
-	if (!st)
-		move_cells(c, moves);
-	return st;
+	return st ? st : move_cells(c, moves, seq, err);
 }
 
 enum cohort_status cohort_seq_checkpoint(struct cohort_context *c, cohort_seq seq, struct cohort_err *err)

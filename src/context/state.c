@@ -8,10 +8,11 @@
  *  3. The same sequences give the same bytes, whatever blocks of the pool they lie in: image blocks are numbered in
  *     the order of the sequences' ids and positions.
  *  4. Restoring reads, checks and allocates everything, and asks every part of the memory whether it would take its
- *     image (kv_import, dry), before the first change. From there on nothing fails: kv_import promises that what a dry
- *     call granted is granted again, and cells are plain copies.
+ *     image (kv_import, dry), before the first change. From there on only a device can fail: kv_import promises that
+ *     what a dry call granted is granted again, and cells are plain copies. What a failing device was to get is
+ *     forgotten.
  *
- * It refuses to know how cells are laid out (the backend's cell_read and cell_write do), what makes the books sound
+ * It refuses to know how cells are laid out (the backend does), what makes the books sound
  * (kv_import does) and what may be wrong with the bytes (state_read.c does). */
 #include "context/state.h"
 
@@ -79,7 +80,7 @@ static enum cohort_status sum_weights(const struct cohort_context *c, uint64_t *
 		for (; i < m->n_weights && m->weights[i].tensor == t; i++) {
 			if (c->p.abort && c->p.abort(c->p.abort_user))
 				return err_set(err, COHORT_ABORTED, "aborted by the caller");
-			data += c->forward.ops->weight_sum(c->forward.be, &m->weights[i]);
+			data += forward_weight_sum((struct forward *)&c->forward, &m->weights[i]);
 		}
 		*h = sum_tensor(*h, t, data);
 	}
@@ -107,7 +108,10 @@ enum cohort_status state_fingerprint(struct cohort_context *c, struct cohort_err
 	}
 	for (size_t i = 0; i < MODEL_ROPES; i++)
 		h = sum_rope(h, &m->model.rope[i], context_pos_span(c), m->model.hp.n_rot / 2);
-	const enum cohort_status st = sum_weights(c, &h, err);
+	enum cohort_status st = sum_weights(c, &h, err);
+	int64_t bad;
+	if (!st)
+		st = forward_wait(&c->forward, &bad, err);
 	c->fingerprint = h;
 	c->has_fingerprint = !st;
 	return st;
@@ -128,7 +132,7 @@ static enum cohort_status check_context(const struct cohort_context *c, cohort_s
 		return err_rule(err, COHORT_E_ARG, "seq-id", -1, seq, c->p.n_seq_max, seq,
 				"sequence %d is not one of 0 to %d, nor COHORT_SEQ_ALL", seq, c->p.n_seq_max - 1);
 	for (cohort_seq s = 0; c->n_lora && s < c->p.n_seq_max; s++)
-		if (c->lora[s].adapter && (seq == s || seq == COHORT_SEQ_ALL))
+		if (c->lora[s].loras && (seq == s || seq == COHORT_SEQ_ALL))
 			return err_rule(err, COHORT_E_UNSUPPORTED, "adapter", -1, s, 0, 1,
 					"sequence %d has an adapter: it cannot be saved or restored", s);
 	return COHORT_OK;
@@ -202,7 +206,7 @@ static bool states_init(struct image_states *s, const struct cohort_context *c, 
 static void part_add(struct image_part *part, const struct kv *kv, cohort_seq seq)
 {
 	const cohort_pos first = kv_pos_first(kv, seq), max = kv_pos_max(kv, seq);
-	const size_t n = n_entries(first, max), at = n ? (size_t)first / be_kv_block() : 0;
+	const size_t n = n_entries(first, max), at = n ? (size_t)first / BE_BLOCK : 0;
 
 	for (size_t i = at; i < at + n; i++) {
 		const uint32_t held = kv_held(kv, seq)[i];
@@ -289,7 +293,7 @@ static void write_head(struct writer *w, const struct cohort_context *c, const s
 	put_u64(w, n_bytes);
 	put_u64(w, c->fingerprint);
 	put_u32(w, (uint32_t)c->p.kv_type);
-	put_u32(w, (uint32_t)be_kv_block());
+	put_u32(w, (uint32_t)BE_BLOCK);
 	put_u32(w, (uint32_t)c->n_groups);
 	put_u32(w, (uint32_t)im->n_seqs);
 	for (size_t g = 0; g < c->n_groups; g++) {
@@ -311,7 +315,7 @@ static void write_head(struct writer *w, const struct cohort_context *c, const s
 static void write_table(struct writer *w, const struct kv *kv, const struct image_part *part, cohort_seq seq)
 {
 	const cohort_pos first = kv_pos_first(kv, seq), max = kv_pos_max(kv, seq);
-	const size_t n = n_entries(first, max), at = n ? (size_t)first / be_kv_block() : 0;
+	const size_t n = n_entries(first, max), at = n ? (size_t)first / BE_BLOCK : 0;
 
 	for (size_t i = at; i < at + n; i++) {
 		const uint32_t held = kv_held(kv, seq)[i];
@@ -320,22 +324,41 @@ static void write_table(struct writer *w, const struct kv *kv, const struct imag
 	}
 }
 
-static void write_cells(struct writer *w, const struct cohort_context *c, size_t group, const struct image_part *part)
+/* The held slots of blocks from *i on as spans, as many as fit; returns how many, and counts their cells. */
+enum { SPANS = 64 };
+static size_t next_spans(const int32_t *blocks, const uint32_t *held, size_t n_blocks, size_t *i,
+		struct be_span out[SPANS], size_t *n_cells)
 {
-	const size_t n_cell = cell_bytes(c, group);
+	size_t n = 0;
 
-	for (size_t i = 0; i < part->n_blocks; i++)
-		for (int32_t slot = 0; slot < (int32_t)be_kv_block(); slot++) {
-			if (!(part->held[i] >> slot & 1))
-				continue;
-			if (w->out)
-				c->forward.ops->cell_read(
-						c->forward.be, group, part->block[i], slot, w->out + w->at);
-			w->at += n_cell;
+	*n_cells = 0;
+	for (; *i < n_blocks && n + BE_BLOCK / 2 <= SPANS; ++*i)
+		for (int32_t slot = 0; slot < BE_BLOCK;) {
+			int32_t end = slot;
+			while (end < BE_BLOCK && held[*i] >> end & 1)
+				end++;
+			if (end > slot)
+				out[n++] = (struct be_span){blocks[*i], slot, end - slot};
+			*n_cells += (size_t)(end - slot);
+			slot = end + 1;
 		}
+	return n;
 }
 
-static void write_states(struct writer *w, const struct cohort_context *c, const struct image *im)
+static void write_cells(struct writer *w, struct cohort_context *c, size_t group, const struct image_part *part)
+{
+	struct be_span spans[SPANS];
+	size_t n_cells;
+
+	for (size_t i = 0; i < part->n_blocks;) {
+		const size_t n = next_spans(part->block, part->held, part->n_blocks, &i, spans, &n_cells);
+		if (w->out)
+			forward_cells_read(&c->forward, group, spans, n, w->out + w->at);
+		w->at += n_cells * cell_bytes(c, group);
+	}
+}
+
+static void write_states(struct writer *w, struct cohort_context *c, const struct image *im)
 {
 	const struct recur *r = c->memory.recur;
 	const struct image_states *s = &im->states;
@@ -355,15 +378,13 @@ static void write_states(struct writer *w, const struct cohort_context *c, const
 			put_u32(w, (uint32_t)s->number[checks[k].state]);
 		}
 	}
-	for (size_t i = 0; i < s->n; i++) {
-		if (w->out)
-			c->forward.ops->state_read(c->forward.be, s->state[i], w->out + w->at);
-		w->at += n_bytes;
-	}
+	if (w->out)
+		forward_states_read(&c->forward, s->state, s->n, w->out + w->at);
+	w->at += s->n * n_bytes;
 }
 
 /* Everything but the checksum. n_bytes is the size of the whole state, once it is known. */
-static void write_state(struct writer *w, const struct cohort_context *c, const struct image *im, uint64_t n_bytes)
+static void write_state(struct writer *w, struct cohort_context *c, const struct image *im, uint64_t n_bytes)
 {
 	write_head(w, c, im, n_bytes);
 	for (size_t g = 0; g < c->n_groups; g++) {
@@ -378,7 +399,7 @@ static void write_state(struct writer *w, const struct cohort_context *c, const 
 		write_states(w, c, im);
 }
 
-static size_t image_bytes(const struct cohort_context *c, const struct image *im)
+static size_t image_bytes(struct cohort_context *c, const struct image *im)
 {
 	struct writer w = {0};
 	write_state(&w, c, im, 0);
@@ -386,11 +407,15 @@ static size_t image_bytes(const struct cohort_context *c, const struct image *im
 }
 
 /* out: image_bytes */
-static void image_write(const struct cohort_context *c, const struct image *im, size_t n_bytes, uint8_t *out)
+static enum cohort_status image_write(
+		struct cohort_context *c, const struct image *im, size_t n_bytes, uint8_t *out, struct cohort_err *err)
 {
 	struct writer w = {.out = out};
+	int64_t bad;
+
 	write_state(&w, c, im, n_bytes);
 	put_u64(&w, state_sum(out, w.at));
+	return forward_wait(&c->forward, &bad, err);
 }
 
 size_t cohort_state_size(struct cohort_context *c, cohort_seq seq)
@@ -428,7 +453,7 @@ enum cohort_status cohort_state_save(struct cohort_context *c, cohort_seq seq, v
 		st = err_set(err, COHORT_E_LIMIT, "the state takes %zu bytes, and there is room for %zu", *n_out,
 				n_max);
 	else
-		image_write(c, &im, *n_out, out);
+		st = image_write(c, &im, *n_out, out, err);
 out:
 	image_release(&im);
 	return st;
@@ -452,8 +477,9 @@ enum cohort_status cohort_state_save_file(
 		const size_t n = image_bytes(c, &im);
 		bytes = mem_alloc(n, 1);
 		if (bytes) {
-			image_write(c, &im, n, bytes);
-			st = file_write_atomic(path, bytes, n, err);
+			st = image_write(c, &im, n, bytes, err);
+			if (!st)
+				st = file_write_atomic(path, bytes, n, err);
 		}
 	}
 	if (!bytes)
@@ -487,15 +513,14 @@ static enum cohort_status import_part(
 static void write_back(struct cohort_context *c, const struct saved *s, size_t group)
 {
 	const struct saved_part *part = &s->parts[group];
-	const size_t n_cell = cell_bytes(c, group);
 	const uint8_t *cell = part->cells;
+	struct be_span spans[SPANS];
+	size_t n_cells;
 
-	for (size_t i = 0; i < part->n_blocks; i++)
-		for (int32_t slot = 0; slot < (int32_t)be_kv_block(); slot++)
-			if (part->cells_held[i] >> slot & 1) {
-				c->forward.ops->cell_write(c->forward.be, group, part->ids[i], slot, cell);
-				cell += n_cell;
-			}
+	for (size_t i = 0; i < part->n_blocks; cell += n_cells * cell_bytes(c, group)) {
+		const size_t n = next_spans(part->ids, part->cells_held, part->n_blocks, &i, spans, &n_cells);
+		forward_cells_write(&c->forward, group, spans, n, cell);
+	}
 }
 
 static enum cohort_status import_states(
@@ -517,9 +542,17 @@ static enum cohort_status import_states(
 	return st;
 }
 
+/* The books have changed already: where a device failed, cells may be anything. */
+static void forget(struct cohort_context *c, const struct saved *s)
+{
+	for (size_t i = 0; i < s->n_seqs; i++)
+		memory_seq_rm(&c->memory, c->n_groups ? s->parts[0].seqs[i].seq : s->states.seqs[i].seq, 0, -1, NULL);
+}
+
 static enum cohort_status replace(struct cohort_context *c, const struct saved *s, struct cohort_err *err)
 {
 	enum cohort_status st = COHORT_OK;
+	int64_t bad;
 
 	for (size_t g = 0; g < c->n_groups && !st; g++)
 		st = import_part(c, s, g, true, err);
@@ -535,9 +568,11 @@ static enum cohort_status replace(struct cohort_context *c, const struct saved *
 		return err_set(err, COHORT_E_BUG, "the memory refused what it had granted");
 	for (size_t g = 0; g < c->n_groups; g++)
 		write_back(c, s, g);
-	for (size_t i = 0; i < s->states.n_states; i++)
-		c->forward.ops->state_write(c->forward.be, s->states.ids[i], s->states.bytes + i * state_bytes(c));
-	return COHORT_OK;
+	forward_states_write(&c->forward, s->states.ids, s->states.n_states, s->states.bytes);
+	st = forward_wait(&c->forward, &bad, err);
+	if (st)
+		forget(c, s);
+	return st;
 }
 
 static enum cohort_status restore(

@@ -34,13 +34,13 @@ enum {
 /* The table entries of a sequence: blocks first / size to max / size. */
 static inline size_t n_entries(cohort_pos first, cohort_pos max)
 {
-	const cohort_pos size = (cohort_pos)be_kv_block();
+	const cohort_pos size = (cohort_pos)BE_BLOCK;
 	return max < 0 ? 0 : (size_t)(max / size - first / size) + 1;
 }
 
 static inline size_t cell_bytes(const struct cohort_context *c, size_t group)
 {
-	return c->forward.ops->cell_bytes(c->forward.be, group);
+	return forward_cell_bytes(&c->forward, group);
 }
 
 /* Layers of a group have the same window. */
@@ -99,7 +99,7 @@ void state_saved_release(struct saved *s);
 
 static inline size_t state_bytes(const struct cohort_context *c)
 {
-	return c->forward.ops->state_bytes(c->forward.be);
+	return forward_state_bytes(&c->forward);
 }
 
 #endif

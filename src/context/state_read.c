@@ -122,9 +122,9 @@ static enum cohort_status check_geometry(struct cohort_context *c, const uint8_t
 		return err_set(err, COHORT_E_UNSUPPORTED,
 				"the state was saved from a cache of type %s (%u), the context's is %s",
 				type_name(type), type, type_name((uint32_t)c->p.kv_type));
-	if (block != be_kv_block())
-		return err_set(err, COHORT_E_UNSUPPORTED, "the state has blocks of %u positions, the context of %zu",
-				block, be_kv_block());
+	if (block != BE_BLOCK)
+		return err_set(err, COHORT_E_UNSUPPORTED, "the state has blocks of %u positions, the context of %d",
+				block, BE_BLOCK);
 	if (n_groups != c->n_groups)
 		return err_set(err, COHORT_E_UNSUPPORTED, "the state has %u groups of layers, the context %zu",
 				n_groups, c->n_groups);
@@ -224,7 +224,7 @@ static enum cohort_status read_seqs(struct reader *r, const struct cohort_contex
 /* Slots that a block has. */
 static uint32_t slots_mask(void)
 {
-	const size_t size = be_kv_block();
+	const size_t size = BE_BLOCK;
 	return size >= 32 ? UINT32_MAX : (uint32_t)(((uint64_t)1 << size) - 1);
 }
 
@@ -299,7 +299,7 @@ static enum cohort_status read_cells(struct reader *r, struct saved_part *part, 
 /* The cells of block `index` that a sequence holds from position `from` on. */
 static uint32_t held_at(const struct kv_image_seq *q, cohort_pos index, cohort_pos from)
 {
-	const cohort_pos size = (cohort_pos)be_kv_block(), slot = from - index * size;
+	const cohort_pos size = (cohort_pos)BE_BLOCK, slot = from - index * size;
 	const uint32_t held = index < q->first / size ? 0 : q->held[index - q->first / size];
 	return slot > 0 ? held & ~(uint32_t)(((uint64_t)1 << slot) - 1) : held;
 }
@@ -318,7 +318,7 @@ static bool begin_alike(const struct kv_image_seq *a, const struct kv_image_seq 
  * same sequences, or later calls would find them at odds. */
 static enum cohort_status compare_groups(const struct reader *r, const struct saved *s, size_t n_groups)
 {
-	const cohort_pos size = (cohort_pos)be_kv_block();
+	const cohort_pos size = (cohort_pos)BE_BLOCK;
 
 	for (size_t i = 0; i < s->n_seqs; i++) {
 		const struct kv_image_seq *q = &s->parts[0].seqs[i];

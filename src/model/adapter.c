@@ -75,7 +75,8 @@ static enum cohort_status bind_half(
 				f ? f->name : "of an unknown format");
 	if (t->ne[0] != k || t->ne[1] != n_rows || t->ne[2] != 1 || t->ne[3] != 1)
 		return bad_shape(t, name, k, n_rows, err);
-	a->weights[i] = (struct model_weight){t, t->type, (int32_t)i, k, n_rows, k * f->block_bytes, t->data, true};
+	a->weights[i] = (struct model_weight){.tensor = t, .type = t->type, .index = (int32_t)i, .layer = -1, .k = k,
+			.n_rows = n_rows, .row_bytes = k * f->block_bytes, .data = t->data, .product = true};
 	return COHORT_OK;
 }
 
@@ -102,18 +103,19 @@ static enum cohort_status bind_pair(struct model_adapter *a, const struct gguf_t
 		st = bind_half(a, ib, name_b, rank, (size_t)of->ne[1], err);
 	for (size_t i = 0; !st && i < a->m->n_weights; i++) {
 		const struct model_weight *w = &a->m->weights[i];
-		if (w->tensor != of || !w->product)
+		if (w->tensor != of || !w->product || w->lookup)
 			continue;
-		const size_t row0 = (size_t)((const char *)w->data - (const char *)of->data) / w->row_bytes;
-		struct model_lora *l = &a->loras[i];
+		struct model_loras *all = &a->loras;
+		struct model_lora *l = &all->of[i];
 		l->a = &a->weights[ia];
 		l->b = a->weights[ib];
 		l->scale = a->alpha != 0.0f ? a->alpha / (float)rank : 1.0f;
 		l->b.n_rows = w->n_rows;
-		l->b.data = (const char *)l->b.data + row0 * l->b.row_bytes;
-		a->rank_max = rank > a->rank_max ? rank : a->rank_max;
-		a->rows_max = w->n_rows > a->rows_max ? w->n_rows : a->rows_max;
-		a->k_max = w->k > a->k_max ? w->k : a->k_max;
+		l->b.offset = w->offset / w->row_bytes * l->b.row_bytes;
+		l->b.data = (const char *)l->b.data + l->b.offset;
+		all->rank_max = rank > all->rank_max ? rank : all->rank_max;
+		all->rows_max = w->n_rows > all->rows_max ? w->n_rows : all->rows_max;
+		all->k_max = w->k > all->k_max ? w->k : all->k_max;
 		n++;
 	}
 	if (!st && n == 0)
@@ -148,8 +150,8 @@ enum cohort_status model_adapter_init(
 		return st;
 	st = check_keys(a, err);
 	a->weights = mem_zalloc(a->gguf.n_tensors, sizeof *a->weights);
-	a->loras = mem_zalloc(m->n_weights, sizeof *a->loras);
-	if (!st && (!a->weights || !a->loras))
+	a->loras.of = mem_zalloc(m->n_weights, sizeof *a->loras.of);
+	if (!st && (!a->weights || !a->loras.of))
 		st = err_set(err, COHORT_E_MEMORY, "out of memory for an adapter");
 	if (!st)
 		st = bind_all(a, err);
@@ -164,7 +166,7 @@ void model_adapter_release(struct model_adapter *a)
 {
 	if (a) {
 		mem_free(a->weights);
-		mem_free(a->loras);
+		mem_free(a->loras.of);
 		gguf_release(&a->gguf);
 		*a = (struct model_adapter){0};
 	}

@@ -5,21 +5,13 @@
 
 #include "model/model.h"
 
-/* y += scale * b (a x). The rank is a's number of rows. */
-struct model_lora {
-	const struct model_weight *a; /* [rank, k]; NULL: the matrix is not adapted */
-	struct model_weight b;        /* [n_rows, rank]; of a slice its own rows */
-	float scale;                  /* alpha / rank, or 1 where the file's alpha is 0 */
-};
-
 struct model_adapter {
 	struct gguf gguf;
 	const struct model *m;
 	struct model_weight *weights; /* [n_tensors] of the adapter */
-	struct model_lora *loras;     /* [m->n_weights], by model_weight.index */
+	struct model_loras loras;
 	float alpha;
 	size_t n_adapted;             /* tensors of the model */
-	size_t rank_max, rows_max, k_max; /* of all pairs */
 };
 
 enum cohort_status model_adapter_init(

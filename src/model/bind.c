@@ -72,15 +72,25 @@ static void account(struct model *m, const struct gguf_tensor *t, uint64_t n_row
 
 /* Rows [row, row + n_rows) of a tensor that is known to have them. */
 static const struct model_weight *add(
-		struct model *m, const struct gguf_tensor *t, size_t k, size_t row, size_t n_rows, bool product)
+		struct arch_bind *b, const struct gguf_tensor *t, size_t k, size_t row, size_t n_rows, bool product)
 {
 	const struct quant_format *f = quant_format_get(t->type);
-	struct model_weight *w = &m->weights[m->n_weights];
 	const size_t row_bytes = k / f->block * f->block_bytes;
+	struct model *m = b->m;
+	struct model_weight *w = &m->weights[m->n_weights];
 
-	*w = (struct model_weight){t, t->type, (int32_t)m->n_weights, k, n_rows, row_bytes,
-			(const char *)t->data + row * row_bytes, product};
-	m->n_weights++;
+	*w = (struct model_weight){
+			.tensor = t,
+			.type = t->type,
+			.index = (int32_t)m->n_weights++,
+			.layer = b->i_layer == ARCH_NO_LAYER ? -1 : (int32_t)b->i_layer,
+			.k = k,
+			.n_rows = n_rows,
+			.row_bytes = row_bytes,
+			.data = (const char *)t->data + row * row_bytes,
+			.offset = (uint64_t)row * row_bytes,
+			.product = product,
+	};
 	return w;
 }
 
@@ -93,7 +103,7 @@ static const struct model_weight *bind(
 	if (!t || !fits(b, t, full, k, n_rows, 1, floats, 1))
 		return NULL;
 	account(b->m, t, n_rows, k);
-	return add(b->m, t, k, 0, n_rows, product);
+	return add(b, t, k, 0, n_rows, product);
 }
 
 const struct model_weight *arch_matrix(struct arch_bind *b, const char *name, bool need, size_t k, size_t n_rows)
@@ -129,7 +139,7 @@ bool arch_slices(struct arch_bind *b, const char *name, bool need, size_t k, con
 		return false;
 	account(b->m, t, all, k);
 	for (size_t i = 0; i < n; row += n_rows[i++])
-		*out[i] = add(b->m, t, k, row, n_rows[i], true);
+		*out[i] = add(b, t, k, row, n_rows[i], true);
 	return true;
 }
 
@@ -147,10 +157,11 @@ static bool vector_slices(
 		return false;
 	account(b->m, t, 1, all);
 	for (size_t i = 0; i < n; at += len[i++]) {
-		struct model_weight *w = &b->m->weights[b->m->n_weights];
-		*w = (struct model_weight){t, t->type, (int32_t)b->m->n_weights, len[i], 1, len[i] * sizeof(float),
-				(const char *)t->data + at * sizeof(float), false};
-		b->m->n_weights++;
+		/* A vector of `all` elements, seen as rows of one. */
+		struct model_weight *w = (struct model_weight *)add(b, t, 1, at, len[i], false);
+		w->n_rows = 1;
+		w->k = len[i];
+		w->row_bytes = len[i] * sizeof(float);
 		*out[i] = w;
 	}
 	return true;
@@ -168,7 +179,7 @@ static const struct model_weight *stack(struct arch_bind *b, const char *name, b
 		return NULL;
 	account(b->m, t, (uint64_t)n * n_rows, k);
 	for (size_t i = 0; i < n; i++) {
-		const struct model_weight *w = add(b->m, t, k, i * n_rows, n_rows, true);
+		const struct model_weight *w = add(b, t, k, i * n_rows, n_rows, true);
 		first = first ? first : w;
 	}
 	return first;
@@ -206,12 +217,15 @@ void arch_ends(struct arch_bind *b)
 	}
 	h->n_vocab = n_vocab;
 	m->token_embd = arch_rows(b, "token_embd.weight", ARCH_NEED, h->n_embd, n_vocab);
-	if (h->encoder)
+	if (h->encoder || !m->token_embd)
 		return;
 	arch_norm(b, "output_norm", ARCH_NEED, h->n_embd, &m->output_norm);
 	m->output = arch_matrix(b, "output.weight", ARCH_MAY, h->n_embd, n_vocab);
-	if (!m->output)
-		m->output = m->token_embd;
+	if (!m->output) {
+		struct model_weight *tied = &m->weights[m->token_embd->index];
+		tied->product = tied->lookup = true;
+		m->output = tied;
+	}
 }
 
 void arch_attention(struct arch_bind *b)

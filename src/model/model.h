@@ -1,23 +1,13 @@
 /* A model: hyper-parameters and weights, bound to the tensors of a GGUF file and checked. Immutable once open.
  *
- * Architectures differ in a few ways only; struct model_hparams and struct model_layer name them, src/forward and the
- * backend follow them, and arch_*.c says which of them an architecture has. */
+ * Architectures differ in a few ways only; struct model_hparams and struct model_layer name them, src/forward follows
+ * them, and arch_*.c says which of them an architecture has. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
 #include "base/err.h"
 #include "gguf/gguf.h"
-
-/* A matrix or vector: a tensor, or some of its rows. */
-struct model_weight {
-	const struct gguf_tensor *tensor;
-	uint32_t type;    /* enum quant_type */
-	int32_t index;    /* in model.weights */
-	size_t k, n_rows; /* [n_rows, k]; a vector is one row */
-	size_t row_bytes;
-	const void *data; /* in the mapped file */
-	bool product;     /* rows are multiplied with; others are read as the file has them */
-};
+#include "model/weight.h"
 
 /* w NULL: no norm in this place. */
 struct model_norm {

@@ -58,7 +58,7 @@ def main():
     seen = set()
     with open(os.path.join(os.environ["COHORT_SOURCE"], "prog", "cmd.h")) as f:
         there = set(re.findall(r"(?m)^int cmd_([a-z]+)\(", f.read()))
-    known = set(COMMANDS) | {"info", "tokenize", "detokenize", "template", "help", "man", "completion", "version"}
+    known = set(COMMANDS) | {"batched", "devices", "info", "tokenize", "detokenize", "template", "help", "man", "completion", "version"}
     cases.check("all commands are known here", there | {"batched"} == known, there ^ known)
     for command in COMMANDS:
         names = re.findall(r"(?m)^  -([a-z0-9-]+)(?:, -\S+)* (?:N|R|S|X|KIB|MIB)\b", run(command, "-help").stdout)

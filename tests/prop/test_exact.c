@@ -16,10 +16,10 @@
  * the wrong rows (vectors_exact_in_any_batch), sequences of an encode in the same blocks and poolings over the wrong
  * rows (encoders_exact_in_any_batch), outputs named in the order of the ubatches, an oversized span cut wrongly, a dry
  * pass that is not rolled back (rows_exact_in_any_batch_and_split). */
+#include "cpu_case.h"
 #include "effort.h"
 #include "model_case.h"
 
-#include "backend/cpu.h"
 #include "context/impl.h"
 #include "kern/kern_math.h"
 
@@ -742,7 +742,7 @@ static size_t with_fault(const char *name, void (*plant)(struct cohort_model *m,
 	subject_open(&s, source_path(rest), 48, "ref", 1);
 	rig_open(&r, &s, "ref", 2, 64, false);
 	assert_non_null(copy);
-	*copy = *r.m->weights->kern;
+	*copy = *cpu_weights_get(r.m)->kern;
 	plant(r.m, copy);
 	size_t bad = mixture(&r, &s, 8, s.n, 5);
 	rig_close(&r);
@@ -756,14 +756,14 @@ static void plant_mm(struct cohort_model *m, struct kern *copy)
 {
 	true_mm = copy->file[QUANT_F32].mm;
 	copy->file[QUANT_F32].mm = torn_mm;
-	for (size_t i = 0; i < m->weights->n; i++)
-		m->weights->w[i].mat = &copy->file[QUANT_F32];
+	for (size_t i = 0; i < cpu_weights_get(m)->source.n; i++)
+		cpu_weights_get(m)->w[i].mat = &copy->file[QUANT_F32];
 }
 
 static void plant_act(struct cohort_model *m, struct kern *copy)
 {
 	/* The context has its own pointer to the table, so the fault goes into the table itself. */
-	struct kern *table = (struct kern *)m->weights->kern;
+	struct kern *table = (struct kern *)cpu_weights_get(m)->kern;
 	(void)copy;
 	true_act = table->act[QUANT_ACT_Q8_32];
 	table->act[QUANT_ACT_Q8_32] = leaky_act;

@@ -15,13 +15,13 @@
  * an adapter's data only (adapter_bytes_count_as_the_models), by an engine that waits for requests without packing
  * (idle_engine), and by a line more than a matrix takes (packed_matrices_fill_their_piece). */
 #include "arch_case.h"
+#include "cpu_case.h"
 #include "load_case.h"
 #include "place_case.h"
 #include "split_case.h"
 
 #include "cohort_engine.h"
 
-#include "backend/cpu.h"
 #include "base/thread.h"
 #include "context/state.h"
 
@@ -90,7 +90,7 @@ static void run_file_layout(const char *path, float out[N_VOCAB])
 	mp.file_layout = true;
 	struct cohort_model *m = open_model(path, &mp);
 	run(m, out);
-	assert_int_equal(m->weights->n_left, 0);
+	assert_int_equal(cpu_weights_get(m)->n_left, 0);
 	cohort_model_free(m);
 }
 
@@ -104,10 +104,10 @@ static bool use_level(struct cohort_model_params *mp, size_t level)
 /* ---- Bits ---- */
 
 /* Matrix i of those that can be packed stays in the file's layout: as if another context were packing it. */
-static void hold(struct be_weights *w, bool (*held)(size_t i, size_t k), size_t k)
+static void hold(struct cpu_weights *w, bool (*held)(size_t i, size_t k), size_t k)
 {
 	size_t i = 0;
-	for (size_t n = 0; n < w->n; n++)
+	for (size_t n = 0; n < w->source.n; n++)
 		if (w->w[n].place && held(i++, k) && w->w[n].state == WEIGHT_IN_FILE)
 			w->w[n].state = WEIGHT_CLAIMED;
 }
@@ -141,7 +141,7 @@ static void any_set(void **state)
 			for (size_t k = 0; k <= n && use_level(&mp, level); k++)
 				for (size_t s = 0; s < (k < 2 ? 3 : 2); s++) {
 					struct cohort_model *m = open_model(p->path, &mp);
-					struct be_weights *w = m->weights;
+					struct cpu_weights *w = cpu_weights_get(m);
 					n = w->n_left;
 					hold(w, sets[s], k);
 					for (int again = 0; again < 2; again++) { /* packing, and packed */
@@ -170,16 +170,16 @@ static void packed_matrices_fill_their_piece(void **state)
 			if (!use_level(&mp, level))
 				continue;
 			struct cohort_model *m = open_model(p->path, &mp);
-			const struct be_weights *w = m->weights;
+			const struct cpu_weights *w = cpu_weights_get(m);
 			const uint8_t *at = w->packed;
 			assert_int_equal((uintptr_t)at % 64, 0);
-			for (size_t i = 0; i < w->n; i++)
+			for (size_t i = 0; i < w->source.n; i++)
 				if (w->w[i].place) {
-					const struct model_weight *mw = w->w[i].mw;
+					const struct model_weight *mw = &w->w[i].mw;
 					assert_ptr_equal(w->w[i].place, at);
 					at += (w->w[i].packed->packed_bytes(mw->n_rows, mw->k) + 63) / 64 * 64;
 				}
-			assert_int_equal(at - w->packed, w->packed_bytes);
+			assert_int_equal(at - w->packed, w->base.packed_bytes);
 			cohort_model_free(m);
 		}
 	}
@@ -198,9 +198,9 @@ static void half_packed_matrix_is_exact(void **state)
 	for (int half = 0; half < 2; half++) {
 		struct cohort_model *m = open_model(p->path, &mp);
 		struct cohort_context *c = open_context(m, NULL, NULL);
-		struct be_weights *w = m->weights;
-		for (size_t i = 0; i < w->n && half; i++)
-			if (w->w[i].place && w->w[i].mw->n_rows > CPU_MM_UNIT) {
+		struct cpu_weights *w = cpu_weights_get(m);
+		for (size_t i = 0; i < w->source.n && half; i++)
+			if (w->w[i].place && w->w[i].mw.n_rows > CPU_MM_UNIT) {
 				cpu_weight_pack(&w->w[i], 0, CPU_MM_UNIT);
 				w->w[i].n_done = CPU_MM_UNIT;
 			}
@@ -330,16 +330,16 @@ static void warm_up(void **state)
 	make_model(p->path, "Q4_0", false);
 	struct cohort_model *m = open_model(p->path, &mp);
 	struct cohort_context *c = open_context(m, now, &left);
-	const size_t n = m->weights->n_left;
+	const size_t n = cpu_weights_get(m)->n_left;
 	assert_true(n == 0 || cohort_repack(c, 0) < 1);
-	assert_true(n == 0 || m->weights->n_left == n - 1); /* small ones: a slice each */
+	assert_true(n == 0 || cpu_weights_get(m)->n_left == n - 1); /* small ones: a slice each */
 	if (n) {
 		assert_int_equal(cohort_warm_up(c, 1, 1, &err), COHORT_ABORTED);
-		assert_int_equal(m->weights->n_left, n - 2);
+		assert_int_equal(cpu_weights_get(m)->n_left, n - 2);
 	}
 	left = -1;
 	assert_int_equal(cohort_warm_up(c, 1, 1, &err), COHORT_OK);
-	assert_int_equal(m->weights->n_left, 0);
+	assert_int_equal(cpu_weights_get(m)->n_left, 0);
 	assert_true(cohort_repack(c, 0) == 1 && cohort_repack(NULL, 0) == 1);
 	cohort_context_free(c);
 	cohort_model_free(m);
@@ -362,9 +362,9 @@ static void idle_engine(void **state)
 	ep.n_slots = 1;
 	if (cohort_engine_open(m, &ep, &e, &err))
 		fail_msg("%s", err.text);
-	for (int i = 0; i < 60000 && atomic_load(&m->weights->n_left) > 0; i++)
+	for (int i = 0; i < 60000 && atomic_load(&cpu_weights_get(m)->n_left) > 0; i++)
 		usleep(1000);
-	assert_int_equal(m->weights->n_left, 0);
+	assert_int_equal(cpu_weights_get(m)->n_left, 0);
 	cohort_engine_free(e);
 	cohort_model_free(m);
 }
@@ -398,7 +398,7 @@ static void same_model(void **state)
 		struct cohort_model *m = open_model(p->path, &mp);
 		struct cohort_context *c = open_context(m, NULL, NULL);
 		if (k & 4) /* a part only */
-			hold(m->weights, each_second, 0);
+			hold(cpu_weights_get(m), each_second, 0);
 		if (n) /* before a decode packs anything */
 			assert_int_equal(cohort_state_restore(c, 0, want, n, NULL), COHORT_OK);
 		cohort_context_free(c);

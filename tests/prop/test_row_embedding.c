@@ -195,18 +195,18 @@ static size_t n_products; /* rows that were multiplied by the output matrix */
 static const struct be_buf *counted;
 static struct be_ops counting;
 
-static void count_matmul(struct be *be, struct be_buf *const *out, const struct model_weight *const *w, size_t n_w,
+static void count_matmul(struct be_buf *const *out, const struct model_weight *const *w, size_t n_w,
 		const struct be_buf *x, size_t n, size_t out_row)
 {
 	n_products += out[0] == counted ? n : 0;
-	be_cpu.matmul(be, out, w, n_w, x, n, out_row);
+	be_get(0)->matmul(out, w, n_w, x, n, out_row);
 }
 
 static void count_in(struct cohort_context *c)
 {
-	counting = be_cpu;
+	counting = *be_get(0);
 	counting.matmul = count_matmul;
-	c->forward.ops = &counting;
+	c->forward.parts[0].ops = &counting;
 	counted = c->forward.logits;
 	n_products = 0;
 }

@@ -220,10 +220,11 @@ static void nothing_of_others(void **state)
 	rm(r.c, 1, 0, 10);
 	assert_int_equal(kv_table(r.c->memory.kv[0], 0)[0], kv_table(r.c->memory.kv[0], 1)[0]);
 	struct bytes b = save(r.c, 0);
-	const size_t n = be_cpu.cell_bytes(r.c->forward.be, 0);
+	const size_t n = forward_cell_bytes(&r.c->forward, 0);
 	assert_true(n <= sizeof cell);
 	for (int32_t slot = 0; slot < 20; slot++) {
-		be_cpu.cell_read(r.c->forward.be, 0, kv_table(r.c->memory.kv[0], 0)[0], slot, cell);
+		const struct be_span span = {kv_table(r.c->memory.kv[0], 0)[0], slot, 1};
+		forward_cells_read(&r.c->forward, 0, &span, 1, cell);
 		if (slot < 10)
 			assert_non_null(memmem(b.p, b.n, cell, n));
 		else

@@ -445,7 +445,7 @@ static void open_without_memory(void **state)
 		cohort_context_free(c);
 		cohort_model_free(m);
 		if (st == COHORT_OK) {
-			assert_true(at > 20);
+			assert_true(at > 10);
 			break;
 		}
 		assert_int_equal(st, COHORT_E_MEMORY);

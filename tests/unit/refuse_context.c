@@ -39,6 +39,7 @@ void refuse_context(void **state)
 	struct cohort_context_params p;
 	struct cohort_context *c = NULL;
 	struct cohort_context_info info;
+	struct cohort_device device;
 
 	(void)state;
 	models();
@@ -97,6 +98,10 @@ void refuse_context(void **state)
 	NOTHING(cohort_context_info_get, (NULL, &info));
 	assert_int_equal(info.n_ctx, 0);
 	GIVES(cohort_kv_block_size, _, () > 0, true);
+	GIVES(cohort_device_count, _, () > 0, true);
+	GIVES(cohort_device_get, out, (0, NULL), false);
+	GIVES(cohort_device_get, i, (cohort_device_count(), &device), false);
+	GIVES(cohort_device_get, i, (cohort_device_count() - 1, &device), true);
 	GIVES(cohort_kv_block_count, n_ctx, (0, 1), 0);
 	GIVES(cohort_kv_block_count, n_ctx, (1, 1), 1);
 	GIVES(cohort_kv_block_count, n_seqs, (64, -1), 2);

@@ -15,13 +15,13 @@
  * (loading_has_a_bounded_peak: 2.0 times), by one slice per matrix (loading_has_a_bounded_peak: 1.7 times; progress),
  * by a packed piece that is not freed after an abort (abort), by a file that stays mapped then (abort), by a warm-up
  * that touches every second large page only (cache). */
+#include "cpu_case.h"
 #include "place_case.h"
 #include "sanitized.h"
 
 #include "cohort.h"
 #include "cohort_tools.h"
 
-#include "backend/cpu.h"
 #include "context/impl.h"
 
 #include <errno.h>
@@ -165,7 +165,7 @@ static void use(const struct cohort_model *m, bool warm_up)
 	cp.n_threads = 2;
 	if (cohort_context_open(m, &cp, &c, &err) || (warm_up && cohort_warm_up(c, 1, 1, &err)))
 		fail_msg("%s", err.text);
-	for (int i = 0; i == 0 || atomic_load(&m->weights->n_left); i++) {
+	for (int i = 0; i == 0 || atomic_load(&cpu_weights_get(m)->n_left); i++) {
 		cohort_seq_clear(c);
 		assert_int_equal(cohort_decode_one(c, 5, 0, 0, true, &err), COHORT_OK);
 	}

@@ -33,6 +33,7 @@ COHORT_E_UNSUPPORTED = -6
 COHORT_E_LIMIT = -7
 COHORT_E_NUMERIC = -8
 COHORT_E_BUG = -9
+COHORT_E_DEVICE = -10
 COHORT_POOL_NONE = 0
 COHORT_POOL_MEAN = 1
 COHORT_POOL_CLS = 2
@@ -102,6 +103,8 @@ COHORT_GGUF_I64 = 11
 COHORT_GGUF_F64 = 12
 
 class cohort_err(Structure): ...
+
+class cohort_device(Structure): ...
 
 class cohort_model_params(Structure): ...
 
@@ -226,6 +229,12 @@ cohort_err._fields_ = [
     ("got", c_int64),
     ("offset", c_int64),
 ]
+cohort_device._fields_ = [
+    ("name", c_char * 32),
+    ("description", c_char * 128),
+    ("total_bytes", c_uint64),
+    ("free_bytes", c_uint64),
+]
 cohort_model_params._fields_ = [
     ("struct_size", c_size_t),
     ("isa", POINTER(c_char)),
@@ -239,6 +248,7 @@ cohort_model_params._fields_ = [
     ("adapters", POINTER(c_char_p)),
     ("adapter_scales", POINTER(c_float)),
     ("n_adapters", c_size_t),
+    ("device", POINTER(c_char)),
 ]
 cohort_model_info._fields_ = [
     ("struct_size", c_size_t),
@@ -264,6 +274,7 @@ cohort_model_info._fields_ = [
     ("recurrent", c_bool),
     ("pooling", c_int),
     ("n_window", c_int32),
+    ("device", POINTER(c_char)),
 ]
 cohort_detok._fields_ = [
     ("model", c_void_p),
@@ -893,6 +904,7 @@ cohort_template_params._fields_ = [
 
 STRUCTS = (
     cohort_err,
+    cohort_device,
     cohort_model_params,
     cohort_model_info,
     cohort_detok,
@@ -955,6 +967,8 @@ STRUCTS = (
 FUNCTIONS = {
     "cohort_status_name": (c_char_p, (c_int,)),
     "cohort_version": (c_char_p, ()),
+    "cohort_device_count": (c_size_t, ()),
+    "cohort_device_get": (c_bool, (c_size_t, POINTER(cohort_device))),
     "cohort_isa_count": (c_size_t, ()),
     "cohort_isa_name": (c_char_p, (c_size_t,)),
     "cohort_isa_usable": (c_bool, (c_size_t,)),

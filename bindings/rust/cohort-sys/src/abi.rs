@@ -27,6 +27,7 @@ pub const COHORT_E_UNSUPPORTED: i32 = -6;
 pub const COHORT_E_LIMIT: i32 = -7;
 pub const COHORT_E_NUMERIC: i32 = -8;
 pub const COHORT_E_BUG: i32 = -9;
+pub const COHORT_E_DEVICE: i32 = -10;
 pub const COHORT_POOL_NONE: i32 = 0;
 pub const COHORT_POOL_MEAN: i32 = 1;
 pub const COHORT_POOL_CLS: i32 = 2;
@@ -149,6 +150,15 @@ pub struct cohort_err {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct cohort_device {
+    pub name: [c_char; 32],
+    pub description: [c_char; 128],
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct cohort_model_params {
     pub struct_size: usize,
     pub isa: *const c_char,
@@ -162,6 +172,7 @@ pub struct cohort_model_params {
     pub adapters: *const *const c_char,
     pub adapter_scales: *const f32,
     pub n_adapters: usize,
+    pub device: *const c_char,
 }
 
 #[repr(C)]
@@ -190,6 +201,7 @@ pub struct cohort_model_info {
     pub recurrent: bool,
     pub pooling: c_int,
     pub n_window: i32,
+    pub device: *const c_char,
 }
 
 #[repr(C)]
@@ -982,6 +994,8 @@ pub struct cohort_template_params {
 extern "C" {
     pub fn cohort_status_name(status: c_int) -> *const c_char;
     pub fn cohort_version() -> *const c_char;
+    pub fn cohort_device_count() -> usize;
+    pub fn cohort_device_get(i: usize, out: *mut cohort_device) -> bool;
     pub fn cohort_isa_count() -> usize;
     pub fn cohort_isa_name(i: usize) -> *const c_char;
     pub fn cohort_isa_usable(i: usize) -> bool;
@@ -1253,6 +1267,7 @@ pub fn layout() -> String {
     constant!(COHORT_E_LIMIT);
     constant!(COHORT_E_NUMERIC);
     constant!(COHORT_E_BUG);
+    constant!(COHORT_E_DEVICE);
     constant!(COHORT_POOL_NONE);
     constant!(COHORT_POOL_MEAN);
     constant!(COHORT_POOL_CLS);
@@ -1321,8 +1336,9 @@ pub fn layout() -> String {
     constant!(COHORT_GGUF_I64);
     constant!(COHORT_GGUF_F64);
     layout!(cohort_err, status, text, rule, row, seq, expected, got, offset);
-    layout!(cohort_model_params, struct_size, isa, n_threads, vocab_only, file_layout, progress, progress_user, no_mmap, mlock, adapters, adapter_scales, n_adapters);
-    layout!(cohort_model_info, struct_size, arch, name, isa, tokenizer, pretokenizer, note, n_vocab, n_embd, n_layer, n_head, n_head_kv, n_ff, head_k, head_v, n_ctx_train, n_params, weight_bytes, packed_bytes, encoder, recurrent, pooling, n_window);
+    layout!(cohort_device, name, description, total_bytes, free_bytes);
+    layout!(cohort_model_params, struct_size, isa, n_threads, vocab_only, file_layout, progress, progress_user, no_mmap, mlock, adapters, adapter_scales, n_adapters, device);
+    layout!(cohort_model_info, struct_size, arch, name, isa, tokenizer, pretokenizer, note, n_vocab, n_embd, n_layer, n_head, n_head_kv, n_ff, head_k, head_v, n_ctx_train, n_params, weight_bytes, packed_bytes, encoder, recurrent, pooling, n_window, device);
     layout!(cohort_detok, model, special, at_start, n_held, held);
     layout!(cohort_token_buf, n_tokens, n_max, heap, inline_tokens);
     layout!(cohort_batch_inline_rows, tokens, pos, seq, output);

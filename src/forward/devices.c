@@ -1,0 +1,138 @@
+/* What is done on every device of a context: cells and states lie where their layers do. */
+#include "forward/forward.h"
+
+enum cohort_status forward_wait(struct forward *f, int64_t *bad, struct cohort_err *err)
+{
+	enum cohort_status st = COHORT_OK;
+
+	*bad = -1;
+	for (size_t i = 0; i < f->n_parts; i++) {
+		int64_t found;
+		const enum cohort_status s = f->parts[i].ops->wait(f->parts[i].be, &found, st ? NULL : err);
+		st = st ? st : s;
+		*bad = *bad < 0 ? found : *bad;
+	}
+	return st;
+}
+
+bool forward_lora_reserve(struct forward *f, const struct model_loras *loras)
+{
+	for (size_t i = 0; i < f->n_parts; i++)
+		if (!f->parts[i].ops->lora_reserve(f->parts[i].be, loras))
+			return false;
+	return true;
+}
+
+void forward_touch(struct forward *f)
+{
+	for (size_t i = 0; i < f->n_parts; i++)
+		f->parts[i].ops->touch(f->parts[i].be);
+}
+
+double forward_repack(struct forward *f, double seconds)
+{
+	double least = 1;
+
+	for (size_t i = 0; i < f->n_parts; i++) {
+		const double done = f->parts[i].ops->repack(f->parts[i].be, seconds / (double)f->n_parts);
+		least = done < least ? done : least;
+	}
+	return least;
+}
+
+uint64_t forward_weight_sum(struct forward *f, const struct model_weight *w)
+{
+	const struct forward_part *p = f->parts;
+
+	while (p->wanted && !p->wanted[w->index])
+		p++;
+	return p->ops->weight_sum(p->be, w);
+}
+
+size_t forward_block_bytes(const struct forward *f, size_t group)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n_parts; i++)
+		n += f->parts[i].ops->block_bytes(f->parts[i].be, group);
+	return n;
+}
+
+void forward_blocks_copy(struct forward *f, size_t group, const struct be_copy *copies, size_t n)
+{
+	for (size_t i = 0; n && i < f->n_parts; i++)
+		f->parts[i].ops->blocks_copy(f->parts[i].be, group, copies, n);
+}
+
+void forward_cells_move(struct forward *f, size_t group, const struct be_move *moves, size_t n)
+{
+	for (size_t i = 0; n && i < f->n_parts; i++)
+		f->parts[i].ops->cells_move(f->parts[i].be, group, moves, n);
+}
+
+size_t forward_cell_bytes(const struct forward *f, size_t group)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n_parts; i++)
+		n += f->parts[i].ops->cell_bytes(f->parts[i].be, group);
+	return n;
+}
+
+/* Parts follow each other in the order of the layers, so that a cell has the same bytes however layers are divided. */
+void forward_cells_read(struct forward *f, size_t group, const struct be_span *spans, size_t n, void *out)
+{
+	const size_t step = forward_cell_bytes(f, group);
+	uint8_t *at = out;
+
+	for (size_t i = 0; n && i < f->n_parts; i++) {
+		const struct forward_part *p = &f->parts[i];
+		p->ops->cells_read(p->be, group, spans, n, at, step);
+		at += p->ops->cell_bytes(p->be, group);
+	}
+}
+
+void forward_cells_write(struct forward *f, size_t group, const struct be_span *spans, size_t n, const void *in)
+{
+	const size_t step = forward_cell_bytes(f, group);
+	const uint8_t *at = in;
+
+	for (size_t i = 0; n && i < f->n_parts; i++) {
+		const struct forward_part *p = &f->parts[i];
+		p->ops->cells_write(p->be, group, spans, n, at, step);
+		at += p->ops->cell_bytes(p->be, group);
+	}
+}
+
+size_t forward_state_bytes(const struct forward *f)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n_parts; i++)
+		n += f->parts[i].ops->state_bytes(f->parts[i].be);
+	return n;
+}
+
+void forward_states_read(struct forward *f, const int32_t *states, size_t n, void *out)
+{
+	const size_t step = forward_state_bytes(f);
+	uint8_t *at = out;
+
+	for (size_t i = 0; n && i < f->n_parts; i++) {
+		const struct forward_part *p = &f->parts[i];
+		p->ops->states_read(p->be, states, n, at, step);
+		at += p->ops->state_bytes(p->be);
+	}
+}
+
+void forward_states_write(struct forward *f, const int32_t *states, size_t n, const void *in)
+{
+	const size_t step = forward_state_bytes(f);
+	const uint8_t *at = in;
+
+	for (size_t i = 0; n && i < f->n_parts; i++) {
+		const struct forward_part *p = &f->parts[i];
+		p->ops->states_write(p->be, states, n, at, step);
+		at += p->ops->state_bytes(p->be);
+	}
+}
