@@ -1,0 +1,23 @@
+/* A backend in plain C, written against src/backend/backend.h alone: see plain_backend.c. */
+#ifndef TESTS_PLAIN_BACKEND_H
+#define TESTS_PLAIN_BACKEND_H
+
+#include "backend/backend.h"
+
+extern const struct be_ops be_plain;
+
+/* Devices "plain0" and "plain1" are known from now on. Calls after the first do nothing. */
+void plain_register(void);
+
+/* The n-th operation from now on (1: the next) fails with the status, once; 0: none does. Operations are those that are
+ * queued, and the transfers to the host: outputs, cells_read, states_read, weight_sum. Counts over all instances. */
+void plain_fail_at(size_t n, enum cohort_status status);
+/* Whether that has not come about yet. */
+bool plain_fail_is_due(void);
+/* Operations that have run since the program began. */
+size_t plain_ops_run(void);
+/* All devices are lost, until they are found. */
+void plain_lose(void);
+void plain_find(void);
+
+#endif
