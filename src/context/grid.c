@@ -158,9 +158,13 @@ static enum cohort_status explain(const struct feed *f, const struct cohort_err 
 static enum cohort_status give(struct feed *f, struct cohort_err *err)
 {
 	for (size_t i = 0; i < f->n_taken; i++) {
-		const float *logits = context_logits_at(f->c, i, err);
-		if (!logits)
-			return err->status;
+		struct cohort_err e;
+		const float *logits = context_logits_at(f->c, i, &e);
+		if (!logits) {
+			if (err)
+				*err = e;
+			return e.status;
+		}
 		f->take(f->user, f->s->ranks[i], logits);
 	}
 	f->c->n_places = f->c->n_logits = 0;
