@@ -50,7 +50,6 @@ void branch_count(struct node *n, cohort_token token, float logprob)
 		n->n_drawn++;
 		n->sum_drawn += (double)n->drawn_logprob;
 	}
-	n->drawn = -1;
 }
 
 /* The logits as the sampler is to see them. */

@@ -125,8 +125,7 @@ static char *printed_plain(const char *shell)
 }
 
 /* The same bytes as tests/golden/data/printed.man.txt and so on; PRINTED_TO names a folder for the new ones. Red with
- * values of lists that are counted from 1, a folder's names taken for files', a paragraph too many in a page, and one
- * dash where there are two. */
+ * numbers that fish completes as folders, and a topic whose lines break where they do not have to. */
 static void printed_forms_are_those_of_the_files(void **state)
 {
 	static const char *const forms[] = {"help", "man", "bash", "zsh", "fish"};
