@@ -321,8 +321,6 @@ static struct be *plain_open(struct be_weights *weights, const struct be_limits 
 	p->kern = kern_get(0);
 	p->bad = -1;
 	p->ropes = lim->ropes;
-	for (size_t i = 0; i < lim->n_ropes; i++)
-		p->n_rot = lim->ropes[i].n_rot > p->n_rot ? lim->ropes[i].n_rot : p->n_rot;
 	p->base_loras = lim->base;
 	p->n_base_loras = lim->n_base;
 	bool ok = open_cache(p, lim) && open_states(p, lim);

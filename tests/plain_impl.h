@@ -110,7 +110,6 @@ struct plain {
 	float **states; /* [n_state_layers]: [n_states, state_floats] */
 	size_t *state_floats; /* [n_state_layers] */
 	const struct be_rope *ropes;
-	size_t n_rot;
 	/* Adapters */
 	const struct be_lora *base_loras;
 	size_t n_base_loras, n_loras, n_loras_max;

@@ -8,12 +8,13 @@
  * A backend's own structs begin with these.
  *
  * Time: an operation may return before it has run. Only the calls marked "waits" wait. Descriptors are read before the
- * call returns. Arrays of rows and the bytes of a write stay as they are until the next call that waits,
- * weights and tables of struct be_limits until the instance is freed. Nothing but `outputs` hands out the address of
- * rows.
+ * call returns: structs, the arrays of matmul, copies, moves and spans. Arrays of rows, names and states, and the bytes
+ * of a write, stay as they are until the next call that waits; weights, slopes, and ropes and adapters of struct
+ * be_limits until the instance is freed. Nothing but `outputs` hands out the address of rows.
  *
  * Failure: an operation that fails (a lost device, a peer that is gone, memory of the device) keeps its status, and
- * operations after it do nothing, until `wait` reports it. What the failed operations were to write is then undefined.
+ * operations after it do nothing, until `wait` reports it. What the failed operations were to write is then undefined,
+ * and so is what a call that waits gives without a status of its own. A lost device may be opened: its operations fail.
  *
  * Arithmetic: docs/numerics.md. Every backend gives the same bits. Blocks of the cache hold BE_BLOCK positions. */
 #ifndef BACKEND_BACKEND_H
@@ -36,7 +37,8 @@ struct be_source {
 	const struct model_weight *weights; /* [n], by index */
 	size_t n;
 	const bool *wanted;                 /* [n]: which of them this device holds; NULL: all */
-	/* The pages of rows [from, to) of a weight are not needed now; `again`: they will be read again. */
+	/* The pages of rows [from, to) of a weight are not needed now; `again`: they will be read again. That is so of
+	 * weights with `lookup`, whoever has a copy of them: another device may have the same weight. */
 	void (*give_back)(void *user, const struct model_weight *w, size_t from, size_t to, bool again);
 	void *user;
 };
@@ -103,7 +105,8 @@ struct be_limits {
 	const struct be_rope *ropes; /* [n_ropes] */
 	size_t n_ropes;
 	/* States */
-	const size_t *state_floats; /* [n_state_layers]: floats of one state in each layer of this device */
+	const size_t *state_floats; /* [n_state_layers]: floats of one state in each layer of this device; read at
+				     * once, as `layers` */
 	size_t n_state_layers, n_states;
 	/* Widths that operations need room for */
 	size_t n_ff_max;            /* of a feed-forward without a gate; 0: there is none */
@@ -293,7 +296,8 @@ struct be_ops {
 	enum cohort_status (*weights_lock)(struct be_weights *w, bool (*progress)(float, void *), void *user,
 			struct be_lock *out, struct cohort_err *err);
 	void (*weights_free)(struct be_weights *w);
-	/* A sum of a weight's bytes in the file, whatever layout it has now. */
+	/* Waits. The sum over a weight's rows of sum_large (base/sum.h) of the row's bytes in the file, seeded with
+	 * its place in the tensor: the same whatever layout it has now, of all rows whatever the share. */
 	uint64_t (*weight_sum)(struct be *be, const struct model_weight *w);
 	/* Repacks more of the weights for about so many seconds. Returns what part of all is done, by bytes; 1: there
 	 * is nothing left to do. */
@@ -304,7 +308,8 @@ struct be_ops {
 	void (*free)(struct be *be);
 	struct be_buf *(*buf_open)(struct be *be, size_t n_rows, size_t n_cols);
 	void (*buf_free)(struct be_buf *b);
-	/* Room for products with the adapter. False: out of memory, and nothing has changed. */
+	/* Room for products with the adapter, before rows name it. False: out of memory, and nothing has changed. An
+	 * adapter at the address of an earlier one may be another. It stays until no row will name it. */
 	bool (*lora_reserve)(struct be *be, const struct model_loras *loras);
 
 	/* ---- Waiting */
@@ -358,7 +363,8 @@ struct be_ops {
 	void (*row_add)(struct be_buf *out, size_t out_row, const struct be_buf *x, size_t x_row, bool set);
 	void (*row_div)(struct be_buf *out, size_t out_row, size_t n);
 
-	/* ---- Cells. As bytes a cell is one position of this device's layers of the group, whatever its place */
+	/* ---- Cells. As bytes a cell is one position of this device's layers of the group, whatever its place: layer
+	 * after layer, of each KV head K and then V, elements and then the scales, if any (docs/state-format.md) */
 	size_t (*block_bytes)(const struct be *be, size_t group);
 	size_t (*cell_bytes)(const struct be *be, size_t group);
 	void (*touch)(struct be *be); /* all of the cache is in memory then; its cells stay */
@@ -370,7 +376,7 @@ struct be_ops {
 	void (*cells_write)(struct be *be, size_t group, const struct be_span *spans, size_t n, const void *in,
 			size_t in_step);
 
-	/* ---- States of this device's layers */
+	/* ---- States. As bytes a state is the floats of this device's layers, one after the other */
 	size_t (*state_bytes)(const struct be *be);
 	/* Waits. */
 	void (*states_read)(struct be *be, const int32_t *states, size_t n, void *out, size_t out_step);

@@ -160,26 +160,40 @@ static void add_part(const struct part *p)
 	add_rows(p, 0, p->n);
 }
 
+/* The part that a share of the product's rows takes of a pair. */
+static struct model_lora share_of(const struct cpu *c, const struct model_lora *pair, const struct model_weight *w)
+{
+	const struct cpu_weight *bw = &c->w->w[w->index];
+	struct model_lora share = *pair;
+
+	if (pair->a) {
+		share.b.n_rows = bw->mw.n_rows;
+		share.b.data = (const uint8_t *)pair->b.data + bw->row0 * pair->b.row_bytes;
+	}
+	return share;
+}
+
 void cpu_lora_add(struct cpu *c, const struct model_weight *w, const struct cpu_buf *x, size_t n, float *out,
 		size_t out_ld)
 {
 	struct cpu_lora *l = &c->lora;
 
+	out += c->w->w[w->index].row0;
 	for (size_t i = 0; i < l->n_base; i++) {
-		const struct model_lora *pair = &l->base[i].loras->of[w->index];
-		if (pair->a)
-			add_part(&(struct part){c, pair, x->f, x->base.n_cols, n, NULL, l->base[i].scale, out, out_ld,
+		const struct model_lora pair = share_of(c, &l->base[i].loras->of[w->index], w);
+		if (pair.a)
+			add_part(&(struct part){c, &pair, x->f, x->base.n_cols, n, NULL, l->base[i].scale, out, out_ld,
 					NULL});
 	}
 	for (size_t from = 0, to; from < l->n_rows; from = to) {
 		const struct model_loras *a = l->uses[from]->loras;
-		const struct model_lora *pair = &a->of[w->index];
+		const struct model_lora pair = share_of(c, &a->of[w->index], w);
 		for (to = from; to < l->n_rows && l->uses[to]->loras == a; to++)
-			if (pair->a)
+			if (pair.a)
 				memcpy(l->x + (to - from) * w->k, x->f + (size_t)l->rows[to] * x->base.n_cols,
 						w->k * sizeof *l->x);
-		if (pair->a)
-			add_part(&(struct part){c, pair, l->x, w->k, to - from, l->uses + from, 0.0f, out, out_ld,
+		if (pair.a)
+			add_part(&(struct part){c, &pair, l->x, w->k, to - from, l->uses + from, 0.0f, out, out_ld,
 					l->rows + from});
 	}
 }

@@ -49,10 +49,10 @@ enum cohort_status cohort_seq_cp(struct cohort_context *c, cohort_seq src, cohor
 	enum cohort_status st = context_copy_adapter(c, src, dst, p0, p1, true, err);
 	if (!st)
 		st = memory_seq_cp(&c->memory, src, dst, p0, p1, moves, err);
-	if (!st) {
-		context_copy_adapter(c, src, dst, p0, p1, false, err);
+	if (!st)
 		st = move_cells(c, moves, dst, err);
-	}
+	if (!st)
+		context_copy_adapter(c, src, dst, p0, p1, false, err);
 	return st;
 }
 
