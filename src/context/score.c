@@ -45,12 +45,12 @@ static enum cohort_status score_chunk(struct scoring *s, int32_t from, int32_t t
 		seq[i] = s->seq;
 		output[i] = 1;
 	}
-	struct cohort_err e = {COHORT_OK};
+	struct cohort_err e;
 	enum cohort_status st = cohort_batch_view_raw(&b, &raw, &e);
 	if (!st)
 		st = cohort_decode(s->c, &b, &e);
 	for (int32_t i = from; i < to && !st; i++) {
-		float lp;
+		float lp = 0;
 		const float *logits = cohort_logits_get(s->c, i - from, &e);
 		st = logits ? cohort_logprobs_get(logits, n_vocab, s->tokens[i + 1], &lp, NULL, 0, NULL, &e) : e.status;
 		if (s->logprobs && !st)
