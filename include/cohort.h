@@ -7,7 +7,8 @@
  *  - A call that can fail returns enum cohort_status; results come through out-parameters, which are written only on
  *    success.
  *  - `struct cohort_err *err` may be NULL. When given, it is filled on failure.
- *  - A failed call leaves its object exactly as it was.
+ *  - A failed call leaves its object exactly as it was. Where a device fails (E_DEVICE) while cells move, the sequence
+ *    that seq_cp, seq_add or a restore was to change is empty.
  *  - NULL where a function needs something is E_ARG; without a status 0, false or NULL is returned, or nothing is done.
  *  - A number outside its range is E_ARG, too: the rule is its name, expected the bound that it is beyond, got the
  *    number (both 0 where it is no integer). Of ids and tokens (rules seq-id, token) expected is how many there are.

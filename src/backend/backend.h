@@ -37,8 +37,8 @@ struct be_source {
 	const struct model_weight *weights; /* [n], by index */
 	size_t n;
 	const bool *wanted;                 /* [n]: which of them this device holds; NULL: all */
-	/* The pages of rows [from, to) of a weight are not needed now; `again`: they will be read again. That is so of
-	 * weights with `lookup`, whoever has a copy of them: another device may have the same weight. */
+	/* The pages of rows [from, to) of a weight are not needed now; `again`: they will be read again. Weights with
+	 * `lookup` always are, as another device may have the same weight. */
 	void (*give_back)(void *user, const struct model_weight *w, size_t from, size_t to, bool again);
 	void *user;
 };

@@ -182,7 +182,7 @@ enum cohort_status cohort_warm_up(
 	forward_touch(&c->forward);
 	whole_add(c, &w, &u);
 	const size_t n_places = c->n_places, n_logits = c->n_logits;
-	const size_t at = (size_t)c->p.n_batch; /* a place that is nobody's */
+	const size_t at = (size_t)c->p.n_batch; /* a place that no row of a batch has */
 	c->wanted[0] = c->logit_rows[0] = u.n_tokens - 1;
 	c->logit_at[0] = 0;
 	const struct forward_outputs out = {
