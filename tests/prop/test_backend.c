@@ -1,8 +1,8 @@
 /* A second backend gives the bits of the first: tests/plain_backend.c, which relies on nothing but the interface, on
  * its own and beside the CPU with the layers divided between them.
  *
- * The same calls run on each device: prompts in chunks, copies, shifts, gaps, tails that go, checkpoints, saved states. All
- * that it returns (statuses, lengths, logits, states) is compared with what the CPU returns, by memcmp.
+ * The same calls run on each device: prompts in chunks, copies, shifts, gaps, tails that go, checkpoints, saved states.
+ * All that it returns (statuses, lengths, logits, states) is compared with what the CPU returns, by memcmp.
  *
  * Shown red by planted faults, in the library: no wait at the end of a ubatch (forward_run), the host's copy of x used
  * after x was written again, or not all of its rows handed over (hand_over), cells of all devices saved as the first
