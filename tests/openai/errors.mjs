@@ -114,6 +114,7 @@ export async function keys(server) {
 	await test('full: more than may wait is RateLimitError with Retry-After, and the others go on', async () => {
 		const long = { model, prompt, max_tokens: 900, ignore_eos: true, seed: 1 };
 		const first = await good.completions.create({ ...long, stream: true });
+		await until('the first runs', async () => (await metric(server, 'llamacpp:requests_processing', auth)) === 1);
 		const second = good.completions.create({ ...long, max_tokens: 3 });
 		second.catch(() => {});
 		await until('one waits', async () => (await metric(server, 'llamacpp:requests_deferred', auth)) === 1);
