@@ -250,7 +250,7 @@ static bool plain_lora_reserve(struct be *be, const struct model_loras *loras)
 	return true;
 }
 
-/* Memory that nobody may read before it is written. */
+/* Fresh memory, filled with POISON: a read before the first write shows in the results. */
 static void *poisoned(size_t a, size_t b, size_t c)
 {
 	size_t n;

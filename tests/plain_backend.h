@@ -12,7 +12,7 @@ void plain_register(void);
 /* The n-th operation from now on (1: the next) fails with the status, once; 0: none does. Operations are those that are
  * queued, and the transfers to the host: outputs, cells_read, states_read, weight_sum. Counts over all instances. */
 void plain_fail_at(size_t n, enum cohort_status status);
-/* Whether that has not come about yet. */
+/* Whether the failure is still to come. */
 bool plain_fail_is_due(void);
 /* Operations that have run since the program began. */
 size_t plain_ops_run(void);

@@ -343,7 +343,7 @@ static void a_copy_that_fails_brings_no_adapter(void **state)
 	free(r.bytes);
 }
 
-/* What a model is told by is kept only once all of it was read. */
+/* The model's fingerprint is kept only after every weight was read. */
 static void a_fingerprint_that_fails_is_taken_anew(void **state)
 {
 	struct setting s = {.device = "cpu:1,plain0", .n_ubatch = 30};

@@ -6,7 +6,7 @@
  * state's sum that is not compared (damaged_saved_prompts_are_refused), a sequence with gaps, or of another length,
  * that is taken (other_cells), no look at what is in use before evicting (loaded_prompt_makes_room_or_does_nothing),
  * blocks that are not taken back when a copy fails, or stay pinned (failing_copies), a scratch that keeps what was
- * saved (every test that counts blocks), a block dropped that somebody uses, or goes on from
+ * saved (every test that counts blocks), a block evicted that is in use, or that another follows
  * (cache_drop_back_to_another_prompt), an errand done while rows are computed (under ThreadSanitizer:
  * beside_requests). */
 #include "cache_case.h"

@@ -5,7 +5,7 @@
  * nothing is left when it looks again (cut_short), a queue that is closed only when the drain returns (cut_short), a
  * cut that counts against every later drain (cut_short, twice_cut), one that counts though all had ended
  * (ended_meanwhile), one that counts only for who drained before it (cut_before), a stop that leaves the queue as it
- * is (cut_short), a stop that wakes nobody who waits for a request (freed_under_readers). */
+ * is (cut_short), a stop that does not wake the readers of requests (freed_under_readers). */
 #include "engine_said.h"
 
 /* Requests under this take a second each, far longer than any limit here: what runs out is time, whatever the machine

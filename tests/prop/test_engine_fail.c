@@ -3,7 +3,7 @@
  *
  * Shown red by planted faults: a named stream that takes its neighbour along (failure_that_names_its_sequence), halves
  * that are not tried on (failure_that_names_nobody_is_found_by_halving), a stream without room that is ended and not
- * parked (waits_for_room), or parked whoever is younger, so that two groups wait for each other (each_decode), a copy
+ * parked (waits_for_room), or each parked for the other, so that two groups wait for each other (each_decode), a copy
  * whose failure is not seen, or that leaves more promised than there is (failed_copies_go_unnoticed), a block whose
  * removal failed and is tried again for ever (block_that_cannot_be_removed_stays), a state believed to be restored
  * (failed_swaps_of_streams), an adapter's failure that is not seen (adapter_that_cannot_be_set_ends_its_request), a

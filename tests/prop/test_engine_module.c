@@ -1,7 +1,7 @@
 /* A strategy from a shared object drives an engine that runs: it is swapped in and out under a load that never ends
  * meanwhile, and its file is freed while the engine goes on without it. Every text is what it is alone.
  *
- * Shown red by planted faults: a strategy that is told only once its first tick is over
+ * Shown red by planted faults: a strategy that is named only after its first tick
  * (named_strategy_outlives_its_plans), a strategy that is told when it is set and not when it takes over
  * (named_strategy_outlives_its_plans; now and then swapped dies in code that is gone), an example that takes the
  * longest prompt first (module_shortest_first_computes_shortest_prompt), and one whose rows have positions one too
