@@ -79,7 +79,7 @@ static inline size_t world_used(const struct world *w)
 {
 	struct kv_usage u;
 
-	kv_usage_get(w->kv, &u);
+	u = places_usage(kv_places(w->kv));
 	assert_int_equal(u.n_blocks, w->n_blocks);
 	return u.n_used;
 }
@@ -144,7 +144,6 @@ static inline bool world_same_seq(const struct world *w, size_t s)
 /* Whether every sequence holds, read through its table, the cells it must hold. */
 static inline bool world_same(const struct world *w)
 {
-	const cohort_seq *seqs;
 	size_t n = 0;
 
 	for (size_t s = 0; s < w->n_seq; s++) {
@@ -152,7 +151,7 @@ static inline bool world_same(const struct world *w)
 			return false;
 		n += w->max[s] >= 0;
 	}
-	return kv_live(w->kv, &seqs) == n;
+	return kv_places(w->kv)->n_live == n;
 }
 
 static inline void world_check(const struct world *w)

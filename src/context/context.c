@@ -356,14 +356,12 @@ void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage
 	usage->n_free = (int32_t)(u.n_blocks - u.n_used);
 	usage->n_seqs = (int32_t)memory_n_live(&c->memory);
 	usage->block_bytes = c->n_groups ? forward_block_bytes(&c->forward, 0) : 0;
-	for (size_t g = 0; g < c->n_groups; g++) {
-		kv_usage_get(c->memory.kv[g], &u);
-		usage->used_bytes += u.n_used * forward_block_bytes(&c->forward, g);
-	}
+	for (size_t g = 0; g < c->n_groups; g++)
+		usage->used_bytes += places_usage(kv_places(c->memory.kv[g])).n_used *
+				forward_block_bytes(&c->forward, g);
 	if (c->memory.recur) {
 		const size_t bytes = forward_state_bytes(&c->forward);
-		recur_usage_get(c->memory.recur, &u);
-		usage->used_bytes += u.n_used * bytes;
+		usage->used_bytes += places_usage(recur_places(c->memory.recur)).n_used * bytes;
 		usage->block_bytes = c->n_groups ? usage->block_bytes : bytes;
 	}
 }

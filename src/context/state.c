@@ -224,15 +224,14 @@ static void part_add(struct image_part *part, const struct kv *kv, cohort_seq se
 
 static bool part_init(struct image_part *part, const struct kv *kv, const struct image *im)
 {
-	struct kv_usage u;
+	const size_t n = kv_places(kv)->n;
 
-	kv_usage_get(kv, &u);
-	part->number = mem_alloc(u.n_blocks, sizeof *part->number);
-	part->block = mem_alloc(u.n_blocks, sizeof *part->block);
-	part->held = mem_alloc(u.n_blocks, sizeof *part->held);
+	part->number = mem_alloc(n, sizeof *part->number);
+	part->block = mem_alloc(n, sizeof *part->block);
+	part->held = mem_alloc(n, sizeof *part->held);
 	if (!part->number || !part->block || !part->held)
 		return false;
-	memset(part->number, -1, u.n_blocks * sizeof *part->number);
+	memset(part->number, -1, n * sizeof *part->number);
 	for (size_t i = 0; i < im->n_seqs; i++)
 		part_add(part, kv, im->seqs[i]);
 	return true;

@@ -1,21 +1,18 @@
-/* Blocks, sequences, reserve / commit / roll back; looking and removing. What moves cells is in kv_shape.c.
+/* Blocks, sequences, reserve / commit / roll back; looking and removing. What moves cells is in kv_shape.c; places.h
+ * has the references and the journal.
  *
  * Invariants
- *  1. ref[b] is the number of (sequence, index) entries that name block b; free blocks have ref 0 and are on the free
- *     list once. A block is named at one index only. n_shared blocks have more than one reference.
+ *  1. A block is named at one index only.
  *  2. A sequence holds the cells its words tell, at indices first / size .. max / size; the cells at `first` and `max`
- *     are among them, n_cells in all. Words and entries outside are old rubbish and never read. An entry whose word is
- *     0 names nothing.
+ *     are among them, n_cells in all. Words and entries outside are stale and never read. An entry whose word is 0
+ *     names nothing.
  *  3. min == first, unless the window released [min, gone): then min < gone <= first, and gone <= max + 2 - window, so
  *     that the next row misses nothing.
- *  4. The live list names the sequences that are not empty, each once.
- *  5. A block is written in place only if every holder is in the row's set; otherwise the set gets a copy first. Nor is
- *     a slot written that a sequence held which left the block in the same transaction: it comes back when that is
- *     rolled back. So a block may lose all its holders; it is given back at the commit.
- *  6. The journal holds every table entry and length as it was before the transaction; undoing it backwards restores
- *     the books exactly, the order of the free list included. Rows only append, so a word is restored by cutting it
- *     at the old length.
- *  7. Which blocks are copies of each other is known as far as it matters: of what own_block copied, until a slot is
+ *  4. A block is written in place only if every holder is in the row's set; otherwise the set gets a copy first. Nor is
+ *     a slot written that a sequence held which left the block in the same transaction (the block's note has these
+ *     slots): a rollback brings it back.
+ *  5. Rows only append, so a rollback restores a word by cutting it at the old length.
+ *  6. Which blocks are copies of each other is known as far as it matters: of what own_block copied, until a slot is
  *     written again. A rollback may make it forget that, never remember what is not so.
  * Refuses to know: tensors, layers, what a token is. */
 #include "kv/kv_impl.h"
@@ -23,12 +20,6 @@
 #include "base/mem.h"
 
 #include <string.h>
-
-static bool sane(const struct kv_limits *lim)
-{
-	return lim->block_size > 0 && lim->block_size <= KV_BLOCK_MAX && lim->n_blocks <= INT32_MAX &&
-			lim->n_seq_max <= INT32_MAX && lim->n_pos_max <= INT32_MAX;
-}
 
 /* What a reservation of n rows that do not part takes. */
 static bool plan_room(struct kv *kv, size_t n_rows)
@@ -40,15 +31,13 @@ static bool plan_room(struct kv *kv, size_t n_rows)
 
 struct kv *kv_open(const struct kv_limits *lim)
 {
+	const bool sane = lim->block_size > 0 && lim->block_size <= KV_BLOCK_MAX;
 	const size_t n_blocks = lim->n_blocks, n_seq_max = lim->n_seq_max;
-	struct kv *kv = sane(lim) ? mem_zalloc(1, sizeof *kv) : NULL;
+	struct kv *kv = sane ? mem_zalloc(1, sizeof *kv) : NULL;
 
 	if (!kv)
 		return NULL;
-	kv->n_blocks = n_blocks;
 	kv->size = lim->block_size;
-	kv->n_seq_max = n_seq_max;
-	kv->n_pos_max = lim->n_pos_max;
 	kv->n_index = (lim->n_pos_max + kv->size - 1) / kv->size;
 	/* Its last cell a sequence always keeps, so a window of one is kept as one of two. */
 	kv->window = lim->window && lim->window < INT32_MAX ? (int64_t)lim->window : INT64_MAX / 2;
@@ -56,28 +45,11 @@ struct kv *kv_open(const struct kv_limits *lim)
 	/* Large and mostly never touched: the OS hands out zeroed pages as they are. */
 	kv->tables = mem_zalloc(n_seq_max, kv->n_index * sizeof *kv->tables);
 	kv->held = mem_zalloc(n_seq_max, kv->n_index * sizeof *kv->held);
-	kv->seqs = mem_zalloc(n_seq_max, sizeof *kv->seqs);
-	kv->live = mem_zalloc(n_seq_max, sizeof *kv->live);
-	kv->touched = mem_zalloc(n_seq_max, sizeof *kv->touched);
-	kv->ref = mem_zalloc(n_blocks, sizeof *kv->ref);
-	kv->free = mem_zalloc(n_blocks, sizeof *kv->free);
 	kv->cells = mem_zalloc(n_blocks, sizeof *kv->cells);
-	kv->kept = mem_zalloc(n_blocks, sizeof *kv->kept);
 	kv->chains = mem_zalloc(n_blocks, sizeof *kv->chains);
-	if (!kv->tables || !kv->held || !kv->seqs || !kv->live || !kv->touched || !kv->ref || !kv->free || !kv->cells ||
-			!kv->kept || !kv->chains)
-		goto fail;
-	if (!mem_grow((void **)&kv->changes, &kv->changes_max, lim->n_rows_max, sizeof *kv->changes) ||
-			!mem_grow((void **)&kv->lengths, &kv->lengths_max, lim->n_rows_max, sizeof *kv->lengths) ||
-			!plan_room(kv, lim->n_rows_max))
-		goto fail;
-	for (size_t i = 0; i < n_seq_max; i++)
-		kv->seqs[i] = (struct kv_seq){.min = -1, .first = -1, .max = -1};
-	for (size_t i = 0; i < n_blocks; i++) /* the lowest id on top */
-		kv->free[i] = (int32_t)(n_blocks - 1 - i);
-	kv->n_free = n_blocks;
-	return kv;
-fail:
+	if (kv->tables && kv->held && kv->cells && kv->chains && plan_room(kv, lim->n_rows_max) &&
+			places_init(&kv->p, n_blocks, n_seq_max, lim->n_pos_max, lim->n_rows_max))
+		return kv;
 	kv_free(kv);
 	return NULL;
 }
@@ -85,19 +57,12 @@ fail:
 void kv_free(struct kv *kv)
 {
 	if (kv) {
+		places_release(&kv->p);
 		mem_free(kv->tables);
 		mem_free(kv->held);
-		mem_free(kv->seqs);
-		mem_free(kv->live);
-		mem_free(kv->touched);
-		mem_free(kv->ref);
-		mem_free(kv->free);
 		mem_free(kv->cells);
-		mem_free(kv->kept);
 		mem_free(kv->chains);
 		mem_free(kv->nodes);
-		mem_free(kv->changes);
-		mem_free(kv->lengths);
 		mem_free(kv->stores);
 		mem_free(kv->extra);
 		mem_free(kv->copies);
@@ -111,7 +76,7 @@ void kv_free(struct kv *kv)
 
 uint32_t kv_word_at(const struct kv *kv, cohort_seq seq, size_t index)
 {
-	const struct kv_seq *s = &kv->seqs[seq];
+	const struct place_seq *s = &kv->p.seqs[seq];
 	const bool in = s->max >= 0 && index >= kv_first_index(kv, s) && index <= kv_last_index(kv, s);
 	return in ? *kv_word(kv, seq, index) : 0;
 }
@@ -125,7 +90,7 @@ uint32_t kv_slots(const struct kv *kv, size_t index, int64_t p0, int64_t p1)
 
 cohort_pos kv_next_held(const struct kv *kv, cohort_seq seq, cohort_pos p)
 {
-	const struct kv_seq *s = &kv->seqs[seq];
+	const struct place_seq *s = &kv->p.seqs[seq];
 	const cohort_pos from = p > s->first ? p : s->first;
 
 	for (size_t i = (size_t)from / kv->size; i <= kv_last_index(kv, s); i++) {
@@ -138,7 +103,7 @@ cohort_pos kv_next_held(const struct kv *kv, cohort_seq seq, cohort_pos p)
 
 cohort_pos kv_prev_held(const struct kv *kv, cohort_seq seq, cohort_pos p)
 {
-	const struct kv_seq *s = &kv->seqs[seq];
+	const struct place_seq *s = &kv->p.seqs[seq];
 	const cohort_pos to = p < s->max ? p : s->max;
 
 	if (to < s->first)
@@ -153,7 +118,7 @@ cohort_pos kv_prev_held(const struct kv *kv, cohort_seq seq, cohort_pos p)
 
 int32_t kv_take(struct kv *kv)
 {
-	const int32_t block = kv->free[--kv->n_free];
+	const int32_t block = places_take(&kv->p);
 
 	kv->cells[block] = (struct kv_cells){.stamp = ++kv->n_stamps};
 	return block;
@@ -196,42 +161,9 @@ static bool same_cells(const struct kv *kv, int32_t a, int32_t b, uint32_t slots
 	return y->from == x->stamp && (slots & ~y->copied) == 0;
 }
 
-void kv_hold(struct kv *kv, int32_t block)
-{
-	kv->n_shared += ++kv->ref[block] == 2;
-}
-
-/* Without giving it back. */
-static void let_go(struct kv *kv, int32_t block)
-{
-	kv->n_shared -= --kv->ref[block] == 1;
-}
-
-void kv_drop(struct kv *kv, int32_t block)
-{
-	let_go(kv, block);
-	if (kv->ref[block] == 0)
-		kv->free[kv->n_free++] = block;
-}
-
-void kv_live_add(struct kv *kv, cohort_seq seq)
-{
-	kv->seqs[seq].live = (int32_t)kv->n_live;
-	kv->live[kv->n_live++] = seq;
-}
-
-static void live_remove(struct kv *kv, cohort_seq seq)
-{
-	const int32_t at = kv->seqs[seq].live;
-	const cohort_seq last = kv->live[--kv->n_live];
-
-	kv->live[at] = last;
-	kv->seqs[last].live = at;
-}
-
 void kv_forget(struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1)
 {
-	struct kv_seq *s = &kv->seqs[seq];
+	struct place_seq *s = &kv->p.seqs[seq];
 	const cohort_pos from = p0 > s->first ? p0 : s->first, to = p1 <= s->max ? p1 : s->max + 1;
 
 	for (size_t i = (size_t)from / kv->size; from < to && i <= (size_t)(to - 1) / kv->size; i++) {
@@ -240,94 +172,49 @@ void kv_forget(struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1)
 		*word &= ~out;
 		s->n_cells -= __builtin_popcount(out);
 		if (out && !*word)
-			kv_drop(kv, *kv_entry(kv, seq, i));
+			places_drop(&kv->p, *kv_entry(kv, seq, i));
 	}
 }
 
 void kv_empty(struct kv *kv, cohort_seq seq)
 {
-	struct kv_seq *s = &kv->seqs[seq];
-
-	kv_forget(kv, seq, s->first, s->max + 1);
-	live_remove(kv, seq);
-	*s = (struct kv_seq){.min = -1, .first = -1, .max = -1};
-}
-
-enum cohort_status kv_known(const struct kv *kv, cohort_seq seq, struct cohort_err *err)
-{
-	if (kv->open)
-		return err_set(err, COHORT_E_BUG, "a transaction is open");
-	if (seq >= 0 && (size_t)seq < kv->n_seq_max)
-		return COHORT_OK;
-	return err_rule(err, COHORT_E_ARG, "seq-id", -1, seq, (int64_t)kv->n_seq_max, seq,
-			"sequence %d is not below the number of sequences, %zu", seq, kv->n_seq_max);
-}
-
-enum cohort_status kv_range(cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err)
-{
-	if (p0 >= 0 && p1 >= -1)
-		return COHORT_OK;
-	return err_rule(err, COHORT_E_ARG, "range", -1, seq, p0 < 0 ? 0 : -1, p0 < 0 ? p0 : p1,
-			"positions %d to %d are not a range", p0, p1);
-}
-
-bool kv_clip(const struct kv_seq *s, cohort_pos *p0, cohort_pos *p1)
-{
-	if (*p1 == -1 || *p1 > s->max + 1)
-		*p1 = s->max + 1;
-	if (*p0 < s->min)
-		*p0 = s->min;
-	return s->max >= 0 && *p0 < *p1;
+	kv_forget(kv, seq, kv->p.seqs[seq].first, kv->p.seqs[seq].max + 1);
+	places_empty(&kv->p, seq);
 }
 
 /* ---- The transaction ---- */
 
-/* Back to the journal's beginning at these marks. */
-static void undo(struct kv *kv, size_t n_changes, size_t n_lengths)
+static void undo(struct kv *kv, bool all)
 {
-	while (kv->n_changes > n_changes) {
-		const struct kv_change *c = &kv->changes[--kv->n_changes];
-		if (c->old >= 0) {
-			*kv_entry(kv, c->seq, (size_t)c->index) = c->old;
-			kv_hold(kv, c->old);
-			kv->kept[c->old] = c->kept;
-		}
-		kv_drop(kv, c->block);
-	}
-	while (kv->n_lengths > n_lengths) {
-		const struct kv_length *l = &kv->lengths[--kv->n_lengths];
-		/* Those that were empty joined the live list in this order, so they leave it from its end. */
-		if (l->old.max < 0)
-			live_remove(kv, l->seq);
-		else
+	for (size_t i = all ? 0 : kv->p.mark_lengths; i < kv->p.n_lengths; i++) {
+		const struct place_length *l = &kv->p.lengths[i];
+		if (l->old.max >= 0)
 			*kv_word(kv, l->seq, kv_last_index(kv, &l->old)) &=
 					kv_slots(kv, kv_last_index(kv, &l->old), 0, (int64_t)l->old.max + 1);
-		kv->seqs[l->seq] = l->old;
 	}
+	places_undo(&kv->p, all);
 }
 
 void kv_begin(struct kv *kv)
 {
-	kv_rollback(kv); /* one that nobody ended is given up */
-	kv->open = true;
+	kv_rollback(kv); /* a transaction that was not ended is undone */
+	places_begin(&kv->p);
 }
 
 void kv_unreserve(struct kv *kv)
 {
-	undo(kv, kv->mark_changes, kv->mark_lengths);
+	undo(kv, false);
 }
 
 void kv_rollback(struct kv *kv)
 {
-	undo(kv, 0, 0);
-	kv->mark_changes = kv->mark_lengths = 0;
-	kv->open = false;
+	undo(kv, true);
 }
 
 /* Lets go of the blocks of which the next row sees nothing. Longer than that they serve only the removal of a tail. */
 static void release(struct kv *kv, cohort_seq seq)
 {
-	struct kv_seq *s = &kv->seqs[seq];
+	struct place_seq *s = &kv->p.seqs[seq];
 	const int64_t sees = s->max + 2 - kv->window;
 	const size_t end = sees > 0 ? (size_t)sees / kv->size : 0;
 
@@ -340,60 +227,28 @@ static void release(struct kv *kv, cohort_seq seq)
 	}
 }
 
-/* Nobody comes back to the blocks that were left. */
-static void forget_left(struct kv *kv)
-{
-	for (size_t i = 0; i < kv->n_changes; i++) {
-		const int32_t old = kv->changes[i].old;
-		if (old < 0)
-			continue;
-		if (kv->ref[old] == 0 && kv->kept[old])
-			kv->free[kv->n_free++] = old;
-		kv->kept[old] = 0;
-	}
-}
-
 void kv_commit(struct kv *kv)
 {
-	forget_left(kv);
-	for (size_t i = 0; i < kv->n_lengths; i++)
-		release(kv, kv->lengths[i].seq);
-	kv->n_changes = kv->n_lengths = 0;
-	kv->mark_changes = kv->mark_lengths = 0;
-	kv->open = false;
-}
-
-static bool journal_room(struct kv *kv, size_t n_seq)
-{
-	if (kv->n_changes + n_seq <= kv->changes_max && kv->n_lengths + n_seq <= kv->lengths_max)
-		return true; /* without a call, as for nearly every row */
-	return mem_grow((void **)&kv->changes, &kv->changes_max, kv->n_changes + n_seq, sizeof *kv->changes) &&
-			mem_grow((void **)&kv->lengths, &kv->lengths_max, kv->n_lengths + n_seq, sizeof *kv->lengths);
+	for (size_t i = 0; i < kv->p.n_lengths; i++)
+		release(kv, kv->p.lengths[i].seq);
+	places_commit(&kv->p);
 }
 
 static void set_entry(struct kv *kv, cohort_seq seq, size_t index, int32_t old, int32_t block)
 {
-	kv->changes[kv->n_changes++] =
-			(struct kv_change){seq, (int32_t)index, old, block, old >= 0 ? kv->kept[old] : 0};
-	*kv_entry(kv, seq, index) = block;
-	kv_hold(kv, block);
-	if (old >= 0) {
-		kv->kept[old] |= *kv_word(kv, seq, index);
-		let_go(kv, old);
-	}
+	places_set(&kv->p, kv_entry(kv, seq, index), old, block);
+	if (old >= 0)
+		kv->p.note[old] |= *kv_word(kv, seq, index);
 }
 
 static void append(struct kv *kv, cohort_seq seq, cohort_pos pos, size_t index, uint32_t bit, bool have)
 {
-	struct kv_seq *s = &kv->seqs[seq];
+	struct place_seq *s = &kv->p.seqs[seq];
 	uint32_t *word = kv_word(kv, seq, index);
 
-	if (kv->touched[seq] != kv->epoch) {
-		kv->touched[seq] = kv->epoch;
-		kv->lengths[kv->n_lengths++] = (struct kv_length){seq, *s};
-	}
+	places_touch(&kv->p, seq);
 	if (s->max < 0) {
-		kv_live_add(kv, seq);
+		places_live_add(&kv->p, seq);
 		s->min = s->first = pos;
 	}
 	*word = (have ? *word : 0) | bit;
@@ -404,14 +259,14 @@ static void append(struct kv *kv, cohort_seq seq, cohort_pos pos, size_t index, 
 /* The last node of a block, or -1. */
 static int32_t last_node(const struct kv *kv, int32_t block)
 {
-	return kv->chains[block].epoch == kv->epoch ? kv->chains[block].last : -1;
+	return kv->chains[block].epoch == kv->p.epoch ? kv->chains[block].last : -1;
 }
 
 /* There is room for a node. */
 static void add_node(struct kv *kv, int32_t row, int32_t block, int32_t slot)
 {
 	kv->nodes[kv->n_nodes] = (struct kv_node){row, slot, last_node(kv, block)};
-	kv->chains[block] = (struct kv_chain){kv->epoch, (int32_t)kv->n_nodes++};
+	kv->chains[block] = (struct kv_chain){kv->p.epoch, (int32_t)kv->n_nodes++};
 }
 
 /* n_left rows are still to come, and need a node each. */
@@ -453,7 +308,7 @@ static enum cohort_status no_room(const struct kv *kv, const struct kv_row *r, s
 	return err_rule(err, COHORT_NO_ROOM, "kv-room", (int64_t)n, r->seq[0], (int64_t)n, 0,
 			"no room in the cache for row %zu (sequence %d, position %d): all %zu blocks of %zu positions "
 			"are in use; the first %zu rows would fit",
-			n, r->seq[0], r->pos, kv->n_blocks, kv->size, n);
+			n, r->seq[0], r->pos, kv->p.n, kv->size, n);
 }
 
 /* A block of its own for the set of row n, with the cells of `old` if it has one (-1: none). */
@@ -464,13 +319,12 @@ static enum cohort_status own_block(
 	const size_t index = (size_t)r->pos / kv->size;
 	bool older;
 
-	if (kv->n_free == 0)
+	if (kv->p.n_free == 0)
 		return no_room(kv, r, n, err);
 	const int32_t block = kv_take(kv);
 	if (old >= 0) {
 		if (!redirect(kv, rows, n, n_rows - n, old, block, &older)) {
-			/* Nobody holds the block yet, so the journal does not know it. */
-			kv->free[kv->n_free++] = block;
+			places_give_back(&kv->p, block); /* no entry names it, so the journal does not know it */
 			return err_set(err, COHORT_E_MEMORY, "out of memory");
 		}
 		if (older)
@@ -485,7 +339,7 @@ static enum cohort_status own_block(
 /* Whether the sequences of the row, and no others, hold the block. Those with the same cells may hold copies of it. */
 static bool is_own(const struct kv *kv, const struct kv_row *r, size_t index, int32_t block)
 {
-	if (kv->ref[block] != r->n_seq)
+	if (kv->p.ref[block] != r->n_seq)
 		return false;
 	for (int32_t i = 1; i < r->n_seq; i++)
 		if (*kv_entry(kv, r->seq[i], index) != block)
@@ -499,19 +353,19 @@ static enum cohort_status place(
 	const struct kv_row *r = &rows[n];
 	const cohort_seq lead = r->seq[0];
 	const size_t index = (size_t)r->pos / kv->size, slot = (size_t)r->pos % kv->size;
-	const cohort_pos max = kv->seqs[lead].max;
+	const cohort_pos max = kv->p.seqs[lead].max;
 	/* It ends just before the row, and so in the same block unless one begins there. */
 	const bool have = max >= 0 && slot > 0;
 	const int32_t cur = have ? *kv_entry(kv, lead, index) : -1;
 
-	if ((size_t)r->pos >= kv->n_pos_max)
-		return err_rule(err, COHORT_E_LIMIT, "pos-limit", (int64_t)n, lead, (int64_t)kv->n_pos_max, r->pos,
-				"row %zu has position %d; positions end before %zu", n, r->pos, kv->n_pos_max);
+	if ((size_t)r->pos >= kv->p.n_pos_max)
+		return err_rule(err, COHORT_E_LIMIT, "pos-limit", (int64_t)n, lead, (int64_t)kv->p.n_pos_max, r->pos,
+				"row %zu has position %d; positions end before %zu", n, r->pos, kv->p.n_pos_max);
 	if (max >= 0 && r->pos != max + 1)
 		return err_set(err, COHORT_E_BUG, "row %zu has position %d after %d", n, r->pos, max);
-	if (!journal_room(kv, (size_t)r->n_seq))
+	if (!places_room(&kv->p, (size_t)r->n_seq))
 		return err_set(err, COHORT_E_MEMORY, "out of memory");
-	if (!have || !is_own(kv, r, index, cur) || kv->kept[cur] >> slot & 1) {
+	if (!have || !is_own(kv, r, index, cur) || kv->p.note[cur] >> slot & 1) {
 		enum cohort_status st = own_block(kv, rows, n, n_rows, cur, err);
 		if (st)
 			return st;
@@ -527,16 +381,13 @@ static enum cohort_status place(
 enum cohort_status kv_reserve(
 		struct kv *kv, const struct kv_row *rows, size_t n_rows, struct kv_plan *plan, struct cohort_err *err)
 {
-	enum cohort_status st = COHORT_OK;
+	enum cohort_status st = places_reserve(&kv->p, err);
 
-	if (!kv->open)
-		return err_set(err, COHORT_E_BUG, "no transaction is open");
-	kv->mark_changes = kv->n_changes;
-	kv->mark_lengths = kv->n_lengths;
+	if (st)
+		return st;
 	if (!plan_room(kv, n_rows))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for %zu rows", n_rows);
 	kv->n_extra = kv->n_copies = kv->n_nodes = 0;
-	kv->epoch++;
 	for (size_t i = 0; i < n_rows && !st; i++)
 		st = place(kv, rows, i, n_rows, err);
 	if (st)
@@ -547,12 +398,6 @@ enum cohort_status kv_reserve(
 }
 
 /* ---- Looking ---- */
-
-static const struct kv_seq *look(const struct kv *kv, cohort_seq seq)
-{
-	static const struct kv_seq none = {.min = -1, .first = -1, .max = -1};
-	return seq >= 0 && (size_t)seq < kv->n_seq_max ? &kv->seqs[seq] : &none;
-}
 
 const int32_t *kv_table(const struct kv *kv, cohort_seq seq)
 {
@@ -566,33 +411,33 @@ const uint32_t *kv_held(const struct kv *kv, cohort_seq seq)
 
 cohort_pos kv_pos_min(const struct kv *kv, cohort_seq seq)
 {
-	return look(kv, seq)->min;
+	return places_look(&kv->p, seq)->min;
 }
 
 cohort_pos kv_pos_max(const struct kv *kv, cohort_seq seq)
 {
-	return look(kv, seq)->max;
+	return places_look(&kv->p, seq)->max;
 }
 
 cohort_pos kv_pos_first(const struct kv *kv, cohort_seq seq)
 {
-	return look(kv, seq)->first;
+	return places_look(&kv->p, seq)->first;
 }
 
 cohort_pos kv_pos_gone(const struct kv *kv, cohort_seq seq)
 {
-	return look(kv, seq)->gone;
+	return places_look(&kv->p, seq)->gone;
 }
 
 bool kv_has_gaps(const struct kv *kv, cohort_seq seq)
 {
-	const struct kv_seq *s = look(kv, seq);
+	const struct place_seq *s = places_look(&kv->p, seq);
 	return s->max >= 0 && s->n_cells != s->max - s->first + 1;
 }
 
 bool kv_same(const struct kv *kv, cohort_seq a, cohort_seq b)
 {
-	const struct kv_seq *x = look(kv, a), *y = look(kv, b);
+	const struct place_seq *x = places_look(&kv->p, a), *y = places_look(&kv->p, b);
 
 	if (x->min != y->min || x->first != y->first || x->max != y->max || x->n_cells != y->n_cells)
 		return false;
@@ -609,15 +454,9 @@ bool kv_same(const struct kv *kv, cohort_seq a, cohort_seq b)
 	return true;
 }
 
-size_t kv_live(const struct kv *kv, const cohort_seq **seqs)
+const struct places *kv_places(const struct kv *kv)
 {
-	*seqs = kv->live;
-	return kv->n_live;
-}
-
-void kv_usage_get(const struct kv *kv, struct kv_usage *u)
-{
-	*u = (struct kv_usage){.n_blocks = kv->n_blocks, .n_used = kv->n_blocks - kv->n_free, .n_shared = kv->n_shared};
+	return &kv->p;
 }
 
 /* ---- Removing ---- */
@@ -626,7 +465,7 @@ void kv_usage_get(const struct kv *kv, struct kv_usage *u)
  * shorter sequence would see. */
 static enum cohort_status may_shorten(const struct kv *kv, cohort_seq seq, cohort_pos max, struct cohort_err *err)
 {
-	const struct kv_seq *s = &kv->seqs[seq];
+	const struct place_seq *s = &kv->p.seqs[seq];
 	const int64_t sees = max + 2 - kv->window, need = sees > s->min ? sees : s->min;
 
 	if (s->gone <= need)
@@ -640,14 +479,10 @@ static enum cohort_status may_shorten(const struct kv *kv, cohort_seq seq, cohor
 enum cohort_status kv_seq_rm(
 		struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1, bool dry, struct cohort_err *err)
 {
-	enum cohort_status st = kv_known(kv, seq, err);
-	if (!st)
-		st = kv_range(seq, p0, p1, err);
-	if (st)
+	enum cohort_status st = places_range(&kv->p, seq, &p0, &p1, err);
+	if (st || p0 >= p1)
 		return st;
-	struct kv_seq *s = &kv->seqs[seq];
-	if (!kv_clip(s, &p0, &p1))
-		return COHORT_OK;
+	struct place_seq *s = &kv->p.seqs[seq];
 	const bool head = p0 == s->min, tail = p1 > s->max;
 	cohort_pos max = s->max;
 	if (tail && !head) {
@@ -677,26 +512,27 @@ enum cohort_status kv_seq_rm(
 
 enum cohort_status kv_seq_keep(struct kv *kv, cohort_seq seq, struct cohort_err *err)
 {
-	enum cohort_status st = kv_known(kv, seq, err);
+	enum cohort_status st = places_known(&kv->p, seq, err);
 
 	/* What takes the place of a removed one was looked at before. */
-	for (size_t i = st ? 0 : kv->n_live; i-- > 0;)
-		if (kv->live[i] != seq)
-			kv_empty(kv, kv->live[i]);
+	for (size_t i = st ? 0 : kv->p.n_live; i-- > 0;)
+		if (kv->p.live[i] != seq)
+			kv_empty(kv, kv->p.live[i]);
 	return st;
 }
 
 void kv_clear(struct kv *kv)
 {
 	kv_rollback(kv);
-	while (kv->n_live)
-		kv_empty(kv, kv->live[kv->n_live - 1]);
+	while (kv->p.n_live)
+		kv_empty(kv, kv->p.live[kv->p.n_live - 1]);
 }
 
 /* ---- For tests ---- */
 
 /* Invariants 2 and 3 of one sequence; counts its entries in n. */
-static bool sound(const struct kv *kv, const struct kv_seq *s, const int32_t *table, const uint32_t *held, int32_t *n)
+static bool sound(
+		const struct kv *kv, const struct place_seq *s, const int32_t *table, const uint32_t *held, int32_t *n)
 {
 	int32_t n_cells = 0;
 	bool ok = s->min >= 0 && s->first >= s->min && s->max >= s->first;
@@ -717,56 +553,34 @@ static bool sound(const struct kv *kv, const struct kv_seq *s, const int32_t *ta
 bool kv_consistent(const struct kv *kv)
 {
 	bool ok = true;
-	size_t n_used = 0, n_live = 0, n_shared = 0;
-	int32_t *n = mem_zalloc(kv->n_blocks, sizeof *n);
+	size_t n_live = 0;
+	int32_t *n = mem_zalloc(kv->p.n, sizeof *n);
 
 	if (!n)
 		return false;
-	for (size_t q = 0; q < kv->n_seq_max; q++)
-		if (kv->seqs[q].max >= 0) {
-			const struct kv_seq *s = &kv->seqs[q];
+	for (size_t q = 0; q < kv->p.n_seq_max; q++)
+		if (kv->p.seqs[q].max >= 0) {
+			const cohort_seq seq = (cohort_seq)q;
 			n_live++;
-			ok = ok && (size_t)s->live < kv->n_live && kv->live[s->live] == (cohort_seq)q;
-			ok = sound(kv, s, kv_table(kv, (cohort_seq)q), kv_held(kv, (cohort_seq)q), n) && ok;
+			ok = sound(kv, &kv->p.seqs[q], kv_table(kv, seq), kv_held(kv, seq), n) && ok;
 		}
-	for (size_t i = 0; i < kv->n_blocks; i++) {
-		ok = ok && n[i] == kv->ref[i] && (kv->open || !kv->kept[i]);
-		n_used += n[i] > 0 || kv->kept[i];
-		n_shared += n[i] > 1;
-	}
-	for (size_t i = 0; i < kv->n_free; i++)
-		ok = ok && n[kv->free[i]]-- == 0; /* on the list once, and nowhere else */
+	ok = places_consistent(&kv->p, n, n_live) && ok;
 	mem_free(n);
-	return ok && n_used + kv->n_free == kv->n_blocks && n_live == kv->n_live && n_shared == kv->n_shared;
-}
-
-static void hash_add(uint64_t *h, uint64_t v)
-{
-	*h = (*h ^ v) * 0x9e3779b97f4a7c15u;
-	*h ^= *h >> 29;
+	return ok;
 }
 
 uint64_t kv_hash(const struct kv *kv)
 {
-	uint64_t h = kv->n_free;
+	uint64_t h = places_hash(&kv->p);
 
-	hash_add(&h, kv->n_shared);
-	for (size_t q = 0; q < kv->n_live; q++) {
-		const cohort_seq seq = kv->live[q];
-		const struct kv_seq *s = &kv->seqs[seq];
-		hash_add(&h, (uint64_t)seq << 32 | (uint32_t)s->live);
-		hash_add(&h, (uint64_t)s->min << 32 | (uint32_t)s->max);
-		hash_add(&h, (uint64_t)s->first << 32 | (uint32_t)s->gone);
-		hash_add(&h, (uint64_t)s->n_cells);
+	for (size_t q = 0; q < kv->p.n_live; q++) {
+		const cohort_seq seq = kv->p.live[q];
+		const struct place_seq *s = &kv->p.seqs[seq];
 		for (size_t i = kv_first_index(kv, s); i <= kv_last_index(kv, s); i++) {
-			hash_add(&h, *kv_word(kv, seq, i));
+			places_hash_add(&h, *kv_word(kv, seq, i));
 			if (*kv_word(kv, seq, i))
-				hash_add(&h, (uint64_t)*kv_entry(kv, seq, i));
+				places_hash_add(&h, (uint64_t)*kv_entry(kv, seq, i));
 		}
 	}
-	for (size_t i = 0; i < kv->n_blocks; i++)
-		hash_add(&h, (uint64_t)kv->ref[i]);
-	for (size_t i = 0; i < kv->n_free; i++)
-		hash_add(&h, (uint64_t)kv->free[i]);
 	return h;
 }

@@ -7,7 +7,7 @@
 #ifndef KV_KV_H
 #define KV_KV_H
 
-#include "base/err.h"
+#include "kv/places.h"
 
 struct kv;
 
@@ -84,13 +84,8 @@ bool kv_has_gaps(const struct kv *kv, cohort_seq seq);        /* between kv_pos_
 bool kv_holds(const struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1);
 /* Both hold the same cells. */
 bool kv_same(const struct kv *kv, cohort_seq a, cohort_seq b);
-/* Sequences that hold cells, in no particular order. */
-size_t kv_live(const struct kv *kv, const cohort_seq **seqs);
-
-struct kv_usage {
-	size_t n_blocks, n_used, n_shared;
-};
-void kv_usage_get(const struct kv *kv, struct kv_usage *u);
+/* Blocks, their references, the sequences that hold some. */
+const struct places *kv_places(const struct kv *kv);
 
 /* ---- Sequences ---- */
 

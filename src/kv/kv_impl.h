@@ -4,25 +4,6 @@
 
 #include "kv/kv.h"
 
-struct kv_seq {
-	cohort_pos min, first, max; /* as kv_pos_*; -1: empty */
-	cohort_pos gone;            /* the window released what was held in [min, gone); 0: nothing */
-	int32_t n_cells;            /* that are there */
-	int32_t live;               /* place in the list of sequences that hold cells */
-};
-
-struct kv_change {       /* a table entry that was replaced */
-	int32_t seq, index;
-	int32_t old;     /* block id, or -1: there was none */
-	int32_t block;   /* what it became */
-	uint32_t kept;   /* what kept[old] was */
-};
-
-struct kv_length {       /* a sequence before its first row of a reservation */
-	cohort_seq seq;
-	struct kv_seq old;
-};
-
 struct kv_node {         /* a row of the reservation that goes to a block */
 	int32_t row, slot;
 	int32_t prev;    /* the one before in the same block; -1: none */
@@ -41,26 +22,14 @@ struct kv_chain {        /* of a block; means nothing unless its epoch is the re
 };
 
 struct kv {
-	size_t n_blocks, size, n_seq_max, n_index, n_pos_max;
+	struct places p;      /* blocks; a block's note: slots that sequences held which left it in this transaction */
+	size_t size, n_index;
 	int64_t window;       /* at least 2; as good as endless when there is none */
 	int32_t *tables;      /* [n_seq_max, n_index] */
 	uint32_t *held;       /* [n_seq_max, n_index] */
-	struct kv_seq *seqs;  /* [n_seq_max] */
-	cohort_seq *live;     /* [n_seq_max], n_live of them */
-	size_t n_live;
-	int32_t *ref;         /* [n_blocks] */
-	int32_t *free;        /* [n_blocks]: a stack */
 	struct kv_cells *cells; /* [n_blocks] */
 	uint64_t n_stamps;
-	uint32_t *kept;       /* [n_blocks]: slots that sequences held which left the block in this transaction */
-	size_t n_free, n_shared;
 
-	bool open;            /* a transaction is under way */
-	struct kv_change *changes;
-	size_t n_changes, changes_max;
-	struct kv_length *lengths;
-	size_t n_lengths, lengths_max;
-	size_t mark_changes, mark_lengths; /* of the journal at the beginning of the last reservation */
 	struct kv_store *stores, *extra;
 	size_t stores_max, n_extra, extra_max;
 	struct kv_node *nodes;    /* one for each store and extra store */
@@ -68,8 +37,6 @@ struct kv {
 	struct kv_chain *chains;  /* [n_blocks] */
 	struct kv_copy *copies;
 	size_t n_copies, copies_max;
-	uint64_t *touched;    /* [n_seq_max]: the reservation or image that last met the sequence */
-	uint64_t epoch;
 
 	struct kv_move *moves;
 	size_t n_moves, moves_max;
@@ -88,12 +55,12 @@ static inline uint32_t *kv_word(const struct kv *kv, cohort_seq seq, size_t inde
 }
 
 /* Of the blocks of a sequence that is not empty. */
-static inline size_t kv_first_index(const struct kv *kv, const struct kv_seq *s)
+static inline size_t kv_first_index(const struct kv *kv, const struct place_seq *s)
 {
 	return (size_t)s->first / kv->size;
 }
 
-static inline size_t kv_last_index(const struct kv *kv, const struct kv_seq *s)
+static inline size_t kv_last_index(const struct kv *kv, const struct place_seq *s)
 {
 	return (size_t)s->max / kv->size;
 }
@@ -106,21 +73,11 @@ uint32_t kv_slots(const struct kv *kv, size_t index, int64_t p0, int64_t p1);
 cohort_pos kv_next_held(const struct kv *kv, cohort_seq seq, cohort_pos p);
 cohort_pos kv_prev_held(const struct kv *kv, cohort_seq seq, cohort_pos p);
 
-int32_t kv_take(struct kv *kv); /* there is a free block; nobody holds it yet */
-void kv_hold(struct kv *kv, int32_t block);
-void kv_drop(struct kv *kv, int32_t block);
-
-void kv_live_add(struct kv *kv, cohort_seq seq);
-/* Lets go of all cells and leaves the live list. The sequence is not empty. */
+int32_t kv_take(struct kv *kv); /* there is a free block; it has no reference yet */
+/* Releases all cells of the sequence, which is not empty. */
 void kv_empty(struct kv *kv, cohort_seq seq);
-/* Lets go of the cells in [p0, p1); the lengths are the caller's. */
+/* Releases the cells in [p0, p1); the lengths are the caller's. */
 void kv_forget(struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1);
-
-/* Refuses unknown sequences, and every change while a transaction is open. */
-enum cohort_status kv_known(const struct kv *kv, cohort_seq seq, struct cohort_err *err);
-enum cohort_status kv_range(cohort_seq seq, cohort_pos p0, cohort_pos p1, struct cohort_err *err);
-/* Cuts [p0, p1) to what the sequence holds, released cells included; false: nothing is left. */
-bool kv_clip(const struct kv_seq *s, cohort_pos *p0, cohort_pos *p1);
 
 /* Undoes the last reservation, as if it had failed; once more is nothing. */
 void kv_unreserve(struct kv *kv);

@@ -24,7 +24,7 @@ struct pass {
 
 static struct pass pass_begin(struct kv *kv, bool make)
 {
-	return (struct pass){kv, make, kv->n_free, 0};
+	return (struct pass){kv, make, kv->p.n_free, 0};
 }
 
 static bool pass_take(struct pass *p, int32_t *block)
@@ -38,9 +38,9 @@ static bool pass_take(struct pass *p, int32_t *block)
 
 static void pass_drop(struct pass *p, int32_t block)
 {
-	p->n_free += p->kv->ref[block] == 1;
+	p->n_free += p->kv->p.ref[block] == 1;
 	if (p->make)
-		kv_drop(p->kv, block);
+		places_drop(&p->kv->p, block);
 }
 
 /* The cells at the slots `bits` of `to`, run by run; they come from slots `back` lower, or higher where it is
@@ -66,7 +66,7 @@ static enum cohort_status no_room(const struct kv *kv, cohort_seq seq, struct co
 {
 	return err_rule(err, COHORT_NO_ROOM, "kv-room", -1, seq, 1, 0,
 			"no free block to put the cells of sequence %d together: %zu of %zu blocks are free", seq,
-			kv->n_free, kv->n_blocks);
+			kv->p.n_free, kv->p.n);
 }
 
 static enum cohort_status no_memory(struct cohort_err *err)
@@ -77,7 +77,7 @@ static enum cohort_status no_memory(struct cohort_err *err)
 /* Words of the blocks [from, to] outside the sequence's own mean something from now on. */
 static void widen(struct kv *kv, cohort_seq seq, size_t from, size_t to)
 {
-	const struct kv_seq *s = &kv->seqs[seq];
+	const struct place_seq *s = &kv->p.seqs[seq];
 	const size_t n = to + 1 - from;
 
 	if (s->max < 0) {
@@ -107,13 +107,14 @@ static cohort_pos pos_max(cohort_pos a, cohort_pos b)
 struct range {
 	cohort_seq src, dst;
 	cohort_pos p0, p1;
-	struct kv_seq to;
+	struct place_seq to;
 };
 
 bool kv_holds(const struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1)
 {
-	const struct kv_seq *s = &kv->seqs[seq];
-	return kv_clip(s, &p0, &p1) && (p0 < s->gone || kv_next_held(kv, seq, p0) < p1);
+	const struct place_seq *s = &kv->p.seqs[seq];
+	return !places_range(&kv->p, seq, &p0, &p1, NULL) && p0 < p1 &&
+			(p0 < s->gone || kv_next_held(kv, seq, p0) < p1);
 }
 
 /* The first cell in [p0, p1) that dst holds as well, or -1. */
@@ -132,11 +133,11 @@ static cohort_pos first_common(const struct kv *kv, const struct range *r)
  * let go, so that the released ones stay at the beginning. */
 static enum cohort_status join(const struct kv *kv, struct range *r, struct cohort_err *err)
 {
-	const struct kv_seq *s = &kv->seqs[r->src], *d = &kv->seqs[r->dst];
+	const struct place_seq *s = &kv->p.seqs[r->src], *d = &kv->p.seqs[r->dst];
 	const cohort_pos hole = pos_min(s->gone, r->p1); /* the range's released cells end here */
 	const cohort_pos lo = r->p0 < hole ? r->p0 : kv_next_held(kv, r->src, r->p0);
 	const cohort_pos hi = kv_prev_held(kv, r->src, r->p1 - 1);
-	struct kv_seq *to = &r->to;
+	struct place_seq *to = &r->to;
 
 	*to = *d;
 	to->max = pos_max(d->max, hi);
@@ -186,11 +187,11 @@ static bool copy_blocks(struct pass *p, const struct range *r, size_t from, size
 		if (!p->make)
 			continue;
 		if (!own || old != src) {
-			kv_hold(kv, block);
+			places_hold(&kv->p, block);
 			*kv_entry(kv, r->dst, i) = block;
 		}
 		*kv_word(kv, r->dst, i) = own | bits;
-		kv->seqs[r->dst].n_cells += __builtin_popcount(bits);
+		kv->p.seqs[r->dst].n_cells += __builtin_popcount(bits);
 	}
 	return true;
 }
@@ -198,7 +199,7 @@ static bool copy_blocks(struct pass *p, const struct range *r, size_t from, size
 /* The second pass. */
 static void make_copy(struct kv *kv, struct range *r, bool some, size_t from, size_t to)
 {
-	struct kv_seq *d = &kv->seqs[r->dst];
+	struct place_seq *d = &kv->p.seqs[r->dst];
 	struct pass p = pass_begin(kv, true);
 
 	if (some) {
@@ -207,7 +208,7 @@ static void make_copy(struct kv *kv, struct range *r, bool some, size_t from, si
 	}
 	kv->n_moves = p.n_moves;
 	if (d->max < 0) { /* then there was something to share: the range's last cell */
-		kv_live_add(kv, r->dst);
+		places_live_add(&kv->p, r->dst);
 		d->first = (cohort_pos)(from * kv->size);
 	}
 	d->first = some ? pos_min(d->first, (cohort_pos)(from * kv->size)) : d->first;
@@ -222,18 +223,17 @@ enum cohort_status kv_seq_cp(struct kv *kv, cohort_seq src, cohort_seq dst, coho
 		struct kv_moves *moves, struct cohort_err *err)
 {
 	struct range r = {.src = src, .dst = dst, .p0 = p0, .p1 = p1};
-	enum cohort_status st = kv_known(kv, src, err);
+	enum cohort_status st = places_known(&kv->p, src, err);
 	size_t from = 0, to = 0;
 
 	if (!st)
-		st = kv_known(kv, dst, err);
+		st = places_known(&kv->p, dst, err);
 	if (!st)
-		st = kv_range(src, p0, p1, err);
+		st = places_range(&kv->p, src, &r.p0, &r.p1, err);
 	if (st)
 		return st;
 	kv->n_moves = 0;
 	if (src != dst && kv_holds(kv, src, p0, p1)) {
-		kv_clip(&kv->seqs[src], &r.p0, &r.p1);
 		const cohort_pos common = first_common(kv, &r);
 		if (common >= 0)
 			return err_rule(err, COHORT_E_ARG, "cp-occupied", -1, dst, common, common,
@@ -260,13 +260,13 @@ enum cohort_status kv_seq_cp(struct kv *kv, cohort_seq src, cohort_seq dst, coho
 
 struct shift {
 	cohort_seq seq;
-	cohort_pos p0, p1;      /* cut to what the sequence holds */
+	cohort_pos p0, p1; /* cut to what the sequence holds */
 	int64_t delta;
-	bool cells;             /* some are there to be moved; released ones have nothing to move */
-	cohort_pos lo, hi;      /* first and last of those */
-	struct kv_seq to;       /* what the sequence will be */
-	size_t base, end;       /* the indices that may change */
-	uint32_t *held;         /* their words */
+	bool cells; /* some are there to be moved; released ones have nothing to move */
+	cohort_pos lo, hi; /* first and last of those */
+	struct place_seq to; /* what the sequence will be */
+	size_t base, end; /* the indices that may change */
+	uint32_t *held; /* their words */
 };
 
 /* Bits of source block i, which may lie outside, that move. */
@@ -331,7 +331,7 @@ static bool shift_block(struct pass *p, struct shift *sh, size_t index)
 		pass_drop(p, old);
 	*word |= a.low | a.high;
 	if (p->make) {
-		kv_hold(kv, block);
+		places_hold(&kv->p, block);
 		*kv_entry(kv, sh->seq, index) = block;
 	}
 	return true;
@@ -370,10 +370,10 @@ static enum cohort_status check_limits(
 		return err_rule(err, COHORT_E_ARG, "pos-negative", -1, sh->seq, 0, lo + sh->delta,
 				"position %lld of sequence %d cannot move by %lld", (long long)lo, sh->seq,
 				(long long)sh->delta);
-	if (hi + sh->delta >= (int64_t)kv->n_pos_max)
-		return err_rule(err, COHORT_E_ARG, "pos-limit", -1, sh->seq, (int64_t)kv->n_pos_max, hi + sh->delta,
+	if (hi + sh->delta >= (int64_t)kv->p.n_pos_max)
+		return err_rule(err, COHORT_E_ARG, "pos-limit", -1, sh->seq, (int64_t)kv->p.n_pos_max, hi + sh->delta,
 				"position %lld of sequence %d cannot move by %lld: positions end before %zu",
-				(long long)hi, sh->seq, (long long)sh->delta, kv->n_pos_max);
+				(long long)hi, sh->seq, (long long)sh->delta, kv->p.n_pos_max);
 	return COHORT_OK;
 }
 
@@ -381,11 +381,11 @@ static enum cohort_status check_limits(
  * cells would come to lie among those that are there, or the sequence would need them again. */
 static bool shift_lengths(const struct kv *kv, struct shift *sh, cohort_pos lo, cohort_pos hi)
 {
-	const struct kv_seq *s = &kv->seqs[sh->seq];
+	const struct place_seq *s = &kv->p.seqs[sh->seq];
 	const cohort_pos delta = (cohort_pos)sh->delta;
 	const bool below = s->min < sh->p0, above = s->max >= sh->p1; /* something stays there */
 	const bool released = sh->p0 < s->gone;
-	struct kv_seq *to = &sh->to;
+	struct place_seq *to = &sh->to;
 
 	*to = *s;
 	to->min = lo + delta;
@@ -456,7 +456,7 @@ static enum cohort_status shift_cells(struct kv *kv, struct shift *sh, bool dry,
 /* Plans the shift of a range that is not empty and, unless dry, makes it. */
 static enum cohort_status shift_range(struct kv *kv, struct shift *sh, bool dry, struct cohort_err *err)
 {
-	const struct kv_seq *s = &kv->seqs[sh->seq];
+	const struct place_seq *s = &kv->p.seqs[sh->seq];
 	const bool released = sh->p0 < s->gone;
 	enum cohort_status st;
 
@@ -477,7 +477,7 @@ static enum cohort_status shift_range(struct kv *kv, struct shift *sh, bool dry,
 	if (sh->cells)
 		st = shift_cells(kv, sh, dry, err);
 	if (!st && !dry)
-		kv->seqs[sh->seq] = sh->to;
+		kv->p.seqs[sh->seq] = sh->to;
 	return st;
 }
 
@@ -485,14 +485,12 @@ enum cohort_status kv_seq_add(struct kv *kv, cohort_seq seq, cohort_pos p0, coho
 		struct kv_moves *moves, struct cohort_err *err)
 {
 	struct shift sh = {.seq = seq, .p0 = p0, .p1 = p1, .delta = delta};
-	enum cohort_status st = kv_known(kv, seq, err);
+	enum cohort_status st = places_range(&kv->p, seq, &sh.p0, &sh.p1, err);
 
-	if (!st)
-		st = kv_range(seq, p0, p1, err);
 	if (st)
 		return st;
 	kv->n_moves = 0;
-	if (delta != 0 && kv_clip(&kv->seqs[seq], &sh.p0, &sh.p1))
+	if (delta != 0 && sh.p0 < sh.p1)
 		st = shift_range(kv, &sh, dry, err);
 	if (!st && !dry)
 		*moves = (struct kv_moves){kv->moves, kv->n_moves};
@@ -514,7 +512,7 @@ static const char *check_lengths(const struct kv *kv, const struct kv_image_seq 
 		return q->min == -1 && q->first == -1 && q->gone == 0 ? NULL : "an empty sequence has positions";
 	if (q->min < 0 || q->first < q->min || q->max < q->first)
 		return "its positions are not in order";
-	if ((size_t)q->max >= kv->n_pos_max)
+	if ((size_t)q->max >= kv->p.n_pos_max)
 		return "its positions are beyond the limit";
 	if (q->first == q->min)
 		return q->gone == 0 ? NULL : "cells were released of which none is missing";
@@ -555,25 +553,25 @@ static enum cohort_status check_image(struct kv *kv, const struct kv_image *im, 
 {
 	size_t n_seen = 0;
 
-	if (im->n_blocks > kv->n_blocks)
-		return err_rule(err, COHORT_NO_ROOM, "kv-room", -1, -1, (int64_t)kv->n_blocks, 0,
-				"the image has %zu blocks, the cache %zu", im->n_blocks, kv->n_blocks);
+	if (im->n_blocks > kv->p.n)
+		return err_rule(err, COHORT_NO_ROOM, "kv-room", -1, -1, (int64_t)kv->p.n, 0,
+				"the image has %zu blocks, the cache %zu", im->n_blocks, kv->p.n);
 	if (!mem_grow((void **)&kv->scratch, &kv->scratch_max, im->n_blocks, sizeof *kv->scratch))
 		return no_memory(err);
 	for (size_t i = 0; i < im->n_blocks; i++)
 		kv->scratch[i] = 0;
-	kv->epoch++;
+	kv->p.epoch++;
 	for (size_t i = 0; i < im->n_seqs; i++) {
 		const struct kv_image_seq *q = &im->seqs[i];
-		enum cohort_status st = kv_known(kv, q->seq, err);
+		enum cohort_status st = places_known(&kv->p, q->seq, err);
 		if (st)
 			return st;
-		const char *what = kv->touched[q->seq] == kv->epoch ? "it is named twice" : check_lengths(kv, q);
+		const char *what = kv->p.touched[q->seq] == kv->p.epoch ? "it is named twice" : check_lengths(kv, q);
 		if (!what && q->max >= 0)
 			what = check_cells(kv, im, q, &n_seen);
 		if (what)
 			return unsound(q, what, err);
-		kv->touched[q->seq] = kv->epoch;
+		kv->p.touched[q->seq] = kv->p.epoch;
 	}
 	if (n_seen != im->n_blocks)
 		return err_rule(err, COHORT_E_FORMAT, "image", -1, -1, (int64_t)im->n_blocks, (int64_t)n_seen,
@@ -584,14 +582,14 @@ static enum cohort_status check_image(struct kv *kv, const struct kv_image *im, 
 /* Takes away a sequence's references, or gives them back; returns the number of blocks that are then without. */
 static size_t refer(struct kv *kv, cohort_seq seq, int32_t step)
 {
-	const struct kv_seq *s = &kv->seqs[seq];
+	const struct place_seq *s = &kv->p.seqs[seq];
 	size_t n = 0;
 
 	if (s->max < 0)
 		return 0;
 	for (size_t i = kv_first_index(kv, s); i <= kv_last_index(kv, s); i++)
 		if (*kv_word(kv, seq, i))
-			n += (kv->ref[*kv_entry(kv, seq, i)] += step) == 0;
+			n += (kv->p.ref[*kv_entry(kv, seq, i)] += step) == 0;
 	return n;
 }
 
@@ -599,7 +597,7 @@ static size_t refer(struct kv *kv, cohort_seq seq, int32_t step)
  * share does not. */
 static size_t room_without(struct kv *kv, const struct kv_image *im)
 {
-	size_t n = kv->n_free;
+	size_t n = kv->p.n_free;
 
 	for (size_t i = 0; i < im->n_seqs; i++)
 		n += refer(kv, im->seqs[i].seq, -1);
@@ -610,28 +608,28 @@ static size_t room_without(struct kv *kv, const struct kv_image *im)
 
 static void make_seq(struct kv *kv, const struct kv_image_seq *q, const int32_t *ids)
 {
-	struct kv_seq *s = &kv->seqs[q->seq];
+	struct place_seq *s = &kv->p.seqs[q->seq];
 	const size_t from = (size_t)q->first / kv->size, n = (size_t)q->max / kv->size - from + 1;
 
-	*s = (struct kv_seq){.min = q->min, .first = q->first, .max = q->max, .gone = q->gone};
+	*s = (struct place_seq){.min = q->min, .first = q->first, .max = q->max, .gone = q->gone};
 	for (size_t i = 0; i < n; i++) {
 		*kv_word(kv, q->seq, from + i) = q->held[i];
 		s->n_cells += __builtin_popcount(q->held[i]);
 		if (q->held[i]) {
 			*kv_entry(kv, q->seq, from + i) = ids[q->blocks[i]];
-			kv_hold(kv, ids[q->blocks[i]]);
+			places_hold(&kv->p, ids[q->blocks[i]]);
 		}
 	}
-	kv_live_add(kv, q->seq);
+	places_live_add(&kv->p, q->seq);
 }
 
 enum cohort_status kv_import(struct kv *kv, const struct kv_image *im, bool dry, int32_t *ids, struct cohort_err *err)
 {
-	enum cohort_status st = kv->open ? kv_known(kv, 0, err) : check_image(kv, im, err);
+	enum cohort_status st = kv->p.open ? places_known(&kv->p, 0, err) : check_image(kv, im, err);
 
 	if (st)
 		return st;
-	const size_t room = im->all ? kv->n_blocks : room_without(kv, im);
+	const size_t room = im->all ? kv->p.n : room_without(kv, im);
 	if (im->n_blocks > room)
 		return err_rule(err, COHORT_NO_ROOM, "kv-room", -1, -1, (int64_t)room, 0,
 				"the image has %zu blocks, and there is room for %zu", im->n_blocks, room);
@@ -640,7 +638,7 @@ enum cohort_status kv_import(struct kv *kv, const struct kv_image *im, bool dry,
 	if (im->all)
 		kv_clear(kv);
 	for (size_t i = 0; i < im->n_seqs; i++)
-		if (kv->seqs[im->seqs[i].seq].max >= 0)
+		if (kv->p.seqs[im->seqs[i].seq].max >= 0)
 			kv_empty(kv, im->seqs[i].seq);
 	for (size_t i = 0; i < im->n_blocks; i++)
 		ids[i] = kv_take(kv);

@@ -121,23 +121,30 @@ enum cohort_status memory_reserve(struct memory *m, const struct kv_row *rows, s
 
 /* ---- Looking ---- */
 
+/* The references of part i; the recurrent part comes last. NULL: there is none. */
+static const struct places *part_places(const struct memory *m, size_t i)
+{
+	if (i < m->n_kv)
+		return kv_places(m->kv[i]);
+	return i == m->n_kv && m->recur ? recur_places(m->recur) : NULL;
+}
+
 /* A window does not know of removed cells among those it released, so the part that remembers most is right. */
 cohort_pos memory_pos_min(const struct memory *m, cohort_seq seq)
 {
-	cohort_pos min = m->recur ? recur_pos_min(m->recur, seq) : -1;
+	const struct places *p;
+	cohort_pos min = -1;
 
-	for (size_t i = 0; i < m->n_kv; i++) {
-		const cohort_pos p = kv_pos_min(m->kv[i], seq);
-		min = p > min ? p : min;
-	}
+	for (size_t i = 0; (p = part_places(m, i)); i++)
+		if (places_look(p, seq)->min > min)
+			min = places_look(p, seq)->min;
 	return min;
 }
 
 cohort_pos memory_pos_max(const struct memory *m, cohort_seq seq)
 {
-	if (m->n_kv)
-		return kv_pos_max(m->kv[0], seq);
-	return m->recur ? recur_pos_max(m->recur, seq) : -1;
+	const struct places *p = part_places(m, 0);
+	return p ? places_look(p, seq)->max : -1;
 }
 
 bool memory_same(const struct memory *m, cohort_seq a, cohort_seq b)
@@ -150,25 +157,17 @@ bool memory_same(const struct memory *m, cohort_seq a, cohort_seq b)
 
 size_t memory_n_live(const struct memory *m)
 {
-	const cohort_seq *seqs;
-
-	if (m->n_kv)
-		return kv_live(m->kv[0], &seqs);
-	return m->recur ? recur_live(m->recur, &seqs) : 0;
+	const struct places *p = part_places(m, 0);
+	return p ? p->n_live : 0;
 }
 
 void memory_usage_get(const struct memory *m, struct kv_usage *u)
 {
-	struct kv_usage part = {0, 0, 0};
+	const struct places *p;
 
-	*u = part;
-	for (size_t i = 0; i <= m->n_kv; i++) {
-		if (i < m->n_kv)
-			kv_usage_get(m->kv[i], &part);
-		else if (m->recur)
-			recur_usage_get(m->recur, &part);
-		else
-			break;
+	*u = (struct kv_usage){0, 0, 0};
+	for (size_t i = 0; (p = part_places(m, i)); i++) {
+		const struct kv_usage part = places_usage(p);
 		u->n_blocks += part.n_blocks;
 		u->n_used += part.n_used;
 		u->n_shared += part.n_shared;

@@ -79,7 +79,7 @@ struct recur_image {
 enum cohort_status recur_import(
 		struct recur *r, const struct recur_image *image, bool dry, int32_t *ids, struct cohort_err *err);
 
-void recur_usage_get(const struct recur *r, struct kv_usage *u);
+const struct places *recur_places(const struct recur *r);
 
 bool recur_consistent(const struct recur *r); /* for tests, as kv_consistent and kv_hash */
 uint64_t recur_hash(const struct recur *r);

@@ -32,7 +32,7 @@ static void forks_share(void **state)
 	for (cohort_seq s = 1; s < FORKS; s++)
 		assert_int_equal(world_cp(&w, 0, s, NULL), COHORT_OK);
 	assert_int_equal(world_used(&w), 29);
-	kv_usage_get(w.kv, &u);
+	u = places_usage(kv_places(w.kv));
 	assert_int_equal(u.n_shared, 29);
 	/* One tail each; the last to come keeps the old one. */
 	for (cohort_seq s = 0; s < FORKS; s++) {
@@ -44,7 +44,7 @@ static void forks_share(void **state)
 			assert_false(kv_same(w.kv, s, FORKS - 1));
 	}
 	assert_int_equal(world_used(&w), 28 + FORKS);
-	kv_usage_get(w.kv, &u);
+	u = places_usage(kv_places(w.kv));
 	assert_int_equal(u.n_shared, 28);
 	world_check(&w);
 	kv_clear(w.kv);
@@ -747,19 +747,20 @@ static void keeping_one(void **state)
 	(void)state;
 
 	world_init(&w, 20, 4, 8);
+	live = kv_places(w.kv)->live;
 	for (cohort_seq s = 0; s < 8; s++)
 		world_append(&w, s, 5, NULL);
-	assert_int_equal(kv_live(w.kv, &live), 8);
+	assert_int_equal(kv_places(w.kv)->n_live, 8);
 	world_rm(&w, 2, 0, -1, NULL);
-	assert_int_equal(kv_live(w.kv, &live), 7);
+	assert_int_equal(kv_places(w.kv)->n_live, 7);
 	assert_int_equal(live[2], 7);
 	assert_int_equal(world_keep(&w, 4, NULL), COHORT_OK);
-	assert_int_equal(kv_live(w.kv, &live), 1);
+	assert_int_equal(kv_places(w.kv)->n_live, 1);
 	assert_int_equal(live[0], 4);
 	assert_int_equal(world_used(&w), 2);
 	world_check(&w);
 	assert_int_equal(world_keep(&w, 2, NULL), COHORT_OK); /* an empty one: nothing is left */
-	assert_int_equal(kv_live(w.kv, &live), 0);
+	assert_int_equal(kv_places(w.kv)->n_live, 0);
 	assert_int_equal(world_used(&w), 0);
 	world_check(&w);
 	world_release(&w);
@@ -767,7 +768,7 @@ static void keeping_one(void **state)
 
 static void kv_with_65536_sequences(void **state)
 {
-	const cohort_seq far[] = {3, 32768, 65535}, *live;
+	const cohort_seq far[] = {3, 32768, 65535};
 	struct kv_plan plan;
 	struct kv_moves moves;
 	struct kv_usage u;
@@ -781,17 +782,17 @@ static void kv_with_65536_sequences(void **state)
 		assert_int_equal(kv_reserve(kv, &r, 1, &plan, NULL), COHORT_OK);
 		kv_commit(kv);
 	}
-	assert_int_equal(kv_live(kv, &live), 3);
+	assert_int_equal(kv_places(kv)->n_live, 3);
 	assert_int_equal(kv_seq_rm(kv, 3, 0, -1, false, NULL), COHORT_OK);
 	assert_int_equal(kv_seq_cp(kv, 65535, 3, 0, -1, false, &moves, NULL), COHORT_OK);
-	kv_usage_get(kv, &u);
+	u = places_usage(kv_places(kv));
 	assert_int_equal(u.n_used, 2);
 	assert_int_equal(u.n_shared, 1);
 	assert_int_equal(kv_seq_keep(kv, 65535, NULL), COHORT_OK);
-	assert_int_equal(kv_live(kv, &live), 1);
+	assert_int_equal(kv_places(kv)->n_live, 1);
 	assert_true(kv_consistent(kv));
 	kv_clear(kv);
-	kv_usage_get(kv, &u);
+	u = places_usage(kv_places(kv));
 	assert_int_equal(u.n_used + u.n_shared, 0);
 	kv_free(kv);
 }
@@ -824,46 +825,46 @@ static void kv_consistent_sees_each_break(void **state)
 		assert_true(kv_hash(kv) != hash); \
 		(place) = was; \
 	} while (0)
-	BREAK(kv->ref[kv->tables[4]], 2);
-	BREAK(kv->seqs[0].min, 12);
-	BREAK(kv->seqs[0].min, 13);
-	BREAK(kv->seqs[0].min, -2);
-	BREAK(kv->seqs[0].first, 13);
-	BREAK(kv->seqs[0].max, 15);
-	BREAK(kv->seqs[0].max, 11);
-	BREAK(kv->seqs[0].gone, 13);
-	BREAK(kv->seqs[0].gone, 0);
-	BREAK(kv->seqs[0].n_cells, 4);
-	BREAK(kv->seqs[1].gone, 1);
-	BREAK(kv->seqs[0].live, 1);
-	BREAK(kv->seqs[0].live, 99);
-	BREAK(kv->live[0], 1);
-	BREAK(kv->free[0], kv->free[1]);
-	BREAK(kv->free[0], kv->tables[4]);
+	BREAK(kv->p.ref[kv->tables[4]], 2);
+	BREAK(kv->p.seqs[0].min, 12);
+	BREAK(kv->p.seqs[0].min, 13);
+	BREAK(kv->p.seqs[0].min, -2);
+	BREAK(kv->p.seqs[0].first, 13);
+	BREAK(kv->p.seqs[0].max, 15);
+	BREAK(kv->p.seqs[0].max, 11);
+	BREAK(kv->p.seqs[0].gone, 13);
+	BREAK(kv->p.seqs[0].gone, 0);
+	BREAK(kv->p.seqs[0].n_cells, 4);
+	BREAK(kv->p.seqs[1].gone, 1);
+	BREAK(kv->p.seqs[0].live, 1);
+	BREAK(kv->p.seqs[0].live, 99);
+	BREAK(kv->p.live[0], 1);
+	BREAK(kv->p.free[0], kv->p.free[1]);
+	BREAK(kv->p.free[0], kv->tables[4]);
 	BREAK_WORD(*kv_word(kv, 0, 3), 14);
 	BREAK_WORD(*kv_word(kv, 0, 3), 31);
 	BREAK_WORD(*kv_word(kv, 0, 4), 3);
 	BREAK_WORD(*kv_word(kv, 0, 4), 0);
-	kv->n_shared++;
+	kv->p.n_shared++;
 	assert_false(kv_consistent(kv));
-	kv->n_shared--;
-	kv->n_live--;
+	kv->p.n_shared--;
+	kv->p.n_live--;
 	assert_false(kv_consistent(kv));
-	kv->n_live += 2;
+	kv->p.n_live += 2;
 	assert_false(kv_consistent(kv));
-	kv->n_live--;
-	kv->n_free--;
+	kv->p.n_live--;
+	kv->p.n_free--;
 	assert_false(kv_consistent(kv));
-	kv->n_free++;
-	kv->kept[kv->free[0]] = 1;
+	kv->p.n_free++;
+	kv->p.note[kv->p.free[0]] = 1;
 	assert_false(kv_consistent(kv));
-	kv->kept[kv->free[0]] = 0;
+	kv->p.note[kv->p.free[0]] = 0;
 	/* The right number of cells, but not the first, or the last. */
-	kv->seqs[0].n_cells--;
+	kv->p.seqs[0].n_cells--;
 	BREAK_WORD(*kv_word(kv, 0, 3), 14);
 	BREAK_WORD(*kv_word(kv, 0, 4), 0);
-	kv->seqs[0].n_cells++;
-	BREAK(kv->seqs[1].n_cells, 2);
+	kv->p.seqs[0].n_cells++;
+	BREAK(kv->p.seqs[1].n_cells, 2);
 	/* A window that does not allow what was released. */
 	kv->window = 7;
 	assert_false(kv_consistent(kv));

@@ -32,7 +32,7 @@ static void copying_ranges(void **state)
 	assert_int_equal(world_used(&w), 5);
 	assert_int_equal(kv_pos_min(w.kv, 1), 3);
 	assert_int_equal(kv_pos_max(w.kv, 1), 13);
-	kv_usage_get(w.kv, &u);
+	u = places_usage(kv_places(w.kv));
 	assert_int_equal(u.n_shared, 4);
 	world_check(&w);
 	/* Besides what it has: of the same blocks, before and after. */

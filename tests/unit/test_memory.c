@@ -218,12 +218,12 @@ static void all_parts_or_none(void **state)
 	assert_int_equal(kv_seq_rm(m.kv[0], 1, 0, -1, false, NULL), COHORT_OK);
 	assert_int_equal(kv_seq_cp(m.kv[0], 0, 1, 0, -1, false, moves, NULL), COHORT_OK);
 	assert_false(memory_same(&m, 0, 1));
-	m.recur->n_free--;
+	m.recur->p.n_free--;
 	assert_false(memory_consistent(&m));
-	m.recur->n_free++;
-	m.kv[0]->n_free--;
+	m.recur->p.n_free++;
+	m.kv[0]->p.n_free--;
 	assert_false(memory_consistent(&m));
-	m.kv[0]->n_free++;
+	m.kv[0]->p.n_free++;
 	assert_true(memory_consistent(&m));
 	memory_release(&m);
 }

@@ -42,7 +42,7 @@ static size_t used(const struct recur *r)
 {
 	struct kv_usage u;
 
-	recur_usage_get(r, &u);
+	u = places_usage(recur_places(r));
 	return u.n_used;
 }
 
@@ -50,7 +50,7 @@ static size_t shared(const struct recur *r)
 {
 	struct kv_usage u;
 
-	recur_usage_get(r, &u);
+	u = places_usage(recur_places(r));
 	return u.n_shared;
 }
 
@@ -120,7 +120,6 @@ static void sets_that_part_write_their_own_state(void **state)
 		row(0, 0, 3), row(1, 0, 3), row(2, 0, 1), row(2, 1, 1), row(2, 2, 1), row(3, 1, 1),
 	};
 	const struct recur_step *steps;
-	const cohort_seq *live;
 	(void)state;
 
 	struct recur *r = open_recur(4, 8, 0);
@@ -147,7 +146,7 @@ static void sets_that_part_write_their_own_state(void **state)
 		assert_true(recur_consistent(r));
 	}
 	assert_int_equal(used(r), 3); /* nobody has the common one any more */
-	assert_int_equal(recur_live(r, &live), 3);
+	assert_int_equal(recur_places(r)->n_live, 3);
 	recur_free(r);
 }
 
@@ -469,7 +468,7 @@ static void recur_out_of_memory_at_every_point(void **state)
 	}
 	recur_free(r);
 	recur_free(NULL);
-	assert_int_equal(n, 11);
+	assert_int_equal(n, 12);
 	assert_null(recur_open(&(struct recur_limits){SIZE_MAX / 2, 8, 1, 2, POS}));
 	assert_null(recur_open(&(struct recur_limits){4, SIZE_MAX / 2, 1, 2, POS}));
 	assert_null(recur_open(&(struct recur_limits){4, 8, 1, SIZE_MAX / 2, POS}));
@@ -521,27 +520,27 @@ static void recur_consistent_sees_each_break(void **state)
 		(place) = was; \
 		assert_true(recur_consistent(r)); \
 	} while (0)
-	BREAK(r->ref[r->free[0]], 0);
-	BREAK(r->ref[recur_state(r, 0)], 2);
-	BREAK(r->writers[0], 1);
-	BREAK(r->seqs[0].min, -1);
-	BREAK(r->seqs[0].min, 4);
-	BREAK(r->seqs[0].live, 1);
-	BREAK(r->live[0], 1);
+	BREAK(r->p.ref[r->p.free[0]], 0);
+	BREAK(r->p.ref[recur_state(r, 0)], 2);
+	BREAK(r->p.note[0], 1);
+	BREAK(r->p.seqs[0].min, -1);
+	BREAK(r->p.seqs[0].min, 4);
+	BREAK(r->p.seqs[0].live, 1);
+	BREAK(r->p.live[0], 1);
 	BREAK(r->checks[0].pos, 2);
 	BREAK(r->checks[1].pos, 4);
 	BREAK(r->checks[1].pos, 0);
-	BREAK(r->free[0], r->free[1]);
+	BREAK(r->p.free[0], r->p.free[1]);
 #undef BREAK
-	r->n_free--;
+	r->p.n_free--;
 	assert_false(recur_consistent(r));
-	r->n_free++;
-	r->n_live--;
+	r->p.n_free++;
+	r->p.n_live--;
 	assert_false(recur_consistent(r));
-	r->n_live++;
-	r->n_shared++;
+	r->p.n_live++;
+	r->p.n_shared++;
 	assert_false(recur_consistent(r));
-	r->n_shared--;
+	r->p.n_shared--;
 	assert_true(recur_consistent(r));
 	recur_free(r);
 }
