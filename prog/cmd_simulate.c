@@ -174,6 +174,7 @@ static int get_cost(struct job *j)
 	const struct sim_options *c = &j->c;
 	const struct sim_measure m = {
 			.model = c->model,
+			.device = c->device,
 			.n_slots = (int32_t)c->slots,
 			.n_ubatch = j->p.n_ubatch,
 			.n_threads = thread_count(c->threads_given, c->threads),

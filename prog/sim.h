@@ -54,7 +54,8 @@ int sim_cost_save(const char *path, const struct sim_cost *c);
 json_t *sim_cost_json(const struct sim_cost *c); /* NULL: out of memory */
 
 struct sim_measure {
-	const char *model; /* NULL: the built-in one */
+	const char *model;  /* NULL: the built-in one */
+	const char *device; /* NULL: the first */
 	int32_t n_slots, n_ubatch, n_threads, rounds, depth;
 };
 int sim_cost_measure(const struct sim_measure *m, struct sim_cost *c);
@@ -101,7 +102,7 @@ int sim_report_svg(const char *path, const struct sim_setting *s, const struct s
 /* ---- The command line ---- */
 
 struct sim_options {
-	const char *trace, *kind, *save_trace, *cost, *model, *save_cost, *room, *svg, *json;
+	const char *trace, *kind, *save_trace, *cost, *model, *device, *save_cost, *room, *svg, *json;
 	struct opt_list strategies;
 	struct sim_recipe recipe;
 	int64_t slots, ctx, seq_max, batch, ubatch, budget, chunk, queue, queue_tokens;

@@ -251,6 +251,7 @@ int sim_cost_measure(const struct sim_measure *m, struct sim_cost *c)
 	rng_init(&k.rng, 0, 0);
 	cohort_model_params_init(&mp);
 	mp.n_threads = m->n_threads;
+	mp.device = m->device;
 	rc = load_model(sim_prog, m->model, &mp, &k.model);
 	if (!rc) {
 		cohort_model_info_get(k.model, &k.info);

@@ -22,7 +22,7 @@ static int check(struct sim_options *c)
 {
 	if (c->trace && (c->recipe_given || c->kind))
 		return bad_usage(sim_prog, "-trace has its requests: options of generated ones go without it");
-	if (c->cost && (c->measure || c->model || c->measure_given || c->save_cost))
+	if (c->cost && (c->measure || c->model || c->measure_given || c->device || c->save_cost))
 		return bad_usage(sim_prog, "-cost has its costs: options of measuring go without it");
 	if (!c->trace && c->recipe.share >= c->recipe.prompt)
 		return bad_usage(sim_prog, "-share %lld must be less than the mean prompt of %lld tokens",
@@ -93,6 +93,7 @@ static int parse(struct sim_options *c, int argc, char **argv)
 					"measure the costs of a model here (default)", NULL},
 			{"model", "m", OPT_STR, &c->model, 0, 0, "FILE.gguf",
 					"the model to measure (default: the built-in one)", NULL},
+			{OPT_DEVICE(c)},
 			{"threads", "t", OPT_INT, &c->threads, 1, 1024, "N",
 					"compute threads (default: the CPUs that it may use)", &c->threads_given},
 			{"rounds", "r", OPT_INT, &c->rounds, 1, 1000, "N", "measure each point N times (default: 5)",

@@ -154,6 +154,15 @@ verdict 'the saved costs are read back'
 run cohort simulate --requests 20 --measure -m "$model" --rounds 2 --slots 1 --ubatch 1 --batch 4 --depth 0 -t 1
 [ "$rc" = 0 ] && empty err
 verdict 'the smallest grid, without anything before it'
+run cohort simulate --requests 20 --rounds 1 --slots 1 --ubatch 1 --batch 4 --depth 0 -device cpu
+[ "$rc" = 0 ] && has out 'cohort-tiny'
+verdict 'on a device'
+run cohort simulate --requests 20 -device nothing
+refused 4 "device 'nothing' is not known; known: cpu"
+verdict 'on a device that is not there'
+sim -device cpu
+refused 2 'options of measuring go without it'
+verdict 'costs of a file: a device is refused'
 
 # ---- JSON and the picture ----
 
