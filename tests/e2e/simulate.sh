@@ -158,7 +158,7 @@ run cohort simulate --requests 20 --rounds 1 --slots 1 --ubatch 1 --batch 4 --de
 [ "$rc" = 0 ] && has out 'cohort-tiny'
 verdict 'on a device'
 run cohort simulate --requests 20 -device nothing
-refused 4 "device 'nothing' is not known; known: cpu"
+refused 2 "device 'nothing' is not known; known: cpu"
 verdict 'on a device that is not there'
 sim -device cpu
 refused 2 'options of measuring go without it'
