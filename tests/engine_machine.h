@@ -4,7 +4,7 @@
  * What a cell holds is a number made of its token and of what the cell before it holds; the first is made of who asks
  * (salt, adapter). So a cell that was written by somebody else, or lies at another place, shows in all that follows,
  * and what a request says alone is known without a machine. Blocks are shared and copied on write as
- * docs/architecture.md has it. A row may be decoded only if its sequence holds exactly the tokens that its stream
+ * docs/internals.md has it. A row may be decoded only if its sequence holds exactly the tokens that its stream
  * knows. */
 #ifndef TESTS_ENGINE_MACHINE_H
 #define TESTS_ENGINE_MACHINE_H
