@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Checksum and fingerprint ---- */
@@ -138,103 +139,77 @@ static enum cohort_status check_context(const struct cohort_context *c, cohort_s
 	return COHORT_OK;
 }
 
-/* The blocks of one group that are to be saved. */
-struct image_part {
-	int32_t *number; /* [blocks of the pool]: of the image block it is, or -1 */
-	int32_t *block;  /* [n_blocks]: the pool's block */
-	uint32_t *held;  /* [n_blocks]: slots that a saved sequence holds */
-	size_t n_blocks;
-};
-
-/* The recurrent states that are to be saved. */
-struct image_states {
-	int32_t *number; /* [n_states of the pool]: of the image state it is, or -1 */
-	int32_t *state;  /* [n]: the pool's */
+/* The blocks of one group, or the recurrent states, that are to be saved. */
+struct remap {
+	int32_t *number; /* [places of the pool]: of the image's place it is, or -1 */
+	int32_t *place;  /* [n]: the pool's */
+	uint32_t *held;  /* [n]: slots of a block that a saved sequence holds */
 	size_t n;
 };
 
 struct image {
 	bool all;
-	struct image_states states;
 	cohort_seq *seqs; /* rising */
 	size_t n_seqs;
-	struct image_part parts[BE_GROUPS_MAX];
+	struct remap parts[BE_GROUPS_MAX];
+	struct remap states;
 };
 
-static void image_release(struct image *im)
+static bool remap_init(struct remap *m, size_t n)
 {
-	for (size_t g = 0; g < BE_GROUPS_MAX; g++) {
-		mem_free(im->parts[g].number);
-		mem_free(im->parts[g].block);
-		mem_free(im->parts[g].held);
-	}
-	mem_free(im->states.number);
-	mem_free(im->states.state);
-	mem_free(im->seqs);
-}
-
-static void states_add(struct image_states *s, int32_t state)
-{
-	if (s->number[state] >= 0)
-		return;
-	s->number[state] = (int32_t)s->n;
-	s->state[s->n++] = state;
-}
-
-static bool states_init(struct image_states *s, const struct cohort_context *c, const struct image *im)
-{
-	const struct recur *r = c->memory.recur;
-
-	s->number = mem_alloc(c->n_states, sizeof *s->number);
-	s->state = mem_alloc(c->n_states, sizeof *s->state);
-	if (!s->number || !s->state)
+	m->number = mem_alloc(n, sizeof *m->number);
+	m->place = mem_alloc(n, sizeof *m->place);
+	m->held = mem_zalloc(n, sizeof *m->held);
+	if (!m->number || !m->place || !m->held)
 		return false;
-	memset(s->number, -1, c->n_states * sizeof *s->number);
-	for (size_t i = 0; i < im->n_seqs; i++) {
-		const struct recur_check *checks;
-		const size_t n = recur_checks(r, im->seqs[i], &checks);
-		if (recur_pos_max(r, im->seqs[i]) < 0)
-			continue;
-		states_add(s, recur_state(r, im->seqs[i]));
-		for (size_t k = 0; k < n; k++)
-			states_add(s, checks[k].state);
-	}
+	memset(m->number, -1, n * sizeof *m->number);
 	return true;
 }
 
-/* Adds the blocks of a sequence that are not in the image yet, and its cells to all of them. */
-static void part_add(struct image_part *part, const struct kv *kv, cohort_seq seq)
+static void remap_release(struct remap *m)
+{
+	mem_free(m->number);
+	mem_free(m->place);
+	mem_free(m->held);
+}
+
+static int32_t remap_add(struct remap *m, int32_t place)
+{
+	if (m->number[place] < 0) {
+		m->number[place] = (int32_t)m->n;
+		m->place[m->n++] = place;
+	}
+	return m->number[place];
+}
+
+static void image_release(struct image *im)
+{
+	for (size_t g = 0; g < BE_GROUPS_MAX; g++)
+		remap_release(&im->parts[g]);
+	remap_release(&im->states);
+	mem_free(im->seqs);
+}
+
+static void add_states(struct remap *m, const struct recur *r, cohort_seq seq)
+{
+	const struct recur_check *checks;
+	const size_t n = recur_checks(r, seq, &checks);
+
+	if (recur_pos_max(r, seq) < 0)
+		return;
+	remap_add(m, recur_state(r, seq));
+	for (size_t k = 0; k < n; k++)
+		remap_add(m, checks[k].state);
+}
+
+static void add_blocks(struct remap *m, const struct kv *kv, cohort_seq seq)
 {
 	const cohort_pos first = kv_pos_first(kv, seq), max = kv_pos_max(kv, seq);
 	const size_t n = n_entries(first, max), at = n ? (size_t)first / BE_BLOCK : 0;
 
-	for (size_t i = at; i < at + n; i++) {
-		const uint32_t held = kv_held(kv, seq)[i];
-		if (!held)
-			continue;
-		const int32_t block = kv_table(kv, seq)[i];
-		if (part->number[block] < 0) {
-			part->number[block] = (int32_t)part->n_blocks;
-			part->block[part->n_blocks] = block;
-			part->held[part->n_blocks++] = 0;
-		}
-		part->held[part->number[block]] |= held;
-	}
-}
-
-static bool part_init(struct image_part *part, const struct kv *kv, const struct image *im)
-{
-	const size_t n = kv_places(kv)->n;
-
-	part->number = mem_alloc(n, sizeof *part->number);
-	part->block = mem_alloc(n, sizeof *part->block);
-	part->held = mem_alloc(n, sizeof *part->held);
-	if (!part->number || !part->block || !part->held)
-		return false;
-	memset(part->number, -1, n * sizeof *part->number);
-	for (size_t i = 0; i < im->n_seqs; i++)
-		part_add(part, kv, im->seqs[i]);
-	return true;
+	for (size_t i = at; i < at + n; i++)
+		if (kv_held(kv, seq)[i])
+			m->held[remap_add(m, kv_table(kv, seq)[i])] |= kv_held(kv, seq)[i];
 }
 
 static bool image_init(struct image *im, const struct cohort_context *c, cohort_seq seq)
@@ -248,10 +223,17 @@ static bool image_init(struct image *im, const struct cohort_context *c, cohort_
 	for (cohort_seq s = 0; im->all && s < c->p.n_seq_max; s++)
 		if (memory_pos_max(&c->memory, s) >= 0)
 			im->seqs[im->n_seqs++] = s;
-	for (size_t g = 0; g < c->n_groups; g++)
-		if (!part_init(&im->parts[g], c->memory.kv[g], im))
+	for (size_t g = 0; g < c->n_groups; g++) {
+		if (!remap_init(&im->parts[g], kv_places(c->memory.kv[g])->n))
 			return false;
-	return !c->memory.recur || states_init(&im->states, c, im);
+		for (size_t i = 0; i < im->n_seqs; i++)
+			add_blocks(&im->parts[g], c->memory.kv[g], im->seqs[i]);
+	}
+	if (c->memory.recur && !remap_init(&im->states, recur_places(c->memory.recur)->n))
+		return false;
+	for (size_t i = 0; c->memory.recur && i < im->n_seqs; i++)
+		add_states(&im->states, c->memory.recur, im->seqs[i]);
+	return true;
 }
 
 struct writer {
@@ -297,7 +279,7 @@ static void write_head(struct writer *w, const struct cohort_context *c, const s
 	put_u32(w, (uint32_t)im->n_seqs);
 	for (size_t g = 0; g < c->n_groups; g++) {
 		put_u32(w, (uint32_t)window_of(c, g));
-		put_u32(w, (uint32_t)im->parts[g].n_blocks);
+		put_u32(w, (uint32_t)im->parts[g].n);
 		put_u64(w, cell_bytes(c, g));
 	}
 	for (size_t i = 0; i < im->n_seqs; i++) {
@@ -311,7 +293,7 @@ static void write_head(struct writer *w, const struct cohort_context *c, const s
 	}
 }
 
-static void write_table(struct writer *w, const struct kv *kv, const struct image_part *part, cohort_seq seq)
+static void write_table(struct writer *w, const struct kv *kv, const struct remap *part, cohort_seq seq)
 {
 	const cohort_pos first = kv_pos_first(kv, seq), max = kv_pos_max(kv, seq);
 	const size_t n = n_entries(first, max), at = n ? (size_t)first / BE_BLOCK : 0;
@@ -344,13 +326,13 @@ static size_t next_spans(const int32_t *blocks, const uint32_t *held, size_t n_b
 	return n;
 }
 
-static void write_cells(struct writer *w, struct cohort_context *c, size_t group, const struct image_part *part)
+static void write_cells(struct writer *w, struct cohort_context *c, size_t group, const struct remap *part)
 {
 	struct be_span spans[SPANS];
 	size_t n_cells;
 
-	for (size_t i = 0; i < part->n_blocks;) {
-		const size_t n = next_spans(part->block, part->held, part->n_blocks, &i, spans, &n_cells);
+	for (size_t i = 0; i < part->n;) {
+		const size_t n = next_spans(part->place, part->held, part->n, &i, spans, &n_cells);
 		if (w->out)
 			forward_cells_read(&c->forward, group, spans, n, w->out + w->at);
 		w->at += n_cells * cell_bytes(c, group);
@@ -360,7 +342,7 @@ static void write_cells(struct writer *w, struct cohort_context *c, size_t group
 static void write_states(struct writer *w, struct cohort_context *c, const struct image *im)
 {
 	const struct recur *r = c->memory.recur;
-	const struct image_states *s = &im->states;
+	const struct remap *s = &im->states;
 	const size_t n_bytes = state_bytes(c);
 
 	put_u32(w, (uint32_t)s->n);
@@ -378,7 +360,7 @@ static void write_states(struct writer *w, struct cohort_context *c, const struc
 		}
 	}
 	if (w->out)
-		forward_states_read(&c->forward, s->state, s->n, w->out + w->at);
+		forward_states_read(&c->forward, s->place, s->n, w->out + w->at);
 	w->at += s->n * n_bytes;
 }
 
@@ -387,10 +369,10 @@ static void write_state(struct writer *w, struct cohort_context *c, const struct
 {
 	write_head(w, c, im, n_bytes);
 	for (size_t g = 0; g < c->n_groups; g++) {
-		const struct image_part *part = &im->parts[g];
+		const struct remap *part = &im->parts[g];
 		for (size_t i = 0; i < im->n_seqs; i++)
 			write_table(w, c->memory.kv[g], part, im->seqs[i]);
-		for (size_t i = 0; i < part->n_blocks; i++)
+		for (size_t i = 0; i < part->n; i++)
 			put_u32(w, part->held[i]);
 		write_cells(w, c, g, part);
 	}
@@ -490,6 +472,16 @@ enum cohort_status cohort_state_save_file(
 
 /* ---- Restoring ---- */
 
+/* The memory does not know where in the bytes its image lies. */
+static enum cohort_status say_where(enum cohort_status st, const char *part, size_t at, struct cohort_err *err)
+{
+	if (st == COHORT_E_FORMAT && err && err->offset < 0) {
+		const struct cohort_err why = *err;
+		err_at(err, st, at, "%s%s", part, why.text);
+	}
+	return st;
+}
+
 static enum cohort_status import_part(
 		struct cohort_context *c, const struct saved *s, size_t group, bool dry, struct cohort_err *err)
 {
@@ -500,13 +492,10 @@ static enum cohort_status import_part(
 		.n_blocks = part->n_blocks,
 		.all = s->all,
 	};
-	enum cohort_status st = kv_import(c->memory.kv[group], &image, dry, part->ids, err);
+	char name[48];
 
-	if (st == COHORT_E_FORMAT && err && err->offset < 0) {
-		struct cohort_err why = *err;
-		err_at(err, st, part->at, "group %zu of the state: %s", group, why.text);
-	}
-	return st;
+	snprintf(name, sizeof name, "group %zu of the state: ", group);
+	return say_where(kv_import(c->memory.kv[group], &image, dry, part->ids, err), name, part->at, err);
 }
 
 static void write_back(struct cohort_context *c, const struct saved *s, size_t group)
@@ -533,12 +522,7 @@ static enum cohort_status import_states(
 	};
 	if (!c->memory.recur)
 		return COHORT_OK;
-	enum cohort_status st = recur_import(c->memory.recur, &image, dry, s->states.ids, err);
-	if (st == COHORT_E_FORMAT && err && err->offset < 0) {
-		struct cohort_err why = *err;
-		err_at(err, st, s->states.at, "%s", why.text);
-	}
-	return st;
+	return say_where(recur_import(c->memory.recur, &image, dry, s->states.ids, err), "", s->states.at, err);
 }
 
 /* The books have changed already: where a device failed, cells may be anything. */
