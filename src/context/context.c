@@ -217,7 +217,7 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a context of %d tokens", p->n_ctx);
 	for (size_t i = 0; i < cm->n_devices; i++)
 		devices[i] = (struct forward_device){cm->devices[i].weights, cm->devices[i].wanted,
-				cm->devices[i].n_layers};
+				(uint32_t)cm->devices[i].n_layers};
 	struct forward_limits lim = {
 			.devices = devices,
 			.n_devices = cm->n_devices,

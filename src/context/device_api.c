@@ -103,25 +103,19 @@ static enum cohort_status find_device(
 }
 
 /* The next entry of the list; n_layers -1: it does not say. */
-static enum cohort_status next_entry(
-		const char **list, struct context_device *d, int64_t *n_layers, struct cohort_err *err)
+static enum cohort_status next_entry(const char **list, struct context_device *d, struct cohort_err *err)
 {
 	const char *at = *list, *end = at + strcspn(at, ","), *colon = memchr(at, ':', (size_t)(end - at));
-	const char *name_end = colon ? colon : end;
+	const char *digit = colon ? colon + 1 : end;
 
-	*n_layers = -1;
-	for (const char *p = colon ? colon + 1 : end; p < end; p++) {
-		if (*p < '0' || *p > '9' || *n_layers > 1 << 20)
-			return err_set(err, COHORT_E_ARG,
-					"device list '%.80s': a number of layers was expected after ':', as in cpu:8",
-					*list);
-		*n_layers = (*n_layers < 0 ? 0 : *n_layers * 10) + (*p - '0');
-	}
-	if (colon && *n_layers < 0)
+	d->n_layers = -1;
+	for (; digit < end && *digit >= '0' && *digit <= '9' && d->n_layers <= 1 << 20; digit++)
+		d->n_layers = (d->n_layers < 0 ? 0 : d->n_layers * 10) + (*digit - '0');
+	if (digit < end || (colon && d->n_layers < 0))
 		return err_set(err, COHORT_E_ARG,
-				"device list '%.80s': a number of layers was expected after ':', as in cpu:8", *list);
+				"device list '%.80s': a number of layers was expected after ':', as in cpu:8", at);
 	*list = *end ? end + 1 : end;
-	return find_device(at, (size_t)(name_end - at), d, err);
+	return find_device(at, (size_t)((colon ? colon : end) - at), d, err);
 }
 
 enum cohort_status context_find_devices(
@@ -132,10 +126,9 @@ enum cohort_status context_find_devices(
 	snprintf(m->device_names, sizeof m->device_names, "%s", list);
 	do {
 		struct context_device *d = &m->devices[m->n_devices];
-		int64_t n_layers;
 		if (m->n_devices == FORWARD_DEVICES_MAX)
 			return err_set(err, COHORT_E_LIMIT, "device list: more than %d devices", FORWARD_DEVICES_MAX);
-		enum cohort_status st = next_entry(&list, d, &n_layers, err);
+		enum cohort_status st = next_entry(&list, d, err);
 		if (!st)
 			st = find_level(d->ops, isa, &d->level, err);
 		if (st)
@@ -158,40 +151,29 @@ static bool wants(const struct model *m, const struct model_weight *w, uint32_t 
 enum cohort_status context_divide(struct cohort_model *m, struct cohort_err *err)
 {
 	const struct model *mm = &m->model;
-	const char *list = m->device_names;
 	uint32_t first = 0;
 
 	for (size_t i = 0; i < m->n_devices; i++) {
-		struct context_device *d = &m->devices[i], same;
+		struct context_device *d = &m->devices[i];
 		const uint32_t left = mm->hp.n_layer - first;
-		int64_t n;
-		const enum cohort_status st = next_entry(&list, &same, &n, err);
-		if (st)
-			return st;
 		const bool last = i + 1 == m->n_devices;
-		if (n > left || (last && n >= 0 && n != left))
-			return err_set(err, COHORT_E_ARG,
-					"device list '%s': the model has %u layers, and the list does not divide them; "
-					"leave out the last number",
-					m->device_names, mm->hp.n_layer);
-		if (n < 0 && !last)
-			return err_set(err, COHORT_E_ARG,
-					"device list '%s': all but the last device need a number of layers, as in "
-					"cpu:8,cpu",
-					m->device_names);
-		if (n == 0 || left == 0)
-			return err_set(err, COHORT_E_ARG,
-					"device list '%s': no layer of the model's %u is left for device %zu",
-					m->device_names, mm->hp.n_layer, i + 1);
-		d->n_layers = last ? left : (uint32_t)n;
-		if (m->n_devices > 1) {
-			d->wanted = mem_zalloc(mm->n_weights, sizeof *d->wanted);
-			if (!d->wanted)
-				return err_set(err, COHORT_E_MEMORY, "out of memory");
-		}
+		const char *wrong = NULL;
+		if (d->n_layers > left || (last && d->n_layers >= 0 && d->n_layers != left))
+			wrong = "the list does not divide them; leave out the last number";
+		else if (d->n_layers < 0 && !last)
+			wrong = "all but the last device need a number of layers, as in cpu:8,cpu";
+		else if (d->n_layers == 0 || left == 0)
+			wrong = "one device has none";
+		if (wrong)
+			return err_set(err, COHORT_E_ARG, "device list '%s': the model has %u layers, and %s",
+					m->device_names, mm->hp.n_layer, wrong);
+		d->n_layers = last ? left : d->n_layers;
+		d->wanted = m->n_devices > 1 ? mem_zalloc(mm->n_weights, sizeof *d->wanted) : NULL;
+		if (m->n_devices > 1 && !d->wanted)
+			return err_set(err, COHORT_E_MEMORY, "out of memory");
 		for (size_t k = 0; d->wanted && k < mm->n_weights; k++)
-			d->wanted[k] = wants(mm, &mm->weights[k], first, first + d->n_layers);
-		first += d->n_layers;
+			d->wanted[k] = wants(mm, &mm->weights[k], first, first + (uint32_t)d->n_layers);
+		first += (uint32_t)d->n_layers;
 	}
 	return COHORT_OK;
 }

@@ -16,7 +16,7 @@ struct context_device {
 	size_t device, level;
 	struct be_weights *weights;
 	bool *wanted;      /* [n_weights]: which weights are on it */
-	uint32_t n_layers;
+	int64_t n_layers;  /* -1: the list does not say */
 };
 
 struct cohort_model {

@@ -429,6 +429,70 @@ static void model_in_parts_out_of_memory_at_every_point(void **state)
 	file_fail_after(-1, 0);
 }
 
+/* What -device takes for a model of eight layers, and what it says of a list that does not fit. Seen red with the
+ * bounds of context_divide one off, and without its refusals. */
+static void device_lists(void **state)
+{
+#define NUMBER "a number of layers was expected after ':', as in cpu:8"
+#define MODEL "the model has 8 layers, and "
+#define DIVIDES MODEL "the list does not divide them; leave out the last number"
+#define NEEDED MODEL "all but the last device need a number of layers, as in cpu:8,cpu"
+	static const struct {
+		const char *list, *text; /* NULL: it is taken */
+	} rows[] = {
+		{NULL, NULL}, {"cpu", NULL}, {"cpu:8", NULL}, {"cpu:1,cpu", NULL}, {"cpu:7,cpu", NULL},
+		{"cpu:7,cpu:1", NULL}, {"cpu:1,cpu:1,cpu:1,cpu:1,cpu:1,cpu:1,cpu:1,cpu:1", NULL},
+		{"", "device '' is not known; known: cpu"},
+		{"cp", "device 'cp' is not known; known: cpu"},
+		{"cpu0", "device 'cpu0' is not known; known: cpu"},
+		{"cpu:1,gpu", "device 'gpu' is not known; known: cpu"},
+		{"cpu:", "device list 'cpu:': " NUMBER},
+		{"cpu:x", "device list 'cpu:x': " NUMBER},
+		{"cpu:-1", "device list 'cpu:-1': " NUMBER},
+		{"cpu:2,cpu:1x", "device list 'cpu:1x': " NUMBER},
+		{"cpu:99999999999", "device list 'cpu:99999999999': " NUMBER},
+		{"cpu:7", "device list 'cpu:7': " DIVIDES},
+		{"cpu:9", "device list 'cpu:9': " DIVIDES},
+		{"cpu:9,cpu", "device list 'cpu:9,cpu': " DIVIDES},
+		{"cpu:7,cpu:2", "device list 'cpu:7,cpu:2': " DIVIDES},
+		{"cpu,cpu", "device list 'cpu,cpu': " NEEDED},
+		{"cpu:0,cpu", "device list 'cpu:0,cpu': " MODEL "one device has none"},
+		{"cpu:8,cpu", "device list 'cpu:8,cpu': " MODEL "one device has none"},
+	};
+	const char *source = getenv("COHORT_SOURCE");
+	char path[1024], long_list[8 * 64] = "cpu:1";
+	struct cohort_model_params p;
+	struct cohort_model *m = NULL;
+	struct cohort_err err;
+	(void)state;
+
+	snprintf(path, sizeof path, "%s/models/cohort-tiny.gguf", source ? source : ".");
+	cohort_model_params_init(&p);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		p.device = rows[i].list;
+		const enum cohort_status st = cohort_model_open(path, &p, &m, &err);
+		if ((st == COHORT_OK) != !rows[i].text)
+			fail_msg("list %s: %s", p.device ? p.device : "none", st ? err.text : "taken");
+		if (rows[i].text) {
+			assert_int_equal(st, COHORT_E_ARG);
+			assert_non_null(strstr(err.text, rows[i].text));
+			assert_string_equal(strstr(err.text, rows[i].text), rows[i].text);
+			continue;
+		}
+		assert_int_equal(st, COHORT_OK);
+		cohort_model_free(m);
+	}
+	for (size_t i = 1; i < 9; i++)
+		strcat(long_list, ",cpu:1");
+	p.device = long_list;
+	assert_int_equal(cohort_model_open(path, &p, &m, &err), COHORT_E_LIMIT);
+	assert_non_null(strstr(err.text, "device list: more than 8 devices"));
+#undef NUMBER
+#undef MODEL
+#undef DIVIDES
+#undef NEEDED
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -440,6 +504,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(shows_parts, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(vocabulary_only, setup, teardown_all),
 		cmocka_unit_test_setup_teardown(progress_of_loading_rises, setup, teardown_all),
+		cmocka_unit_test(device_lists),
 		cmocka_unit_test_setup_teardown(model_in_parts_out_of_memory_at_every_point, setup, teardown_all),
 	};
 	struct cohort_err err;
