@@ -171,7 +171,7 @@ static inline bool compute(struct mock *k, const struct memory_plan *plan, struc
 {
 	for (size_t part = 0; part < 2; part++)
 		for (size_t i = 0; i < plan->kv[part].n_copies; i++) {
-			const struct kv_copy c = plan->kv[part].copies[i];
+			const struct kv_move c = plan->kv[part].copies[i];
 			memcpy(k->data[part] + c.to * SIZE, k->data[part] + c.from * SIZE, SIZE * sizeof(struct cell));
 		}
 	memcpy(b->out, b->tokens, sizeof b->out);

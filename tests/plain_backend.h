@@ -10,14 +10,11 @@ extern const struct be_ops be_plain;
 void plain_register(void);
 
 /* The n-th operation from now on (1: the next) fails with the status, once; 0: none does. Operations are those that are
- * queued, and the transfers to the host: outputs, cells_read, states_read, weight_sum. Counts over all instances. */
+ * queued, and the transfers to the host: outputs, cells_read, weight_sum. Counts over all instances. */
 void plain_fail_at(size_t n, enum cohort_status status);
 /* Whether the failure is still to come. */
 bool plain_fail_is_due(void);
-/* Operations that have run since the program began. */
-size_t plain_ops_run(void);
-/* All devices are lost, until they are found. */
-void plain_lose(void);
-void plain_find(void);
+/* All devices are lost, or found again. */
+void plain_lose(bool lost);
 
 #endif

@@ -8,9 +8,9 @@
  * A backend's own structs begin with these.
  *
  * Time: an operation may return before it has run. Only the calls marked "waits" wait. Descriptors are read before the
- * call returns: structs, the arrays of matmul, copies, moves and spans. Arrays of rows, names and states, and the bytes
- * of a write, stay as they are until the next call that waits; weights, slopes, and ropes and adapters of struct
- * be_limits until the instance is freed. Nothing but `outputs` hands out the address of rows.
+ * call returns: structs, the arrays of matmul, moves and spans. Arrays of rows and names, and the bytes of a write,
+ * stay as they are until the next call that waits; weights, slopes, and ropes and adapters of struct be_limits until
+ * the instance is freed. Nothing but `outputs` hands out the address of rows.
  *
  * Failure: an operation that fails (a lost device, a peer that is gone, memory of the device) keeps its status, and
  * operations after it do nothing, until `wait` reports it. What the failed operations were to write is then undefined,
@@ -27,6 +27,8 @@
 #define BE_BLOCK 32
 /* Layers whose rows see equally far back share a group: its own blocks, tables and window. */
 #define BE_GROUPS_MAX 4
+/* The group of recurrent states: a state is a block with one cell. */
+#define BE_STATES BE_GROUPS_MAX
 
 /* ---- Weights ---- */
 
@@ -115,8 +117,13 @@ struct be_limits {
 	size_t n_base;
 };
 
+/* As bytes a cell is one position of this device's layers of the group, whatever its place: layer after layer, of each
+ * KV head K and then V, elements and then the scales, if any (docs/state-format.md). A state is the floats of the
+ * layers, one after the other. */
 struct be {
 	const struct be_ops *ops;
+	size_t cell_bytes[BE_GROUPS_MAX + 1];
+	size_t block_bytes[BE_GROUPS_MAX]; /* in memory: what a block of the group takes */
 };
 
 struct be_buf {
@@ -255,10 +262,7 @@ struct be_logits {
 	float cap;                    /* logits l become cap * tanh(l / cap); 0: none */
 };
 
-/* A block copied to another, and n cells of a block to another block, keys rotated by `shift` positions. */
-struct be_copy {
-	int32_t from, to;
-};
+/* n cells of a block copied to another block, keys rotated by `shift` positions. */
 struct be_move {
 	int32_t from, from_slot, to, to_slot, n;
 	cohort_pos shift;
@@ -279,8 +283,7 @@ struct be_ops {
 	const char *name;
 
 	/* ---- Devices, and levels: variants of the code that give the same bits, worst to best */
-	size_t (*device_count)(void);
-	const char *(*device_name)(size_t i); /* "cpu", "cuda0" */
+	const char *(*device_name)(size_t i); /* "cpu", "cuda0"; NULL: there are no more */
 	void (*device_get)(size_t i, struct be_device *out);
 	size_t (*level_count)(void);
 	const char *(*level_name)(size_t level);
@@ -355,32 +358,20 @@ struct be_ops {
 	void (*logits)(struct be_buf *x, size_t row, size_t n, const struct be_logits *d);
 	/* Notes the first of n rows from `row` on with a number that is not finite, for `wait`: as names[i], or i. */
 	void (*check)(const struct be_buf *x, size_t row, size_t n, const int32_t *names);
-	/* out[i] = x[rows[i]]; out may be x when rows rise */
-	void (*gather)(struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n);
-	/* out rows from out_row on = x, n rows */
-	void (*copy)(struct be_buf *out, size_t out_row, const struct be_buf *x, size_t n);
+	/* out[out_row + i] = x[rows[i]], or x[i] where rows is NULL; out may be x when rows rise */
+	void (*copy)(struct be_buf *out, size_t out_row, const struct be_buf *x, const int32_t *rows, size_t n);
 	/* Pooling: row out_row += row x_row (or = when set); row out_row /= n. */
 	void (*row_add)(struct be_buf *out, size_t out_row, const struct be_buf *x, size_t x_row, bool set);
 	void (*row_div)(struct be_buf *out, size_t out_row, size_t n);
 
-	/* ---- Cells. As bytes a cell is one position of this device's layers of the group, whatever its place: layer
-	 * after layer, of each KV head K and then V, elements and then the scales, if any (docs/state-format.md) */
-	size_t (*block_bytes)(const struct be *be, size_t group);
-	size_t (*cell_bytes)(const struct be *be, size_t group);
+	/* ---- Cells and states */
 	void (*touch)(struct be *be); /* all of the cache is in memory then; its cells stay */
-	void (*blocks_copy)(struct be *be, size_t group, const struct be_copy *copies, size_t n);
 	void (*cells_move)(struct be *be, size_t group, const struct be_move *moves, size_t n);
-	/* Waits. Cell after cell, out_step bytes apart, or in_step. */
+	/* Waits. Cell after cell, out_step bytes apart, or in_step. Also of BE_STATES. */
 	void (*cells_read)(struct be *be, size_t group, const struct be_span *spans, size_t n, void *out,
 			size_t out_step);
 	void (*cells_write)(struct be *be, size_t group, const struct be_span *spans, size_t n, const void *in,
 			size_t in_step);
-
-	/* ---- States. As bytes a state is the floats of this device's layers, one after the other */
-	size_t (*state_bytes)(const struct be *be);
-	/* Waits. */
-	void (*states_read)(struct be *be, const int32_t *states, size_t n, void *out, size_t out_step);
-	void (*states_write)(struct be *be, const int32_t *states, size_t n, const void *in, size_t in_step);
 };
 
 /* ---- The registry ---- */
@@ -390,5 +381,14 @@ size_t be_count(void);
 const struct be_ops *be_get(size_t i);
 /* One more, until the process ends. Not safe beside other calls of the library. False: there is no room. */
 bool be_register(const struct be_ops *ops);
+
+/* ---- What backends compute alike ---- */
+
+/* Of a position: cosines, then sines. out: [n_rot] */
+void be_rope_angles(const struct be_rope *rope, cohort_pos pos, float scale, float *out);
+/* What q of a row at this position is multiplied by. */
+float be_query_scale(const struct be_qkv *d, cohort_pos pos);
+/* One row's experts, best first, and their weights, each [n_used]. scores: [n], after their bias; changed. */
+void be_choose(const struct be_experts *d, float *scores, int32_t *chosen, float *weights);
 
 #endif

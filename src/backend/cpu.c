@@ -23,15 +23,9 @@ static size_t max_size(size_t a, size_t b)
 
 /* ---- Devices and levels ---- */
 
-static size_t cpu_device_count(void)
-{
-	return 1;
-}
-
 static const char *cpu_device_name(size_t i)
 {
-	(void)i;
-	return "cpu";
+	return i == 0 ? "cpu" : NULL;
 }
 
 static void cpu_device_get(size_t i, struct be_device *out)
@@ -246,7 +240,7 @@ static void rope_row(const void *job, size_t r)
 
 	for (size_t i = 0; i < c->n_ropes; i++)
 		if (c->ropes[i].freqs)
-			cpu_rope_angles(&c->ropes[i], c->rows->pos[r], c->ropes[i].scale,
+			be_rope_angles(&c->ropes[i], c->rows->pos[r], c->ropes[i].scale,
 					c->rope + (i * c->n_rows_max + r) * c->n_rot);
 }
 
@@ -468,17 +462,11 @@ static void cpu_check(const struct be_buf *x, size_t row, size_t n, const int32_
 			c->bad = names ? names[i] : (int64_t)i;
 }
 
-static void cpu_gather(struct be_buf *out, const struct be_buf *x, const int32_t *rows, size_t n)
-{
-	cpu_of(out)->rounded = NULL;
-	for (size_t i = 0; i < n; i++)
-		memmove(row_of(out, i), row_of(x, (size_t)rows[i]), x->n_cols * sizeof(float));
-}
-
-static void cpu_copy(struct be_buf *out, size_t out_row, const struct be_buf *x, size_t n)
+static void cpu_copy(struct be_buf *out, size_t out_row, const struct be_buf *x, const int32_t *rows, size_t n)
 {
 	written(cpu_of(out), out);
-	memcpy(row_of(out, out_row), row_of(x, 0), n * x->n_cols * sizeof(float));
+	for (size_t i = 0; i < n; i++)
+		memmove(row_of(out, out_row + i), row_of(x, rows ? (size_t)rows[i] : i), x->n_cols * sizeof(float));
 }
 
 static void cpu_row_add(struct be_buf *out, size_t out_row, const struct be_buf *x, size_t x_row, bool set)
@@ -649,7 +637,6 @@ static void cpu_matmul(struct be_buf *const *out, const struct model_weight *con
 
 const struct be_ops be_cpu = {
 		.name = "cpu",
-		.device_count = cpu_device_count,
 		.device_name = cpu_device_name,
 		.device_get = cpu_device_get,
 		.level_count = kern_count,
@@ -684,18 +671,11 @@ const struct be_ops be_cpu = {
 		.scan = cpu_scan,
 		.logits = cpu_logits,
 		.check = cpu_check,
-		.gather = cpu_gather,
 		.copy = cpu_copy,
 		.row_add = cpu_row_add,
 		.row_div = cpu_row_div,
-		.block_bytes = cpu_kv_block_bytes,
-		.cell_bytes = cpu_kv_cell_bytes,
 		.touch = cpu_kv_touch,
-		.blocks_copy = cpu_kv_blocks_copy,
 		.cells_move = cpu_kv_cells_move,
 		.cells_read = cpu_kv_cells_read,
 		.cells_write = cpu_kv_cells_write,
-		.state_bytes = cpu_state_bytes,
-		.states_read = cpu_states_read,
-		.states_write = cpu_states_write,
 };

@@ -53,7 +53,7 @@ struct cpu_layer {
 /* The cache of one group of layers: blocks end to end. */
 struct cpu_kv_group {
 	uint8_t *kv;
-	size_t bytes, block_bytes, cell_bytes, window;
+	size_t bytes, window;
 	size_t n_heads; /* KV heads of all its layers */
 };
 
@@ -176,24 +176,17 @@ bool cpu_state_init(struct cpu *c, const struct be_limits *lim);
 void cpu_conv(struct be_buf *x, const struct be_conv *d);
 void cpu_scan(struct be_buf *x, const struct be_buf *dt, const struct be_buf *b, const struct be_buf *c,
 		const struct be_buf *z, const struct be_scan *d);
-size_t cpu_state_bytes(const struct be *be);
-void cpu_states_read(struct be *be, const int32_t *states, size_t n, void *out, size_t out_step);
-void cpu_states_write(struct be *be, const int32_t *states, size_t n, const void *in, size_t in_step);
 
 /* cpu_kv.c */
 bool cpu_kv_init(struct cpu *c, const struct be_limits *lim);
 void cpu_kv_release(struct cpu *c);
 /* Bytes of scratch that a thread needs for attention and moves. */
 size_t cpu_kv_scratch_bytes(const struct be_limits *lim);
-void cpu_rope_angles(const struct be_rope *rope, cohort_pos pos, float scale, float *out); /* [n_rot] */
-size_t cpu_kv_block_bytes(const struct be *be, size_t group);
 void cpu_kv_qkv_store(struct be_buf *q, struct be_buf *k, struct be_buf *v, const struct be_qkv *d);
 void cpu_kv_attention(struct be_buf *out, const struct be_buf *q, const struct be_attend *d, const int32_t *rows,
 		size_t n);
 void cpu_kv_touch(struct be *be);
-void cpu_kv_blocks_copy(struct be *be, size_t group, const struct be_copy *copies, size_t n);
 void cpu_kv_cells_move(struct be *be, size_t group, const struct be_move *moves, size_t n);
-size_t cpu_kv_cell_bytes(const struct be *be, size_t group);
 void cpu_kv_cells_read(struct be *be, size_t group, const struct be_span *spans, size_t n, void *out, size_t out_step);
 void cpu_kv_cells_write(
 		struct be *be, size_t group, const struct be_span *spans, size_t n, const void *in, size_t in_step);

@@ -48,46 +48,29 @@ bool cpu_kv_init(struct cpu *c, const struct be_limits *lim)
 	for (size_t i = 0; i < lim->n_layers; i++) {
 		struct cpu_layer *l = &c->layers[i];
 		struct cpu_kv_group *g = &c->groups[lim->layers[i].group];
-		size_t bytes;
+		size_t bytes, *block_bytes = &c->base.block_bytes[lim->layers[i].group];
 		l->shape = lim->layers[i];
 		l->k_bytes = kern_k_area_bytes(c->kv_type, l->shape.head_k);
 		l->head_bytes = l->k_bytes + kern_v_area_bytes(c->kv_type, l->shape.head_v);
 		l->k_cell = kern_cell_bytes(c->kv_type, l->shape.head_k);
 		l->v_cell = kern_cell_bytes(c->kv_type, l->shape.head_v);
-		l->at = g->block_bytes;
-		if (!size_mul(l->head_bytes, l->shape.n_kv, &bytes) ||
-				!size_add(g->block_bytes, bytes, &g->block_bytes))
+		l->at = *block_bytes;
+		if (!size_mul(l->head_bytes, l->shape.n_kv, &bytes) || !size_add(l->at, bytes, block_bytes))
 			return false;
-		g->cell_bytes += (l->k_cell + l->v_cell) * l->shape.n_kv;
+		c->base.cell_bytes[l->shape.group] += (l->k_cell + l->v_cell) * l->shape.n_kv;
 		g->n_heads += l->shape.n_kv;
 	}
 	for (size_t i = 0; i < lim->n_groups; i++) {
 		struct cpu_kv_group *g = &c->groups[i];
 		g->window = lim->window[i];
-		if (!size_mul(g->block_bytes, lim->n_blocks[i], &g->bytes) || !(g->kv = mem_zalloc_large(g->bytes)))
+		if (!size_mul(c->base.block_bytes[i], lim->n_blocks[i], &g->bytes) ||
+				!(g->kv = mem_zalloc_large(g->bytes)))
 			return false;
 	}
 	return true;
 }
 
-size_t cpu_kv_block_bytes(const struct be *be, size_t group)
-{
-	return ((const struct cpu *)be)->groups[group].block_bytes;
-}
-
 /* ---- Rows ---- */
-
-void cpu_rope_angles(const struct be_rope *rope, cohort_pos pos, float scale, float *out)
-{
-	const size_t n = rope->n_rot / 2;
-
-	for (size_t i = 0; i < n; i++) {
-		double sin, cos;
-		fm_sincos((double)pos * rope->freqs[i], &sin, &cos);
-		out[i] = (float)(cos * (double)scale);
-		out[n + i] = (float)(sin * (double)scale);
-	}
-}
 
 static void rotate(const struct cpu *c, int rope, float *x, const float *angles)
 {
@@ -97,7 +80,7 @@ static void rotate(const struct cpu *c, int rope, float *x, const float *angles)
 
 static uint8_t *block_get(const struct cpu *c, size_t group, int32_t block)
 {
-	return c->groups[group].kv + (size_t)block * c->groups[group].block_bytes;
+	return c->groups[group].kv + (size_t)block * c->base.block_bytes[group];
 }
 
 struct store_job {
@@ -163,14 +146,6 @@ static void finish_heads(const struct store_job *j, float *x, size_t n_heads, co
 	}
 }
 
-static float query_scale(const struct be_qkv *d, cohort_pos pos)
-{
-	if (d->temp == 0.0f)
-		return d->scale;
-	const double steps = (double)((uint32_t)pos / d->temp_period);
-	return (float)((double)d->scale * (1.0 + (double)d->temp * fm_log(1.0 + steps)));
-}
-
 static void store_share(void *arg, size_t from, size_t to, size_t thread)
 {
 	const struct store_job *j = arg;
@@ -183,7 +158,7 @@ static void store_share(void *arg, size_t from, size_t to, size_t thread)
 		float *q = row_of(j->q, r), *v = row_of(j->v, r);
 		finish_heads(j, q, j->layer->shape.n_q, d->bq, &d->q_norm, angles);
 		finish_heads(j, row_of(j->k, r), j->layer->shape.n_kv, d->bk, &d->k_norm, angles);
-		c->kern->scale(q, query_scale(d, c->rows->pos[r]), j->q->n_cols);
+		c->kern->scale(q, be_query_scale(d, c->rows->pos[r]), j->q->n_cols);
 		if (d->bv)
 			c->kern->add(v, d->bv->data, j->v->n_cols);
 		clamp(v, d->clamp, j->v->n_cols);
@@ -243,7 +218,7 @@ static struct kern_attn attn_row(const struct attn_job *j, size_t i)
 			.head_k = s->head_k,
 			.head_v = s->head_v,
 			.kv = g->kv,
-			.block_bytes = g->block_bytes,
+			.block_bytes = c->base.block_bytes[s->group],
 			.table = j->cells->blocks + j->cells->table[r],
 			.held = j->cells->gaps[r] ? j->cells->held + j->cells->table[r] : NULL,
 			.pos0 = first,
@@ -324,15 +299,6 @@ void cpu_kv_touch(struct be *be)
 		pool_run(c->pool, (c->groups[i].bytes + TOUCH_SHARE - 1) / TOUCH_SHARE, 1, touch_share, &c->groups[i]);
 }
 
-void cpu_kv_blocks_copy(struct be *be, size_t group, const struct be_copy *copies, size_t n)
-{
-	const struct cpu *c = (const struct cpu *)be;
-
-	for (size_t i = 0; i < n; i++)
-		memcpy(block_get(c, group, copies[i].to), block_get(c, group, copies[i].from),
-				c->groups[group].block_bytes);
-}
-
 struct move_job {
 	struct cpu *c;
 	size_t group;
@@ -387,61 +353,60 @@ void cpu_kv_cells_move(struct be *be, size_t group, const struct be_move *moves,
 	for (size_t m = 0; m < n; m++) {
 		struct move_job j = {c, group, &moves[m], block_get(c, group, moves[m].from),
 				block_get(c, group, moves[m].to)};
+		if (moves[m].n == BE_BLOCK && moves[m].shift == 0) {
+			memcpy(j.to, j.from, c->base.block_bytes[group]);
+			continue;
+		}
 		for (size_t i = 0; i < c->n_ropes; i++)
 			if (c->ropes[i].freqs)
-				cpu_rope_angles(&c->ropes[i], moves[m].shift, 1.0f, c->shift_rope + i * c->n_rot);
+				be_rope_angles(&c->ropes[i], moves[m].shift, 1.0f, c->shift_rope + i * c->n_rot);
 		pool_run(c->pool, c->groups[group].n_heads, 1, move_share, &j);
 	}
 }
 
-size_t cpu_kv_cell_bytes(const struct be *be, size_t group)
+/* A cell, or a state, as bytes: from there where `store`, otherwise to there. */
+static void cell_pass(
+		const struct cpu *c, size_t group, const struct be_span *s, size_t cell, uint8_t *bytes, bool store)
 {
-	return ((const struct cpu *)be)->groups[group].cell_bytes;
-}
+	const size_t slot = (size_t)s->slot + cell;
 
-static void cell_read(const struct cpu *c, size_t group, const uint8_t *block, size_t slot, uint8_t *out)
-{
-	for (size_t i = 0; i < c->n_layers; i++) {
-		const struct cpu_layer *l = &c->layers[i];
-		const uint8_t *area = block + l->at;
-		for (size_t h = 0; l->shape.group == group && h < l->shape.n_kv; h++, area += l->head_bytes) {
-			kern_k_cell_read(c->kv_type, l->shape.head_k, area, slot, out);
-			kern_v_cell_read(c->kv_type, l->shape.head_v, area + l->k_bytes, slot, out + l->k_cell);
-			out += l->k_cell + l->v_cell;
-		}
+	if (group == BE_STATES) {
+		float *state = c->states + (size_t)s->block * c->state_n;
+		memcpy(store ? (void *)state : bytes, store ? bytes : (void *)state, c->base.cell_bytes[group]);
+		return;
 	}
-}
-
-static void cell_write(const struct cpu *c, size_t group, uint8_t *block, size_t slot, const uint8_t *in)
-{
 	for (size_t i = 0; i < c->n_layers; i++) {
 		const struct cpu_layer *l = &c->layers[i];
-		uint8_t *area = block + l->at;
+		uint8_t *area = block_get(c, group, s->block) + l->at;
 		for (size_t h = 0; l->shape.group == group && h < l->shape.n_kv; h++, area += l->head_bytes) {
-			kern_k_cell_write(c->kv_type, l->shape.head_k, area, slot, in);
-			kern_v_cell_write(c->kv_type, l->shape.head_v, area + l->k_bytes, slot, in + l->k_cell);
-			in += l->k_cell + l->v_cell;
+			uint8_t *v = area + l->k_bytes, *v_bytes = bytes + l->k_cell;
+			if (store) {
+				kern_k_cell_write(c->kv_type, l->shape.head_k, area, slot, bytes);
+				kern_v_cell_write(c->kv_type, l->shape.head_v, v, slot, v_bytes);
+			} else {
+				kern_k_cell_read(c->kv_type, l->shape.head_k, area, slot, bytes);
+				kern_v_cell_read(c->kv_type, l->shape.head_v, v, slot, v_bytes);
+			}
+			bytes = v_bytes + l->v_cell;
 		}
 	}
 }
 
 void cpu_kv_cells_read(struct be *be, size_t group, const struct be_span *spans, size_t n, void *out, size_t out_step)
 {
-	const struct cpu *c = (const struct cpu *)be;
 	uint8_t *cell = out;
 
 	for (size_t i = 0; i < n; i++)
-		for (int32_t k = 0; k < spans[i].n; k++, cell += out_step)
-			cell_read(c, group, block_get(c, group, spans[i].block), (size_t)(spans[i].slot + k), cell);
+		for (size_t k = 0; k < (size_t)spans[i].n; k++, cell += out_step)
+			cell_pass((const struct cpu *)be, group, &spans[i], k, cell, false);
 }
 
 void cpu_kv_cells_write(
 		struct be *be, size_t group, const struct be_span *spans, size_t n, const void *in, size_t in_step)
 {
-	const struct cpu *c = (const struct cpu *)be;
-	const uint8_t *cell = in;
+	uint8_t *cell = (uint8_t *)in;
 
 	for (size_t i = 0; i < n; i++)
-		for (int32_t k = 0; k < spans[i].n; k++, cell += in_step)
-			cell_write(c, group, block_get(c, group, spans[i].block), (size_t)(spans[i].slot + k), cell);
+		for (size_t k = 0; k < (size_t)spans[i].n; k++, cell += in_step)
+			cell_pass((const struct cpu *)be, group, &spans[i], k, cell, true);
 }

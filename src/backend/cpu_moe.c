@@ -10,50 +10,17 @@
 
 #include <string.h>
 
-/* Scores of one row over n experts: weights in place. */
-static void softmax(float *p, size_t n)
-{
-	float top = p[0], sum = 0.0f;
-	for (size_t i = 1; i < n; i++)
-		top = p[i] > top ? p[i] : top;
-	for (size_t i = 0; i < n; i++) {
-		p[i] = kern_exp(p[i] - top);
-		sum += p[i];
-	}
-	for (size_t i = 0; i < n; i++)
-		p[i] = p[i] / sum;
-}
-
 /* Fills in one row's choices, best first. p: [n] its scores. */
 static void choose(const struct cpu *c, const struct be_experts *d, float *p, int32_t row, struct cpu_route *out)
 {
-	float w[4096], sum = 0.0f;
-	bool taken[4096];
+	int32_t chosen[4096];
+	float weights[4096];
 
-	memset(taken, 0, d->n);
 	if (d->router_b)
 		c->kern->add(p, d->router_b->data, d->n);
-	if (d->gating == BE_GATE_SOFTMAX)
-		softmax(p, d->n);
-	for (size_t i = 0; d->gating == BE_GATE_SIGMOID && i < d->n; i++)
-		p[i] = 1.0f / (1.0f + kern_exp(-p[i]));
-	for (size_t u = 0; u < d->n_used; u++) {
-		size_t best = SIZE_MAX;
-		for (size_t e = 0; e < d->n; e++)
-			if (!taken[e] && (best == SIZE_MAX || p[e] > p[best]))
-				best = e;
-		taken[best] = true;
-		out[u] = (struct cpu_route){.row = row, .expert = (int32_t)best};
-		w[u] = p[best];
-	}
-	if (d->gating == BE_GATE_SOFTMAX_CHOSEN)
-		softmax(w, d->n_used);
+	be_choose(d, p, chosen, weights);
 	for (size_t u = 0; u < d->n_used; u++)
-		sum += w[u];
-	/* The least sum that is divided by is f16's least normal number, as everywhere. */
-	const float by = d->norm ? 1.0f / (sum > 0x1p-14f ? sum : 0x1p-14f) : 1.0f;
-	for (size_t u = 0; u < d->n_used; u++)
-		out[u].weight = w[u] * by * d->scale;
+		out[u] = (struct cpu_route){.row = row, .expert = chosen[u], .weight = weights[u]};
 }
 
 struct moe {

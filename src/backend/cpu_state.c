@@ -27,6 +27,7 @@ bool cpu_state_init(struct cpu *c, const struct be_limits *lim)
 	}
 	if (!size_mul(c->state_n, lim->n_states, &n) || !size_mul(n, sizeof(float), &n))
 		return false;
+	c->base.cell_bytes[BE_STATES] = c->state_n * sizeof(float);
 	c->states = mem_zalloc_large(n);
 	return c->states != NULL;
 }
@@ -103,26 +104,4 @@ void cpu_scan(struct be_buf *x, const struct be_buf *dt, const struct be_buf *b,
 
 	c->rounded = NULL;
 	pool_run(c->pool, (j.k.n + CHANNELS - 1) / CHANNELS, 1, scan_share, &j);
-}
-
-size_t cpu_state_bytes(const struct be *be)
-{
-	return ((const struct cpu *)be)->state_n * sizeof(float);
-}
-
-void cpu_states_read(struct be *be, const int32_t *states, size_t n, void *out, size_t out_step)
-{
-	const struct cpu *c = (const struct cpu *)be;
-
-	for (size_t i = 0; i < n; i++)
-		memcpy((uint8_t *)out + i * out_step, c->states + (size_t)states[i] * c->state_n, cpu_state_bytes(be));
-}
-
-void cpu_states_write(struct be *be, const int32_t *states, size_t n, const void *in, size_t in_step)
-{
-	const struct cpu *c = (const struct cpu *)be;
-
-	for (size_t i = 0; i < n; i++)
-		memcpy(c->states + (size_t)states[i] * c->state_n, (const uint8_t *)in + i * in_step,
-				cpu_state_bytes(be));
 }

@@ -360,7 +360,7 @@ void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage
 		usage->used_bytes += places_usage(kv_places(c->memory.kv[g])).n_used *
 				forward_block_bytes(&c->forward, g);
 	if (c->memory.recur) {
-		const size_t bytes = forward_state_bytes(&c->forward);
+		const size_t bytes = forward_cell_bytes(&c->forward, BE_STATES);
 		usage->used_bytes += places_usage(recur_places(c->memory.recur)).n_used * bytes;
 		usage->block_bytes = c->n_groups ? usage->block_bytes : bytes;
 	}

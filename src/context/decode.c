@@ -209,19 +209,6 @@ enum cohort_status context_reserve(struct cohort_context *c, struct memory_plan 
 	return memory_reserve(&c->memory, c->kv_rows, (size_t)b->n_tokens, plan, err);
 }
 
-static void copy_blocks(struct cohort_context *c, size_t g, const struct kv_plan *plan)
-{
-	struct be_copy some[64];
-	const size_t most = sizeof some / sizeof *some;
-
-	for (size_t i = 0; i < plan->n_copies;) {
-		size_t n = 0;
-		for (; n < most && i < plan->n_copies; i++)
-			some[n++] = (struct be_copy){plan->copies[i].from, plan->copies[i].to};
-		forward_blocks_copy(&c->forward, g, some, n);
-	}
-}
-
 enum cohort_status context_run(struct cohort_context *c, const struct memory_plan *plan, struct cohort_err *err)
 {
 	static const enum batch_split kinds[] = {
@@ -233,7 +220,7 @@ enum cohort_status context_run(struct cohort_context *c, const struct memory_pla
 
 	context_trace(c, NULL);
 	for (size_t g = 0; g < c->n_groups; g++)
-		copy_blocks(c, g, &plan->kv[g]);
+		context_move_cells(c, g, plan->kv[g].copies, plan->kv[g].n_copies);
 	for (;;) {
 		enum cohort_status st = batch_split(&c->checked, kinds[c->p.split], c->p.n_ubatch, 0, &u, err);
 		if (st || u.n_tokens == 0)

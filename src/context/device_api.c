@@ -11,23 +11,19 @@
 /* Device i of all backends. */
 static const struct be_ops *device_at(size_t i, size_t *device)
 {
-	for (size_t b = 0; b < be_count(); b++) {
-		const size_t n = be_get(b)->device_count();
-		if (i < n) {
-			*device = i;
-			return be_get(b);
-		}
-		i -= n;
-	}
+	for (size_t b = 0; b < be_count(); b++)
+		for (*device = 0; be_get(b)->device_name(*device); ++*device)
+			if (i-- == 0)
+				return be_get(b);
 	return NULL;
 }
 
 size_t cohort_device_count(void)
 {
-	size_t n = 0;
+	size_t n = 0, device;
 
-	for (size_t b = 0; b < be_count(); b++)
-		n += be_get(b)->device_count();
+	while (device_at(n, &device))
+		n++;
 	return n;
 }
 

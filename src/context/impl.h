@@ -121,6 +121,10 @@ cohort_pos context_pos_limit(const struct cohort_model *m);
 /* Positions that the context has room for in one sequence: by these angles are chosen. */
 size_t context_pos_span(const struct cohort_context *c);
 
+/* ---- seq_api.c ---- */
+
+void context_move_cells(struct cohort_context *c, size_t group, const struct kv_move *moves, size_t n);
+
 /* ---- adapter_api.c ---- */
 
 /* The adapters that all rows go through. */

@@ -8,25 +8,31 @@ static enum cohort_status no_context(struct cohort_err *err)
 	return err_set(err, COHORT_E_ARG, "context is NULL");
 }
 
+void context_move_cells(struct cohort_context *c, size_t group, const struct kv_move *moves, size_t n)
+{
+	struct be_move some[64];
+	const size_t most = sizeof some / sizeof *some;
+
+	for (size_t i = 0; i < n;) {
+		size_t k = 0;
+		for (; k < most && i < n; i++) {
+			const struct kv_move *m = &moves[i];
+			some[k++] = (struct be_move){m->from, m->from_slot, m->to, m->to_slot, m->n, m->shift};
+		}
+		forward_cells_move(&c->forward, group, some, k);
+	}
+}
+
 /* The books have changed already: what a failing device leaves half moved is forgotten. */
 static enum cohort_status move_cells(
 		struct cohort_context *c, const struct kv_moves *moves, cohort_seq seq, struct cohort_err *err)
 {
-	struct be_move some[64];
-	const size_t most = sizeof some / sizeof *some;
 	struct fp_mode fp;
 	int64_t bad;
 
 	fp_enter(&fp);
 	for (size_t g = 0; g < c->n_groups; g++)
-		for (size_t i = 0; i < moves[g].n_moves;) {
-			size_t n = 0;
-			for (; n < most && i < moves[g].n_moves; i++) {
-				const struct kv_move *m = &moves[g].moves[i];
-				some[n++] = (struct be_move){m->from, m->from_slot, m->to, m->to_slot, m->n, m->shift};
-			}
-			forward_cells_move(&c->forward, g, some, n);
-		}
+		context_move_cells(c, g, moves[g].moves, moves[g].n_moves);
 	const enum cohort_status st = forward_wait(&c->forward, &bad, err);
 	fp_leave(&fp);
 	if (st)

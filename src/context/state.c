@@ -143,7 +143,7 @@ static enum cohort_status check_context(const struct cohort_context *c, cohort_s
 struct remap {
 	int32_t *number; /* [places of the pool]: of the image's place it is, or -1 */
 	int32_t *place;  /* [n]: the pool's */
-	uint32_t *held;  /* [n]: slots of a block that a saved sequence holds */
+	uint32_t *held;  /* [n]: slots of a block that a saved sequence holds; 1 for a state */
 	size_t n;
 };
 
@@ -173,13 +173,13 @@ static void remap_release(struct remap *m)
 	mem_free(m->held);
 }
 
-static int32_t remap_add(struct remap *m, int32_t place)
+static void remap_add(struct remap *m, int32_t place, uint32_t held)
 {
 	if (m->number[place] < 0) {
 		m->number[place] = (int32_t)m->n;
 		m->place[m->n++] = place;
 	}
-	return m->number[place];
+	m->held[m->number[place]] |= held;
 }
 
 static void image_release(struct image *im)
@@ -197,9 +197,9 @@ static void add_states(struct remap *m, const struct recur *r, cohort_seq seq)
 
 	if (recur_pos_max(r, seq) < 0)
 		return;
-	remap_add(m, recur_state(r, seq));
+	remap_add(m, recur_state(r, seq), 1);
 	for (size_t k = 0; k < n; k++)
-		remap_add(m, checks[k].state);
+		remap_add(m, checks[k].state, 1);
 }
 
 static void add_blocks(struct remap *m, const struct kv *kv, cohort_seq seq)
@@ -209,7 +209,7 @@ static void add_blocks(struct remap *m, const struct kv *kv, cohort_seq seq)
 
 	for (size_t i = at; i < at + n; i++)
 		if (kv_held(kv, seq)[i])
-			m->held[remap_add(m, kv_table(kv, seq)[i])] |= kv_held(kv, seq)[i];
+			remap_add(m, kv_table(kv, seq)[i], kv_held(kv, seq)[i]);
 }
 
 static bool image_init(struct image *im, const struct cohort_context *c, cohort_seq seq)
@@ -343,10 +343,9 @@ static void write_states(struct writer *w, struct cohort_context *c, const struc
 {
 	const struct recur *r = c->memory.recur;
 	const struct remap *s = &im->states;
-	const size_t n_bytes = state_bytes(c);
 
 	put_u32(w, (uint32_t)s->n);
-	put_u64(w, n_bytes);
+	put_u64(w, state_bytes(c));
 	for (size_t i = 0; i < im->n_seqs; i++) {
 		const struct recur_check *checks;
 		const int32_t state = recur_state(r, im->seqs[i]);
@@ -359,9 +358,7 @@ static void write_states(struct writer *w, struct cohort_context *c, const struc
 			put_u32(w, (uint32_t)s->number[checks[k].state]);
 		}
 	}
-	if (w->out)
-		forward_states_read(&c->forward, s->place, s->n, w->out + w->at);
-	w->at += s->n * n_bytes;
+	write_cells(w, c, BE_STATES, s);
 }
 
 /* Everything but the checksum. n_bytes is the size of the whole state, once it is known. */
@@ -551,7 +548,9 @@ static enum cohort_status replace(struct cohort_context *c, const struct saved *
 		return err_set(err, COHORT_E_BUG, "the memory refused what it had granted");
 	for (size_t g = 0; g < c->n_groups; g++)
 		write_back(c, s, g);
-	forward_states_write(&c->forward, s->states.ids, s->states.n_states, s->states.bytes);
+	for (size_t i = 0; i < s->states.n_states; i++)
+		forward_cells_write(&c->forward, BE_STATES, &(struct be_span){s->states.ids[i], 0, 1}, 1,
+				s->states.bytes + i * state_bytes(c));
 	st = forward_wait(&c->forward, &bad, err);
 	if (st)
 		forget(c, s);

@@ -99,7 +99,7 @@ void state_saved_release(struct saved *s);
 
 static inline size_t state_bytes(const struct cohort_context *c)
 {
-	return forward_state_bytes(&c->forward);
+	return cell_bytes(c, BE_STATES);
 }
 
 #endif

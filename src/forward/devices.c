@@ -54,14 +54,8 @@ size_t forward_block_bytes(const struct forward *f, size_t group)
 	size_t n = 0;
 
 	for (size_t i = 0; i < f->n_parts; i++)
-		n += f->parts[i].ops->block_bytes(f->parts[i].be, group);
+		n += f->parts[i].be->block_bytes[group];
 	return n;
-}
-
-void forward_blocks_copy(struct forward *f, size_t group, const struct be_copy *copies, size_t n)
-{
-	for (size_t i = 0; n && i < f->n_parts; i++)
-		f->parts[i].ops->blocks_copy(f->parts[i].be, group, copies, n);
 }
 
 void forward_cells_move(struct forward *f, size_t group, const struct be_move *moves, size_t n)
@@ -75,7 +69,7 @@ size_t forward_cell_bytes(const struct forward *f, size_t group)
 	size_t n = 0;
 
 	for (size_t i = 0; i < f->n_parts; i++)
-		n += f->parts[i].ops->cell_bytes(f->parts[i].be, group);
+		n += f->parts[i].be->cell_bytes[group];
 	return n;
 }
 
@@ -88,7 +82,7 @@ void forward_cells_read(struct forward *f, size_t group, const struct be_span *s
 	for (size_t i = 0; n && i < f->n_parts; i++) {
 		const struct forward_part *p = &f->parts[i];
 		p->ops->cells_read(p->be, group, spans, n, at, step);
-		at += p->ops->cell_bytes(p->be, group);
+		at += p->be->cell_bytes[group];
 	}
 }
 
@@ -100,39 +94,6 @@ void forward_cells_write(struct forward *f, size_t group, const struct be_span *
 	for (size_t i = 0; n && i < f->n_parts; i++) {
 		const struct forward_part *p = &f->parts[i];
 		p->ops->cells_write(p->be, group, spans, n, at, step);
-		at += p->ops->cell_bytes(p->be, group);
-	}
-}
-
-size_t forward_state_bytes(const struct forward *f)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < f->n_parts; i++)
-		n += f->parts[i].ops->state_bytes(f->parts[i].be);
-	return n;
-}
-
-void forward_states_read(struct forward *f, const int32_t *states, size_t n, void *out)
-{
-	const size_t step = forward_state_bytes(f);
-	uint8_t *at = out;
-
-	for (size_t i = 0; n && i < f->n_parts; i++) {
-		const struct forward_part *p = &f->parts[i];
-		p->ops->states_read(p->be, states, n, at, step);
-		at += p->ops->state_bytes(p->be);
-	}
-}
-
-void forward_states_write(struct forward *f, const int32_t *states, size_t n, const void *in)
-{
-	const size_t step = forward_state_bytes(f);
-	const uint8_t *at = in;
-
-	for (size_t i = 0; n && i < f->n_parts; i++) {
-		const struct forward_part *p = &f->parts[i];
-		p->ops->states_write(p->be, states, n, at, step);
-		at += p->ops->state_bytes(p->be);
+		at += p->be->cell_bytes[group];
 	}
 }

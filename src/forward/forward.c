@@ -336,7 +336,7 @@ static void experts(const struct forward *f, const struct forward_part *p, const
 static void narrow(const struct forward_part *p, const struct forward_outputs *out)
 {
 	p->ops->narrow(p->be, out->rows, out->n);
-	p->ops->gather(p->x, p->x, out->rows, out->n);
+	p->ops->copy(p->x, 0, p->x, out->rows, out->n);
 }
 
 /* Attention of x, to tmp; returns how many rows go on. */
@@ -357,9 +357,9 @@ static size_t attend(const struct forward *f, const struct forward_part *p, size
 		narrow(p, last);
 		n = last->n;
 		if (w->parallel && x != p->x)
-			p->ops->gather(x, x, last->rows, n);
+			p->ops->copy(x, 0, x, last->rows, n);
 		if (w->attn_again.w)
-			p->ops->gather(p->more, p->more, last->rows, n);
+			p->ops->copy(p->more, 0, p->more, last->rows, n);
 	}
 	p->ops->attention(p->att, p->q, &d, last ? last->rows : NULL, n);
 	matmul(p, p->tmp, w->wo, p->att, n, 0);
@@ -387,7 +387,7 @@ static size_t recur(const struct forward *f, const struct forward_part *p, size_
 	if (last) {
 		narrow(p, last);
 		n = last->n;
-		p->ops->gather(p->in, p->in, last->rows, n);
+		p->ops->copy(p->in, 0, p->in, last->rows, n);
 	}
 	matmul(p, p->tmp, w->out, p->in, n, 0);
 	return n;
@@ -413,7 +413,7 @@ static size_t layer(const struct forward *f, const struct forward_part *p, size_
 	}
 	x = add_norm(f, p, sums, &w->attn_norm, n, w->wq);
 	if (w->attn_again.w)
-		p->ops->copy(p->more, 0, p->x, n);
+		p->ops->copy(p->more, 0, p->x, NULL, n);
 	n = attend(f, p, l, x, n, last);
 	if (n == 0)
 		return 0;
@@ -463,11 +463,11 @@ static void finish(const struct forward *f, struct sums *sums, const struct forw
 	struct be_buf *x = add_norm(f, p, sums, &m->output_norm, out->n, all ? m->output : NULL);
 
 	if (f->embeddings)
-		p->ops->copy(f->embeddings, out->row, x, out->n);
+		p->ops->copy(f->embeddings, out->row, x, NULL, out->n);
 	if (!all) {
 		p->ops->check(f->embeddings, out->row, out->n, NULL);
 		p->ops->narrow(p->be, out->logit_rows, out->n_logits);
-		p->ops->gather(x, x, out->logit_at, out->n_logits);
+		p->ops->copy(x, 0, x, out->logit_at, out->n_logits);
 	}
 	if (out->n_logits == 0)
 		return;

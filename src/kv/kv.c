@@ -328,7 +328,7 @@ static enum cohort_status own_block(
 			return err_set(err, COHORT_E_MEMORY, "out of memory");
 		}
 		if (older)
-			kv->copies[kv->n_copies++] = (struct kv_copy){old, block};
+			kv->copies[kv->n_copies++] = (struct kv_move){old, 0, block, 0, (int32_t)kv->size, 0};
 		note_copy(kv, old, block, *kv_word(kv, r->seq[0], index));
 	}
 	for (int32_t i = 0; i < r->n_seq; i++)

@@ -20,8 +20,11 @@ struct kv_row {
 struct kv_store {
 	int32_t row, block, slot;
 };
-struct kv_copy {
-	int32_t from, to;
+
+/* n cells to be copied, in the order of the list: a block that a move reads may be written by a later one. */
+struct kv_move {
+	int32_t from, from_slot, to, to_slot, n;
+	cohort_pos shift; /* keys are to be rotated by so many positions */
 };
 
 /* What a reservation asks of the tensor side: first the copies, then, as rows are computed, the stores. */
@@ -29,15 +32,10 @@ struct kv_plan {
 	const struct kv_store *stores; /* [n_rows], one for each row in order */
 	const struct kv_store *extra;  /* further places of rows whose block was split within the reservation */
 	size_t n_extra;
-	const struct kv_copy *copies;
+	const struct kv_move *copies; /* of whole blocks */
 	size_t n_copies;
 };
 
-/* n cells to be copied, in the order of the list: a block that a move reads may be written by a later one. */
-struct kv_move {
-	int32_t from, from_slot, to, to_slot, n;
-	cohort_pos shift; /* keys are to be rotated by so many positions */
-};
 struct kv_moves {
 	const struct kv_move *moves; /* good until the next call on the kv */
 	size_t n_moves;

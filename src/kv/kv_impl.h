@@ -35,7 +35,7 @@ struct kv {
 	struct kv_node *nodes;    /* one for each store and extra store */
 	size_t n_nodes, nodes_max;
 	struct kv_chain *chains;  /* [n_blocks] */
-	struct kv_copy *copies;
+	struct kv_move *copies;
 	size_t n_copies, copies_max;
 
 	struct kv_move *moves;

@@ -329,9 +329,9 @@ static void a_copy_that_fails_brings_no_adapter(void **state)
 	assert_int_equal(cohort_decode_many(t.c, t.text, 9, 0, 0, NULL), COHORT_OK);
 	assert_int_equal(cohort_decode_many(t.c, t.text, 9, 0, 1, NULL), COHORT_OK);
 	want = mem_dup(cohort_logits_get(t.c, -1, NULL), (size_t)t.info.n_vocab * sizeof *want);
-	plain_lose();
+	plain_lose(true);
 	assert_int_equal(cohort_seq_cp(t.c, 0, 2, 0, -1, NULL), COHORT_E_DEVICE);
-	plain_find();
+	plain_lose(false);
 	assert_int_equal(cohort_seq_pos_max(t.c, 2), -1);
 	assert_int_equal(cohort_decode_many(t.c, t.text, 9, 0, 2, NULL), COHORT_OK);
 	assert_memory_equal(cohort_logits_get(t.c, -1, NULL), want, (size_t)t.info.n_vocab * sizeof *want);
@@ -447,7 +447,7 @@ static void a_lost_device_is_named_by_every_call(void **state)
 		hold(&t, &before);
 		assert_int_equal(parting_rows(&t, NULL), COHORT_OK);
 		reset(&t, &before);
-		plain_lose();
+		plain_lose(true);
 		for (int again = 0; again < 2; again++) {
 			assert_int_equal(parting_rows(&t, &err), COHORT_E_DEVICE);
 			assert_int_equal(err.status, COHORT_E_DEVICE);
@@ -467,16 +467,16 @@ static void a_lost_device_is_named_by_every_call(void **state)
 		assert_int_equal(cohort_seq_cp(t.c, 0, 4, 0, 9, NULL), COHORT_E_DEVICE);
 		assert_int_equal(cohort_seq_add(t.c, 3, 0, -1, 2, NULL), COHORT_E_DEVICE);
 		assert_int_equal(cohort_seq_rm(t.c, 0, 3, -1, NULL), COHORT_OK); /* the books need no device */
-		plain_find();
+		plain_lose(false);
 		cohort_seq_clear(t.c);
 		prepare(&t);
 		assert_int_equal(parting_rows(&t, NULL), COHORT_OK);
-		plain_lose();
+		plain_lose(true);
 		const float *logits = cohort_logits_get(t.c, -1, &err);
 		assert_true(strcmp(devices[i], "plain0:1,cpu") == 0 ? logits != NULL
 								    : !logits && err.status == COHORT_E_DEVICE);
 		telling_close(&t);
-		plain_find();
+		plain_lose(false);
 		free(before.bytes);
 		free(r.bytes);
 	}
