@@ -172,9 +172,8 @@ struct args {
 };
 
 struct func { /* a function, or a method with its object */
-	struct val (*call)(struct run *r, struct val self, const struct args *a);
+	const struct method *method;
 	struct val self;
-	const char *name;
 };
 
 /* ---- tmpl_heap.c: failures, limits, memory, text that grows ---- */
@@ -350,16 +349,36 @@ struct val str_concat(struct run *r, struct val a, struct val b);
 /* ---- tmpl_args.c ---- */
 
 /* Arguments by position and name into out[n]; the ones not given are V_MISSING. `names` is a list with spaces between;
- * the first n_need must be given. */
-bool args_bind(struct run *r, const char *what, const struct args *a, const char *names, size_t n_need,
-		struct val *out);
+ * a ? stands before each that need not be given, and these come last. */
+bool args_bind(struct run *r, const char *what, const struct args *a, const char *names, struct val *out);
 bool args_none(struct run *r, const char *what, const struct args *a);
 /* An argument as a number or text, or the fallback if it is missing. */
 int64_t arg_int(struct run *r, struct val v, int64_t fallback);
 bool arg_bool(struct run *r, struct val v, bool fallback);
 bool arg_str(struct run *r, struct val v, const char *what);
-struct val val_func(struct run *r, const char *name, struct val (*call)(struct run *, struct val, const struct args *),
-		struct val self);
+
+/* What templates call: functions, methods of `self`, filters of `self`. w: the arguments, bound to the names. */
+typedef struct val method_fn(struct run *r, struct val self, const struct args *a, const struct val *w);
+struct method {
+	const char *name;
+	method_fn *call;
+	const char *params; /* as args_bind has them; NULL: it looks at `a` itself */
+};
+enum { PARAMS_MAX = 4 };
+#define METHOD(fn, self) \
+	static struct val fn(struct run *r __attribute__((unused)), struct val self __attribute__((unused)), \
+			const struct args *a __attribute__((unused)), const struct val *w __attribute__((unused)))
+#define METHOD_IS(fn, result) \
+	METHOD(fn, self) { return result; }
+#define FILTER(name) METHOD(filter_##name, v)
+#define FILTER_IS(name, result) \
+	FILTER(name) { return result; }
+
+/* Tables end with a NULL name. */
+const struct method *method_find(const struct method *table, const char *name, size_t n); /* NULL: none */
+struct val method_call(struct run *r, const struct method *m, struct val self, const struct args *a);
+/* The method of that name as a value; V_MISSING if there is none. */
+struct val method_of(struct run *r, const struct method *table, struct val self, struct val name);
 
 /* ---- tmpl_str.c, tmpl_method.c ---- */
 
@@ -374,17 +393,12 @@ struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, b
 struct val str_lines(struct run *r, struct val s, bool keep);
 struct val str_pad(struct run *r, struct val s, int64_t width, uint32_t fill, char how); /* l, r, c */
 struct val str_join(struct run *r, struct val sep, struct val items, bool convert);
-bool str_is_upper(struct run *r, struct val s);
-bool str_is_lower(struct run *r, struct val s);
+/* Nothing that is of the other case, and something of this one. */
+bool str_is_case(struct run *r, struct val s, bool (*is)(uint32_t), bool (*other)(uint32_t));
 
 /* ---- tmpl_filter.c, tmpl_filter_seq.c, tmpl_test.c, tmpl_global.c ---- */
 
-typedef struct val tmpl_filter_fn(struct run *r, struct val v, const struct args *a);
-struct named_filter {
-	const char *name;
-	tmpl_filter_fn *call;
-};
-extern const struct named_filter text_filters[], seq_filters[]; /* end with a NULL name */
+extern const struct method text_filters[], seq_filters[];
 int32_t filter_find(const char *s, size_t n); /* -1: none */
 struct val filter_call(struct run *r, int32_t filter, struct val name, struct val v, const struct args *a);
 int32_t test_find(const char *s, size_t n);

@@ -27,10 +27,8 @@ bool scope_set(struct run *r, uint32_t sym, struct val v)
 			s->vars[i].value = v;
 			return true;
 		}
-	void *vars = s->vars;
-	if (!tmpl_charge(r, 1) || !tmpl_grow(r, &vars, &s->n_max, (size_t)s->n + 1, sizeof *s->vars))
+	if (!tmpl_charge(r, 1) || !tmpl_grow(r, (void **)&s->vars, &s->n_max, (size_t)s->n + 1, sizeof *s->vars))
 		return false;
-	s->vars = vars;
 	s->vars[s->n++] = (struct var){sym, v};
 	return true;
 }
@@ -89,14 +87,13 @@ bool tmpl_assign(struct run *r, const struct node *target, struct val v)
 
 static bool add_kwarg(struct run *r, struct args *a, uint32_t *n_max, struct val name, struct val v)
 {
-	void *kw = a->kw;
 	for (size_t i = 0; i < a->n_kw; i++)
 		if (val_eq(r, a->kw[i].name, name))
 			return tmpl_error(r, "the argument '%.*s' is given twice", (int)(name.n < 60 ? name.n : 60),
 					name.u.s);
-	if (!tmpl_charge(r, 1 + a->n_kw / 16) || !tmpl_grow(r, &kw, n_max, a->n_kw + 1, sizeof *a->kw))
+	if (!tmpl_charge(r, 1 + a->n_kw / 16) ||
+			!tmpl_grow(r, (void **)&a->kw, n_max, a->n_kw + 1, sizeof *a->kw))
 		return false;
-	a->kw = kw;
 	a->kw[a->n_kw++] = (struct kwarg){name, v};
 	return true;
 }
@@ -141,7 +138,7 @@ struct val call_value(struct run *r, struct val f, const struct args *a)
 	if (r->failed)
 		return val_none;
 	switch ((enum val_type)f.type) {
-	case V_FUNC: return f.u.func->call(r, f.u.func->self, a);
+	case V_FUNC: return method_call(r, f.u.func->method, f.u.func->self, a);
 	case V_MACRO: return macro_call(r, f.u.macro, a);
 	case V_LOOP: return loop_call(r, f.u.loop, a);
 	case V_JOINER:

@@ -79,14 +79,14 @@ int64_t loop_length(struct run *r, struct loop *l)
 	return l->length;
 }
 
-static struct val loop_cycle(struct run *r, struct val self, const struct args *a)
+METHOD(loop_cycle, self)
 {
 	if (!a->n_pos)
 		return tmpl_error(r, "cycle() needs an item"), val_none;
 	return a->pos[(size_t)self.u.loop->index0 % a->n_pos];
 }
 
-static struct val loop_changed(struct run *r, struct val self, const struct args *a)
+METHOD(loop_changed, self)
 {
 	const struct val v = val_list(r, V_TUPLE, a->n_pos, a->pos);
 	if (self.u.loop->changed.type != V_MISSING && val_eq(r, self.u.loop->changed, v))
@@ -97,6 +97,8 @@ static struct val loop_changed(struct run *r, struct val self, const struct args
 
 struct val loop_attr(struct run *r, struct loop *l, struct val name)
 {
+	static const struct method methods[] = {
+			{"cycle", loop_cycle, NULL}, {"changed", loop_changed, NULL}, {NULL, NULL, NULL}};
 	const struct val self = {.type = V_LOOP, .u.loop = l};
 	if (val_is_str(name, "index"))
 		return val_int(l->index0 + 1);
@@ -120,11 +122,7 @@ struct val loop_attr(struct run *r, struct loop *l, struct val name)
 		return l->index0 ? l->before : val_undefz(r, "no item was before this one");
 	if (val_is_str(name, "nextitem"))
 		return peek(r, l) ? l->after : val_undefz(r, "no item follows");
-	if (val_is_str(name, "cycle"))
-		return val_func(r, "cycle", loop_cycle, self);
-	if (val_is_str(name, "changed"))
-		return val_func(r, "changed", loop_changed, self);
-	return val_missing;
+	return method_of(r, methods, self, name);
 }
 
 bool show_loop(struct run *r, struct buf *t, struct loop *l)
@@ -198,7 +196,7 @@ struct val loop_call(struct run *r, struct loop *l, const struct args *a)
 
 	if (!l->node->flag)
 		return tmpl_error(r, "only a loop that is marked recursive can be called"), v;
-	if (!args_bind(r, "loop", a, "iterable", 1, &over) || !tmpl_enter(r))
+	if (!args_bind(r, "loop", a, "iterable", &over) || !tmpl_enter(r))
 		return v;
 	if (exec_for(r, l->node, over, l->outer, l->depth0 + 1) != FLOW_FAIL)
 		v = out_cut(r, from);

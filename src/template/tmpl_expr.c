@@ -154,10 +154,8 @@ struct node *node_done(struct parse *p, struct node *n)
 
 bool nodes_add(struct parse *p, struct nodes *l, struct node *n)
 {
-	void *at = l->at;
-	if (!n || p->r->failed || !tmpl_grow(p->r, &at, &l->n_max, (size_t)l->n + 1, sizeof *l->at))
+	if (!n || p->r->failed || !tmpl_grow(p->r, (void **)&l->at, &l->n_max, (size_t)l->n + 1, sizeof *l->at))
 		return false;
-	l->at = at;
 	l->at[l->n++] = n;
 	return true;
 }

@@ -5,21 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FILTER(name) static struct val filter_##name(struct run *r, struct val v, const struct args *a)
-#define PLAIN(name, result) \
-	FILTER(name) \
-	{ \
-		return args_none(r, #name, a) ? (result) : val_none; \
-	}
-
 /* ---- Case, ends, escapes ---- */
 
-PLAIN(upper, str_case(r, val_str(r, v), 'u'))
-PLAIN(lower, str_case(r, val_str(r, v), 'l'))
-PLAIN(capitalize, str_case(r, val_str(r, v), 'c'))
-PLAIN(string, v.type == V_STR ? v : val_str(r, v))
-PLAIN(escape, val_escape(r, v))
-PLAIN(forceescape, val_escape(r, val_str(r, v)))
+FILTER_IS(upper, str_case(r, val_str(r, v), 'u'))
+FILTER_IS(lower, str_case(r, val_str(r, v), 'l'))
+FILTER_IS(capitalize, str_case(r, val_str(r, v), 'c'))
+FILTER_IS(trim, str_strip(r, val_str(r, v), w[0], 3))
+FILTER_IS(string, v.type == V_STR ? v : val_str(r, v))
+FILTER_IS(escape, args_none(r, "escape", a) ? val_escape(r, v) : val_none)
+FILTER_IS(forceescape, val_escape(r, val_str(r, v)))
 
 static bool parts_words(uint32_t cp)
 {
@@ -32,8 +26,6 @@ FILTER(title)
 	struct buf t = {0};
 	uint32_t cp, k, end, out[3];
 
-	if (!args_none(r, "title", a))
-		return val_none;
 	const struct val s = val_str(r, v);
 	tmpl_charge(r, s.n / 4);
 	for (uint32_t i = 0; i < s.n && !r->failed; i = end) {
@@ -55,16 +47,8 @@ FILTER(title)
 	return buf_val(r, &t);
 }
 
-FILTER(trim)
-{
-	struct val chars;
-	return args_bind(r, "trim", a, "chars", 0, &chars) ? str_strip(r, val_str(r, v), chars, 3) : val_none;
-}
-
 FILTER(safe)
 {
-	if (!args_none(r, "safe", a))
-		return val_none;
 	v = val_str(r, v);
 	v.flag = F_MARKUP;
 	return v;
@@ -115,7 +99,7 @@ static struct val remove_between(struct run *r, struct val s, const char *from, 
 FILTER(striptags)
 {
 	struct buf t = {0};
-	if (!args_none(r, "striptags", a) || !tmpl_charge(r, v.type == V_STR ? v.n / 8 : 0))
+	if (!tmpl_charge(r, v.type == V_STR ? v.n / 8 : 0))
 		return val_none;
 	struct val s = remove_between(r, val_str(r, v), "<!--", "-->");
 	s = remove_between(r, s, "<", ">");
@@ -159,8 +143,6 @@ FILTER(urlencode)
 	struct val item;
 	bool first = true;
 
-	if (!args_none(r, "urlencode", a))
-		return val_none;
 	if (v.type == V_STR || !val_is_iterable(v)) {
 		quote(r, &t, v, false);
 		return buf_val(r, &t);
@@ -188,11 +170,8 @@ FILTER(urlencode)
 
 FILTER(xmlattr)
 {
-	struct val autospace;
 	struct buf t = {0};
 
-	if (!args_bind(r, "xmlattr", a, "autospace", 0, &autospace))
-		return val_none;
 	if (v.type != V_DICT)
 		return val_refuse(r, "xmlattr", v), val_none;
 	for (uint32_t i = 0; i < v.u.dict->n && !r->failed; i++) {
@@ -204,7 +183,7 @@ FILTER(xmlattr)
 		for (uint32_t k = 0; k < p->key.n; k++)
 			if (p->key.u.s[k] && strchr(" \t\n\r\f\v/>=", p->key.u.s[k]))
 				tmpl_error(r, "no name of an attribute may hold this character");
-		if (t.n || arg_bool(r, autospace, true))
+		if (t.n || arg_bool(r, w[0], true))
 			buf_addz(r, &t, " ");
 		show_escaped(r, &t, p->key);
 		buf_addz(r, &t, "=\"");
@@ -216,21 +195,12 @@ FILTER(xmlattr)
 
 /* ---- Layout ---- */
 
-FILTER(center)
-{
-	struct val width;
-	return args_bind(r, "center", a, "width", 0, &width)
-			? str_pad(r, val_str(r, v), arg_int(r, width, 80), ' ', 'c')
-			: val_none;
-}
+FILTER_IS(center, str_pad(r, val_str(r, v), arg_int(r, w[0], 80), ' ', 'c'))
 
 FILTER(indent)
 {
-	struct val w[3];
 	struct buf t = {0};
 
-	if (!args_bind(r, "indent", a, "width first blank", 0, w))
-		return val_none;
 	if (v.type != V_STR)
 		return val_refuse(r, "indent", v), val_none;
 	struct val by = w[0];
@@ -254,10 +224,6 @@ FILTER(indent)
 
 FILTER(truncate)
 {
-	struct val w[4];
-
-	if (!args_bind(r, "truncate", a, "length killwords end leeway", 0, w))
-		return val_none;
 	const int64_t length = arg_int(r, w[0], 255), leeway = w[3].type == V_NONE ? 5 : arg_int(r, w[3], 5);
 	const bool kill = arg_bool(r, w[1], false);
 	const struct val end = w[2].type == V_MISSING ? val_z("...") : w[2];
@@ -371,11 +337,9 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 
 FILTER(wordwrap)
 {
-	struct val w[4];
 	struct buf t = {0};
 
-	if (!args_bind(r, "wordwrap", a, "width break_long_words wrapstring break_on_hyphens", 0, w) ||
-			!arg_str(r, v, "what is wrapped"))
+	if (!arg_str(r, v, "what is wrapped"))
 		return val_none;
 	const int64_t width = arg_int(r, w[0], 79);
 	const bool break_words = arg_bool(r, w[1], true), hyphens = arg_bool(r, w[3], true);
@@ -399,8 +363,6 @@ FILTER(wordcount)
 	bool in_word = false;
 	uint32_t cp;
 
-	if (!args_none(r, "wordcount", a))
-		return val_none;
 	const struct val s = val_str(r, v);
 	tmpl_charge(r, s.n / 16);
 	for (uint32_t i = 0; i < s.n;) {
@@ -413,9 +375,6 @@ FILTER(wordcount)
 
 FILTER(replace)
 {
-	struct val w[3];
-	if (!args_bind(r, "replace", a, "old new count", 2, w))
-		return val_none;
 	const int64_t count = w[2].type == V_NONE ? -1 : arg_int(r, w[2], -1);
 	const struct val s = val_str(r, v), old = val_str(r, w[0]), with = val_str(r, w[1]);
 	return r->failed ? val_none : str_replace(r, s, old, with, count);
@@ -440,19 +399,14 @@ FILTER(format)
 FILTER(pprint)
 {
 	struct buf t = {0};
-	if (!args_none(r, "pprint", a))
-		return val_none;
 	show_pretty(r, &t, v);
 	return buf_val(r, &t);
 }
 
 FILTER(tojson)
 {
-	struct val w[4];
 	struct buf t = {0};
 
-	if (!args_bind(r, "tojson", a, "ensure_ascii indent separators sort_keys", 0, w))
-		return val_none;
 	struct json_style style = {.ascii = arg_bool(r, w[0], false), .sorted = arg_bool(r, w[3], false)};
 	style.pretty = w[1].type != V_MISSING && w[1].type != V_NONE;
 	style.item_sep = val_z(style.pretty ? "," : ", ");
@@ -487,13 +441,10 @@ static struct val whole_of(struct run *r, double f)
 
 FILTER(int)
 {
-	struct val w[2];
 	int64_t i;
 	bool overflow = false;
 	double f;
 
-	if (!args_bind(r, "int", a, "default base", 0, w))
-		return val_none;
 	const struct val fallback = w[0].type == V_MISSING ? val_int(0) : w[0];
 	const int64_t base = arg_int(r, w[1], 10);
 	if (v.type == V_UNDEF)
@@ -518,23 +469,18 @@ FILTER(int)
 
 FILTER(float)
 {
-	struct val fallback;
 	double f;
-	if (!args_bind(r, "float", a, "default", 0, &fallback))
-		return val_none;
 	if (v.type == V_UNDEF)
 		return undef_fail(r, v), val_none;
 	if (val_is_number(v))
 		return val_float(val_number(v));
 	if (v.type == V_STR && tmpl_charge(r, v.n / 16) && num_float(v.u.s, v.n, &f))
 		return val_float(f);
-	return fallback.type == V_MISSING ? val_float(0) : fallback;
+	return w[0].type == V_MISSING ? val_float(0) : w[0];
 }
 
 FILTER(abs)
 {
-	if (!args_none(r, "abs", a))
-		return val_none;
 	if (v.type == V_FLOAT)
 		return val_float(fabs(v.u.f));
 	if (!val_is_int(v))
@@ -572,9 +518,6 @@ static struct val round_common(struct run *r, struct val v, int64_t digits)
 
 FILTER(round)
 {
-	struct val w[2];
-	if (!args_bind(r, "round", a, "precision method", 0, w))
-		return val_none;
 	const int64_t digits = arg_int(r, w[0], 0);
 	const bool ceiling = val_is_str(w[1], "ceil"), flooring = val_is_str(w[1], "floor");
 	if (w[1].type != V_MISSING && !ceiling && !flooring && !val_is_str(w[1], "common"))
@@ -593,13 +536,10 @@ FILTER(filesizeformat)
 {
 	static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
 			{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
-	struct val w;
 	char buf[64], num[NUM_FORMAT_BYTES];
 	double f;
 
-	if (!args_bind(r, "filesizeformat", a, "binary", 0, &w))
-		return val_none;
-	const bool binary = arg_bool(r, w, false);
+	const bool binary = arg_bool(r, w[0], false);
 	if (val_is_number(v))
 		f = val_number(v);
 	else if (v.type != V_STR || !tmpl_charge(r, v.n / 16) || !num_float(v.u.s, v.n, &f))
@@ -624,60 +564,59 @@ FILTER(filesizeformat)
 
 FILTER(default)
 {
-	struct val w[2];
-	if (!args_bind(r, "default", a, "default_value boolean", 0, w))
+	struct val x[2];
+	if (!args_bind(r, "default", a, "?default_value ?boolean", x))
 		return val_none;
-	if (v.type == V_UNDEF || (arg_bool(r, w[1], false) && !val_truth(r, v)))
-		return w[0].type == V_MISSING ? val_z("") : w[0];
+	if (v.type == V_UNDEF || (arg_bool(r, x[1], false) && !val_truth(r, v)))
+		return x[0].type == V_MISSING ? val_z("") : x[0];
 	return v;
 }
 
 FILTER(attr)
 {
-	struct val name;
-	if (!args_bind(r, "attr", a, "name", 1, &name) || !arg_str(r, name, "an attribute's name"))
+	if (!arg_str(r, w[0], "an attribute's name"))
 		return val_none;
 	if (v.type == V_UNDEF)
 		return undef_fail(r, v), val_none;
-	const struct val own = op_own_attr(r, v, name);
-	return own.type == V_MISSING ? val_undef(r, v, name) : own;
+	const struct val own = op_own_attr(r, v, w[0]);
+	return own.type == V_MISSING ? val_undef(r, v, w[0]) : own;
 }
 
 FILTER(refused)
 {
-	(void)v, (void)a;
 	tmpl_fail(r, COHORT_E_UNSUPPORTED, "the filters random and urlize are not supported");
 	return val_none;
 }
 
 /* ---- The table ---- */
 
-const struct named_filter text_filters[] = {{"abs", filter_abs}, {"attr", filter_attr},
-		{"capitalize", filter_capitalize}, {"center", filter_center}, {"d", filter_default},
-		{"default", filter_default}, {"e", filter_escape}, {"escape", filter_escape},
-		{"filesizeformat", filter_filesizeformat}, {"float", filter_float}, {"forceescape", filter_forceescape},
-		{"format", filter_format}, {"indent", filter_indent}, {"int", filter_int}, {"lower", filter_lower},
-		{"pprint", filter_pprint}, {"random", filter_refused}, {"replace", filter_replace},
-		{"round", filter_round}, {"safe", filter_safe}, {"string", filter_string},
-		{"striptags", filter_striptags}, {"title", filter_title}, {"tojson", filter_tojson},
-		{"trim", filter_trim}, {"truncate", filter_truncate}, {"upper", filter_upper},
-		{"urlencode", filter_urlencode}, {"urlize", filter_refused}, {"wordcount", filter_wordcount},
-		{"wordwrap", filter_wordwrap}, {"xmlattr", filter_xmlattr}, {NULL, NULL}};
+const struct method text_filters[] = {{"abs", filter_abs, ""}, {"attr", filter_attr, "name"},
+		{"capitalize", filter_capitalize, ""}, {"center", filter_center, "?width"},
+		{"d", filter_default, NULL}, {"default", filter_default, NULL},
+		{"e", filter_escape, NULL}, {"escape", filter_escape, NULL},
+		{"filesizeformat", filter_filesizeformat, "?binary"}, {"float", filter_float, "?default"},
+		{"forceescape", filter_forceescape, ""}, {"format", filter_format, NULL},
+		{"indent", filter_indent, "?width ?first ?blank"}, {"int", filter_int, "?default ?base"},
+		{"lower", filter_lower, ""}, {"pprint", filter_pprint, ""}, {"random", filter_refused, NULL},
+		{"replace", filter_replace, "old new ?count"}, {"round", filter_round, "?precision ?method"},
+		{"safe", filter_safe, ""}, {"string", filter_string, ""}, {"striptags", filter_striptags, ""},
+		{"title", filter_title, ""},
+		{"tojson", filter_tojson, "?ensure_ascii ?indent ?separators ?sort_keys"},
+		{"trim", filter_trim, "?chars"}, {"truncate", filter_truncate, "?length ?killwords ?end ?leeway"},
+		{"upper", filter_upper, ""}, {"urlencode", filter_urlencode, ""},
+		{"urlize", filter_refused, NULL}, {"wordcount", filter_wordcount, ""},
+		{"wordwrap", filter_wordwrap, "?width ?break_long_words ?wrapstring ?break_on_hyphens"},
+		{"xmlattr", filter_xmlattr, "?autospace"}, {NULL, NULL, NULL}};
 
 enum { N_TEXT_FILTERS = sizeof text_filters / sizeof *text_filters - 1 };
 
-static int32_t find_in(const struct named_filter *f, const char *s, size_t n)
-{
-	for (int32_t i = 0; f[i].name; i++)
-		if (strlen(f[i].name) == n && memcmp(f[i].name, s, n) == 0)
-			return i;
-	return -1;
-}
-
 int32_t filter_find(const char *s, size_t n)
 {
-	const int32_t i = find_in(text_filters, s, n), k = i < 0 ? find_in(seq_filters, s, n) : -1;
-	return i >= 0 ? i : k >= 0 ? k + N_TEXT_FILTERS : -1;
+	const struct method *m = method_find(text_filters, s, n);
+	if (m)
+		return (int32_t)(m - text_filters);
+	m = method_find(seq_filters, s, n);
+	return m ? (int32_t)(m - seq_filters) + N_TEXT_FILTERS : -1;
 }
 
 struct val filter_call(struct run *r, int32_t filter, struct val name, struct val v, const struct args *a)
@@ -688,6 +627,6 @@ struct val filter_call(struct run *r, int32_t filter, struct val name, struct va
 		tmpl_error(r, "there is no filter '%.*s'", (int)(name.n < 60 ? name.n : 60), name.u.s);
 		return val_none;
 	}
-	return filter < N_TEXT_FILTERS ? text_filters[filter].call(r, v, a)
-				       : seq_filters[filter - N_TEXT_FILTERS].call(r, v, a);
+	const bool text = filter < N_TEXT_FILTERS;
+	return method_call(r, text ? &text_filters[filter] : &seq_filters[filter - N_TEXT_FILTERS], v, a);
 }

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define FILTER(name) static struct val filter_##name(struct run *r, struct val v, const struct args *a)
-
 /* ---- Attributes by name: "a.b.0" ---- */
 
 static struct val get_path(struct run *r, struct val v, struct val path, struct val fallback)
@@ -63,9 +61,6 @@ static struct val own_items(struct run *r, struct val v)
 
 FILTER(sort)
 {
-	struct val w[3];
-	if (!args_bind(r, "sort", a, "reverse case_sensitive attribute", 0, w))
-		return val_none;
 	const bool reverse = arg_bool(r, w[0], false), exact = arg_bool(r, w[1], false);
 	struct val items = own_items(r, v);
 	struct val *keys = r->failed ? NULL : tmpl_alloc(r, items.n, sizeof *keys);
@@ -78,9 +73,6 @@ FILTER(sort)
 
 FILTER(dictsort)
 {
-	struct val w[3];
-	if (!args_bind(r, "dictsort", a, "case_sensitive by reverse", 0, w))
-		return val_none;
 	if (v.type != V_DICT)
 		return val_refuse(r, "dictsort", v), val_none;
 	const bool exact = arg_bool(r, w[0], false), by_value = val_is_str(w[1], "value");
@@ -98,12 +90,12 @@ FILTER(dictsort)
 	return items;
 }
 
-static struct val extreme(struct run *r, struct val v, const struct args *a, const char *name, int sign)
+static struct val extreme(struct run *r, struct val v, const struct val w[2], const char *name, int sign)
 {
-	struct val w[2], best = val_missing, best_key = val_missing, item;
+	struct val best = val_missing, best_key = val_missing, item;
 	struct iter it;
 
-	if (!args_bind(r, name, a, "case_sensitive attribute", 0, w) || !iter_init(r, &it, v))
+	if (!iter_init(r, &it, v))
 		return val_none;
 	const bool exact = arg_bool(r, w[0], false);
 	while (iter_next(r, &it, &item)) {
@@ -116,24 +108,15 @@ static struct val extreme(struct run *r, struct val v, const struct args *a, con
 	return best.type == V_MISSING ? val_undefz(r, "%s of nothing", name) : best;
 }
 
-FILTER(min)
-{
-	return extreme(r, v, a, "min", -1);
-}
-
-FILTER(max)
-{
-	return extreme(r, v, a, "max", 1);
-}
+FILTER_IS(min, extreme(r, v, w, "min", -1))
+FILTER_IS(max, extreme(r, v, w, "max", 1))
 
 FILTER(unique)
 {
-	struct val w[2], item;
+	struct val item;
 	struct iter it;
 	struct list l = {0};
 
-	if (!args_bind(r, "unique", a, "case_sensitive attribute", 0, w))
-		return val_none;
 	const bool exact = arg_bool(r, w[0], false);
 	struct val seen = val_dict(r);
 	iter_init(r, &it, v);
@@ -149,11 +132,8 @@ FILTER(unique)
 
 FILTER(groupby)
 {
-	struct val w[3];
 	struct list groups = {0};
 
-	if (!args_bind(r, "groupby", a, "attribute default case_sensitive", 1, w))
-		return val_none;
 	const bool exact = arg_bool(r, w[2], false);
 	struct val items = own_items(r, v);
 	struct val *keys = r->failed ? NULL : tmpl_alloc(r, items.n, sizeof *keys);
@@ -174,8 +154,6 @@ FILTER(groupby)
 
 FILTER(reverse)
 {
-	if (!args_none(r, "reverse", a))
-		return val_none;
 	if (v.type == V_STR)
 		return op_slice(r, v, val_none, val_none, val_int(-1));
 	struct val items = own_items(r, v);
@@ -191,15 +169,13 @@ FILTER(first)
 {
 	struct iter it;
 	struct val item;
-	if (!args_none(r, "first", a) || !iter_init(r, &it, v))
+	if (!iter_init(r, &it, v))
 		return val_none;
 	return iter_next(r, &it, &item) ? item : val_undefz(r, "first of nothing");
 }
 
 FILTER(last)
 {
-	if (!args_none(r, "last", a))
-		return val_none;
 	if (!val_is_iterable(v) || v.type == V_ITER || v.type == V_LOOP)
 		return val_refuse(r, "last", v), val_none;
 	const struct val items = val_items(r, v);
@@ -208,21 +184,12 @@ FILTER(last)
 	return items.n ? items.u.items[items.n - 1] : val_undefz(r, "last of nothing");
 }
 
-FILTER(length)
-{
-	return args_none(r, "len", a) ? val_int(val_len(r, v)) : val_none;
-}
-
-FILTER(list)
-{
-	return args_none(r, "list", a) ? own_items(r, v) : val_none;
-}
+FILTER_IS(length, args_none(r, "len", a) ? val_int(val_len(r, v)) : val_none)
+FILTER_IS(list, own_items(r, v))
 
 FILTER(items)
 {
 	struct list l = {0};
-	if (!args_none(r, "items", a))
-		return val_none;
 	if (v.type != V_DICT && v.type != V_UNDEF)
 		tmpl_error(r, "items needs a dict");
 	for (uint32_t i = 0; v.type == V_DICT && i < v.u.dict->n && tmpl_charge(r, 1); i++)
@@ -232,12 +199,10 @@ FILTER(items)
 
 FILTER(batch)
 {
-	struct val w[2], item;
+	struct val item;
 	struct list all = {0}, part = {0};
 	struct iter it;
 
-	if (!args_bind(r, "batch", a, "linecount fill_with", 1, w))
-		return val_none;
 	const int64_t n = arg_int(r, w[0], 0);
 	iter_init(r, &it, v);
 	while (!r->failed && iter_next(r, &it, &item)) {
@@ -257,11 +222,8 @@ FILTER(batch)
 
 FILTER(slice)
 {
-	struct val w[2];
 	struct list all = {0};
 
-	if (!args_bind(r, "slice", a, "slices fill_with", 1, w))
-		return val_none;
 	const int64_t n = arg_int(r, w[0], 0);
 	const struct val items = val_items(r, v);
 	if (!r->failed && !n)
@@ -285,12 +247,10 @@ FILTER(slice)
 
 FILTER(join)
 {
-	struct val w[2], item;
+	struct val item;
 	struct list l = {0};
 	struct iter it;
 
-	if (!args_bind(r, "join", a, "d attribute", 0, w))
-		return val_none;
 	const struct val sep = w[0].type == V_MISSING ? val_z("") : val_str(r, w[0]);
 	if (w[1].type == V_MISSING || w[1].type == V_NONE)
 		return str_join(r, sep, v, true);
@@ -303,10 +263,10 @@ FILTER(join)
 
 FILTER(sum)
 {
-	struct val w[2], item;
+	struct val item;
 	struct iter it;
 
-	if (!args_bind(r, "sum", a, "attribute start", 0, w) || !iter_init(r, &it, v))
+	if (!iter_init(r, &it, v))
 		return val_none;
 	struct val total = w[1].type == V_MISSING ? val_int(0) : w[1];
 	if (total.type == V_STR)
@@ -387,30 +347,19 @@ static struct val choose(struct run *r, struct val v, const struct args *a, bool
 	return val_generator(r, &l);
 }
 
-FILTER(select)
-{
-	return choose(r, v, a, false, true);
-}
+FILTER_IS(select, choose(r, v, a, false, true))
+FILTER_IS(reject, choose(r, v, a, false, false))
+FILTER_IS(selectattr, choose(r, v, a, true, true))
+FILTER_IS(rejectattr, choose(r, v, a, true, false))
 
-FILTER(reject)
-{
-	return choose(r, v, a, false, false);
-}
-
-FILTER(selectattr)
-{
-	return choose(r, v, a, true, true);
-}
-
-FILTER(rejectattr)
-{
-	return choose(r, v, a, true, false);
-}
-
-const struct named_filter seq_filters[] = {{"batch", filter_batch}, {"count", filter_length},
-		{"dictsort", filter_dictsort}, {"first", filter_first}, {"groupby", filter_groupby},
-		{"items", filter_items}, {"join", filter_join}, {"last", filter_last}, {"length", filter_length},
-		{"list", filter_list}, {"map", filter_map}, {"max", filter_max}, {"min", filter_min},
-		{"reject", filter_reject}, {"rejectattr", filter_rejectattr}, {"reverse", filter_reverse},
-		{"select", filter_select}, {"selectattr", filter_selectattr}, {"slice", filter_slice},
-		{"sort", filter_sort}, {"sum", filter_sum}, {"unique", filter_unique}, {NULL, NULL}};
+const struct method seq_filters[] = {{"batch", filter_batch, "linecount ?fill_with"}, {"count", filter_length, NULL},
+		{"dictsort", filter_dictsort, "?case_sensitive ?by ?reverse"}, {"first", filter_first, ""},
+		{"groupby", filter_groupby, "attribute ?default ?case_sensitive"}, {"items", filter_items, ""},
+		{"join", filter_join, "?d ?attribute"}, {"last", filter_last, ""}, {"length", filter_length, NULL},
+		{"list", filter_list, ""}, {"map", filter_map, NULL}, {"max", filter_max, "?case_sensitive ?attribute"},
+		{"min", filter_min, "?case_sensitive ?attribute"}, {"reject", filter_reject, NULL},
+		{"rejectattr", filter_rejectattr, NULL}, {"reverse", filter_reverse, ""},
+		{"select", filter_select, NULL}, {"selectattr", filter_selectattr, NULL},
+		{"slice", filter_slice, "slices ?fill_with"},
+		{"sort", filter_sort, "?reverse ?case_sensitive ?attribute"}, {"sum", filter_sum, "?attribute ?start"},
+		{"unique", filter_unique, "?case_sensitive ?attribute"}, {NULL, NULL, NULL}};

@@ -3,19 +3,18 @@
 
 #include "base/clock.h"
 
-static struct val do_range(struct run *r, struct val self, const struct args *a)
+METHOD(do_range, self)
 {
 	enum { RANGE_MAX = 100000 }; /* of the sandbox that templates are written for */
 	const int64_t far = (int64_t)1 << 40; /* so that no sum below overflows */
-	struct val w[3];
+	struct val x[3];
 
-	(void)self;
 	if (a->n_kw || !a->n_pos)
 		return tmpl_error(r, "range() needs one to three numbers"), val_none;
-	if (!args_bind(r, "range", a, "start stop step", 1, w))
+	if (!args_bind(r, "range", a, "start ?stop ?step", x))
 		return val_none;
-	const int64_t start = a->n_pos > 1 ? arg_int(r, w[0], 0) : 0, stop = arg_int(r, a->n_pos > 1 ? w[1] : w[0], 0);
-	const int64_t step = arg_int(r, w[2], 1);
+	const int64_t start = a->n_pos > 1 ? arg_int(r, x[0], 0) : 0, stop = arg_int(r, x[a->n_pos > 1], 0);
+	const int64_t step = arg_int(r, x[2], 1);
 	if (!step)
 		return tmpl_error(r, "range() by steps of 0"), val_none;
 	if (start < -far || start > far || stop < -far || stop > far || step < -far || step > far)
@@ -54,10 +53,9 @@ static bool add_pairs(struct run *r, struct dict *d, struct val from)
 	return !r->failed;
 }
 
-static struct val do_dict(struct run *r, struct val self, const struct args *a)
+METHOD(do_dict, self)
 {
 	struct val d = val_dict(r);
-	(void)self;
 	if (a->n_pos > 1)
 		tmpl_error(r, "dict() of more than one value");
 	if (r->failed || (a->n_pos && !add_pairs(r, d.u.dict, a->pos[0])))
@@ -67,9 +65,9 @@ static struct val do_dict(struct run *r, struct val self, const struct args *a)
 	return d;
 }
 
-static struct val do_namespace(struct run *r, struct val self, const struct args *a)
+METHOD(do_namespace, self)
 {
-	struct val ns = do_dict(r, self, a);
+	struct val ns = do_dict(r, self, a, w);
 	if (!r->failed)
 		ns.type = V_NS;
 	return ns;
@@ -84,65 +82,48 @@ static struct val cycler_of(struct run *r, enum val_type type, struct val items)
 	return (struct val){.type = (uint8_t)type, .u.cycler = c};
 }
 
-static struct val do_cycler(struct run *r, struct val self, const struct args *a)
+METHOD(do_cycler, self)
 {
-	(void)self;
 	if (!a->n_pos)
 		return tmpl_error(r, "cycler() needs an item"), val_none;
 	return cycler_of(r, V_CYCLER, val_list(r, V_LIST, a->n_pos, a->pos));
 }
 
-static struct val do_joiner(struct run *r, struct val self, const struct args *a)
+METHOD(do_joiner, self)
 {
-	struct val sep;
-	(void)self;
-	if (!args_bind(r, "joiner", a, "sep", 0, &sep))
-		return val_none;
-	return cycler_of(r, V_JOINER, sep.type == V_MISSING ? val_z(", ") : sep);
+	return cycler_of(r, V_JOINER, w[0].type == V_MISSING ? val_z(", ") : w[0]);
 }
 
-static struct val do_raise(struct run *r, struct val self, const struct args *a)
+METHOD(do_raise, self)
 {
-	struct val message;
-	(void)self;
-	if (!args_bind(r, "raise_exception", a, "message", 1, &message))
-		return val_none;
-	message = val_str(r, message);
+	const struct val message = val_str(r, w[0]);
 	tmpl_error(r, "%.*s", (int)message.n, message.u.s);
 	return val_none;
 }
 
-static struct val do_strftime(struct run *r, struct val self, const struct args *a)
+METHOD(do_strftime, self)
 {
-	struct val fmt;
-	(void)self;
-	if (!args_bind(r, "strftime_now", a, "format", 1, &fmt) || !arg_str(r, fmt, "format"))
+	if (!arg_str(r, w[0], "format"))
 		return val_none;
 	if (!r->has_now) {
 		if (!clock_local(&r->now))
 			return tmpl_error(r, "the clock cannot be read"), val_none;
 		r->has_now = true;
 	}
-	return format_time(r, &r->now, fmt);
+	return format_time(r, &r->now, w[0]);
 }
 
-static struct val do_refuse(struct run *r, struct val self, const struct args *a)
+METHOD(do_refuse, self)
 {
-	(void)self, (void)a;
 	tmpl_fail(r, COHORT_E_UNSUPPORTED, "lipsum() is not supported");
 	return val_none;
 }
 
 struct val global_find(struct run *r, struct val name)
 {
-	static const struct {
-		const char *name;
-		struct val (*call)(struct run *, struct val, const struct args *);
-	} globals[] = {{"range", do_range}, {"dict", do_dict}, {"namespace", do_namespace}, {"cycler", do_cycler},
-			{"joiner", do_joiner}, {"raise_exception", do_raise}, {"strftime_now", do_strftime},
-			{"lipsum", do_refuse}};
-	for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
-		if (val_is_str(name, globals[i].name))
-			return val_func(r, globals[i].name, globals[i].call, val_none);
-	return val_missing;
+	static const struct method globals[] = {{"range", do_range, NULL}, {"dict", do_dict, NULL},
+			{"namespace", do_namespace, NULL}, {"cycler", do_cycler, NULL}, {"joiner", do_joiner, "?sep"},
+			{"raise_exception", do_raise, "message"}, {"strftime_now", do_strftime, "format"},
+			{"lipsum", do_refuse, NULL}, {NULL, NULL, NULL}};
+	return method_of(r, globals, val_none, name);
 }

@@ -163,13 +163,7 @@ static bool buf_room(struct run *r, struct buf *t, size_t n)
 		return false;
 	if (!size_add(t->n, n, &want) || want > r->n_bytes_max || want > UINT32_MAX / 2)
 		return tmpl_fail(r, COHORT_E_LIMIT, "a text of more than %zu bytes", r->n_bytes_max);
-	if (want <= t->n_max)
-		return true;
-	void *p = t->p;
-	if (!mem_grow(&p, &t->n_max, want, 1))
-		return tmpl_fail(r, COHORT_E_MEMORY, "out of memory");
-	t->p = p;
-	return true;
+	return mem_grow((void **)&t->p, &t->n_max, want, 1) || tmpl_fail(r, COHORT_E_MEMORY, "out of memory");
 }
 
 bool buf_add(struct run *r, struct buf *t, const char *s, size_t n)

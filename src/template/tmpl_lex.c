@@ -34,10 +34,8 @@ static bool fail(struct lex *l, const char *what)
 
 static bool add(struct lex *l, enum token_type type, struct val v)
 {
-	void *p = l->out->at;
-	if (!tmpl_grow(l->r, &p, &l->out->n_max, (size_t)l->out->n + 1, sizeof *l->out->at))
+	if (!tmpl_grow(l->r, (void **)&l->out->at, &l->out->n_max, (size_t)l->out->n + 1, sizeof *l->out->at))
 		return false;
-	l->out->at = p;
 	l->out->at[l->out->n++] = (struct token){type, l->line, v};
 	return true;
 }

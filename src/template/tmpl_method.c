@@ -15,33 +15,22 @@ static struct val view(struct run *r, struct val self, enum view_kind kind)
 	return (struct val){.type = V_VIEW, .u.view = v};
 }
 
-static struct val dict_items(struct run *r, struct val self, const struct args *a)
-{
-	return args_none(r, "dict.items", a) ? view(r, self, VIEW_ITEMS) : val_none;
-}
+METHOD_IS(dict_items, args_none(r, "dict.items", a) ? view(r, self, VIEW_ITEMS) : val_none)
+METHOD_IS(dict_keys, args_none(r, "dict.keys", a) ? view(r, self, VIEW_KEYS) : val_none)
+METHOD_IS(dict_values, args_none(r, "dict.values", a) ? view(r, self, VIEW_VALUES) : val_none)
 
-static struct val dict_keys(struct run *r, struct val self, const struct args *a)
-{
-	return args_none(r, "dict.keys", a) ? view(r, self, VIEW_KEYS) : val_none;
-}
-
-static struct val dict_values(struct run *r, struct val self, const struct args *a)
-{
-	return args_none(r, "dict.values", a) ? view(r, self, VIEW_VALUES) : val_none;
-}
-
-static struct val dict_method_get(struct run *r, struct val self, const struct args *a)
+METHOD(dict_method_get, self)
 {
 	struct val v[2];
 	if (a->n_kw)
 		return tmpl_error(r, "dict.get() takes arguments by position"), val_none;
-	if (!args_bind(r, "dict.get", a, "key default", 1, v))
+	if (!args_bind(r, "dict.get", a, "key ?default", v))
 		return val_none;
 	const struct val found = dict_get(r, self.u.dict, v[0], true);
 	return found.type != V_MISSING ? found : v[1].type == V_MISSING ? val_none : v[1];
 }
 
-static struct val dict_copy(struct run *r, struct val self, const struct args *a)
+METHOD(dict_copy, self)
 {
 	struct val d = val_dict(r);
 	if (!args_none(r, "dict.copy", a) || r->failed)
@@ -53,50 +42,39 @@ static struct val dict_copy(struct run *r, struct val self, const struct args *a
 
 /* ---- Lists and tuples ---- */
 
-static struct val seq_index(struct run *r, struct val self, const struct args *a)
+METHOD(seq_index, self)
 {
-	struct val v[3];
-	if (!args_bind(r, "index", a, "value start stop", 1, v))
-		return val_none;
-	int64_t from = arg_int(r, v[1], 0), to = arg_int(r, v[2], self.n);
+	int64_t from = arg_int(r, w[1], 0), to = arg_int(r, w[2], self.n);
 	from = from < 0 ? (from < -(int64_t)self.n ? 0 : from + self.n) : from;
 	to = to < 0 ? to + self.n : to > self.n ? self.n : to;
 	for (int64_t i = from; i < to && tmpl_charge(r, 1); i++)
-		if (val_matches(r, self.u.items[i], v[0]))
+		if (val_matches(r, self.u.items[i], w[0]))
 			return val_int(i);
 	tmpl_error(r, "the value is not in the list");
 	return val_none;
 }
 
-static struct val seq_count(struct run *r, struct val self, const struct args *a)
+METHOD(seq_count, self)
 {
-	struct val v;
 	int64_t n = 0;
-	if (!args_bind(r, "count", a, "value", 1, &v))
-		return val_none;
 	for (uint32_t i = 0; i < self.n && tmpl_charge(r, 1); i++)
-		n += val_matches(r, self.u.items[i], v);
+		n += val_matches(r, self.u.items[i], w[0]);
 	return val_int(n);
 }
 
-static struct val list_copy(struct run *r, struct val self, const struct args *a)
-{
-	return args_none(r, "copy", a) ? val_list(r, V_LIST, self.n, self.u.items) : val_none;
-}
+METHOD_IS(list_copy, val_list(r, V_LIST, self.n, self.u.items))
 
 /* ---- Cyclers ---- */
 
-static struct val cycler_next(struct run *r, struct val self, const struct args *a)
+METHOD(cycler_next, self)
 {
 	struct cycler *c = self.u.cycler;
-	if (!args_none(r, "next", a))
-		return val_none;
 	const struct val v = c->items.u.items[c->at];
 	c->at = (c->at + 1) % c->items.n;
 	return v;
 }
 
-static struct val cycler_reset(struct run *r, struct val self, const struct args *a)
+METHOD(cycler_reset, self)
 {
 	args_none(r, "reset", a);
 	self.u.cycler->at = 0;
@@ -105,17 +83,15 @@ static struct val cycler_reset(struct run *r, struct val self, const struct args
 
 /* ---- The tables ---- */
 
-struct method {
-	const char *name;
-	struct val (*call)(struct run *, struct val, const struct args *);
-};
-
-static const struct method dict_methods[] = {{"items", dict_items}, {"keys", dict_keys}, {"values", dict_values},
-		{"get", dict_method_get}, {"copy", dict_copy}, {NULL, NULL}};
-static const struct method list_methods[] = {
-		{"index", seq_index}, {"count", seq_count}, {"copy", list_copy}, {NULL, NULL}};
-static const struct method tuple_methods[] = {{"index", seq_index}, {"count", seq_count}, {NULL, NULL}};
-static const struct method cycler_methods[] = {{"next", cycler_next}, {"reset", cycler_reset}, {NULL, NULL}};
+static const struct method dict_methods[] = {{"items", dict_items, NULL}, {"keys", dict_keys, NULL},
+		{"values", dict_values, NULL}, {"get", dict_method_get, NULL}, {"copy", dict_copy, NULL},
+		{NULL, NULL, NULL}};
+static const struct method list_methods[] = {{"index", seq_index, "value ?start ?stop"}, {"count", seq_count, "value"},
+		{"copy", list_copy, ""}, {NULL, NULL, NULL}};
+static const struct method tuple_methods[] = {
+		{"index", seq_index, "value ?start ?stop"}, {"count", seq_count, "value"}, {NULL, NULL, NULL}};
+static const struct method cycler_methods[] = {
+		{"next", cycler_next, ""}, {"reset", cycler_reset, NULL}, {NULL, NULL, NULL}};
 
 static struct val refused(struct run *r, struct val self, struct val name)
 {
@@ -169,8 +145,7 @@ struct val other_method(struct run *r, struct val self, struct val name)
 		return val_is_str(name, "imag") ? (self.type == V_FLOAT ? val_float(0) : val_int(0)) : val_missing;
 	default: return val_missing;
 	}
-	for (; m->name; m++)
-		if (val_is_str(name, m->name))
-			return val_func(r, m->name, m->call, self);
-	return self.type == V_DICT || self.type == V_LIST ? refused(r, self, name) : val_missing;
+	const struct val found = method_of(r, m, self, name);
+	const bool may_refuse = found.type == V_MISSING && (self.type == V_DICT || self.type == V_LIST);
+	return may_refuse ? refused(r, self, name) : found;
 }

@@ -3,15 +3,6 @@
 
 #include <string.h>
 
-typedef struct val method_fn(struct run *r, struct val self, const struct args *a);
-
-#define METHOD(name, result) \
-	static struct val do_##name(struct run *r, struct val self, const struct args *a) \
-	{ \
-		return result; \
-	}
-#define PLAIN(name, result) METHOD(name, args_none(r, #name, a) ? result : val_none)
-
 /* ---- Case ---- */
 
 /* A sigma at the end of a word has a form of its own. */
@@ -67,12 +58,12 @@ struct val str_case(struct run *r, struct val s, char how)
 	return buf_val(r, &t);
 }
 
-PLAIN(upper, str_case(r, self, 'u'))
-PLAIN(lower, str_case(r, self, 'l'))
-PLAIN(casefold, str_case(r, self, 'f'))
-PLAIN(capitalize, str_case(r, self, 'c'))
-PLAIN(title, str_case(r, self, 't'))
-PLAIN(swapcase, str_case(r, self, 's'))
+METHOD_IS(do_upper, str_case(r, self, 'u'))
+METHOD_IS(do_lower, str_case(r, self, 'l'))
+METHOD_IS(do_casefold, str_case(r, self, 'f'))
+METHOD_IS(do_capitalize, str_case(r, self, 'c'))
+METHOD_IS(do_title, str_case(r, self, 't'))
+METHOD_IS(do_swapcase, str_case(r, self, 's'))
 
 /* ---- What a text consists of ---- */
 
@@ -89,8 +80,7 @@ static bool all_are(struct run *r, struct val s, bool (*is)(uint32_t), bool when
 	return s.n || when_empty;
 }
 
-/* Nothing that is of the other case, and something of this one. */
-static bool is_case(struct run *r, struct val s, bool (*is)(uint32_t), bool (*other)(uint32_t))
+bool str_is_case(struct run *r, struct val s, bool (*is)(uint32_t), bool (*other)(uint32_t))
 {
 	bool any = false;
 	uint32_t cp;
@@ -103,16 +93,6 @@ static bool is_case(struct run *r, struct val s, bool (*is)(uint32_t), bool (*ot
 		any |= is(cp);
 	}
 	return any;
-}
-
-bool str_is_upper(struct run *r, struct val s)
-{
-	return is_case(r, s, uni_is_upper, uni_is_lower);
-}
-
-bool str_is_lower(struct run *r, struct val s)
-{
-	return is_case(r, s, uni_is_lower, uni_is_upper);
 }
 
 static bool is_title(struct run *r, struct val s)
@@ -141,18 +121,19 @@ static bool is_ascii(uint32_t cp)
 	return cp < 0x80;
 }
 
-PLAIN(isupper, val_bool(str_is_upper(r, self)))
-PLAIN(islower, val_bool(str_is_lower(r, self)))
-PLAIN(istitle, val_bool(is_title(r, self)))
-PLAIN(isalpha, val_bool(all_are(r, self, uni_is_alpha, false)))
-PLAIN(isdigit, val_bool(all_are(r, self, uni_is_digit, false)))
-PLAIN(isdecimal, val_bool(all_are(r, self, uni_is_decimal, false)))
-PLAIN(isnumeric, val_bool(all_are(r, self, uni_is_numeric, false)))
-PLAIN(isalnum, val_bool(all_are(r, self, is_alnum, false)))
-PLAIN(isspace, val_bool(all_are(r, self, uni_is_space, false)))
-PLAIN(isascii, val_bool(all_are(r, self, is_ascii, true)))
-PLAIN(isprintable, val_bool(all_are(r, self, uni_is_printable, true)))
-PLAIN(isidentifier, val_bool(all_are(r, self, uni_is_word, false) && !(self.u.s[0] >= '0' && self.u.s[0] <= '9')))
+METHOD_IS(do_isupper, val_bool(str_is_case(r, self, uni_is_upper, uni_is_lower)))
+METHOD_IS(do_islower, val_bool(str_is_case(r, self, uni_is_lower, uni_is_upper)))
+METHOD_IS(do_istitle, val_bool(is_title(r, self)))
+METHOD_IS(do_isalpha, val_bool(all_are(r, self, uni_is_alpha, false)))
+METHOD_IS(do_isdigit, val_bool(all_are(r, self, uni_is_digit, false)))
+METHOD_IS(do_isdecimal, val_bool(all_are(r, self, uni_is_decimal, false)))
+METHOD_IS(do_isnumeric, val_bool(all_are(r, self, uni_is_numeric, false)))
+METHOD_IS(do_isalnum, val_bool(all_are(r, self, is_alnum, false)))
+METHOD_IS(do_isspace, val_bool(all_are(r, self, uni_is_space, false)))
+METHOD_IS(do_isascii, val_bool(all_are(r, self, is_ascii, true)))
+METHOD_IS(do_isprintable, val_bool(all_are(r, self, uni_is_printable, true)))
+METHOD_IS(do_isidentifier,
+		val_bool(all_are(r, self, uni_is_word, false) && !(self.u.s[0] >= '0' && self.u.s[0] <= '9')))
 
 /* ---- Ends ---- */
 
@@ -194,14 +175,9 @@ struct val str_strip(struct run *r, struct val s, struct val chars, int sides)
 	return val_bytes(s.u.s + from, to - from);
 }
 
-static struct val strip(struct run *r, struct val self, const struct args *a, const char *name, int sides)
-{
-	struct val chars;
-	return args_bind(r, name, a, "chars", 0, &chars) ? str_strip(r, self, chars, sides) : val_none;
-}
-METHOD(strip, strip(r, self, a, "strip", 3))
-METHOD(lstrip, strip(r, self, a, "lstrip", 1))
-METHOD(rstrip, strip(r, self, a, "rstrip", 2))
+METHOD_IS(do_strip, str_strip(r, self, w[0], 3))
+METHOD_IS(do_lstrip, str_strip(r, self, w[0], 1))
+METHOD_IS(do_rstrip, str_strip(r, self, w[0], 2))
 
 static bool begins(struct run *r, struct val s, struct val with, bool at_end)
 {
@@ -227,18 +203,15 @@ static bool cut(struct run *r, struct val *s, struct val start, struct val end, 
 	return !r->failed;
 }
 
-static struct val with_ends(struct run *r, struct val self, const struct args *a, const char *name, bool at_end)
+static struct val with_ends(struct run *r, struct val self, const struct val w[3], const char *name, bool at_end)
 {
-	struct val v[3];
 	size_t skipped;
 	bool yes = false;
 
-	if (!args_bind(r, name, a, "prefix start end", 1, v))
-		return val_none;
-	const bool inside = cut(r, &self, v[1], v[2], &skipped);
-	const uint32_t n = v[0].type == V_TUPLE ? v[0].n : 1;
+	const bool inside = cut(r, &self, w[1], w[2], &skipped);
+	const uint32_t n = w[0].type == V_TUPLE ? w[0].n : 1;
 	for (uint32_t i = 0; i < n && !yes && tmpl_charge(r, 1); i++) {
-		const struct val one = v[0].type == V_TUPLE ? v[0].u.items[i] : v[0];
+		const struct val one = w[0].type == V_TUPLE ? w[0].u.items[i] : w[0];
 		if (one.type != V_STR)
 			tmpl_error(r, "%s() of '%s', which is no text", name, val_type_name(one));
 		else
@@ -247,21 +220,20 @@ static struct val with_ends(struct run *r, struct val self, const struct args *a
 	return val_bool(yes);
 }
 
-METHOD(startswith, with_ends(r, self, a, "startswith", false))
-METHOD(endswith, with_ends(r, self, a, "endswith", true))
+METHOD_IS(do_startswith, with_ends(r, self, w, "startswith", false))
+METHOD_IS(do_endswith, with_ends(r, self, w, "endswith", true))
 
-static struct val without(struct run *r, struct val self, const struct args *a, const char *name, bool at_end)
+static struct val without(struct run *r, struct val self, struct val v, bool at_end)
 {
-	struct val v;
-	if (!args_bind(r, name, a, "prefix", 1, &v) || !arg_str(r, v, "argument"))
+	if (!arg_str(r, v, "argument"))
 		return val_none;
 	if (!begins(r, self, v, at_end))
 		return self;
 	return val_bytes(self.u.s + (at_end ? 0 : v.n), self.n - v.n);
 }
 
-METHOD(removeprefix, without(r, self, a, "removeprefix", false))
-METHOD(removesuffix, without(r, self, a, "removesuffix", true))
+METHOD_IS(do_removeprefix, without(r, self, w[0], false))
+METHOD_IS(do_removesuffix, without(r, self, w[0], true))
 
 /* ---- Searching ---- */
 
@@ -279,19 +251,17 @@ static const char *last_of(struct run *r, const char *s, size_t n, const char *w
 	return NULL;
 }
 
-static struct val search(struct run *r, struct val self, const struct args *a, const char *name, bool last, bool must)
+static struct val search(
+		struct run *r, struct val self, const struct val w[3], const char *name, bool last, bool must)
 {
-	struct val v[3];
 	size_t skipped;
 
-	if (!args_bind(r, name, a, "sub start end", 1, v))
-		return val_none;
-	if (v[0].type != V_STR)
-		return tmpl_error(r, "%s() of '%s', which is no text", name, val_type_name(v[0])), val_none;
+	if (w[0].type != V_STR)
+		return tmpl_error(r, "%s() of '%s', which is no text", name, val_type_name(w[0])), val_none;
 	const char *at = NULL;
-	if (cut(r, &self, v[1], v[2], &skipped) && tmpl_charge(r, self.n / 16))
-		at = last                ? last_of(r, self.u.s, self.n, v[0].u.s, v[0].n)
-				: v[0].n ? memmem(self.u.s, self.n, v[0].u.s, v[0].n)
+	if (cut(r, &self, w[1], w[2], &skipped) && tmpl_charge(r, self.n / 16))
+		at = last                ? last_of(r, self.u.s, self.n, w[0].u.s, w[0].n)
+				: w[0].n ? memmem(self.u.s, self.n, w[0].u.s, w[0].n)
 					 : self.u.s;
 	if (at)
 		return val_int((int64_t)(skipped + uni_count(self.u.s, (size_t)(at - self.u.s))));
@@ -300,25 +270,24 @@ static struct val search(struct run *r, struct val self, const struct args *a, c
 	return val_int(-1);
 }
 
-METHOD(find, search(r, self, a, "find", false, false))
-METHOD(rfind, search(r, self, a, "rfind", true, false))
-METHOD(index, search(r, self, a, "index", false, true))
-METHOD(rindex, search(r, self, a, "rindex", true, true))
+METHOD_IS(do_find, search(r, self, w, "find", false, false))
+METHOD_IS(do_rfind, search(r, self, w, "rfind", true, false))
+METHOD_IS(do_index, search(r, self, w, "index", false, true))
+METHOD_IS(do_rindex, search(r, self, w, "rindex", true, true))
 
-static struct val do_count(struct run *r, struct val self, const struct args *a)
+METHOD(do_count, self)
 {
-	struct val v[3];
 	size_t skipped;
 	int64_t n = 0;
 
-	if (!args_bind(r, "count", a, "sub start end", 1, v) || !arg_str(r, v[0], "argument"))
+	if (!arg_str(r, w[0], "argument"))
 		return val_none;
-	if (!cut(r, &self, v[1], v[2], &skipped) || !tmpl_charge(r, self.n / 16))
+	if (!cut(r, &self, w[1], w[2], &skipped) || !tmpl_charge(r, self.n / 16))
 		return val_int(0);
-	if (!v[0].n)
+	if (!w[0].n)
 		return val_int((int64_t)uni_count(self.u.s, self.n) + 1);
 	const char *at = self.u.s, *end = self.u.s + self.n;
-	for (; (at = memmem(at, (size_t)(end - at), v[0].u.s, v[0].n)); at += v[0].n)
+	for (; (at = memmem(at, (size_t)(end - at), w[0].u.s, w[0].n)); at += w[0].n)
 		n++;
 	return val_int(n);
 }
@@ -352,13 +321,11 @@ struct val str_replace(struct run *r, struct val s, struct val old, struct val w
 	return buf_val(r, &t);
 }
 
-static struct val do_replace(struct run *r, struct val self, const struct args *a)
+METHOD(do_replace, self)
 {
-	struct val v[3];
-	if (!args_bind(r, "replace", a, "old new count", 2, v) || !arg_str(r, v[0], "replace() argument 1") ||
-			!arg_str(r, v[1], "replace() argument 2"))
+	if (!arg_str(r, w[0], "replace() argument 1") || !arg_str(r, w[1], "replace() argument 2"))
 		return val_none;
-	return str_replace(r, self, v[0], v[1], arg_int(r, v[2], -1));
+	return str_replace(r, self, w[0], w[1], arg_int(r, w[2], -1));
 }
 
 /* ---- Splitting and joining ---- */
@@ -430,20 +397,12 @@ struct val str_split(struct run *r, struct val s, struct val sep, int64_t max, b
 	return list_val(r, from_right ? list_reverse(&l) : &l, V_LIST);
 }
 
-static struct val split(struct run *r, struct val self, const struct args *a, const char *name, bool from_right)
-{
-	struct val v[2];
-	return args_bind(r, name, a, "sep maxsplit", 0, v) ? str_split(r, self, v[0], arg_int(r, v[1], -1), from_right)
-							   : val_none;
-}
+METHOD_IS(do_split, str_split(r, self, w[0], arg_int(r, w[1], -1), false))
+METHOD_IS(do_rsplit, str_split(r, self, w[0], arg_int(r, w[1], -1), true))
 
-METHOD(split, split(r, self, a, "split", false))
-METHOD(rsplit, split(r, self, a, "rsplit", true))
-
-static struct val partition(struct run *r, struct val self, const struct args *a, const char *name, bool last)
+static struct val partition(struct run *r, struct val self, struct val v, bool last)
 {
-	struct val v;
-	if (!args_bind(r, name, a, "sep", 1, &v) || !arg_str(r, v, "sep"))
+	if (!arg_str(r, v, "sep"))
 		return val_none;
 	if (!v.n)
 		return tmpl_error(r, "a separator without characters"), val_none;
@@ -462,8 +421,8 @@ static struct val partition(struct run *r, struct val self, const struct args *a
 	return val_list(r, V_TUPLE, 3, three);
 }
 
-METHOD(partition, partition(r, self, a, "partition", false))
-METHOD(rpartition, partition(r, self, a, "rpartition", true))
+METHOD_IS(do_partition, partition(r, self, w[0], false))
+METHOD_IS(do_rpartition, partition(r, self, w[0], true))
 
 struct val str_lines(struct run *r, struct val s, bool keep)
 {
@@ -485,11 +444,7 @@ struct val str_lines(struct run *r, struct val s, bool keep)
 	return list_val(r, &l, V_LIST);
 }
 
-static struct val do_splitlines(struct run *r, struct val self, const struct args *a)
-{
-	struct val v;
-	return args_bind(r, "splitlines", a, "keepends", 0, &v) ? str_lines(r, self, arg_bool(r, v, false)) : val_none;
-}
+METHOD_IS(do_splitlines, str_lines(r, self, arg_bool(r, w[0], false)))
 
 struct val str_join(struct run *r, struct val sep, struct val items, bool convert)
 {
@@ -512,14 +467,11 @@ struct val str_join(struct run *r, struct val sep, struct val items, bool conver
 	return buf_val(r, &t);
 }
 
-static struct val do_join(struct run *r, struct val self, const struct args *a)
+METHOD(do_join, self)
 {
-	struct val v;
-	if (!args_bind(r, "join", a, "iterable", 1, &v))
-		return val_none;
-	if (!val_is_iterable(v))
-		return tmpl_error(r, "join() of '%s', which has no items", val_type_name(v)), val_none;
-	return str_join(r, self, v, false);
+	if (!val_is_iterable(w[0]))
+		return tmpl_error(r, "join() of '%s', which has no items", val_type_name(w[0])), val_none;
+	return str_join(r, self, w[0], false);
 }
 
 /* ---- Padding ---- */
@@ -539,43 +491,34 @@ struct val str_pad(struct run *r, struct val s, int64_t width, uint32_t fill, ch
 	return buf_val(r, &t);
 }
 
-static struct val pad(struct run *r, struct val self, const struct args *a, const char *name, char how)
+static struct val pad(struct run *r, struct val self, const struct val w[2], char how)
 {
-	struct val v[2];
 	uint32_t fill = ' ';
-	if (!args_bind(r, name, a, "width fillchar", 1, v))
-		return val_none;
-	if (v[1].type != V_MISSING) {
-		if (v[1].type != V_STR || uni_count(v[1].u.s, v[1].n) != 1)
+	if (w[1].type != V_MISSING) {
+		if (w[1].type != V_STR || uni_count(w[1].u.s, w[1].n) != 1)
 			return tmpl_error(r, "fillchar must be one character"), val_none;
-		uni_decode(v[1].u.s, v[1].n, &fill);
+		uni_decode(w[1].u.s, w[1].n, &fill);
 	}
-	return str_pad(r, self, arg_int(r, v[0], 0), fill, how);
+	return str_pad(r, self, arg_int(r, w[0], 0), fill, how);
 }
 
-METHOD(center, pad(r, self, a, "center", 'c'))
-METHOD(ljust, pad(r, self, a, "ljust", 'l'))
-METHOD(rjust, pad(r, self, a, "rjust", 'r'))
+METHOD_IS(do_center, pad(r, self, w, 'c'))
+METHOD_IS(do_ljust, pad(r, self, w, 'l'))
+METHOD_IS(do_rjust, pad(r, self, w, 'r'))
 
-static struct val do_zfill(struct run *r, struct val self, const struct args *a)
+METHOD(do_zfill, self)
 {
-	struct val v;
-	if (!args_bind(r, "zfill", a, "width", 1, &v))
-		return val_none;
 	const bool sign = self.n && (self.u.s[0] == '-' || self.u.s[0] == '+');
 	const struct val rest = val_bytes(self.u.s + sign, self.n - sign);
-	const int64_t width = arg_int(r, v, 0);
+	const int64_t width = arg_int(r, w[0], 0);
 	struct val digits = str_pad(r, rest, width > 0 ? width - sign : 0, '0', 'r');
 	return sign && !r->failed ? str_concat(r, val_copy(r, self.u.s, 1), digits) : digits;
 }
 
-static struct val do_expandtabs(struct run *r, struct val self, const struct args *a)
+METHOD(do_expandtabs, self)
 {
-	struct val v;
 	struct buf t = {0};
-	if (!args_bind(r, "expandtabs", a, "tabsize", 0, &v))
-		return val_none;
-	const int64_t size = arg_int(r, v, 8);
+	const int64_t size = arg_int(r, w[0], 8);
 	int64_t column = 0;
 	tmpl_charge(r, self.n / 16);
 	for (uint32_t i = 0; i < self.n && !r->failed; i++) {
@@ -594,48 +537,45 @@ static struct val do_expandtabs(struct run *r, struct val self, const struct arg
 
 /* ---- Formatting ---- */
 
-METHOD(format, format_braces(r, self, a, NULL))
+METHOD_IS(do_format, format_braces(r, self, a, NULL))
 
-static struct val do_format_map(struct run *r, struct val self, const struct args *a)
+METHOD(do_format_map, self)
 {
-	struct val v;
-	if (!args_bind(r, "format_map", a, "mapping", 1, &v))
-		return val_none;
-	if (v.type != V_DICT)
+	if (w[0].type != V_DICT)
 		return tmpl_error(r, "format_map() needs a mapping"), val_none;
-	return format_braces(r, self, NULL, v.u.dict);
+	return format_braces(r, self, NULL, w[0].u.dict);
 }
 
-static struct val do_encode(struct run *r, struct val self, const struct args *a)
+METHOD(do_encode, self)
 {
-	(void)self, (void)a;
 	tmpl_fail(r, COHORT_E_UNSUPPORTED, "bytes are not supported (encode, translate, maketrans)");
 	return val_none;
 }
 
 /* ---- The table ---- */
 
-static const struct {
-	const char *name;
-	method_fn *call;
-} methods[] = {{"capitalize", do_capitalize}, {"casefold", do_casefold}, {"center", do_center}, {"count", do_count},
-		{"encode", do_encode}, {"endswith", do_endswith}, {"expandtabs", do_expandtabs}, {"find", do_find},
-		{"format", do_format}, {"format_map", do_format_map}, {"index", do_index}, {"isalnum", do_isalnum},
-		{"isalpha", do_isalpha}, {"isascii", do_isascii}, {"isdecimal", do_isdecimal}, {"isdigit", do_isdigit},
-		{"isidentifier", do_isidentifier}, {"islower", do_islower}, {"isnumeric", do_isnumeric},
-		{"isprintable", do_isprintable}, {"isspace", do_isspace}, {"istitle", do_istitle},
-		{"isupper", do_isupper}, {"join", do_join}, {"ljust", do_ljust}, {"lower", do_lower},
-		{"lstrip", do_lstrip}, {"partition", do_partition}, {"removeprefix", do_removeprefix},
-		{"removesuffix", do_removesuffix}, {"replace", do_replace}, {"rfind", do_rfind}, {"rindex", do_rindex},
-		{"rjust", do_rjust}, {"rpartition", do_rpartition}, {"rsplit", do_rsplit}, {"rstrip", do_rstrip},
-		{"split", do_split}, {"splitlines", do_splitlines}, {"startswith", do_startswith}, {"strip", do_strip},
-		{"swapcase", do_swapcase}, {"title", do_title}, {"upper", do_upper}, {"zfill", do_zfill},
-		{"maketrans", do_encode}, {"translate", do_encode}};
+static const struct method methods[] = {{"capitalize", do_capitalize, ""}, {"casefold", do_casefold, ""},
+		{"center", do_center, "width ?fillchar"}, {"count", do_count, "sub ?start ?end"},
+		{"encode", do_encode, NULL}, {"endswith", do_endswith, "prefix ?start ?end"},
+		{"expandtabs", do_expandtabs, "?tabsize"}, {"find", do_find, "sub ?start ?end"},
+		{"format", do_format, NULL}, {"format_map", do_format_map, "mapping"},
+		{"index", do_index, "sub ?start ?end"}, {"isalnum", do_isalnum, ""}, {"isalpha", do_isalpha, ""},
+		{"isascii", do_isascii, ""}, {"isdecimal", do_isdecimal, ""}, {"isdigit", do_isdigit, ""},
+		{"isidentifier", do_isidentifier, ""}, {"islower", do_islower, ""}, {"isnumeric", do_isnumeric, ""},
+		{"isprintable", do_isprintable, ""}, {"isspace", do_isspace, ""}, {"istitle", do_istitle, ""},
+		{"isupper", do_isupper, ""}, {"join", do_join, "iterable"}, {"ljust", do_ljust, "width ?fillchar"},
+		{"lower", do_lower, ""}, {"lstrip", do_lstrip, "?chars"}, {"partition", do_partition, "sep"},
+		{"removeprefix", do_removeprefix, "prefix"}, {"removesuffix", do_removesuffix, "prefix"},
+		{"replace", do_replace, "old new ?count"}, {"rfind", do_rfind, "sub ?start ?end"},
+		{"rindex", do_rindex, "sub ?start ?end"}, {"rjust", do_rjust, "width ?fillchar"},
+		{"rpartition", do_rpartition, "sep"}, {"rsplit", do_rsplit, "?sep ?maxsplit"},
+		{"rstrip", do_rstrip, "?chars"}, {"split", do_split, "?sep ?maxsplit"},
+		{"splitlines", do_splitlines, "?keepends"}, {"startswith", do_startswith, "prefix ?start ?end"},
+		{"strip", do_strip, "?chars"}, {"swapcase", do_swapcase, ""}, {"title", do_title, ""},
+		{"upper", do_upper, ""}, {"zfill", do_zfill, "width"}, {"maketrans", do_encode, NULL},
+		{"translate", do_encode, NULL}, {NULL, NULL, NULL}};
 
 struct val str_method(struct run *r, struct val self, struct val name)
 {
-	for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-		if (val_is_str(name, methods[i].name))
-			return val_func(r, methods[i].name, methods[i].call, self);
-	return val_missing;
+	return method_of(r, methods, self, name);
 }

@@ -25,8 +25,8 @@ PLAIN(iterable, val_is_iterable(v))
 PLAIN(sequence, val_is_sized(v) && v.type != V_VIEW && v.type != V_LOOP)
 PLAIN(callable, v.type == V_FUNC || v.type == V_MACRO || v.type == V_JOINER || v.type == V_LOOP || v.type == V_UNDEF)
 PLAIN(escaped, v.type == V_STR && v.flag & F_MARKUP)
-PLAIN(lower, str_is_lower(r, val_str(r, v)))
-PLAIN(upper, str_is_upper(r, val_str(r, v)))
+PLAIN(lower, str_is_case(r, val_str(r, v), uni_is_lower, uni_is_upper))
+PLAIN(upper, str_is_case(r, val_str(r, v), uni_is_upper, uni_is_lower))
 PLAIN(filter, v.type == V_STR && filter_find(v.u.s, v.n) >= 0)
 PLAIN(test, v.type == V_STR && test_find(v.u.s, v.n) >= 0)
 
@@ -38,36 +38,21 @@ static bool leaves(struct run *r, struct val v, struct val by, int64_t rest)
 PLAIN(odd, leaves(r, v, val_int(2), 1))
 PLAIN(even, leaves(r, v, val_int(2), 0))
 
-static bool is_divisibleby(struct run *r, struct val v, const struct args *a)
-{
-	struct val by;
-	return args_bind(r, "divisibleby", a, "num", 1, &by) && leaves(r, v, by, 0);
-}
-
-static bool is_sameas(struct run *r, struct val v, const struct args *a)
-{
-	struct val other;
-	return args_bind(r, "sameas", a, "other", 1, &other) && val_same(r, v, other);
-}
-
-static bool is_in(struct run *r, struct val v, const struct args *a)
-{
-	struct val seq;
-	return args_bind(r, "in", a, "seq", 1, &seq) && val_in(r, v, seq);
-}
-
-#define COMPARE(name, op) \
+#define WITH(name, arg, expr) \
 	static bool is_##name(struct run *r, struct val v, const struct args *a) \
 	{ \
-		struct val other; \
-		return args_bind(r, #name, a, "other", 1, &other) && op_compare(r, op, v, other); \
+		struct val arg; \
+		return args_bind(r, #name, a, #arg, &arg) && (expr); \
 	}
-COMPARE(eq, OP_EQ)
-COMPARE(ne, OP_NE)
-COMPARE(lt, OP_LT)
-COMPARE(le, OP_LE)
-COMPARE(gt, OP_GT)
-COMPARE(ge, OP_GE)
+WITH(divisibleby, num, leaves(r, v, num, 0))
+WITH(sameas, other, val_same(r, v, other))
+WITH(in, seq, val_in(r, v, seq))
+WITH(eq, other, op_compare(r, OP_EQ, v, other))
+WITH(ne, other, op_compare(r, OP_NE, v, other))
+WITH(lt, other, op_compare(r, OP_LT, v, other))
+WITH(le, other, op_compare(r, OP_LE, v, other))
+WITH(gt, other, op_compare(r, OP_GT, v, other))
+WITH(ge, other, op_compare(r, OP_GE, v, other))
 
 static const struct {
 	const char *name;

@@ -514,11 +514,9 @@ bool dict_set(struct run *r, struct dict *d, struct val key, struct val value)
 		p->value = value;
 		return !r->failed;
 	}
-	void *pairs = d->pairs;
 	const uint32_t before = d->n_max;
-	if (r->failed || !tmpl_grow(r, &pairs, &d->n_max, (size_t)d->n + 1, sizeof *d->pairs))
+	if (r->failed || !tmpl_grow(r, (void **)&d->pairs, &d->n_max, (size_t)d->n + 1, sizeof *d->pairs))
 		return false;
-	d->pairs = pairs;
 	d->pairs[d->n++] = (struct pair){key, value, hash};
 	if (d->n <= DICT_SMALL)
 		return true;
@@ -610,10 +608,8 @@ bool iter_next(struct run *r, struct iter *it, struct val *out)
 
 bool list_add(struct run *r, struct list *l, struct val v)
 {
-	void *p = l->items;
-	if (r->failed || !tmpl_grow(r, &p, &l->n_max, (size_t)l->n + 1, sizeof v))
+	if (r->failed || !tmpl_grow(r, (void **)&l->items, &l->n_max, (size_t)l->n + 1, sizeof v))
 		return false;
-	l->items = p;
 	l->items[l->n++] = v;
 	return true;
 }
