@@ -99,23 +99,14 @@ static const uint8_t *take(struct reader *r, size_t n, const char *what)
 	return p;
 }
 
-static enum cohort_status read_u32(struct reader *r, const char *what, uint32_t *out)
+/* A number of n bytes. */
+static enum cohort_status read_number(struct reader *r, const char *what, void *out, size_t n)
 {
-	const uint8_t *p = take(r, sizeof *out, what);
+	const uint8_t *p = take(r, n, what);
 
 	if (!p)
 		return COHORT_E_FORMAT;
-	memcpy(out, p, sizeof *out);
-	return COHORT_OK;
-}
-
-static enum cohort_status read_u64(struct reader *r, const char *what, uint64_t *out)
-{
-	const uint8_t *p = take(r, sizeof *out, what);
-
-	if (!p)
-		return COHORT_E_FORMAT;
-	memcpy(out, p, sizeof *out);
+	memcpy(out, p, n);
 	return COHORT_OK;
 }
 
@@ -125,7 +116,7 @@ static enum cohort_status read_str(struct reader *r, const char *what, struct gg
 	size_t at = r->at;
 	uint64_t n;
 
-	if ((st = read_u64(r, what, &n)))
+	if ((st = read_number(r, what, &n, sizeof n)))
 		return st;
 	if (n > left(r))
 		return err_at(r->err, COHORT_E_FORMAT, at, "%s is %llu bytes long, but only %zu are left" TOO_EARLY,
@@ -157,7 +148,7 @@ static enum cohort_status read_type(struct reader *r, const char *what, enum ggu
 	size_t at = r->at;
 	uint32_t type;
 
-	if ((st = read_u32(r, what, &type)))
+	if ((st = read_number(r, what, &type, sizeof type)))
 		return st;
 	if (type >= GGUF_N_TYPES)
 		return err_at(r->err, COHORT_E_FORMAT, at, "%s is %u, which is no known type", what, type);
@@ -216,7 +207,7 @@ static enum cohort_status read_array(struct reader *r, unsigned depth, struct gg
 	if ((st = read_type(r, "array element type", &a->type)))
 		return st;
 	at = r->at;
-	if ((st = read_u64(r, "array length", &a->n)))
+	if ((st = read_number(r, "array length", &a->n, sizeof a->n)))
 		return st;
 	if (a->n > left(r) / types[a->type].n_bytes_min)
 		return err_at(r->err, COHORT_E_FORMAT, at,
@@ -311,7 +302,6 @@ static enum cohort_status read_kv(struct gguf *g, struct reader *r, size_t *n_ma
 	char text[ERR_SHOW_BYTES];
 	struct gguf_kv kv = {.offset = r->at};
 	bool was_there;
-	void *grown = g->kv;
 
 	if ((st = read_name(r, "key", KEY_BYTES_MAX, &kv.key)))
 		return st;
@@ -324,9 +314,8 @@ static enum cohort_status read_kv(struct gguf *g, struct reader *r, size_t *n_ma
 		err_prefix(r->err, "key '%s'", err_show(text, kv.key.s, kv.key.n));
 		return st;
 	}
-	if (!mem_grow(&grown, n_max, g->n_kv + 1, sizeof *g->kv))
+	if (!mem_grow((void **)&g->kv, n_max, g->n_kv + 1, sizeof *g->kv))
 		return err_set(r->err, COHORT_E_MEMORY, "out of memory");
-	g->kv = grown;
 	g->kv[g->n_kv++] = kv;
 	return COHORT_OK;
 }
@@ -358,7 +347,7 @@ static enum cohort_status read_tensor_rest(struct gguf *g, struct reader *r, ggu
 	int64_t n = 1;
 	size_t at = r->at;
 
-	if ((st = read_u32(r, "number of dimensions", &t->n_dims)))
+	if ((st = read_number(r, "number of dimensions", &t->n_dims, sizeof t->n_dims)))
 		return st;
 	if (t->n_dims < 1 || t->n_dims > GGUF_DIMS)
 		return err_at(r->err, COHORT_E_FORMAT, at, "%u dimensions, not 1 to %d", t->n_dims, GGUF_DIMS);
@@ -366,7 +355,7 @@ static enum cohort_status read_tensor_rest(struct gguf *g, struct reader *r, ggu
 		t->ne[i] = 1;
 	for (unsigned i = 0; i < t->n_dims; i++) {
 		at = r->at;
-		if ((st = read_u64(r, "dimension", &t->ne[i])))
+		if ((st = read_number(r, "dimension", &t->ne[i], sizeof t->ne[i])))
 			return st;
 		if (t->ne[i] == 0)
 			return err_at(r->err, COHORT_E_FORMAT, at, "dimension %u is 0", i);
@@ -375,7 +364,7 @@ static enum cohort_status read_tensor_rest(struct gguf *g, struct reader *r, ggu
 					(ull)t->ne[i]);
 	}
 	at = r->at;
-	if ((st = read_u32(r, "tensor type", &t->type)))
+	if ((st = read_number(r, "tensor type", &t->type, sizeof t->type)))
 		return st;
 	if (!size(t->type, t->ne[0], (uint64_t)n / t->ne[0], &t->n_bytes, &bad_row))
 		t->n_bytes = 0;
@@ -385,7 +374,7 @@ static enum cohort_status read_tensor_rest(struct gguf *g, struct reader *r, ggu
 	else if (t->n_bytes == 0)
 		return err_at(r->err, COHORT_E_BUG, at, "type %u has no size", t->type);
 	at = r->at;
-	if ((st = read_u64(r, "data offset", &t->offset)))
+	if ((st = read_number(r, "data offset", &t->offset, sizeof t->offset)))
 		return st;
 	if (t->offset % g->alignment)
 		return err_at(r->err, COHORT_E_FORMAT, at, "data offset %llu is not a multiple of the alignment %u",
@@ -399,7 +388,6 @@ static enum cohort_status read_tensor(struct gguf *g, struct reader *r, gguf_siz
 	char text[ERR_SHOW_BYTES];
 	struct gguf_tensor t = {.entry_offset = r->at};
 	bool was_there;
-	void *grown = g->tensors;
 
 	if ((st = read_name(r, "tensor name", NAME_BYTES_MAX, &t.name)))
 		return st;
@@ -412,9 +400,8 @@ static enum cohort_status read_tensor(struct gguf *g, struct reader *r, gguf_siz
 		err_prefix(r->err, "tensor '%s'", err_show(text, t.name.s, t.name.n));
 		return st;
 	}
-	if (!mem_grow(&grown, n_max, g->n_tensors + 1, sizeof *g->tensors))
+	if (!mem_grow((void **)&g->tensors, n_max, g->n_tensors + 1, sizeof *g->tensors))
 		return err_set(r->err, COHORT_E_MEMORY, "out of memory");
-	g->tensors = grown;
 	g->tensors[g->n_tensors++] = t;
 	return COHORT_OK;
 }
@@ -575,19 +562,21 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
 	return i < 0 ? NULL : &g->tensors[i];
 }
 
-/* *out is NULL when the key is absent and may be. */
-static enum cohort_status get(const struct gguf *g, const char *key, bool need, const struct gguf_kv **out,
-		struct cohort_err *err)
-{
-	*out = gguf_find(g, key);
-	if (!*out && need)
-		return err_set(err, COHORT_E_FORMAT, "key '%s' is missing", key);
-	return COHORT_OK;
-}
+#define SIGNED (1u << GGUF_I8 | 1u << GGUF_I16 | 1u << GGUF_I32 | 1u << GGUF_I64)
+#define UNSIGNED (1u << GGUF_U8 | 1u << GGUF_U16 | 1u << GGUF_U32 | 1u << GGUF_U64)
+#define FLOATS (1u << GGUF_F32 | 1u << GGUF_F64)
 
-static enum cohort_status wrong_type(const struct gguf_kv *kv, const char *key, const char *want,
-		struct cohort_err *err)
+/* A value of one of the types, a bit each, which `want` names. *out is NULL for an absent key and after a failure. */
+static enum cohort_status get(const struct gguf *g, const char *key, bool need, unsigned types_of, const char *want,
+		const struct gguf_kv **out, struct cohort_err *err)
 {
+	const struct gguf_kv *kv = *out = gguf_find(g, key);
+
+	if (!kv)
+		return need ? err_set(err, COHORT_E_FORMAT, "key '%s' is missing", key) : COHORT_OK;
+	if (types_of >> kv->type & 1)
+		return COHORT_OK;
+	*out = NULL;
 	return err_at(err, COHORT_E_FORMAT, kv->offset, "key '%s' is of type %s, not %s", key, gguf_type_name(kv->type),
 			want);
 }
@@ -596,38 +585,30 @@ enum cohort_status gguf_get_u32(const struct gguf *g, const char *key, bool need
 		struct cohort_err *err)
 {
 	const struct gguf_kv *kv;
-	enum cohort_status st = get(g, key, need, &kv, err);
+	enum cohort_status st = get(g, key, need, SIGNED | UNSIGNED, "an integer", &kv, err);
 
-	if (st || !kv)
+	if (!kv)
 		return st;
-	switch (kv->type) {
-	case GGUF_U8: case GGUF_U16: case GGUF_U32: case GGUF_U64:
-		if (kv->u > UINT32_MAX)
-			return err_at(err, COHORT_E_FORMAT, kv->offset, "key '%s' is %llu, too large for 32 bits", key,
-					(ull)kv->u);
-		*out = (uint32_t)kv->u;
-		return COHORT_OK;
-	case GGUF_I8: case GGUF_I16: case GGUF_I32: case GGUF_I64:
+	if (SIGNED >> kv->type & 1) {
 		if (kv->i < 0 || kv->i > UINT32_MAX)
 			return err_at(err, COHORT_E_FORMAT, kv->offset, "key '%s' is %lld, %s", key, (long long)kv->i,
 					kv->i < 0 ? "but may not be negative" : "too large for 32 bits");
-		*out = (uint32_t)kv->i;
-		return COHORT_OK;
-	default:
-		return wrong_type(kv, key, "an integer", err);
+	} else if (kv->u > UINT32_MAX) {
+		return err_at(err, COHORT_E_FORMAT, kv->offset, "key '%s' is %llu, too large for 32 bits", key,
+				(ull)kv->u);
 	}
+	*out = (uint32_t)kv->u;
+	return COHORT_OK;
 }
 
 enum cohort_status gguf_get_f32(const struct gguf *g, const char *key, bool need, float *out,
 		struct cohort_err *err)
 {
 	const struct gguf_kv *kv;
-	enum cohort_status st = get(g, key, need, &kv, err);
+	enum cohort_status st = get(g, key, need, FLOATS, "a float", &kv, err);
 
-	if (st || !kv)
+	if (!kv)
 		return st;
-	if (kv->type != GGUF_F32 && kv->type != GGUF_F64)
-		return wrong_type(kv, key, "a float", err);
 	if (isfinite(kv->f) && fabs(kv->f) > (double)FLT_MAX)
 		return err_at(err, COHORT_E_FORMAT, kv->offset, "key '%s' is %g, too large for f32", key, kv->f);
 	*out = (float)kv->f;
@@ -637,40 +618,32 @@ enum cohort_status gguf_get_f32(const struct gguf *g, const char *key, bool need
 enum cohort_status gguf_get_bool(const struct gguf *g, const char *key, bool need, bool *out, struct cohort_err *err)
 {
 	const struct gguf_kv *kv;
-	enum cohort_status st = get(g, key, need, &kv, err);
+	enum cohort_status st = get(g, key, need, 1u << GGUF_BOOL, "bool", &kv, err);
 
-	if (st || !kv)
-		return st;
-	if (kv->type != GGUF_BOOL)
-		return wrong_type(kv, key, "bool", err);
-	*out = kv->u != 0;
-	return COHORT_OK;
+	if (kv)
+		*out = kv->u != 0;
+	return st;
 }
 
 enum cohort_status gguf_get_str(const struct gguf *g, const char *key, bool need, struct gguf_str *out,
 		struct cohort_err *err)
 {
 	const struct gguf_kv *kv;
-	enum cohort_status st = get(g, key, need, &kv, err);
+	enum cohort_status st = get(g, key, need, 1u << GGUF_STRING, "string", &kv, err);
 
-	if (st || !kv)
-		return st;
-	if (kv->type != GGUF_STRING)
-		return wrong_type(kv, key, "string", err);
-	*out = kv->str;
-	return COHORT_OK;
+	if (kv)
+		*out = kv->str;
+	return st;
 }
 
 enum cohort_status gguf_get_array(const struct gguf *g, const char *key, bool need, enum gguf_type type,
 		struct gguf_array *out, struct cohort_err *err)
 {
 	const struct gguf_kv *kv;
-	enum cohort_status st = get(g, key, need, &kv, err);
+	enum cohort_status st = get(g, key, need, 1u << GGUF_ARRAY, "array", &kv, err);
 
-	if (st || !kv)
+	if (!kv)
 		return st;
-	if (kv->type != GGUF_ARRAY)
-		return wrong_type(kv, key, "array", err);
 	if (kv->arr.type != type)
 		return err_at(err, COHORT_E_FORMAT, kv->offset, "key '%s' is an array of %s, not of %s", key,
 				gguf_type_name(kv->arr.type), gguf_type_name(type));

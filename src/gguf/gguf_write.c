@@ -76,14 +76,12 @@ static enum cohort_status no_memory(const struct gguf_writer *w, struct cohort_e
 
 static void put(struct buf *b, const void *p, size_t n)
 {
-	void *grown = b->d;
 	size_t want;
 
-	if (b->failed || !size_add(b->n, n, &want) || !mem_grow(&grown, &b->n_max, want, 1)) {
+	if (b->failed || !size_add(b->n, n, &want) || !mem_grow((void **)&b->d, &b->n_max, want, 1)) {
 		b->failed = true;
 		return;
 	}
-	b->d = grown;
 	if (n)
 		memcpy(b->d + b->n, p, n);
 	b->n = want;
@@ -236,7 +234,6 @@ static enum cohort_status add_kv(struct gguf_writer *w, const struct gguf_kv *kv
 {
 	char text[ERR_SHOW_BYTES];
 	uint32_t alignment = w->alignment;
-	void *grown = w->keys;
 	bool was_there = false;
 	enum cohort_status st = judge(w, b, kv, &alignment, err);
 
@@ -247,9 +244,8 @@ static enum cohort_status add_kv(struct gguf_writer *w, const struct gguf_kv *kv
 				err_show(text, kv->key.s, kv->key.n)));
 	if (w->n_kv >= INT32_MAX)
 		return named(w, err, err_set(err, COHORT_E_LIMIT, "too many keys"));
-	if (!mem_grow(&grown, &w->keys_max, w->n_kv + 1, sizeof *w->keys))
+	if (!mem_grow((void **)&w->keys, &w->keys_max, w->n_kv + 1, sizeof *w->keys))
 		return no_memory(w, err);
-	w->keys = grown;
 	char *key = mem_strndup(kv->key.s, kv->key.n);
 	if (!key)
 		return no_memory(w, err);
@@ -329,7 +325,6 @@ enum cohort_status gguf_writer_tensor(struct gguf_writer *w, struct gguf_str nam
 {
 	char text[ERR_SHOW_BYTES];
 	struct entry t = {.n_name = name.n, .type = type, .n_dims = n_dims, .ne = {1, 1, 1, 1}};
-	void *grown = w->tensors;
 	bool was_there = false;
 	enum cohort_status st = expect(w, COLLECT, "a tensor", err);
 
@@ -349,9 +344,8 @@ enum cohort_status gguf_writer_tensor(struct gguf_writer *w, struct gguf_str nam
 				err_show(text, name.s, name.n)));
 	if (w->n_tensors >= INT32_MAX)
 		return named(w, err, err_set(err, COHORT_E_LIMIT, "too many tensors"));
-	if (!mem_grow(&grown, &w->tensors_max, w->n_tensors + 1, sizeof *w->tensors))
+	if (!mem_grow((void **)&w->tensors, &w->tensors_max, w->n_tensors + 1, sizeof *w->tensors))
 		return no_memory(w, err);
-	w->tensors = grown;
 	t.name = mem_strndup(name.s, name.n);
 	if (!t.name || !strmap_add(&w->by_name, t.name, t.n_name, (int32_t)w->n_tensors, &was_there)) {
 		mem_free(t.name);
