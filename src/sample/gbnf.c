@@ -156,14 +156,12 @@ static bool read_literal(struct parser *s, struct piece *out)
 
 	while (peek(s) != '"') {
 		uint32_t cp;
-		void *p = s->bytes;
 		if (s->at >= s->n)
 			return refuse(s, from, "a literal that does not end");
 		if (!read_char(s, &cp))
 			return false;
-		if (!mem_grow(&p, &s->n_bytes_max, n + 4, 1))
+		if (!mem_grow((void **)&s->bytes, &s->n_bytes_max, n + 4, 1))
 			return full(s);
-		s->bytes = p;
 		n += utf8_encode(cp, s->bytes + n);
 	}
 	s->at++;
@@ -172,10 +170,8 @@ static bool read_literal(struct parser *s, struct piece *out)
 
 static bool add_range(struct parser *s, uint32_t lo, uint32_t hi)
 {
-	void *p = s->ranges;
-	if (!mem_grow(&p, &s->n_ranges_max, s->n_ranges + 1, sizeof *s->ranges))
+	if (!mem_grow((void **)&s->ranges, &s->n_ranges_max, s->n_ranges + 1, sizeof *s->ranges))
 		return full(s);
-	s->ranges = p;
 	s->ranges[s->n_ranges][0] = lo;
 	s->ranges[s->n_ranges++][1] = hi;
 	return true;

@@ -24,10 +24,9 @@ void program_release(struct program *p)
 
 int32_t program_node(struct program *p, struct program_node n)
 {
-	void *nodes = p->nodes;
-	if (p->n_nodes >= PROGRAM_NODES_MAX || !mem_grow(&nodes, &p->n_nodes_max, p->n_nodes + 1, sizeof n))
+	if (p->n_nodes >= PROGRAM_NODES_MAX ||
+			!mem_grow((void **)&p->nodes, &p->n_nodes_max, p->n_nodes + 1, sizeof n))
 		return -1;
-	p->nodes = nodes;
 	n.like = (int32_t)p->n_nodes;
 	p->nodes[p->n_nodes] = n;
 	return (int32_t)p->n_nodes++;
@@ -35,10 +34,9 @@ int32_t program_node(struct program *p, struct program_node n)
 
 int32_t program_rule(struct program *p, const char *name, size_t n, size_t at)
 {
-	void *rules = p->rules;
-	if (p->n_rules >= PROGRAM_RULES_MAX || !mem_grow(&rules, &p->n_rules_max, p->n_rules + 1, sizeof *p->rules))
+	if (p->n_rules >= PROGRAM_RULES_MAX ||
+			!mem_grow((void **)&p->rules, &p->n_rules_max, p->n_rules + 1, sizeof *p->rules))
 		return -1;
-	p->rules = rules;
 	p->rules[p->n_rules] = (struct program_rule){.name = name, .n_name = n, .at = at, .start = -1};
 	return (int32_t)p->n_rules++;
 }
@@ -521,10 +519,8 @@ static bool close_node(struct closing *c, int32_t i, size_t *n)
 		if (node->kind == G_SPLIT || node->kind == G_JUMP) {
 			c->stack[depth++] = node->out;
 		} else if (node->kind != G_FAIL) {
-			void *nexts = p->nexts;
-			if (!mem_grow(&nexts, &c->n_max, *n + 1, sizeof *p->nexts))
+			if (!mem_grow((void **)&p->nexts, &c->n_max, *n + 1, sizeof *p->nexts))
 				return false;
-			p->nexts = nexts;
 			p->nexts[(*n)++] = at;
 		}
 	}

@@ -82,10 +82,8 @@ static bool add_rule(struct gen *g, const char *name, const struct text *body)
 
 static bool remember(struct gen *g, json_t *schema, const char *name)
 {
-	void *p = g->known;
-	if (!mem_grow(&p, &g->n_known_max, g->n_known + 1, sizeof *g->known))
+	if (!mem_grow((void **)&g->known, &g->n_known_max, g->n_known + 1, sizeof *g->known))
 		return false;
-	g->known = p;
 	g->known[g->n_known].schema = json_incref(schema);
 	snprintf(g->known[g->n_known++].name, NAME_BYTES, "%s", name);
 	return true;
