@@ -447,6 +447,57 @@ static void handles_freed_while_engine_says_ready(void **state)
 	cohort_engine_free(e);
 }
 
+/* A notice that does not return until it is told to, and a thread that gives the handle back meanwhile: it waits. Seen
+ * red with notice_stop that returns at once. */
+struct held {
+	sem_t inside, go_on;
+	struct cohort_request *r;
+	atomic_bool freed;
+};
+
+static void hold_on(struct cohort_request *r, void *user)
+{
+	struct held *h = user;
+
+	(void)r;
+	sem_post(&h->inside);
+	sleep_until_woken(&h->go_on);
+}
+
+static void free_held(void *user)
+{
+	struct held *h = user;
+
+	cohort_request_free(h->r);
+	atomic_store(&h->freed, true);
+}
+
+static void free_waits_for_the_notice(void **state)
+{
+	struct cohort_engine_params ep;
+	struct held h = {.freed = false};
+	struct thread t;
+
+	(void)state;
+	said_params(&ep);
+	struct cohort_engine *e = rig_engine(&ep);
+	assert_int_equal(sem_init(&h.inside, 0, 0) | sem_init(&h.go_on, 0, 0), 0);
+	struct cohort_request_params p = said_jobs[0].p;
+	p.on_ready = hold_on;
+	p.user = &h;
+	assert_int_equal(cohort_engine_submit(e, &p, &h.r, NULL), COHORT_OK);
+	sleep_until_woken(&h.inside);
+	assert_true(thread_start(&t, "test", free_held, &h));
+	rig_sleep(0.05);
+	assert_false(atomic_load(&h.freed));
+	sem_post(&h.go_on);
+	thread_join(&t);
+	assert_true(atomic_load(&h.freed));
+	cohort_engine_free(e);
+	sem_destroy(&h.inside);
+	sem_destroy(&h.go_on);
+}
+
 /* The engine's end is told like any other. */
 static void end_of_the_engine_is_told(void **state)
 {
@@ -484,6 +535,7 @@ int main(void)
 			cmocka_unit_test(event_at_the_end_of_the_waiting_time),
 			cmocka_unit_test(sleeping_readers_are_woken),
 			cmocka_unit_test(handles_freed_while_engine_says_ready),
+			cmocka_unit_test(free_waits_for_the_notice),
 			cmocka_unit_test(end_of_the_engine_is_told),
 	};
 	return cmocka_run_group_tests_name("engine_ready", tests, said_set_up, rig_tear_down);

@@ -466,6 +466,54 @@ static void state_calls_out_of_memory_at_every_point(void **state)
 	rig_close(&r);
 }
 
+static bool abort_always(void *user)
+{
+	++*(int *)user;
+	return true;
+}
+
+/* The weights are read before the first state, which may take long: aborted, nothing is written or changed, and the
+ * next call reads them again. Seen red with the status ignored in each of the calls. */
+static void state_calls_are_aborted(void **state)
+{
+	const struct place at = place_make();
+	struct rig r;
+	struct cohort_err err;
+	int n = 0;
+	(void)state;
+	rig_open(&r, COHORT_KV_F16, 40);
+	prepare(r.c);
+	struct bytes all = save(r.c, COHORT_SEQ_ALL), one = save(r.c, 2);
+	for (int way = 0; way < N_WAYS; way++) {
+		struct cohort_context *c = context_of(r.m, COHORT_KV_F16, 1024, N_IDS);
+		char path[96];
+		snprintf(path, sizeof path, "%s", at.path);
+		if (way == RESTORE_FILE)
+			put_file(path, &all);
+		grow(c, 1, 40, 1);
+		const struct cohort_context_params p = c->p;
+		c->p.abort = abort_always;
+		c->p.abort_user = &n;
+		assert_int_equal(go((enum way)way, c, &all, &one, path, &err), COHORT_ABORTED);
+		assert_string_equal(err.text,
+				way == RESTORE_FILE ? strcat(path, ": aborted by the caller") : "aborted by the caller");
+		assert_int_equal(n, way + 1);
+		assert_int_equal(access(at.path, F_OK), way == RESTORE_FILE ? 0 : -1);
+		c->p = p;
+		assert_int_equal(cohort_seq_pos_max(c, 1), 39);
+		assert_int_equal(cohort_seq_pos_max(c, 0), -1);
+		ok(go((enum way)way, c, &all, &one, at.path, &err), &err);
+		if (way == SAVE_FILE)
+			unlink(at.path);
+		cohort_context_free(c);
+	}
+	unlink(at.path);
+	assert_int_equal(rmdir(at.dir), 0);
+	free(all.p);
+	free(one.p);
+	rig_close(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -478,6 +526,7 @@ int main(void)
 		cmocka_unit_test(state_calls_refuse_bad_arguments),
 		cmocka_unit_test(state_files_save_and_restore),
 		cmocka_unit_test(state_calls_out_of_memory_at_every_point),
+		cmocka_unit_test(state_calls_are_aborted),
 	};
 	return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

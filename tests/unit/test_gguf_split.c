@@ -498,6 +498,7 @@ static void compares_values(void **state)
 		assert_int_equal(gguf_check_whole(&g[0], &err), COHORT_E_FORMAT);
 		assert_non_null(strstr(err.text, "1 parts instead of 2"));
 		assert_int_equal(gguf_check_whole(&g[1], &err), COHORT_E_FORMAT);
+		assert_string_equal(err.text, "split.no is 1 in the first part (at byte 24)");
 		const enum cohort_status st = gguf_join(&g[0], &g[1], &err);
 		if (st != (values[i].same ? COHORT_OK : COHORT_E_FORMAT))
 			fail_msg("value %zu: %d %s", i, (int)st, err.text);

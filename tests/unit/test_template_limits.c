@@ -461,6 +461,7 @@ static bool renders(const char *source, const char *messages, uint64_t n_steps_m
 
 	cohort_template_params_init(&p);
 	p.messages = messages;
+	p.now = "2025-01-02T03:04:05";
 	p.n_steps_max = n_steps_max;
 	p.n_out_max = n_out_max;
 	p.depth_max = depth_max;
@@ -496,6 +497,54 @@ static void exact_limits(void **state)
 		assert_false(renders(s, m, steps, n - 1, depth, "bytes of output"));
 		assert_false(renders(s, m, steps, n, depth - 1, "levels deep"));
 	}
+}
+
+/* ---- Work ---- */
+
+/* The least number of steps that it takes. */
+static uint64_t least_steps(const char *source)
+{
+	uint64_t lo = 0, hi = 1 << 17; /* lo is too few */
+
+	if (!renders(source, NULL, hi, 1 << 20, 100, ""))
+		fail_msg("%s: too many steps", source);
+	while (hi - lo > 1) {
+		const uint64_t mid = lo + (hi - lo) / 2;
+		if (renders(source, NULL, mid, 1 << 20, 100, "steps"))
+			hi = mid;
+		else
+			lo = mid;
+	}
+	return hi;
+}
+
+/* What each kind of work costs, exactly: a template and its steps in each line of the file, over a text of 2997 bytes (s),
+ * one of 300 (t), lists of 100 (l, k) and dictionaries of 6 (d, e); larger ones have hashes of their own each time.
+ * A line that is not right is printed as it should be. Seen red with each tmpl_charge left out, one by one. */
+static void exact_steps(void **state)
+{
+	static const char vars[] = "{% set s = 'aB ' * 999 %}{% set t = 'x' * 300 %}{% set l = range(100)|list %}"
+				   "{% set k = range(100)|list %}{% set d = dict(range(12)|batch(2)) %}"
+				   "{% set e = dict(range(12)|batch(2)) %}";
+	FILE *f = fopen("tests/golden/data/template-steps.txt", "rb");
+	char line[1000], source[sizeof line + sizeof vars];
+	size_t n_lines = 0, n_bad = 0;
+	(void)state;
+
+	assert_non_null(f);
+	for (; fgets(line, sizeof line, f); n_lines++) {
+		char *text;
+		const uint64_t want = strtoull(line, &text, 10);
+		snprintf(source, sizeof source, "%s%s", vars, text + 1);
+		const uint64_t n = least_steps(source);
+		if (n == want)
+			continue;
+		print_error("%llu%s", (unsigned long long)n, text);
+		n_bad++;
+	}
+	fclose(f);
+	assert_int_equal(n_bad, 0);
+	assert_true(n_lines > 200);
 }
 
 /* The limits of a caller who names none, as the errors tell them. A text of n bytes of JSON is there, if n > 0. */
@@ -575,6 +624,13 @@ static void exact_memory(void **state)
 	assert_int_equal(r.status, COHORT_E_LIMIT);
 	assert_non_null(strstr(r.message, "bytes of memory"));
 	tmpl_release(&r);
+	/* Aligned behind texts of any length. */
+	r = (struct run){.n_bytes_max = roomy};
+	for (size_t n = 1; n < 40; n++) {
+		assert_non_null(tmpl_bytes(&r, n));
+		assert_int_equal((uintptr_t)tmpl_alloc(&r, 1, 1) % 16, 0);
+	}
+	tmpl_release(&r);
 	/* A text under construction. */
 	r = (struct run){.n_bytes_max = 4};
 	assert_true(buf_add(&r, &t, "abc", 3));
@@ -599,6 +655,7 @@ int main(void)
 			cmocka_unit_test(template_out_of_memory_at_every_point),
 			cmocka_unit_test(small_limits),
 			cmocka_unit_test(exact_limits),
+			cmocka_unit_test(exact_steps),
 			cmocka_unit_test(default_limits),
 			cmocka_unit_test(exact_memory),
 	};

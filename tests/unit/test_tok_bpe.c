@@ -43,6 +43,15 @@ static void bpe_ignore_merges(void **state)
 	assert_string_equal(tok_pre(v.t), "llama-bpe");
 	EXPECT(&v, "hello", NO_BOS, "hello");
 	done(&v);
+	/* The longest one, which no merge leads to. Seen red with n >= n_longest in whole(). */
+	bpe_vocab(&v);
+	piece(&v, "cabcabcabcab", TOK_NORMAL, 0);
+	w_vocab(&v, HAS_ALL);
+	kv_str(&v.w, "pre", "llama-bpe");
+	open_ok(&v);
+	EXPECT(&v, "cabcabcabcab", NO_BOS, "cabcabcabcab");
+	EXPECT(&v, "cabcabcabcabc", NO_BOS, "cab", "cab", "cab", "cab", "c");
+	done(&v);
 }
 
 static void bpe_bytes_missing(void **state)
