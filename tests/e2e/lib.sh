@@ -18,6 +18,9 @@ for v in $(env | sed -n 's/^\(COHORT_[A-Za-z0-9_]*\)=.*/\1/p'); do
 	case $v in COHORT_BUILD | COHORT_SOURCE | COHORT_SHARED | COHORT_HIDE_ISA) ;; *) unset "$v" ;; esac
 done
 COHORT_CONFIG=/dev/null
+# The C library fills new memory with 0xfe: what is read without having been written is no zero by chance.
+MALLOC_PERTURB_=1
+export MALLOC_PERTURB_
 # As many tests run at once as there are processors: with two threads each they would wait for each other most of the
 # time. What depends on threads says -threads; a run that looks for races sets E2E_THREADS to more, and a test of the
 # defaults to nothing. E2E_LOCALE is that of a user elsewhere (tools/dev/machines.sh).

@@ -43,6 +43,36 @@ prints() {
 	[ $same = 0 ]
 	verdict "$name: as it was"
 }
+# table NAME: the same of many command lines, one on each line of standard input, as the shell reads them; what they said goes
+# into one file. A line that begins with a $ is a command of the shell alone.
+table() {
+	name=$1
+	n=0
+	: >raw
+	while IFS= read -r line; do
+		case $line in
+		'$ '*) eval "${line#??}" ;;
+		*)
+			n=$((n + 1))
+			eval "say $line"
+			{
+				echo "==== $line" && echo "exit code $rc"
+				for f in out err; do
+					[ ! -s "$f" ] || { echo "---- $f" && cat "$f"; }
+				done
+			} >>raw
+			;;
+		esac
+	done
+	steady raw >got
+	[ -z "${PRINTED_TO:-}" ] || cp got "$PRINTED_TO/$name.txt"
+	diff -U 3 "$want/$name.txt" got >changed 2>&1
+	same=$?
+	[ $same = 0 ] || sed 's/^/# /' changed | head -n 20
+	ran="the $n lines of $name"
+	[ $same = 0 ]
+	verdict "$name: $n command lines, as it was"
+}
 set -- -seed 5 -threads 1 # of any level: the same bits
 
 # ---- Texts ----
@@ -145,3 +175,300 @@ prints refused-option cohort run -tempratur 1
 prints refused-value cohort run -temperature 300 x
 prints refused-command cohort rum
 prints refused-file cohort run -m none.gguf x
+
+# ---- Many more, most of them refused ----
+
+: >empty
+long=$(seq -s ' ' 1 700)
+export long
+printf 'a\0b' >nul
+lines 'Hello\n'
+table refused-texts <<'LINES'
+cohort
+cohort none.gguf
+cohort run tiny.gguf x
+batched -prompts empty
+batched -prompts none
+batched -prompts prompts -p x -np 1 -n 1 -grammar 'root ::= "a"'
+batched -p "$long" -c 32
+batched -p "$long" -c 4096 -n 1
+batched -np 1 -n 40 -c 32
+batched -np 8 -n 30 -c 64
+batched -np 1 -n 27 -c 32 -grammar 'root ::= "a"'
+batched -np 1 -n 5000 -c 8192 -grammar 'root ::= "a"'
+batched -np 2 -n 3 -ignore-eos -v
+batched -interactive -output x.txt
+batched -interactive -prompts prompts
+batched -output -
+batched -output o.pdf
+batched -output o.txt -output-format json
+batched -output - -output-format x
+batched -output - -output - -output-format txt
+batched -compare -output - -output-format txt
+batched -stream -output - -output-format txt
+batched -prompts prompts -output prompts
+batched -output none/o.txt -n 1
+batched -p 'The cat' -np 2 -n 4 -output - -output-format csv -output o2.json
+batched -p x -np 3 -n 2 -compare -grammar 'root ::= "a" | "b"' -temp 5
+batched -grammar a -json-schema '{}'
+batched -logit-bias x
+batched -logit-bias 999999+1
+batched -logit-bias 5+x
+batched -samplers ''
+batched -dry-multiplier 1 -dry-sequence-breaker ''
+batched -c 31 -n 32 x
+batched --n-predict
+batched --n-predict=
+batched -np 0 -np 4
+batched -np 4097
+batched -temp nan
+batched -kv-type q5 -n 1
+cohort run x -beams 4 -temp 1 -n 6
+cohort run x -diversity 2
+cohort run x -vote x
+cohort run x -beams 4 -beam-groups 3
+cohort run x -beams 2 -np 3
+cohort run x -beams 2 -diversity 1
+cohort run x -best-of 3 -np 2
+cohort run x -beams 2 -best-of 2
+cohort run x -beams 2 -n 0
+cohort run x -best-of 2 -n 0
+cohort run x -best-of 2 -vote '('
+cohort run x -best-of 3 -n 2 -vote zzz
+cohort run x -best-of 3 -n 8 -vote '[aeiou]{3}'
+cohort run x -beams 4 -n 400 -c 64
+cohort run x -n 0
+cohort run '' -n 3
+cohort run "$long" -n 1
+cohort run "$long" -n 100 -c 8192 -grammar 'root ::= "a"'
+cohort run x -n 5000 -c 8192 -grammar 'root ::= "a"'
+cohort run -prompts prompts x -n 2
+cohort run -prompts none
+cohort run -f none
+cohort run -f nul -n 3
+cohort run x -np 2 -n 3 -stop '' -v
+cohort run x -lora none
+cohort run x -lora-scaled none
+cohort run x -device none
+cohort run x -device 'cpu:1,cpu:9'
+cohort run x -kv-type q5
+cohort speculate
+cohort speculate x -draft-min 5 -draft-max 4
+cohort speculate x -ngram-min 5 -ngram-max 4
+cohort speculate x -draft-greedy
+cohort speculate x -c 8 -n 20
+cohort speculate "$long" -n 2
+cohort speculate x -draft none.gguf
+cohort speculate 'The cat and the cat and the cat' -n 3000 -grammar 'root ::= " and"' -v
+cohort tree x -format x
+cohort tree x -o o.foo
+cohort tree x -o none/o.svg
+cohort tree "$long" -d 2
+cohort tree x -d 40 -k 40 -nodes 1000000
+cohort tree x -grammar 'root ::= "a'
+cohort tree x -d 2 -k 3 -grammar 'root ::= "a" | "b"' -v
+cohort tree -f empty
+LINES
+lines '\n'
+printf '%s' "$long" >long
+printf 'one' >one
+table refused-commands <<'LINES'
+cohort tokenize
+cohort tokenize x -f prompts
+cohort tokenize x -format y
+cohort tokenize -f none
+cohort tokenize -f nul -format pieces
+cohort tokenize -add-bos x
+cohort tokenize '<s>x</s>' -format pieces
+cohort detokenize
+cohort detokenize 1 -f prompts
+cohort detokenize 99999999
+cohort detokenize -- -1
+cohort detokenize 1,2 [3 4]
+cohort detokenize 1.5
+cohort embed
+cohort embed -lines a
+cohort embed -normalize x a
+cohort embed -f empty -lines
+cohort embed ''
+cohort embed -o e.doc a
+cohort embed -pooling x a
+cohort embed -pooling last -normalize max -format json a
+cohort embed -pooling cls -normalize 1 -format jsonl a
+cohort embed -normalize none -similarity a b
+cohort embed -f none
+cohort perplexity -f text -output-format x
+cohort perplexity -f text -stride 9 -ctx 8 -per-window
+cohort perplexity -f empty
+cohort perplexity -f one -ctx 1
+cohort perplexity -f one
+cohort perplexity -f none
+cohort perplexity -f text -ctx 99999
+cohort logits
+cohort logits --tokens none -o x.f32
+cohort logits --tokens prompts -o x.f32
+cohort logits --tokens one -kv-type q5 -o x.f32
+cohort template
+cohort template -m tiny.gguf -chat-template none -messages m.json
+cohort template -messages - -chat-template -
+cohort template -messages none
+cohort template -messages prompts
+cohort template -messages nul
+cohort template -chat-template none -messages m.json
+cohort template -name none -messages m.json
+cohort template -name chatml -messages m.json
+$ message() { printf '%s' "$1" >bad.json; }
+$ message '{"a":1}'
+cohort template -messages bad.json
+$ message '[]'
+cohort template -name chatml -messages bad.json
+cohort retrieve
+cohort retrieve -dir texts -load index x
+cohort retrieve -load index -save other x
+cohort retrieve -load index -chunk-size 9 x
+cohort retrieve -load index -f prompts x
+cohort retrieve -load index -f prompts -format jsonl -top-k 1
+cohort retrieve -load index -format x y
+cohort retrieve -load index -o o.txt
+cohort retrieve -load none x
+cohort retrieve -load text x
+cohort retrieve -load empty x
+$ head -c 60 index >cut
+cohort retrieve -load cut x
+$ head -c 400 index >cut
+cohort retrieve -load cut x
+$ { head -c 8 index && printf '\011' && tail -c +10 index; } >cut
+cohort retrieve -load cut x
+$ { head -c 300 index && printf 'x' && tail -c +302 index; } >cut
+cohort retrieve -load cut x
+cohort retrieve -dir none x
+cohort retrieve -dir empty x
+cohort retrieve -dir texts -chunk-separator '' x
+cohort retrieve -dir texts -chunk-size 99999 x
+cohort retrieve -dir texts -chunk-size 20 -overlap 15 x
+cohort retrieve -dir texts/a.txt -dir texts/b.txt -top-k 9 cat -v
+cohort synth -o x.gguf
+cohort synth -s none -o x.gguf
+cohort synth -s n_vocab=300 -o x.gguf
+cohort synth -s n_vocab=300,n_embd=63,n_layer=1,n_head=4,n_ff=64 -o x.gguf
+cohort synth -s n_vocab=300,x=1 -o x.gguf
+cohort synth -s "$shape,n_head_kv=2,n_ctx=64,head_size=16,tied=1,rope_base=500" -t f16 -seed 3 -o x.gguf
+cohort info -m x.gguf
+cohort synth -s "$shape" -t q9 -o x.gguf
+cohort synth -s "$shape" -o none/x.gguf
+cohort quantize
+cohort quantize s.gguf
+cohort quantize s.gguf q3.gguf Q9
+cohort quantize s.gguf q3.gguf Q4_0
+cohort quantize s.gguf s.gguf Q4_0 -allow-requantize
+cohort quantize none.gguf q3.gguf Q4_0
+cohort quantize -allow-requantize s.gguf q3.gguf Q4_K_M -tensor-type x
+cohort quantize -allow-requantize -tensor-type 'attn=F16' -token-embedding-type F32 -v s.gguf q3.gguf Q4_0
+cohort info -m q3.gguf -tensors
+cohort info -m text
+cohort info -m empty
+cohort info x
+cohort bench -npp 0 -ntg 0
+cohort bench -npp x
+cohort bench -npp 4-1
+cohort bench -npp 1-8*2,3 -ntg 0 -npl 1 -output-format x
+cohort bench -npp 4 -ntg 1 -npl 1 -kv-type x
+cohort bench -npp 4 -ntg 1 -npl 2 -n-kv-max 4
+cohort help
+cohort help x y
+cohort help sampling
+cohort man nothing
+cohort completion tcsh
+cohort version
+cohort -version
+LINES
+printf '%s\n' '[]' '{"custom_id":"","method":"POST"}' '{"custom_id":"a","method":"GET"}' '{"custom_id":"a","method":"POST","url":"/v1/x"}' \
+	'{"custom_id":"a","method":"POST","url":"/v1/completions"}' '{"custom_id":"a","method":"POST","url":"/v1/completions","body":[]}' \
+	'{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"a","max_tokens":1}}' '{"custom_id":5}' '' '{' >bad.jsonl
+printf '{"custom_id":"e","method":"POST","url":"/v1/embeddings","body":{"input":["a","b"]}}\n{"custom_id":"c","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"Hi"}],"max_tokens":2,"logprobs":true,"seed":3}}\n' >two.jsonl
+made='s/"(created|id)": *("[a-z_]*-?[0-9A-Za-z]*"|[0-9]+)/"\1":N/g'
+table jobs-refused <<'LINES'
+cohort jobs
+cohort jobs in.jsonl
+cohort jobs in.jsonl -output in.jsonl
+cohort jobs none -output x.out
+cohort jobs texts -output x.out
+cohort jobs in.jsonl -output texts
+cohort jobs in.jsonl -output text
+cohort jobs in.jsonl -output none/x
+cohort jobs empty -output e.out
+cohort jobs in.jsonl -output x.out -pooling x
+cohort jobs in.jsonl -output x.out -chat-template none
+cohort jobs bad.jsonl -output x.out -threads 1
+$ sed -E "$made" x.out >x.txt
+cohort detokenize -f x.txt
+cohort jobs bad.jsonl -output x.out -threads 1
+cohort jobs bad.jsonl -output x.out -temp 0.1
+cohort jobs in.jsonl -output x.out
+cohort jobs two.jsonl -output two.out -threads 1 -ordered
+$ printf 'half a line' >>two.out
+cohort jobs two.jsonl -output two.out -threads 1 -ordered
+cohort jobs two.jsonl -output two.out -threads 1 -ordered -restart
+LINES
+# Configuration files and the environment.
+table configuration <<'LINES'
+$ config() { printf -- "$1" >config; }
+$ run_with() { COHORT_CONFIG=$1; export COHORT_CONFIG; }
+$ run_with "$PWD/config"
+$ config '[batched]\nn-predict = 3\nprompt = "a\\tb \\"c\\""\n[cohort run]\nseed = 7\n'
+batched -show-config
+cohort run -show-config
+cohort run -config config -no-config
+$ config 'n-predict = \377\n'
+cohort run x -n 2
+$ config 'n-predict = "3\n'
+cohort run x -n 2
+$ config 'n-predict = "3" 4\n'
+cohort run x -n 2
+$ config 'prompt = "\\x"\n'
+cohort run x -n 2
+$ config '[run\n'
+cohort run x -n 2
+$ config '[nothing]\n'
+cohort run x -n 2
+$ config 'n-predict\n'
+cohort run x -n 2
+$ config '-n-predict = 3\n'
+cohort run x -n 2
+$ config 'n-predict = x\n'
+cohort run x -n 2
+$ config 'nonsense = 3\n'
+cohort run x -n 2
+$ config '[run]\nn-predict = 3\nn-predict = 4\n'
+cohort run x
+$ run_with none
+cohort run x -n 2
+$ run_with texts
+cohort run x -n 2
+$ run_with /dev/null
+$ export COHORT_TEMPERATURE=x
+cohort run x -n 2
+$ export COHORT_TEMPERATURE=0.5
+cohort run -show-config
+$ unset COHORT_TEMPERATURE
+cohort run -print-completion tcsh
+cohort run -ngl 3 x -n 2
+cohort run -hf a/b x
+cohort run -fa x -n 2
+cohort run --rope-scale 2 x
+cohort chat -st
+cohort chat x y
+cohort chat -system a -system-file b
+cohort serve x
+cohort serve -strategy x
+cohort serve -strategy ./none.so
+cohort serve -api-key 'a b'
+cohort serve -tls-cert x
+cohort serve -api-key-file empty
+cohort serve -api-key-file none
+cohort serve -socket text
+cohort serve -data text
+cohort serve -chat-template none
+cohort serve -m none.gguf
+cohort serve -port 70000
+LINES

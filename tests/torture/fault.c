@@ -1,8 +1,8 @@
 /* Calls of the C library, handed on to the system or made to fail.
  *
  * Invariants
- *  1. Nothing here allocates on the way of an allocation: those go to the C library by names that it keeps for this,
- * all others by what comes next in the order of lookup.
+ *  1. Nothing here allocates on the way of an allocation: those go to guard.c, all others by what comes next in the
+ * order of lookup.
  *  2. A call that fails has done nothing, and sets errno as the system would.
  *  3. The count of live blocks changes with every block, armed or not.
  *  4. Syncing is counted and can fail, but is not done. */
@@ -10,6 +10,7 @@
 #undef _FILE_OFFSET_BITS /* which would give these other names; both are defined below */
 
 #include "fault.h"
+#include "guard.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -30,19 +31,6 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-/* AddressSanitizer keeps the blocks where it is there. */
-#if defined(__SANITIZE_ADDRESS__)
-#define SYSTEM(name) __interceptor_##name
-void *SYSTEM(memalign)(size_t align, size_t n);
-#else
-#define SYSTEM(name) __libc_##name
-void *SYSTEM(memalign)(size_t align, size_t n);
-#endif
-void *SYSTEM(malloc)(size_t n);
-void *SYSTEM(calloc)(size_t n, size_t size);
-void *SYSTEM(realloc)(void *p, size_t n);
-void SYSTEM(free)(void *p);
 
 static struct fault_box own;
 static struct fault_box *box = &own;
@@ -162,19 +150,19 @@ static void *counted(void *p)
 
 void *malloc(size_t n)
 {
-	return refused(FAULT_ALLOC) ? NULL : counted(SYSTEM(malloc)(n));
+	return refused(FAULT_ALLOC) ? NULL : counted(guard_malloc(n));
 }
 
 void *calloc(size_t n, size_t size)
 {
-	return refused(FAULT_ALLOC) ? NULL : counted(SYSTEM(calloc)(n, size));
+	return refused(FAULT_ALLOC) ? NULL : counted(guard_calloc(n, size));
 }
 
 void free(void *p)
 {
 	if (p)
 		atomic_fetch_sub_explicit(&box->n_live, 1, memory_order_relaxed);
-	SYSTEM(free)(p);
+	guard_free(p);
 }
 
 void *realloc(void *p, size_t n)
@@ -185,13 +173,13 @@ void *realloc(void *p, size_t n)
 		free(p);
 		return NULL;
 	}
-	return refused(FAULT_ALLOC) ? NULL : SYSTEM(realloc)(p, n);
+	return refused(FAULT_ALLOC) ? NULL : guard_realloc(p, n);
 }
 
 void *memalign(size_t align, size_t n);
 void *memalign(size_t align, size_t n)
 {
-	return refused(FAULT_ALLOC) ? NULL : counted(SYSTEM(memalign)(align, n));
+	return refused(FAULT_ALLOC) ? NULL : counted(guard_memalign(align, n));
 }
 
 void *aligned_alloc(size_t align, size_t n)

@@ -309,6 +309,9 @@ static void valid_documents_are_let_through(void **state)
 			{"{\"type\":\"string\",\"pattern\":\"^a[]{0,2}b[]?$\"}", "\"ab\""},
 			{"{\"type\":\"number\"}", "0|-0|1.5|-12.25e-3|1E5"},
 			{"{}", "[1, {\"a\": [true, false, null]}, \"x\"]"},
+			/* Seen red with an object about which nothing is said taken for one without names. */
+			{"{\"type\":\"object\"}", "{}|{\"a\":1,\"b\":[]}"},
+			{"{\"type\":\"object\",\"additionalProperties\":true}", "{}|{\"a\":1,\"b\":[]}"},
 	};
 	(void)state;
 

@@ -115,7 +115,7 @@ static void hostile_templates_reach_a_limit(void **state)
 	limited(NESTS "{{ n.s|pprint }}", "levels");
 	limited(NESTS "{{ n.s == n.t }}", "levels");
 	limited(NESTS "{{ n.s < n.t }}", "levels");
-	limited("{% set n = namespace(s=(1,)) %}{% for a in range(9000) %}{% set n.s = (n.s,) %}{% endfor %}"
+	limited("{% set n = namespace(s=(1,)) %}{% for a in range(40000) %}{% set n.s = (n.s,) %}{% endfor %}"
 		"{{ {n.s: 1} }}",
 			"levels");
 	limited("{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns }}", "levels");
