@@ -279,6 +279,7 @@ struct be_device {
 	uint64_t total_bytes, free_bytes; /* 0: unknown */
 };
 
+/* repack and touch may be NULL: there is nothing to do. */
 struct be_ops {
 	const char *name;
 
@@ -360,9 +361,6 @@ struct be_ops {
 	void (*check)(const struct be_buf *x, size_t row, size_t n, const int32_t *names);
 	/* out[out_row + i] = x[rows[i]], or x[i] where rows is NULL; out may be x when rows rise */
 	void (*copy)(struct be_buf *out, size_t out_row, const struct be_buf *x, const int32_t *rows, size_t n);
-	/* Pooling: row out_row += row x_row (or = when set); row out_row /= n. */
-	void (*row_add)(struct be_buf *out, size_t out_row, const struct be_buf *x, size_t x_row, bool set);
-	void (*row_div)(struct be_buf *out, size_t out_row, size_t n);
 
 	/* ---- Cells and states */
 	void (*touch)(struct be *be); /* all of the cache is in memory then; its cells stay */

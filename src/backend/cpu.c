@@ -469,22 +469,6 @@ static void cpu_copy(struct be_buf *out, size_t out_row, const struct be_buf *x,
 		memmove(row_of(out, out_row + i), row_of(x, rows ? (size_t)rows[i] : i), x->n_cols * sizeof(float));
 }
 
-static void cpu_row_add(struct be_buf *out, size_t out_row, const struct be_buf *x, size_t x_row, bool set)
-{
-	if (set)
-		memcpy(row_of(out, out_row), row_of(x, x_row), x->n_cols * sizeof(float));
-	else
-		cpu_of(out)->kern->add(row_of(out, out_row), row_of(x, x_row), x->n_cols);
-}
-
-static void cpu_row_div(struct be_buf *out, size_t out_row, size_t n)
-{
-	float *o = row_of(out, out_row);
-
-	for (size_t i = 0; i < out->n_cols; i++)
-		o[i] = o[i] / (float)n;
-}
-
 /* ---- Matrix products ---- */
 
 struct mm_job {
@@ -672,8 +656,6 @@ const struct be_ops be_cpu = {
 		.logits = cpu_logits,
 		.check = cpu_check,
 		.copy = cpu_copy,
-		.row_add = cpu_row_add,
-		.row_div = cpu_row_div,
 		.touch = cpu_kv_touch,
 		.cells_move = cpu_kv_cells_move,
 		.cells_read = cpu_kv_cells_read,

@@ -92,7 +92,7 @@ struct array {
 	size_t n, size;
 };
 
-enum { ARRAYS_MAX = 20 + 4 * BE_GROUPS_MAX };
+enum { ARRAYS_MAX = 21 + 4 * BE_GROUPS_MAX };
 
 static size_t list_arrays(struct cohort_context *c, struct array out[ARRAYS_MAX])
 {
@@ -122,7 +122,8 @@ static size_t list_arrays(struct cohort_context *c, struct array out[ARRAYS_MAX]
 	ARRAY(c->enc_tokens, u);
 	ARRAY(c->enc_pos, u);
 	ARRAY(c->enc_rows, u);
-	ARRAY(c->pooled, n_seq);
+	ARRAY(c->pooled, c->p.pooling == COHORT_POOL_NONE ? 0 : n_seq * c->model->model.hp.n_embd);
+	ARRAY(c->n_pooled, n_seq);
 	ARRAY(c->pooled_in, n_seq);
 	ARRAY(c->named, n_seq);
 	ARRAY(c->row_of, n_seq);
@@ -223,7 +224,6 @@ static enum cohort_status open_parts(struct cohort_context *c, struct cohort_err
 			.n_devices = cm->n_devices,
 			.n_rows_max = (size_t)p->n_ubatch,
 			.n_outputs_max = n + 1, /* the last one is the warm-up's */
-			.n_pooled_max = p->pooling == COHORT_POOL_NONE ? 0 : (size_t)p->n_seq_max,
 			.n_threads = (size_t)p->n_threads,
 			.logits = (p->outputs & COHORT_OUTPUT_LOGITS) != 0,
 			.embeddings = (p->outputs & COHORT_OUTPUT_EMBEDDINGS) != 0,

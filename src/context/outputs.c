@@ -61,35 +61,41 @@ struct forward_outputs context_place_outputs(struct cohort_context *c, const int
 enum cohort_status context_pool(struct cohort_context *c, struct cohort_err *err)
 {
 	const struct batch_checked *b = &c->checked;
-	struct forward *f = &c->forward;
+	struct be_buf *embeddings = c->forward.embeddings;
 	struct fp_mode fp;
 	int64_t bad;
 
 	if (c->p.pooling == COHORT_POOL_NONE)
 		return COHORT_OK;
-	const struct be_ops *ops = f->pooled->be->ops;
+	const float *rows = embeddings->be->ops->outputs(embeddings, c->n_places);
+	if (!rows)
+		return forward_wait(&c->forward, &bad, err);
+	const size_t n = embeddings->n_cols;
 	fp_enter(&fp);
 	for (int32_t i = 0; i < b->n_tokens; i++)
 		for (int32_t j = 0; j < b->n_seq[i]; j++) {
-			const size_t seq = (size_t)b->seq[i][j], place = (size_t)c->outputs[c->rank_of[i]].place;
+			const cohort_seq seq = b->seq[i][j];
+			const float *row = rows + (size_t)c->outputs[c->rank_of[i]].place * n;
+			float *sum = c->pooled + (size_t)seq * n;
 			if (c->pooled_in[seq] != c->call)
-				c->pooled[seq] = 0;
+				c->n_pooled[seq] = 0;
 			c->pooled_in[seq] = c->call;
-			const bool first = c->pooled[seq]++ == 0;
-			if (first || c->p.pooling != COHORT_POOL_CLS)
-				ops->row_add(f->pooled, seq, f->embeddings, place,
-						first || c->p.pooling == COHORT_POOL_LAST);
+			const bool first = c->n_pooled[seq]++ == 0;
+			if (first || c->p.pooling == COHORT_POOL_LAST)
+				memcpy(sum, row, n * sizeof *sum);
+			for (size_t k = 0; !first && c->p.pooling == COHORT_POOL_MEAN && k < n; k++)
+				sum[k] += row[k];
 		}
 	/* Each sequence once: at the row that is its last. */
 	for (int32_t i = 0; c->p.pooling == COHORT_POOL_MEAN && i < b->n_tokens; i++)
 		for (int32_t j = 0; j < b->n_seq[i]; j++) {
 			const cohort_seq seq = b->seq[i][j];
-			if (b->pos[i] == batch_seq_pos_max(b, seq))
-				ops->row_div(f->pooled, (size_t)seq, c->pooled[seq]);
+			const bool last = b->pos[i] == batch_seq_pos_max(b, seq);
+			for (size_t k = 0; last && k < n; k++)
+				c->pooled[(size_t)seq * n + k] /= (float)c->n_pooled[seq];
 		}
-	const enum cohort_status st = forward_wait(f, &bad, err);
 	fp_leave(&fp);
-	return st;
+	return COHORT_OK;
 }
 
 /* The call went well: its outputs may be asked for. */
@@ -183,6 +189,6 @@ const float *cohort_embeddings_seq_get(const struct cohort_context *c, cohort_se
 		err_rule(err, COHORT_E_ARG, "output-index", -1, seq, 1, 0, "sequence %d had no row in the last decode",
 				seq);
 	else
-		return forward_row(c->forward.pooled, (size_t)seq, c->forward.pooled->n_rows, err);
+		return c->pooled + (size_t)seq * c->forward.embeddings->n_cols;
 	return NULL;
 }

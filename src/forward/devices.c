@@ -26,7 +26,8 @@ bool forward_lora_reserve(struct forward *f, const struct model_loras *loras)
 void forward_touch(struct forward *f)
 {
 	for (size_t i = 0; i < f->n_parts; i++)
-		f->parts[i].ops->touch(f->parts[i].be);
+		if (f->parts[i].ops->touch)
+			f->parts[i].ops->touch(f->parts[i].be);
 }
 
 double forward_repack(struct forward *f, double seconds)
@@ -34,7 +35,8 @@ double forward_repack(struct forward *f, double seconds)
 	double least = 1;
 
 	for (size_t i = 0; i < f->n_parts; i++) {
-		const double done = f->parts[i].ops->repack(f->parts[i].be, seconds / (double)f->n_parts);
+		const struct forward_part *p = &f->parts[i];
+		const double done = p->ops->repack ? p->ops->repack(p->be, seconds / (double)f->n_parts) : 1;
 		least = done < least ? done : least;
 	}
 	return least;

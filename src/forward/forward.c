@@ -88,7 +88,7 @@ struct wanted {
 	size_t n_rows, n_cols;
 };
 
-enum { N_BUFS = 22, N_OUTPUT_BUFS = 3 };
+enum { N_BUFS = 22, N_OUTPUT_BUFS = 2 };
 
 static void list_bufs(struct forward_part *p, const struct model *m, size_t n, struct wanted w[N_BUFS])
 {
@@ -135,7 +135,6 @@ static void list_outputs(struct forward *f, const struct forward_limits *lim, st
 
 	w[0] = (struct wanted){&f->logits, lim->logits ? n : 0, f->m->hp.n_vocab};
 	w[1] = (struct wanted){&f->embeddings, lim->embeddings ? n : 0, f->m->hp.n_embd};
-	w[2] = (struct wanted){&f->pooled, lim->n_pooled_max, f->m->hp.n_embd};
 }
 
 static bool open_bufs(struct forward_part *p, const struct wanted *w, size_t n)

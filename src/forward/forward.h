@@ -29,7 +29,6 @@ struct forward {
 	struct be_rope ropes[MODEL_ROPES];
 	struct be_buf *logits;     /* [n_outputs_max, n_vocab] or NULL */
 	struct be_buf *embeddings; /* [n_outputs_max, n_embd] or NULL */
-	struct be_buf *pooled;     /* [n_pooled_max, n_embd] or NULL */
 };
 
 struct forward_device {
@@ -41,7 +40,7 @@ struct forward_device {
 struct forward_limits {
 	const struct forward_device *devices;
 	size_t n_devices;
-	size_t n_rows_max, n_outputs_max, n_pooled_max, n_threads;
+	size_t n_rows_max, n_outputs_max, n_threads;
 	bool logits, embeddings; /* what outputs are */
 	enum cohort_kv_type kv_type;
 	const uint8_t *group_of; /* [n_layer] */
@@ -71,7 +70,7 @@ struct forward_outputs {
 enum cohort_status forward_run(struct forward *f, const struct be_rows *rows, const struct forward_outputs *out,
 		bool (*abort)(void *), void *abort_user, int64_t *bad, struct cohort_err *err);
 
-/* Row `row` of logits, embeddings or pooled, of which n were computed; NULL: the device failed. Calls after the first
+/* Row `row` of logits or embeddings, of which n were computed; NULL: the device failed. Calls after the first
  * cost nothing until rows are computed again. */
 const float *forward_row(struct be_buf *b, size_t row, size_t n, struct cohort_err *err);
 
