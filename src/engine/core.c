@@ -34,17 +34,6 @@ static void piece_release(struct piece *p)
 	mem_free(p->of);
 }
 
-static size_t longest_token(const struct core_limits *lim)
-{
-	size_t most = 0;
-	for (cohort_token t = 0; lim->model && t < lim->n_vocab; t++) {
-		size_t n = 0;
-		cohort_token_bytes(lim->model, t, true, &n);
-		most = n > most ? n : most;
-	}
-	return most + 4;
-}
-
 static bool open_parts(struct core *c)
 {
 	const struct core_limits *lim = &c->lim;
@@ -102,7 +91,6 @@ enum cohort_status core_init(struct core *c, const struct core_limits *lim, cons
 		core_release(c);
 		return err_set(err, COHORT_E_MEMORY, "out of memory for an engine of %d slots", lim->n_slots);
 	}
-	c->piece_max = longest_token(lim);
 	c->n_idle = lim->n_slots;
 	for (int32_t i = 0; i < lim->n_slots; i++) {
 		c->idle[i] = lim->n_slots - 1 - i;

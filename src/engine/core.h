@@ -114,11 +114,11 @@ struct stream {
 	bool called;              /* the request has a callback */
 	bool has_stops;           /* ... and stop tokens */
 	bool has_text;            /* the model has a tokeniser */
+	bool makes_text;          /* on the thread that ticks: for stop strings, or a callback */
 	bool has_logprobs;        /* of every token */
 	bool changed;
 	bool fresh;               /* a token was sampled in this tick */
 	bool news;                /* something else happened to it */
-	bool by_text;             /* a stop string ended it */
 	bool in_front;            /* run.c's: while a piece is halved */
 	bool sharable;            /* the request lets others have its blocks */
 	bool chain_over;          /* the next block could not be shared */
@@ -151,27 +151,20 @@ struct stream_rest {
 	int32_t n_awaited;
 	int32_t n_served;         /* rows of the prompt that the queue knows of */
 	int32_t fork_at;          /* states: where its tokens leave those of others, in whole blocks; 0: nowhere */
-	uint32_t *shown;          /* [n_max]: bytes of text that may be shown after each token */
+	uint32_t *shown;          /* [n_max]: bytes of text that may be shown after each token whose text was made */
 	void *swap;               /* saved cells of a parked one, or NULL */
 	size_t n_swap;
 
-	struct text text;
+	struct text text;         /* made by the thread that ticks (makes_text), or by the reader */
 	float *logprobs;            /* [n_max], or NULL */
 	float *chain_logprobs;      /* [n_max], or NULL */
 	struct cohort_logprob *top; /* [n_max, n_top], or NULL */
-	size_t n_before_end;        /* bytes of text.out that came with the last token; the rest is the END's */
 	enum cohort_finish ending;  /* how it ended, once phase is ENDED */
 	struct cohort_err ending_err;
 
-	/* Under the lock: what readers see. */
-	enum cohort_finish finish;
-	size_t n_shown;             /* bytes of its text, once it has ended */
-	/* The reader's own. */
-	struct cohort_detok detok;
-	char *read_text;            /* [n_read_text]: of n_made tokens */
-	size_t n_read_text, read_text_max;
-	int32_t n_made;
-	bool end_made;
+	enum cohort_finish finish;  /* under the lock: the same, once that was told */
+	/* The reader's own, or the callback's. */
+	int32_t n_made;             /* tokens whose text the reader made */
 	int32_t n_read;             /* tokens, and bytes of text, that events were given for */
 	size_t n_given;
 	bool end_read;
@@ -245,8 +238,7 @@ enum cohort_status request_open(const struct core *c, const struct cohort_reques
 enum cohort_status request_check(const struct core *c, const struct cohort_request_params *params,
 		struct cohort_err *err);
 void request_unref(struct cohort_request *r);
-/* Whether a token adds nothing to the text: it ends things. */
-bool request_is_silent(const struct cohort_request *r, cohort_token token);
+bool request_has_stop(const struct cohort_request *r, cohort_token token);
 /* Whether there is a stream, with rows to compute. */
 static inline bool stream_is_active(const struct stream *s)
 {
@@ -284,7 +276,6 @@ struct core {
 	struct core_limits lim;
 	struct machine m;
 	int32_t block_shift;            /* of block_size */
-	size_t piece_max;               /* bytes of the longest token */
 	struct hub *hub;
 	struct queue *queue;            /* under the lock */
 	struct prefix *prefix;          /* NULL: nothing is reused */
@@ -462,6 +453,13 @@ void notice_read(struct cohort_request *r);
 /* None follows; waits for one that is under way. */
 void notice_stop(struct cohort_request *r);
 
+/* ---- deliver.c: telling readers, and calling back ---- */
+
+/* The next event of this kind, of a stream that has told it (of its request: any stream). It then was read. */
+void event_take(struct stream *s, enum cohort_event_kind kind, struct cohort_event *e);
+/* Tells readers of all that changed, and calls back. Takes the lock. */
+void core_deliver(struct core *c);
+
 /* ---- stream.c: what a stream says, and how it ends ---- */
 
 /* Samples the next token from the stream's last row. */
@@ -476,9 +474,7 @@ static inline void stream_news(struct core *c, struct stream *s)
 	s->news = true;
 	stream_mark(c, s);
 }
-/* Tells readers of all that changed, and calls back. Takes the lock. */
-void core_deliver(struct core *c);
-/* The tick's numbers, and those of all so far but for n_ended, which stream.c counts. Under the lock. */
+/* The tick's numbers, and those of all so far but for n_ended, which deliver.c counts. Under the lock. */
 void core_sum_up(struct core *c);
 /* How many blocks are used, cached and free, after something other than a tick. Under the lock. */
 void core_count_blocks(struct core *c);

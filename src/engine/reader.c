@@ -1,159 +1,56 @@
 /* The user's side of a request: events asked for, waiting, whole outputs.
  *
- * Text is not handed over: a reader makes it again from the tokens, as far as the engine says that it may be shown. So
- * the engine's thread writes no text and needs no memory for it.
+ * Without stop strings a reader makes the text from the tokens that it is told of, so that the engine's thread need not.
  *
  * Invariants
  *  1. The lock is held only to learn how much was told; what was told does not change any more. */
 #include "engine/core.h"
 
-#include "base/mem.h"
 #include "base/pool.h"
 
 #include <math.h>
 
 /* ---- Text ---- */
 
-/* Appends what the detokeniser gives for one token. */
-static enum cohort_status append_token(struct stream *s, cohort_token token, struct cohort_err *err)
+/* The text of the first n tokens, if the engine's thread does not make it; ended: there are no more. */
+static enum cohort_status make_text(struct stream *s, int32_t n, bool ended, struct cohort_err *err)
 {
-	struct cohort_err e; /* too little room is nobody's failure */
-
-	for (;;) {
-		size_t n = 0;
-		const size_t room = s->rest->read_text_max - s->rest->n_read_text;
-		enum cohort_status st = cohort_detok_push(&s->rest->detok, token,
-				s->rest->read_text ? s->rest->read_text + s->rest->n_read_text : NULL, room, &n, &e);
-		if (st != COHORT_E_LIMIT) {
-			s->rest->n_read_text += st ? 0 : n;
-			if (st && err)
-				*err = e;
-			return st;
-		}
-		if (!mem_grow((void **)&s->rest->read_text, &s->rest->read_text_max, s->rest->n_read_text + n + 8, 1))
-			return err_set(err, COHORT_E_MEMORY, "out of memory for the text of an output");
-	}
-}
-
-/* Makes the text of the first n tokens. */
-static enum cohort_status make_text(struct stream *s, int32_t n, struct cohort_err *err)
-{
-	const struct cohort_request *r = s->request;
+	struct stream_rest *rest = s->rest;
 	enum cohort_status st = COHORT_OK;
 
-	while (!st && s->rest->n_made < n) {
-		const cohort_token token = s->known[r->p.n_prompt + s->rest->n_made];
-		if (s->has_text && !request_is_silent(r, token))
-			st = append_token(s, token, err);
-		s->rest->n_made += !st;
-	}
-	return st;
-}
-
-/* The text has ended: what was held back follows, as far as it may. */
-static enum cohort_status make_end(struct stream *s, struct cohort_err *err)
-{
-	char rest[4];
-
-	if (s->rest->end_made)
+	if (!s->has_text || s->makes_text)
 		return COHORT_OK;
-	if (!mem_grow((void **)&s->rest->read_text, &s->rest->read_text_max, s->rest->n_read_text + sizeof rest + 1, 1))
-		return err_set(err, COHORT_E_MEMORY, "out of memory for the text of an output");
-	const size_t n = cohort_detok_flush(&s->rest->detok, rest);
-	for (size_t i = 0; i < n; i++)
-		s->rest->read_text[s->rest->n_read_text++] = rest[i];
-	if (s->rest->n_shown < s->rest->n_read_text)
-		s->rest->n_read_text = s->rest->n_shown;
-	s->rest->read_text[s->rest->n_read_text] = 0;
-	s->rest->end_made = true;
+	for (; rest->n_made < n; rest->shown[rest->n_made++] = (uint32_t)rest->text.n_shown) {
+		const cohort_token token = s->known[s->n_prompt + rest->n_made];
+		/* What ends an output says nothing. */
+		if (!request_has_stop(s->request, token) && !cohort_token_is_eog(s->request->model, token))
+			st = text_push(&rest->text, token, err);
+		if (st)
+			return st;
+	}
+	if (ended)
+		text_end(&rest->text);
 	return COHORT_OK;
 }
 
 /* ---- Events ---- */
 
-static void give_text(struct stream *s, size_t upto, struct cohort_event *e)
-{
-	upto = upto < s->rest->n_read_text ? upto : s->rest->n_read_text;
-	e->text = s->rest->read_text ? s->rest->read_text + s->rest->n_given : "";
-	e->n_bytes = upto > s->rest->n_given ? upto - s->rest->n_given : 0;
-	s->rest->n_given += e->n_bytes;
-}
-
-static enum cohort_status token_event(struct stream *s, struct cohort_event *e, struct cohort_err *err)
-{
-	const struct cohort_request *r = s->request;
-	const int32_t i = s->rest->n_read;
-	enum cohort_status st = make_text(s, i + 1, err);
-
-	if (st)
-		return st;
-	s->rest->n_read++;
-	*e = (struct cohort_event){
-			.kind = COHORT_EVENT_TOKEN,
-			.output = s->index,
-			.index = i,
-			.token = s->known[r->p.n_prompt + i],
-			.logprob = s->rest->logprobs ? s->rest->logprobs[i] : 0,
-			.chain_logprob = s->rest->chain_logprobs ? s->rest->chain_logprobs[i] : 0,
-			.top = r->n_top ? s->rest->top + (size_t)i * (size_t)r->n_top : NULL,
-			.n_top = s->rest->logprobs ? r->n_top : 0,
-	};
-	give_text(s, s->rest->shown[i], e);
-	return COHORT_OK;
-}
-
-static enum cohort_status end_event(struct stream *s, struct cohort_event *e, struct cohort_err *err)
-{
-	enum cohort_status st = make_end(s, err);
-
-	if (st)
-		return st;
-	s->rest->end_read = true;
-	*e = (struct cohort_event){
-			.kind = COHORT_EVENT_END,
-			.output = s->index,
-			.finish = s->rest->finish,
-			.error = s->rest->ending_err.status ? &s->rest->ending_err : NULL,
-	};
-	give_text(s, SIZE_MAX, e);
-	return COHORT_OK;
-}
-
-static void prompt_event(struct cohort_request *r, struct cohort_event *e)
-{
-	r->prompt_read = true;
-	*e = (struct cohort_event){.kind = COHORT_EVENT_PROMPT,
-			.text = "",
-			.prompt_logprobs = r->prompt_logprobs,
-			.prompt_top = r->prompt_top,
-			.n_prompt = r->p.n_prompt,
-			.n_top = r->n_top};
-	if (r->embedding)
-		*e = (struct cohort_event){.kind = COHORT_EVENT_EMBEDDING,
-				.text = "",
-				.embedding = r->embedding,
-				.n_embd = r->n_embd};
-}
-
-/* What there is to read next. */
-enum news { NEWS_NONE, NEWS_PROMPT, NEWS_TOKEN, NEWS_END, NEWS_DONE };
-
-/* Under the lock. *which: the stream it is of. */
-static enum news find_news(struct cohort_request *r, int32_t *which)
+/* What there is to read next, and of which stream. Under the lock. */
+static enum cohort_event_kind find_event(struct cohort_request *r, struct stream **of)
 {
 	if (r->prompt_told && !r->prompt_read)
-		return NEWS_PROMPT;
+		return r->embedding ? COHORT_EVENT_EMBEDDING : COHORT_EVENT_PROMPT;
 	for (int32_t k = 0; k < r->p.n_outputs; k++) {
 		const int32_t i = (r->i_reader + k) % r->p.n_outputs;
-		const struct stream *s = &r->streams[i];
+		struct stream *s = &r->streams[i];
 		const bool token = s->rest->n_read < s->n_told;
 		if (token || (s->rest->finish != COHORT_FINISH_NONE && !s->rest->end_read)) {
-			*which = i;
+			*of = s;
 			r->i_reader = i + 1;
-			return token ? NEWS_TOKEN : NEWS_END;
+			return token ? COHORT_EVENT_TOKEN : COHORT_EVENT_END;
 		}
 	}
-	return r->done && !r->done_read ? NEWS_DONE : NEWS_NONE;
+	return r->done && !r->done_read ? COHORT_EVENT_DONE : COHORT_EVENT_NONE;
 }
 
 /* Under the lock: the engine wakes only those that it knows to wait. */
@@ -183,8 +80,6 @@ static bool wait_more(struct cohort_request *r, double timeout_s, double until)
 enum cohort_status cohort_request_next(
 		struct cohort_request *r, double timeout_s, struct cohort_event *event, struct cohort_err *err)
 {
-	int32_t which = 0;
-
 	if (!r || !event)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", r ? "event" : "request");
 	if (r->p.on_event)
@@ -192,27 +87,21 @@ enum cohort_status cohort_request_next(
 	if (isnan(timeout_s))
 		return err_rule(err, COHORT_E_ARG, "timeout_s", -1, -1, 0, 0, "timeout_s is not a number");
 	const double until = clock_now() + timeout_s;
-	*event = (struct cohort_event){.kind = COHORT_EVENT_NONE, .text = ""};
+	struct stream *s = r->streams;
 	lock_take(&r->hub->lock);
-	enum news news = find_news(r, &which);
+	enum cohort_event_kind kind = find_event(r, &s);
 	/* Who waited looks once more, in time or not: the engine may have told an event while the wait was ending, and
 	 * what is called NONE here is an event that on_ready does not come for. */
-	for (bool in_time = true; news == NEWS_NONE && !r->done_read && in_time; news = find_news(r, &which))
+	for (bool in_time = true; kind == COHORT_EVENT_NONE && !r->done_read && in_time; kind = find_event(r, &s))
 		in_time = wait_more(r, timeout_s, until);
-	if (news == NEWS_NONE && r->p.on_ready)
+	if (kind == COHORT_EVENT_NONE && r->p.on_ready)
 		notice_read(r);
 	lock_give(&r->hub->lock);
-	if (news == NEWS_TOKEN)
-		return token_event(&r->streams[which], event, err);
-	if (news == NEWS_END)
-		return end_event(&r->streams[which], event, err);
-	if (news == NEWS_PROMPT)
-		prompt_event(r, event);
-	if (news == NEWS_DONE) {
-		r->done_read = true;
-		event->kind = COHORT_EVENT_DONE;
-	}
-	return COHORT_OK;
+	enum cohort_status st = COHORT_OK;
+	if (kind == COHORT_EVENT_TOKEN || kind == COHORT_EVENT_END)
+		st = make_text(s, s->rest->n_read + (kind == COHORT_EVENT_TOKEN), kind == COHORT_EVENT_END, err);
+	event_take(s, st ? COHORT_EVENT_NONE : kind, event);
+	return st;
 }
 
 enum cohort_status cohort_request_wait(struct cohort_request *r, double timeout_s, bool *done, struct cohort_err *err)
@@ -248,16 +137,14 @@ enum cohort_status cohort_request_output_get(
 	lock_give(&r->hub->lock);
 	if (finish == COHORT_FINISH_NONE)
 		return err_set(err, COHORT_E_ARG, "output %d has not ended", i);
-	enum cohort_status st = make_text(s, n, err);
-	if (!st)
-		st = make_end(s, err);
+	enum cohort_status st = make_text(s, n, true, err);
 	if (st)
 		return st;
 	*output = (struct cohort_output){
 			.tokens = s->known + r->p.n_prompt,
 			.n_tokens = n,
-			.text = s->rest->read_text,
-			.n_bytes = s->rest->n_read_text,
+			.text = text_so_far(&s->rest->text),
+			.n_bytes = s->rest->text.n_shown,
 			.logprobs = s->rest->logprobs,
 			.finish = finish,
 			.error = s->rest->ending_err.status ? &s->rest->ending_err : NULL,

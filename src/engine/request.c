@@ -1,7 +1,8 @@
 /* A request: its values checked and copied, memory for all it may come to say, and its end.
  *
  * Invariants
- *  1. Everything a request needs until it ends is allocated here, so that a tick allocates nothing.
+ *  1. Everything a request needs until it ends is allocated here, so that a tick allocates nothing. (A text that the
+ *     ticks make may turn out longer than usual; what its reader makes is its own affair.)
  *  2. A handle is freed when both its holders, the user and the engine, have given it back. */
 #include "engine/core.h"
 
@@ -173,6 +174,9 @@ static enum cohort_status check(
 
 /* ---- Building ---- */
 
+/* Of text, for which memory is there at once: most have four. */
+enum { TOKEN_BYTES = 8 };
+
 static enum cohort_status no_memory(struct cohort_err *err)
 {
 	return err_set(err, COHORT_E_MEMORY, "out of memory for a request");
@@ -253,10 +257,9 @@ static enum cohort_status open_stream(const struct core *c, struct cohort_reques
 	if (!c->lim.model || p->task != COHORT_TASK_GENERATE)
 		return COHORT_OK;
 	s->has_text = c->lim.text;
-	if (!s->has_text)
-		return open_sampler(c, s, p, err);
-	cohort_detok_init(&s->rest->detok, c->lim.model, p->special, p->text_start);
-	if (!text_init(&s->rest->text, c->lim.model, p->special, p->text_start, r->stops, c->piece_max))
+	s->makes_text = s->has_text && (r->stops || p->on_event);
+	if (s->has_text && !text_init(&s->rest->text, c->lim.model, p->special, p->text_start, r->stops,
+					   s->makes_text ? n * TOKEN_BYTES : 0))
 		return no_memory(err);
 	return open_sampler(c, s, p, err);
 }
@@ -364,7 +367,7 @@ static void release_stream(struct stream *s)
 	cohort_sampler_free(s->sampler);
 	text_release(&s->rest->text);
 	const struct stream_rest *rest = s->rest;
-	void *const arrays[] = {rest->logprobs, rest->chain_logprobs, rest->top, rest->read_text, rest->swap};
+	void *const arrays[] = {rest->logprobs, rest->chain_logprobs, rest->top, rest->swap};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
 }
@@ -385,10 +388,10 @@ void request_unref(struct cohort_request *r)
 	mem_free(r);
 }
 
-bool request_is_silent(const struct cohort_request *r, cohort_token token)
+bool request_has_stop(const struct cohort_request *r, cohort_token token)
 {
 	for (int32_t i = 0; i < r->p.n_stop_tokens; i++)
 		if (r->stop_tokens[i] == token)
 			return true;
-	return cohort_token_is_eog(r->model, token);
+	return false;
 }

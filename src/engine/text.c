@@ -1,14 +1,15 @@
-/* Text that is shown while it grows, and stop strings.
+/* An output's text, which grows token by token, and its stop strings.
  *
  * Every stop string is a Knuth-Morris-Pratt automaton of its own: how many of its first bytes the text ends with. The
  * longest of these ends is what may yet become a stop, so it is held back.
  *
  * Invariants
- *  1. out holds n_out bytes to show and n_held behind them that wait. Between calls matched[i] <= n_held for every stop
- *     and one of them is equal, unless a character is held whole because a stop begins within it.
- *  2. A byte that was shown is part of no stop that completes later: whatever could become one was held.
+ *  1. The buffer has n_shown bytes to show and n_held behind them that wait. Between calls matched[i] <= n_held for
+ *     every stop and one of them is equal, unless a character is held whole because a stop begins within it.
+ *  2. A byte that may be shown is part of no stop that completes later: whatever could become one was held. It never
+ *     changes, and stays where it is: readers on other threads need to know only how many there are.
  *  3. Nothing shown ends within a character, but before a stop that begins there and at the end of the text.
- *  4. out has room for all that is held and all that one token can bring, so a push allocates nothing.
+ *  4. The buffer has room for the end behind all that: only a push takes memory, before it changes anything.
  *
  * Refuses to know requests and events: bytes only. */
 #include "engine/text.h"
@@ -21,8 +22,14 @@
 
 #include <string.h>
 
-/* Bytes of one unfinished character, which a decoder or a stop that begins within a character may hold back. */
-enum { CHAR_HELD_MAX = 3 };
+/* What the end of a text takes behind what is held: the beginning of a character, and a NUL. */
+enum { END_BYTES = 4 };
+
+struct text_buffer {
+	struct text_buffer *former; /* readers may still look at it */
+	size_t n_max;
+	char bytes[]; /* [n_max] */
+};
 
 struct stop {
 	const char *bytes;
@@ -123,42 +130,51 @@ void stops_free(struct stops *s)
 
 /* ---- The text ---- */
 
-bool text_init(struct text *t, const struct cohort_model *model, bool special, bool at_start, const struct stops *stops,
-		size_t piece_max)
+/* Makes room for n bytes behind those that are there. False when out of memory. */
+static bool reserve(struct text *t, size_t n)
 {
-	size_t n_max;
+	struct text_buffer *former = atomic_load_explicit(&t->buffer, memory_order_relaxed), *b;
+	const size_t n_used = t->n_shown + t->n_held;
+	size_t n_all;
 
-	memset(t, 0, sizeof *t);
-	t->stops = stops;
-	cohort_detok_init(&t->detok, model, special, at_start);
-	/* Held for a stop and for the character it begins in; held by the decoder; a token; what the decoder held at
-	 * the end, behind all that. */
-	if (!size_add(piece_max, 3 * CHAR_HELD_MAX + (stops ? (size_t)stops->n_longest : 0), &n_max))
+	if (former && n <= former->n_max - n_used - END_BYTES)
+		return true;
+	if (!size_add(n, 2 * n_used + sizeof *b + 4 * END_BYTES, &n_all) || !(b = mem_alloc(n_all, 1)))
 		return false;
-	t->out_max = n_max;
-	t->out = mem_alloc(n_max, 1);
-	t->matched = stops ? mem_zalloc((size_t)stops->n, sizeof *t->matched) : NULL;
-	if (!t->out || (stops && !t->matched)) {
-		text_release(t);
-		return false;
-	}
+	b->former = former;
+	b->n_max = n_all - sizeof *b;
+	if (former)
+		memcpy(b->bytes, former->bytes, n_used);
+	atomic_store(&t->buffer, b);
 	return true;
+}
+
+bool text_init(struct text *t, const struct cohort_model *model, bool special, bool at_start, const struct stops *stops,
+		size_t n_bytes)
+{
+	*t = (struct text){.stops = stops};
+	cohort_detok_init(&t->detok, model, special, at_start);
+	t->matched = stops ? mem_zalloc((size_t)stops->n, sizeof *t->matched) : NULL;
+	if ((!stops || t->matched) && (n_bytes == 0 || reserve(t, n_bytes)))
+		return true;
+	text_release(t);
+	return false;
 }
 
 void text_release(struct text *t)
 {
-	mem_free(t->out);
+	for (struct text_buffer *b = atomic_load(&t->buffer), *former; b; b = former) {
+		former = b->former;
+		mem_free(b);
+	}
 	mem_free(t->matched);
-	t->out = NULL;
-	t->matched = NULL;
-	t->n_out = t->n_held = 0;
+	*t = (struct text){.stops = NULL};
 }
 
-/* What was shown goes; what was held is at the front now, new bytes come behind it. */
-static void forget_shown(struct text *t)
+const char *text_so_far(struct text *t)
 {
-	memmove(t->out, t->out + t->n_out, t->n_held);
-	t->n_out = 0;
+	const struct text_buffer *b = atomic_load_explicit(&t->buffer, memory_order_acquire);
+	return b ? b->bytes : "";
 }
 
 /* Feeds one byte to every stop. The length of the longest that is complete with it, or 0. */
@@ -185,67 +201,61 @@ static size_t longest_match(const struct text *t)
 	return (size_t)n;
 }
 
-/* n bytes came behind those held, which are behind the first `from`. Says how many of all of them may be shown; true: a
- * stop is complete. */
-static bool take(struct text *t, size_t from, size_t n)
+/* n bytes came behind those held: says how many of all of them may be shown, and whether a stop is complete. */
+static void take(struct text *t, char *bytes, size_t n)
 {
-	const size_t n_all = from + t->n_held + n;
+	const size_t n_before = t->n_shown, n_all = t->n_shown + t->n_held + n;
 
-	for (size_t i = from + t->n_held; t->stops && i < n_all; i++) {
-		const int32_t n_stop = feed(t, t->out[i]);
+	for (size_t i = n_all - n; t->stops && i < n_all; i++) {
+		const int32_t n_stop = feed(t, bytes[i]);
 		if (n_stop) {
-			t->n_out = i + 1 - (size_t)n_stop;
+			t->stopped = true;
+			t->n_shown = i + 1 - (size_t)n_stop;
 			t->n_held = 0;
-			return true;
+			bytes[t->n_shown] = 0;
+			return;
 		}
 	}
 	t->n_held = longest_match(t);
-	t->n_out = n_all - t->n_held;
+	t->n_shown = n_all - t->n_held;
 	/* A stop that is no UTF-8 may begin within a character: all of it waits, then. */
-	if (t->n_held && ((unsigned char)t->out[t->n_out] & 0xc0) == 0x80) {
-		const size_t n_begun = utf8_unfinished_tail(t->out + from, t->n_out - from);
-		t->n_out -= n_begun;
+	if (t->n_held && ((unsigned char)bytes[t->n_shown] & 0xc0) == 0x80) {
+		const size_t n_begun = utf8_unfinished_tail(bytes + n_before, t->n_shown - n_before);
+		t->n_shown -= n_begun;
 		t->n_held += n_begun;
 	}
-	return false;
 }
 
-bool text_push(struct text *t, cohort_token token)
+enum cohort_status text_push(struct text *t, cohort_token token, struct cohort_err *err)
 {
+	struct cohort_err e; /* too little room is nobody's failure */
+	enum cohort_status st;
+	struct text_buffer *b;
 	size_t n = 0;
 
-	forget_shown(t);
-	const enum cohort_status status =
-			cohort_detok_push(&t->detok, token, t->out + t->n_held, t->out_max - t->n_held, &n, NULL);
-	/* Neither a token that is none nor one longer than was said is fed by a sound engine; both bring no text. */
-	const bool stopped = take(t, 0, status == COHORT_OK ? n : 0);
-	t->n_shown += t->n_out;
-	return stopped;
-}
-
-void text_skip(struct text *t)
-{
-	forget_shown(t);
-}
-
-size_t text_end_behind(struct text *t)
-{
-	const size_t from = t->n_out;
-	char last[4];
-
-	const size_t n = cohort_detok_flush(&t->detok, last);
-	memcpy(t->out + from + t->n_held, last, n);
-	/* An unfinished character can complete a stop that is no UTF-8; then that is not shown. */
-	if (!take(t, from, n)) {
-		t->n_out += t->n_held;
-		t->n_held = 0;
-	}
-	t->n_shown += t->n_out - from;
-	return from;
+	do {
+		if (!reserve(t, n))
+			return err_set(err, COHORT_E_MEMORY, "out of memory for the text of an output");
+		b = atomic_load_explicit(&t->buffer, memory_order_relaxed);
+		const size_t n_used = t->n_shown + t->n_held;
+		st = cohort_detok_push(&t->detok, token, b->bytes + n_used, b->n_max - n_used - END_BYTES, &n, &e);
+	} while (st == COHORT_E_LIMIT);
+	if (!st)
+		take(t, b->bytes, n);
+	else if (err)
+		*err = e;
+	return st;
 }
 
 void text_end(struct text *t)
 {
-	forget_shown(t);
-	text_end_behind(t);
+	struct text_buffer *b = atomic_load_explicit(&t->buffer, memory_order_relaxed);
+
+	if (!b || t->stopped)
+		return;
+	/* An unfinished character can complete a stop that is no UTF-8; then that is not shown. */
+	take(t, b->bytes, cohort_detok_flush(&t->detok, b->bytes + t->n_shown + t->n_held));
+	t->n_shown += t->n_held;
+	t->n_held = 0;
+	b->bytes[t->n_shown] = 0;
 }

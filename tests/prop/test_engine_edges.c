@@ -324,7 +324,7 @@ static void with_nothing(void **state)
 
 /* ---- Reading ---- */
 
-/* Readers make the text anew from the tokens, and would say so if one of them were none. */
+/* Without stop strings readers make the text from the tokens, and would say so if one of them were none. */
 static void no_such_token(void **state)
 {
 	struct cohort_engine_params ep;

@@ -2,8 +2,8 @@
  *
  * Seen red with: a fallback of zero; the first of several stops that complete at once instead of the longest; one
  * byte less held back; one more; a stop that is shown; characters cut where a stop begins within one; no flush at the
- * end; an unfinished character lost there; held bytes that are not moved to the front; a buffer of a token's size; an
- * allocation that nobody looks at, or whose failure leaves another behind. */
+ * end; an unfinished character lost there; a full buffer that is not copied into the longer one; an allocation that
+ * nobody looks at, or whose failure leaves another behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,6 @@ enum { TEXT_MAX = 4096, STOPS_TRIED = 5, STOP_LEN = 8, TOKENS_MAX = 64 };
 
 static struct cohort_model *model;
 static int32_t n_vocab;
-static size_t piece_max;
 
 static uint32_t below(struct rng *r, uint32_t n)
 {
@@ -107,7 +106,7 @@ static void open_world(struct world *w, bool at_start)
 		w->stops[i] = w->stop[i];
 	assert_int_equal(stops_open(w->stops, w->n_stops, &w->compiled, NULL), COHORT_OK);
 	assert_true((w->compiled == NULL) == (w->n_stops == 0));
-	assert_true(text_init(&w->text, model, false, at_start, w->compiled, piece_max));
+	assert_true(text_init(&w->text, model, false, at_start, w->compiled, TEXT_MAX));
 	cohort_detok_init(&w->detok, model, false, at_start);
 	w->n_all = w->n_shown = 0;
 }
@@ -120,9 +119,12 @@ static void close_world(struct world *w)
 
 static void show(struct world *w)
 {
-	memcpy(w->shown + w->n_shown, w->text.out, w->text.n_out);
-	w->n_shown += w->text.n_out;
-	assert_int_equal(w->text.n_shown, w->n_shown);
+	const char *bytes = text_so_far(&w->text);
+
+	assert_true(w->text.n_shown >= w->n_shown);
+	assert_memory_equal(w->shown, bytes, w->n_shown);
+	memcpy(w->shown, bytes, w->text.n_shown);
+	w->n_shown = w->text.n_shown;
 }
 
 static void shown_is(const struct world *w, size_t n)
@@ -139,7 +141,8 @@ static bool push(struct world *w, cohort_token t)
 	assert_int_equal(cohort_detok_push(&w->detok, t, w->all + w->n_all, TEXT_MAX - w->n_all, &n, NULL), COHORT_OK);
 	w->n_all += n;
 	mem_fail_all(true);
-	const bool stopped = text_push(&w->text, t);
+	assert_int_equal(text_push(&w->text, t, NULL), COHORT_OK);
+	const bool stopped = w->text.stopped;
 	mem_fail_all(false);
 	show(w);
 	const long stop = find_stop(w);
@@ -152,7 +155,9 @@ static void end(struct world *w)
 {
 	w->n_all += cohort_detok_flush(&w->detok, w->all + w->n_all);
 	text_end(&w->text);
+	text_end(&w->text);
 	show(w);
+	assert_int_equal(text_so_far(&w->text)[w->n_shown], '\0');
 	const long stop = find_stop(w);
 	shown_is(w, stop >= 0 ? (size_t)stop : w->n_all);
 }
@@ -331,34 +336,78 @@ static void long_stops(void **state)
 	for (int i = 0; i < COHORT_STOPS_MAX; i++)
 		stops[i] = longest + i;
 	assert_int_equal(stops_open(stops, COHORT_STOPS_MAX, &s, NULL), COHORT_OK);
-	assert_true(text_init(&t, model, false, false, s, piece_max));
-	for (int i = 0; i < COHORT_STOP_BYTES_MAX - COHORT_STOPS_MAX; i++) {
-		assert_false(text_push(&t, a));
-		assert_int_equal(t.n_out, 0);
+	assert_true(text_init(&t, model, false, false, s, TEXT_MAX));
+	const int n_before = COHORT_STOP_BYTES_MAX - COHORT_STOPS_MAX;
+	for (int i = 0; i < n_before; i++) {
+		assert_int_equal(text_push(&t, a, NULL), COHORT_OK);
+		assert_int_equal(t.n_shown, 0);
 	}
-	assert_false(text_push(&t, b));
-	assert_int_equal(t.n_out, COHORT_STOP_BYTES_MAX - COHORT_STOPS_MAX + 1);
-	for (int i = 0; i < COHORT_STOP_BYTES_MAX - COHORT_STOPS_MAX; i++)
-		assert_false(text_push(&t, a));
-	assert_true(text_push(&t, a));
-	assert_int_equal(t.n_out, 0);
+	assert_int_equal(text_push(&t, b, NULL), COHORT_OK);
+	assert_int_equal(t.n_shown, n_before + 1);
+	for (int i = 0; i <= n_before; i++) {
+		assert_false(t.stopped);
+		assert_int_equal(text_push(&t, a, NULL), COHORT_OK);
+	}
+	assert_true(t.stopped);
+	assert_int_equal(t.n_shown, n_before + 1);
 	text_release(&t);
 	stops_free(s);
 
 	assert_int_equal(stops_open(stops, 1, &s, NULL), COHORT_OK);
-	assert_true(text_init(&t, model, false, false, s, piece_max));
+	assert_true(text_init(&t, model, false, false, s, TEXT_MAX));
 	for (int i = 0; i < COHORT_STOP_BYTES_MAX - 1; i++)
-		assert_false(text_push(&t, a));
-	/* Held to the last byte; the longest token fits behind it. */
-	cohort_token k = 0;
-	size_t n = 0;
-	while (k < n_vocab && (cohort_token_bytes(model, k, false, &n), n != piece_max))
-		k++;
-	assert_true(k < n_vocab); /* of this model the longest token is one of text */
-	assert_false(text_push(&t, k));
-	assert_int_equal(t.n_out + t.n_held, COHORT_STOP_BYTES_MAX - 1 + n);
+		assert_int_equal(text_push(&t, a, NULL), COHORT_OK);
+	assert_int_equal(t.n_held, COHORT_STOP_BYTES_MAX - 1);
+	assert_int_equal(text_push(&t, b, NULL), COHORT_OK);
+	assert_int_equal(t.n_shown, COHORT_STOP_BYTES_MAX);
+	assert_false(t.stopped);
 	text_release(&t);
 	stops_free(s);
+}
+
+/* A text that takes its memory as it grows: what was shown stays where it was, too, and a failed push is as if it had
+ * not been. */
+static void growing(void **state)
+{
+	static struct world w;
+	const char *seen[TOKENS_MAX];
+	size_t n_seen[TOKENS_MAX];
+	int n_failed = 0;
+	(void)state;
+
+	for (int with_stop = 0; with_stop < 2; with_stop++) {
+		set_stops(&w, with_stop ? " thx" : NULL, NULL);
+		const cohort_token the = token_of(" the", 4);
+		text_release(&w.text);
+		assert_true(text_init(&w.text, model, false, false, w.compiled, 0));
+		for (int k = 0; k < TOKENS_MAX; k++) {
+			const cohort_token t = k % 3 ? the : byte_token("\xc3\xa9"[k % 2]);
+			const struct text before = w.text;
+			size_t n;
+			mem_fail_all(true);
+			const bool pushed = text_push(&w.text, t, NULL) == COHORT_OK;
+			mem_fail_all(false);
+			if (!pushed) {
+				n_failed++;
+				assert_int_equal(w.text.n_shown, before.n_shown);
+				assert_int_equal(w.text.n_held, before.n_held);
+				assert_int_equal(w.text.detok.n_held, before.detok.n_held);
+				assert_int_equal(text_push(&w.text, t, NULL), COHORT_OK);
+			}
+			assert_int_equal(cohort_detok_push(&w.detok, t, w.all + w.n_all, TEXT_MAX - w.n_all, &n, NULL),
+					COHORT_OK);
+			w.n_all += n;
+			show(&w);
+			seen[k] = text_so_far(&w.text);
+			n_seen[k] = w.n_shown;
+		}
+		end(&w);
+		for (int k = 0; k < TOKENS_MAX; k++)
+			assert_memory_equal(seen[k], w.all, n_seen[k]);
+		assert_ptr_not_equal(seen[0], seen[TOKENS_MAX - 1]);
+		close_world(&w);
+	}
+	assert_true(n_failed > 4);
 }
 
 static void bad_stops(void **state)
@@ -399,28 +448,20 @@ static void engine_text_out_of_memory_at_every_point(void **state)
 	int n_failed = 0;
 	for (bool made = false; !made; n_failed += !made) {
 		mem_fail_after(n_failed);
-		made = text_init(&t, model, false, false, s, piece_max);
+		made = text_init(&t, model, false, false, s, TEXT_MAX);
 		mem_fail_after(-1);
-		assert_true(made || (!t.out && !t.matched));
+		assert_true(made || (!t.buffer && !t.matched));
 		text_release(&t);
 	}
 	assert_true(n_failed >= 2);
 	assert_false(text_init(&t, model, false, false, s, SIZE_MAX));
-	/* A token that is none brings no text, and takes none away. */
-	assert_true(text_init(&t, model, false, false, NULL, piece_max));
-	assert_false(text_push(&t, byte_token('a')));
-	assert_int_equal(t.n_shown, 1);
-	assert_false(text_push(&t, n_vocab));
-	assert_false(text_push(&t, -1));
-	assert_int_equal(t.n_out, 0);
-	assert_int_equal(t.n_shown, 1);
-	text_release(&t);
-	/* What comes behind a stop, which nobody feeds, is a text of its own. */
-	assert_true(text_init(&t, model, false, false, s, piece_max));
-	for (int i = 0; i < 4; i++)
-		assert_int_equal(text_push(&t, byte_token("stop"[i])), i == 3);
-	assert_false(text_push(&t, byte_token('x')));
-	assert_int_equal(t.n_shown, 1);
+	/* What is no token is refused, and changes nothing. */
+	assert_true(text_init(&t, model, false, false, NULL, TEXT_MAX));
+	const cohort_token tokens[] = {byte_token('a'), n_vocab, -1};
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(text_push(&t, tokens[i], NULL), i ? COHORT_E_ARG : COHORT_OK);
+		assert_int_equal(t.n_shown, 1);
+	}
 	text_release(&t);
 	stops_free(s);
 }
@@ -439,11 +480,6 @@ static int open_model(void **state)
 		return -1;
 	cohort_model_info_get(model, &info);
 	n_vocab = info.n_vocab;
-	for (cohort_token t = 0; t < n_vocab; t++) {
-		size_t n;
-		cohort_token_bytes(model, t, true, &n);
-		piece_max = n > piece_max ? n : piece_max;
-	}
 	return 0;
 }
 
@@ -461,6 +497,7 @@ int main(void)
 			cmocka_unit_test(random_characters),
 			cmocka_unit_test(stops_in_known_texts),
 			cmocka_unit_test(long_stops),
+			cmocka_unit_test(growing),
 			cmocka_unit_test(bad_stops),
 			cmocka_unit_test(engine_text_out_of_memory_at_every_point),
 	};
