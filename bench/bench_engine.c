@@ -271,7 +271,7 @@ static enum cohort_status run_null(int32_t n_slots, bool turnover, struct null_r
 		return st;
 	/* The first ticks fill the slots and warm everything. */
 	for (int i = -WARM_TICKS - n_slots / 5; !st && i < TICKS; i++) {
-		while (!st && queue_depth(c.queue) < (size_t)n_slots)
+		while (!st && queue_depth(c.shared.queue) < (size_t)n_slots)
 			st = sim_submit(&c, number++, turnover, err);
 		const double start = clock_now();
 		core_tick(&c);

@@ -81,9 +81,10 @@ static inline void sim_dump(const struct core *c)
 			"%s%s%s, swap %zu, %s\n",
 			l->n_slots, l->n_ubatch, l->budget, l->chunk_size, l->n_blocks, l->block_size, l->n_ids,
 			l->n_window, l->recurrent ? ", recurrent" : "", l->encoder ? ", encoder" : "",
-			l->overcommit ? ", overcommit" : "", l->swap_bytes, c->strategy->name);
+			l->overcommit ? ", overcommit" : "", l->swap_bytes, c->planner.strategy->name);
 	fprintf(stderr, "#   %zu wait; blocks: %d private, %d promised, %d cached, %d of them pinned\n",
-			queue_depth(c->queue), c->n_private, c->n_reserved, c->prefix ? prefix_n_held(c->prefix) : 0,
+			queue_depth(c->shared.queue), c->blocks.n_private, c->blocks.n_reserved,
+			c->prefix ? prefix_n_held(c->prefix) : 0,
 			c->prefix ? prefix_n_pinned(c->prefix) : 0);
 	for (int32_t i = 0; i < l->n_slots; i++) {
 		const struct stream *s = c->slots[i];
@@ -97,7 +98,7 @@ static inline void sim_dump(const struct core *c)
 					s->n_cached, s->n_chain, s->rest->n_private, s->rest->n_reserved,
 					s->shares ? ", shares" : "", (unsigned long long)s->rest->turn);
 	}
-	for (const struct queue_item *i = queue_oldest(c->queue); i; i = i->newer) {
+	for (const struct queue_item *i = queue_oldest(c->shared.queue); i; i = i->newer) {
 		const struct cohort_request *r = (const struct cohort_request *)i;
 		fprintf(stderr, "#   waits: request %llu, %d outputs, prompt %d + %d\n", (unsigned long long)r->id,
 				r->p.n_outputs, r->p.n_prompt, r->n_max);

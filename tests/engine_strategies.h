@@ -138,7 +138,7 @@ static inline int32_t planner_prefill_wait(const struct planner *p, const struct
 static inline void planner_check(
 		const struct planner *p, const struct core *c, const struct plan_sides *s, bool fell_back)
 {
-	const int kind = fell_back ? DECODE_MAXIMAL : planner_kind(p, c->strategy);
+	const int kind = fell_back ? DECODE_MAXIMAL : planner_kind(p, c->planner.strategy);
 	const int32_t budget = c->lim.budget, n = s->n_decode + s->n_prefill;
 
 	sim_check(p->m, fell_back == (p->expect != RULE_NONE), "a plan that breaks rule %s was %s",

@@ -18,7 +18,7 @@ struct heard {
 	bool ended;
 	enum cohort_finish finish;
 	double last_at; /* its last token */
-	int32_t n_parks;
+	int32_t n_preempted;
 };
 
 struct job {
@@ -122,14 +122,14 @@ static inline void hear_token(struct job *j, const struct cohort_event *e)
 				logprob);
 	}
 	/* Readers hear late; only who is called back knows when. */
-	const double k = planner_decode_wait(&t->planner, t->core.strategy, t->lim.n_slots, t->lim.budget);
-	if (!j->reads && h->n_tokens > 0 && h->n_parks == j->r->n_parks && h->last_at > t->disturbed_at && k > 0 &&
-			!t->any_failed && !t->m.n_failed)
+	const double k = planner_decode_wait(&t->planner, t->core.planner.strategy, t->lim.n_slots, t->lim.budget);
+	if (!j->reads && h->n_tokens > 0 && h->n_preempted == j->r->n_preempted && h->last_at > t->disturbed_at &&
+			k > 0 && !t->any_failed && !t->m.n_failed)
 		sim_check(&t->m, t->m.now - h->last_at <= k * t->tick_s_most + 1e-9,
 				"%g s between two tokens of slot %d; at most %g ticks of %g s", t->m.now - h->last_at,
 				s->slot, k, t->tick_s_most);
-	h->last_at = s->phase == STREAM_PARKED ? -1 : t->m.now; /* right after it was sampled */
-	h->n_parks = j->r->n_parks;
+	h->last_at = s->phase == STREAM_PREEMPTED ? -1 : t->m.now; /* right after it was sampled */
+	h->n_preempted = j->r->n_preempted;
 	h->value = sim_next(h->value, e->token);
 	h->last = e->token;
 	h->n_tokens++;
@@ -229,7 +229,7 @@ static inline void check_rows(const struct job *j)
 {
 	int64_t n = j->p.n_prompt - j->r->n_cached_prompt;
 
-	if (j->r->n_parks > 0)
+	if (j->r->n_preempted > 0)
 		return;
 	for (int32_t i = 0; i < j->p.n_outputs; i++) {
 		if (j->out[i].finish != COHORT_FINISH_STOP && j->out[i].finish != COHORT_FINISH_LENGTH &&
@@ -448,7 +448,7 @@ static inline void submit(struct trace *t, struct job *j)
 	struct cohort_request *r = NULL;
 
 	j->submitted = true;
-	j->n_before = (int32_t)queue_depth(t->core.queue);
+	j->n_before = (int32_t)queue_depth(t->core.shared.queue);
 	enum cohort_status st = core_may_submit(&t->core, j->p.client, j->p.n_prompt, &err);
 	if (!st)
 		st = request_open(&t->core, &j->p, &r, &err);

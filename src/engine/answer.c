@@ -1,5 +1,6 @@
 /* A strategy's answer is looked at before anything is computed: the engine believes its own books only. */
-#include "engine/core.h"
+#include "engine/room.h"
+#include "engine/tick.h"
 
 #include <string.h>
 
@@ -21,7 +22,7 @@ static enum cohort_status refuse_pointer(struct cohort_err *err, int64_t seq, co
 
 enum entry_rule { ENTRY_GOOD = 0, ENTRY_SLOT, ENTRY_ORDER, ENTRY_TOKEN, ENTRY_CHUNK, ENTRY_LOGITS };
 
-/* What an entry should be, and which rule it breaks. A good one is counted in c->taken. */
+/* What an entry should be, and which rule it breaks. A good one is counted in c->plan.taken. */
 struct verdict {
 	enum entry_rule rule;
 	int32_t pos, taken;
@@ -33,9 +34,9 @@ static inline struct verdict check_entry(struct core *c, const struct cohort_ent
 {
 	struct verdict v = {.rule = ENTRY_SLOT};
 
-	if ((uint32_t)e->seq >= (uint32_t)c->lim.n_slots || c->view_of[e->seq] < 0)
+	if ((uint32_t)e->seq >= (uint32_t)c->lim.n_slots || c->plan.view_of[e->seq] < 0)
 		return v;
-	int32_t *taken = &c->taken[c->view_of[e->seq]];
+	int32_t *taken = &c->plan.taken[c->plan.view_of[e->seq]];
 	const struct stream *s = c->slots[e->seq];
 	const bool generates = s->phase == STREAM_GENERATES;
 	v.taken = *taken;
@@ -45,7 +46,7 @@ static inline struct verdict check_entry(struct core *c, const struct cohort_ent
 		return v;
 	v.token = generates ? s->last : s->known[v.pos];
 	v.logits = v.pos == s->n_known - 1;
-	v.rule = e->token != v.token                                ? ENTRY_TOKEN
+	v.rule = e->token != v.token                                 ? ENTRY_TOKEN
 			: !generates && v.taken >= c->lim.chunk_size ? ENTRY_CHUNK
 			: e->logits != v.logits                      ? ENTRY_LOGITS
 								     : ENTRY_GOOD;
@@ -77,8 +78,8 @@ static enum cohort_status check_slot(
 		const struct core *c, const struct cohort_plan *plan, int32_t v, struct cohort_err *err)
 {
 	const struct cohort_slot *slot = &plan->slots[v];
-	const struct stream *s = c->active[v];
-	const int32_t pos = s->n_cached + c->taken[v];
+	const struct stream *s = c->plan.active[v];
+	const int32_t pos = s->n_cached + c->plan.taken[v];
 	const bool generates = s->phase == STREAM_GENERATES, done = pos == s->n_known;
 
 	if (slot->id != s->slot)
@@ -110,20 +111,20 @@ static enum cohort_status check_slot(
 enum cohort_status answer_check(
 		struct core *c, const struct cohort_plan *plan, enum cohort_status said, struct cohort_err *err)
 {
-	const int32_t n_views = c->n_views;
+	const int32_t n_views = c->plan.n_views;
 	enum cohort_status st = COHORT_OK;
 	int32_t n_growth = 0;
 
-	memset(c->taken, 0, (size_t)c->n_views * sizeof *c->taken);
+	memset(c->plan.taken, 0, (size_t)c->plan.n_views * sizeof *c->plan.taken);
 	if (said)
 		return refuse(err, "status", -1, -1, COHORT_OK, said, cohort_status_name(said));
 	/* The arrays are the engine's, whatever the plan says now. */
-	if (plan->entries != c->entries || plan->slots != c->views)
+	if (plan->entries != c->plan.entries || plan->slots != c->plan.views)
 		return refuse_pointer(err, -1,
-				plan->slots != c->views ? "the plan's slots were replaced"
-							: "the plan's entries were replaced");
-	if (plan->n_slots != c->n_views)
-		return refuse(err, "progress", -1, -1, c->n_views, plan->n_slots, "n_slots was changed");
+				plan->slots != c->plan.views ? "the plan's slots were replaced"
+							     : "the plan's entries were replaced");
+	if (plan->n_slots != c->plan.n_views)
+		return refuse(err, "progress", -1, -1, c->plan.n_views, plan->n_slots, "n_slots was changed");
 	if (plan->budget != c->lim.budget)
 		return refuse(err, "budget", -1, -1, c->lim.budget, plan->budget, "the budget was changed");
 	if (plan->chunk_size != c->lim.chunk_size)
@@ -138,10 +139,10 @@ enum cohort_status answer_check(
 			return refuse_entry(c, &plan->entries[i], i, &v, err);
 	}
 	for (int32_t v = 0; !st && v < n_views; v++) {
-		__builtin_prefetch(c->active[v + AHEAD]);
+		__builtin_prefetch(c->plan.active[v + AHEAD]);
 		st = check_slot(c, plan, v, err);
-		n_growth += room_growth(c, c->active[v], c->taken[v]);
+		n_growth += room_growth(c, c->plan.active[v], c->plan.taken[v]);
 	}
-	c->n_growth = n_growth;
+	c->plan.n_growth = n_growth;
 	return st;
 }

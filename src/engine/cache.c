@@ -10,7 +10,9 @@
  *     evicts what nobody uses, and takes back what it added when it cannot go on.
  *  3. A cached block that is there already is kept: what was loaded of it is let go. So nobody's cells change.
  * Refuses to know: how cells look, and what is wrong with a state (cohort_state_restore does). */
-#include "engine/core.h"
+#include "engine/cache.h"
+#include "engine/policy.h"
+#include "engine/room.h"
 
 #include "base/mem.h"
 #include "base/sum.h"
@@ -35,86 +37,17 @@ static struct prefix_root root_of(const struct cohort_cache_key *key)
 	return (struct prefix_root){key->salt, key->adapter, key->adapter ? key->adapter_scale : 0};
 }
 
-/* ---- Finding ---- */
-
-/* What is cached of a key's tokens: nodes c->path[0 .. n_path), and behind the first k of them the session's tail. */
-struct found {
-	int32_t n_path;
-	int32_t tail; /* -1: none */
-	int32_t k, n_tail;
-};
-
-/* Follows the tokens as far as there are nodes. */
-static struct found find(struct core *c, const struct cohort_cache_key *key)
+static struct prefix_found find(struct core *c, const struct cohort_cache_key *key)
 {
-	const int32_t size = c->lim.block_size;
-	const int32_t n_tokens = key->n_tokens < c->lim.n_pos_max ? key->n_tokens : c->lim.n_pos_max;
 	const struct prefix_root root = root_of(key);
-	uint64_t h = prefix_hash_root(&root);
-	struct found f = {.tail = -1};
 
-	for (int32_t node = -1; f.n_path < n_tokens / size; f.n_path++) {
-		const cohort_token *tokens = key->tokens + (size_t)f.n_path * (size_t)size;
-		h = prefix_hash(h, tokens, size);
-		node = prefix_find(c->prefix, &root, node, h, tokens);
-		if (node < 0)
-			break;
-		c->path[f.n_path] = node;
-	}
-	const int32_t tail = key->session ? prefix_tail_get(c->prefix, &root, key->session) : -1;
-	if (tail < 0)
-		return f;
-	const struct prefix_node *t = prefix_node_get(c->prefix, tail);
-	f.k = t->n_before / size;
-	if (f.k > f.n_path || t->parent != (f.k ? c->path[f.k - 1] : -1))
-		return f;
-	while (f.n_tail < t->n_tokens && t->n_before + f.n_tail < n_tokens &&
-			t->tokens[f.n_tail] == key->tokens[t->n_before + f.n_tail])
-		f.n_tail++;
-	f.tail = f.n_tail > 0 ? tail : -1;
-	return f;
-}
-
-static cohort_seq seq_of(const struct core *c, int32_t node)
-{
-	return prefix_node_get(c->prefix, node)->seq;
-}
-
-static void empty(struct core *c, cohort_seq seq)
-{
-	if (seq >= 0)
-		c->m.seq_rm(c->m.self, seq, 0, -1, NULL);
+	return prefix_follow(c->prefix,
+			&(struct prefix_key){&root, key->session, key->tokens, smaller(key->n_tokens, c->lim.n_pos_max),
+					NULL, 0},
+			c->path);
 }
 
 /* ---- Saving ---- */
-
-static bool to_scratch(struct core *c, int32_t node, int32_t p0, int32_t p1)
-{
-	return !c->m.seq_cp(c->m.self, seq_of(c, node), c->lim.scratch, p0, p1, NULL);
-}
-
-/* The scratch becomes what was found; returns how many tokens that are. */
-static int32_t gather(struct core *c, const struct found *f)
-{
-	const int32_t size = c->lim.block_size;
-	int32_t n = 0;
-
-	if (c->lim.recurrent) { /* a state is of use at its own end only */
-		const int32_t end = f->k * size + f->n_tail;
-		if (f->tail >= 0 && f->n_tail == prefix_node_get(c->prefix, f->tail)->n_tokens &&
-				to_scratch(c, f->tail, 0, end))
-			return end;
-		for (n = f->n_path; n > 0; n--)
-			if (seq_of(c, c->path[n - 1]) >= 0 && to_scratch(c, c->path[n - 1], 0, n * size))
-				break;
-		return n * size;
-	}
-	while (n < f->n_path && to_scratch(c, c->path[n], n * size, (n + 1) * size))
-		n++;
-	if (f->tail >= 0 && f->k == n && to_scratch(c, f->tail, n * size, n * size + f->n_tail))
-		return n * size + f->n_tail;
-	return n * size;
-}
 
 static void put(uint8_t *p, size_t n, uint64_t v)
 {
@@ -166,16 +99,17 @@ static enum cohort_status write_all(struct core *c, const cohort_token *tokens, 
 enum cohort_status cache_save(struct core *c, const struct cohort_cache_key *key, void **bytes, size_t *n_bytes,
 		int32_t *n_saved, struct cohort_err *err)
 {
-	const struct found f = find(c, key);
-	const int32_t n = gather(c, &f);
+	struct prefix_found f = find(c, key);
 	enum cohort_status st = COHORT_OK;
 
 	*bytes = NULL;
 	*n_bytes = 0;
 	*n_saved = 0;
+	c->policy->trim(c, &f);
+	const int32_t n = c->policy->copy(c, &f, c->lim.scratch);
 	if (n > 0)
 		st = write_all(c, key->tokens, n, bytes, n_bytes, err);
-	empty(c, c->lim.scratch);
+	core_empty(c, c->lim.scratch);
 	if (!st)
 		*n_saved = n;
 	return st;
@@ -281,7 +215,7 @@ static int32_t last_of(const struct core *c, const struct put *u)
 
 static bool from_scratch(struct core *c, int32_t node, int32_t p0, int32_t p1)
 {
-	return !c->m.seq_cp(c->m.self, c->lim.scratch, seq_of(c, node), c->lim.recurrent ? 0 : p0, p1, NULL);
+	return !c->m.seq_cp(c->m.self, c->lim.scratch, core_node_seq(c, node), policy_from(c, p0), p1, NULL);
 }
 
 /* The next whole block; with_cells: it is to have an id. */
@@ -303,10 +237,10 @@ static bool put_block(struct core *c, struct put *u, const cohort_token *tokens,
 	c->path[u->n++] = node;
 	u->n_old += !is_new;
 	u->hash = hash;
-	if (!is_new && with_cells && seq_of(c, node) < 0 && make_room(c))
+	if (!is_new && with_cells && core_node_seq(c, node) < 0 && make_room(c))
 		u->filled = prefix_give_id(c->prefix, node);
 	if (!with_cells || (!is_new && !u->filled))
-		return !with_cells || seq_of(c, node) >= 0;
+		return !with_cells || core_node_seq(c, node) >= 0;
 	return from_scratch(c, node, (u->n - 1) * size, u->n * size);
 }
 
@@ -318,10 +252,10 @@ static bool put_tail(struct core *c, const struct put *u, uint64_t session, cons
 	if (!make_room(c))
 		return false;
 	const int32_t tail = prefix_tail_set(c->prefix, &u->root, session, last_of(c, u), tokens, n, &old);
-	empty(c, old);
+	core_empty(c, old);
 	if (from_scratch(c, tail, p0, p0 + n))
 		return true;
-	empty(c, seq_of(c, tail));
+	core_empty(c, core_node_seq(c, tail));
 	prefix_drop(c->prefix, tail);
 	return false;
 }
@@ -329,13 +263,13 @@ static bool put_tail(struct core *c, const struct put *u, uint64_t session, cons
 static void take_back(struct core *c, struct put *u)
 {
 	if (u->filled) {
-		empty(c, seq_of(c, last_of(c, u)));
+		core_empty(c, core_node_seq(c, last_of(c, u)));
 		prefix_take_id(c->prefix, last_of(c, u));
 	}
 	if (u->n > 0)
 		prefix_unpin(c->prefix, last_of(c, u));
 	for (; u->n > u->n_old; u->n--) {
-		empty(c, seq_of(c, last_of(c, u)));
+		core_empty(c, core_node_seq(c, last_of(c, u)));
 		prefix_drop(c->prefix, last_of(c, u));
 	}
 }
@@ -350,11 +284,11 @@ enum cohort_status cache_load(struct core *c, const struct cohort_cache_key *key
 	*n_tokens = 0;
 	u.hash = prefix_hash_root(&u.root);
 	/* A state in the middle of a block is of use to a session only. */
-	const bool any = !c->lim.recurrent || n_tail == 0 || key->session;
+	const bool any = policy_fills(c, n_whole * size, part->n_tokens) || key->session;
 	bool ok = !st && any;
 	for (int32_t i = 0; ok && i < n_whole; i++)
 		ok = put_block(c, &u, key->tokens + (size_t)i * (size_t)size,
-				!c->lim.recurrent || (i + 1 == n_whole && n_tail == 0));
+				policy_fills(c, (i + 1) * size, part->n_tokens));
 	if (ok && n_tail > 0 && key->session)
 		ok = put_tail(c, &u, key->session, key->tokens + (size_t)n_whole * (size_t)size, n_tail);
 	if (ok) {
@@ -364,7 +298,7 @@ enum cohort_status cache_load(struct core *c, const struct cohort_cache_key *key
 	} else {
 		take_back(c, &u);
 	}
-	empty(c, c->lim.scratch);
+	core_empty(c, c->lim.scratch);
 	return st || ok || !any ? st : no_room(c, n_whole + (n_tail > 0), err);
 }
 
@@ -372,17 +306,17 @@ enum cohort_status cache_load(struct core *c, const struct cohort_cache_key *key
 
 int32_t cache_drop(struct core *c, const struct cohort_cache_key *key)
 {
-	struct found f = find(c, key);
+	struct prefix_found f = find(c, key);
 	int32_t n = 0;
 
 	if (f.tail >= 0) { /* pinned only while it is copied from */
 		n += prefix_node_get(c->prefix, f.tail)->n_tokens;
-		empty(c, seq_of(c, f.tail));
+		core_empty(c, core_node_seq(c, f.tail));
 		prefix_drop(c->prefix, f.tail);
 	}
 	for (; f.n_path > 0 && prefix_is_loose(c->prefix, c->path[f.n_path - 1]); f.n_path--) {
 		n += c->lim.block_size;
-		empty(c, seq_of(c, c->path[f.n_path - 1]));
+		core_empty(c, core_node_seq(c, c->path[f.n_path - 1]));
 		prefix_drop(c->prefix, c->path[f.n_path - 1]);
 	}
 	return n;

@@ -2,7 +2,7 @@
  * an errand of the thread that ticks.
  *
  * Refuses to know: how an errand gets there (engine.c), and what it does (cache.c). */
-#include "engine/core.h"
+#include "engine/cache.h"
 
 #include "base/mem.h"
 #include "base/sum.h"

@@ -6,7 +6,10 @@
  * strategy its tick: the default plans it.
  *  2. The queue is touched under the lock only, streams and slots by the ticking thread only.
  *  3. A tick allocates nothing, unless it parks streams to memory. */
-#include "engine/core.h"
+#include "engine/policy.h"
+#include "engine/room.h"
+#include "engine/stream.h"
+#include "engine/tick.h"
 
 #include "base/mem.h"
 
@@ -41,19 +44,19 @@ static bool open_parts(struct core *c)
 	const size_t n_path = (size_t)lim->n_pos_max / (size_t)lim->block_size + 1;
 
 	c->hub = hub_open();
-	c->queue = queue_open(lim->wait_max_s);
+	c->shared.queue = queue_open(lim->wait_max_s);
 	c->slots = mem_zalloc(n + AHEAD, sizeof(struct stream *));
 	c->idle = mem_zalloc(n, sizeof *c->idle);
-	c->views = mem_zalloc_aligned(n, sizeof *c->views);
-	c->view_of = mem_zalloc(n, sizeof *c->view_of);
-	c->active = mem_zalloc(n + AHEAD, sizeof(struct stream *));
-	c->taken = mem_zalloc(n, sizeof *c->taken);
-	c->entries = mem_zalloc_guarded((size_t)lim->budget + ENTRIES_BEYOND, sizeof *c->entries);
+	c->plan.views = mem_zalloc_aligned(n, sizeof *c->plan.views);
+	c->plan.view_of = mem_zalloc(n, sizeof *c->plan.view_of);
+	c->plan.active = mem_zalloc(n + AHEAD, sizeof(struct stream *));
+	c->plan.taken = mem_zalloc(n, sizeof *c->plan.taken);
+	c->plan.entries = mem_zalloc_guarded((size_t)lim->budget + ENTRIES_BEYOND, sizeof *c->plan.entries);
 	c->path = mem_zalloc(n_path, sizeof *c->path);
-	c->infos = mem_zalloc(n, sizeof *c->infos);
+	c->shared.infos = mem_zalloc(n, sizeof *c->shared.infos);
 	c->grown = mem_zalloc(n_ubatch, sizeof(struct stream *));
-	c->default_state = mem_zalloc(1, cohort_strategy_get(0)->state_bytes);
-	c->state = mem_zalloc(1, c->strategy->state_bytes);
+	c->planner.default_state = mem_zalloc(1, cohort_strategy_get(0)->state_bytes);
+	c->planner.state = mem_zalloc(1, c->planner.strategy->state_bytes);
 	if (lim->keep_tokens) {
 		c->kept = mem_zalloc(n, sizeof *c->kept);
 		c->kept_tokens = mem_zalloc(n, (size_t)lim->n_pos_max * sizeof *c->kept_tokens);
@@ -65,27 +68,27 @@ static bool open_parts(struct core *c)
 				.block_size = lim->block_size,
 				.first_id = lim->n_slots,
 				.n_ids = lim->n_ids,
-				/* States lie far apart: nodes between them are there for their tokens. */
-				.n_nodes_max = lim->recurrent ? 16 * lim->n_ids + (int32_t)n_path : lim->n_ids,
+				.n_nodes_max = policy_n_nodes(c, (int32_t)n_path),
 		});
-	return ok && c->hub && c->queue && c->slots && c->idle && c->views && c->view_of && c->active && c->taken &&
-			c->entries && c->path && c->infos && c->grown && c->default_state && c->state &&
+	return ok && c->hub && c->shared.queue && c->slots && c->idle && c->plan.views && c->plan.view_of &&
+			c->plan.active && c->plan.taken && c->plan.entries && c->path && c->shared.infos && c->grown &&
+			c->planner.default_state && c->planner.state &&
 			(!lim->keep_tokens || (c->kept && c->kept_tokens)) && (c->prefix || !lim->n_ids);
 }
 
 enum cohort_status core_init(struct core *c, const struct core_limits *lim, const struct machine *m,
 		const struct cohort_strategy *strategy, struct cohort_err *err)
 {
-	*c = (struct core){.lim = *lim, .m = *m, .next_expiry = INFINITY};
+	*c = (struct core){.lim = *lim, .m = *m, .policy = policy_of(lim), .shared.next_expiry = INFINITY};
 	if (lim->block_size < 1 || (lim->block_size & (lim->block_size - 1)))
 		return err_set(err, COHORT_E_ARG, "blocks of %d: not a power of two", lim->block_size);
 	if (strategy && !strategy_is_whole(strategy))
 		return err_set(err, COHORT_E_ARG, "a strategy without a name, a build_batch or its struct_size");
-	if (!cond_init(&c->looked))
+	if (!cond_init(&c->shared.looked))
 		return err_set(err, COHORT_E_MEMORY, "out of memory for an engine");
 	while (1 << c->block_shift < lim->block_size)
 		c->block_shift++;
-	c->strategy = strategy ? strategy : cohort_strategy_get(0);
+	c->planner.strategy = strategy ? strategy : cohort_strategy_get(0);
 	c->last_changed = &c->changed;
 	if (!open_parts(c)) {
 		core_release(c);
@@ -94,10 +97,10 @@ enum cohort_status core_init(struct core *c, const struct core_limits *lim, cons
 	c->n_idle = lim->n_slots;
 	for (int32_t i = 0; i < lim->n_slots; i++) {
 		c->idle[i] = lim->n_slots - 1 - i;
-		c->infos[i].id = i;
+		c->shared.infos[i].id = i;
 	}
-	c->stats.strategy = c->live.strategy = c->strategy->name;
-	c->stats.last.n_idle = c->live.last.n_idle = lim->n_slots;
+	c->shared.stats.strategy = c->live.strategy = c->planner.strategy->name;
+	c->shared.stats.last.n_idle = c->live.last.n_idle = lim->n_slots;
 	core_count_blocks(c);
 	c->opened_s = m->now(m->self);
 	return COHORT_OK;
@@ -108,16 +111,17 @@ void core_release(struct core *c)
 	piece_release(&c->piece);
 	piece_release(&c->spare);
 	prefix_free(c->prefix);
-	queue_free(c->queue);
-	void *const arrays[] = {c->slots, c->idle, c->view_of, c->active, c->taken, c->path, c->infos, c->grown,
-			c->default_state, c->state, c->next_state, c->kept, c->kept_tokens};
+	queue_free(c->shared.queue);
+	void *const arrays[] = {c->slots, c->idle, c->plan.view_of, c->plan.active, c->plan.taken, c->path, c->grown,
+			c->shared.infos, c->shared.next_state, c->planner.default_state, c->planner.state, c->kept,
+			c->kept_tokens};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		mem_free(arrays[i]);
-	mem_free_aligned(c->views);
-	mem_free_guarded(c->entries, (size_t)c->lim.budget + ENTRIES_BEYOND, sizeof *c->entries);
+	mem_free_aligned(c->plan.views);
+	mem_free_guarded(c->plan.entries, (size_t)c->lim.budget + ENTRIES_BEYOND, sizeof *c->plan.entries);
 	hub_unref(c->hub);
-	if (c->strategy)
-		cond_release(&c->looked);
+	if (c->planner.strategy)
+		cond_release(&c->shared.looked);
 	*c = (struct core){.n_idle = 0};
 }
 
@@ -131,9 +135,9 @@ enum cohort_status core_strategy_set(struct core *c, const struct cohort_strateg
 	if (!state)
 		return err_set(err, COHORT_E_MEMORY, "out of memory for the state of strategy %s", next->name);
 	lock_take(&c->hub->lock);
-	unused = c->next_state;
-	c->next_strategy = next;
-	c->next_state = state;
+	unused = c->shared.next_state;
+	c->shared.next_strategy = next;
+	c->shared.next_state = state;
 	lock_give(&c->hub->lock);
 	mem_free(unused);
 	return COHORT_OK;
@@ -146,10 +150,10 @@ enum cohort_status core_strategy_set(struct core *c, const struct cohort_strateg
  * third each, and so on; a client that has nothing waiting is refused only when the queue itself is full. */
 static enum cohort_status check_queue(struct core *c, uint64_t client, int32_t n_tokens, struct cohort_err *err)
 {
-	const int64_t depth = (int64_t)queue_depth(c->queue), tokens = queue_tokens(c->queue);
+	const int64_t depth = (int64_t)queue_depth(c->shared.queue), tokens = queue_tokens(c->shared.queue);
 	int64_t own = 0, own_tokens = 0;
 
-	if (c->closed)
+	if (c->shared.closed)
 		return err_rule(err, COHORT_E_LIMIT, "closed", -1, -1, 0, 1, "the engine takes no more requests");
 	if (depth + 1 > c->lim.queue_requests_max)
 		return err_rule(err, COHORT_E_LIMIT, "queue-requests", -1, -1, c->lim.queue_requests_max, depth + 1,
@@ -160,7 +164,7 @@ static enum cohort_status check_queue(struct core *c, uint64_t client, int32_t n
 				"the queue is full: %lld requests with %lld tokens wait; with %d more they exceed %lld",
 				(long long)depth, (long long)tokens, n_tokens, (long long)c->lim.queue_tokens_max);
 	if (client)
-		queue_held(c->queue, client, &own, &own_tokens);
+		queue_held(c->shared.queue, client, &own, &own_tokens);
 	const int64_t left = c->lim.queue_requests_max - depth - 1;
 	const int64_t left_tokens = c->lim.queue_tokens_max - tokens - n_tokens;
 	if (own > left || own_tokens > left_tokens)
@@ -198,22 +202,22 @@ enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct 
 	enum cohort_status st = check_queue(c, r->p.client, r->p.n_prompt, err);
 	if (!st) {
 		r->at_came = r->item.arrived_s = c->m.now(c->m.self);
-		r->item.number = r->id = c->n_requests + 1;
-		if (!queue_push(c->queue, &r->item))
+		r->item.number = r->id = c->shared.n_requests + 1;
+		if (!queue_push(c->shared.queue, &r->item))
 			st = err_set(err, COHORT_E_MEMORY, "out of memory for a request in the queue");
 	}
 	if (!st) {
 		for (int32_t i = 0; i < r->p.n_outputs; i++)
 			r->streams[i].at_came = r->at_came;
-		c->n_requests++;
-		c->n_open++;
-		c->n_submitted++;
+		c->shared.n_requests++;
+		c->shared.n_open++;
+		c->shared.n_submitted++;
 		r->stats = (struct cohort_request_stats){.id = r->id,
 				.queued_s = -1,
 				.first_token_s = -1,
 				.end_s = -1,
 				.n_prompt = r->p.n_prompt};
-		c->next_expiry = fmin(c->next_expiry, queue_expiry(r, &which));
+		c->shared.next_expiry = fmin(c->shared.next_expiry, queue_expiry(r, &which));
 	}
 	lock_give(&c->hub->lock);
 	return st;
@@ -234,10 +238,10 @@ static void expire_queue(struct core *c, double now)
 	const unsigned n_cancels = atomic_load(&c->hub->n_cancels);
 	double next = INFINITY;
 
-	if (n_cancels == c->n_cancels_seen && now < c->next_expiry)
+	if (n_cancels == c->n_cancels_seen && now < c->shared.next_expiry)
 		return;
 	c->n_cancels_seen = n_cancels;
-	for (struct queue_item *i = queue_oldest(c->queue), *newer; i; i = newer) {
+	for (struct queue_item *i = queue_oldest(c->shared.queue), *newer; i; i = newer) {
 		struct cohort_request *r = (struct cohort_request *)i;
 		const char *which;
 		const double expiry = queue_expiry(r, &which);
@@ -247,13 +251,13 @@ static void expire_queue(struct core *c, double now)
 			next = fmin(next, expiry);
 			continue;
 		}
-		queue_remove(c->queue, i);
+		queue_remove(c->shared.queue, i);
 		if (cancelled)
 			request_end(c, r, COHORT_FINISH_CANCELLED, NULL);
 		else
 			time_out(c, r, which, expiry - r->at_came);
 	}
-	c->next_expiry = next;
+	c->shared.next_expiry = next;
 }
 
 static void expire_slots(struct core *c, double now)
@@ -290,13 +294,13 @@ static void build_views(struct core *c, double now)
 		struct stream *s = c->slots[i];
 		/* Streams lie anywhere in memory; this is the first that a tick sees of them. */
 		__builtin_prefetch(c->slots[i + AHEAD]);
-		c->view_of[i] = -1;
+		c->plan.view_of[i] = -1;
 		if (!stream_is_active(s))
 			continue;
 		const bool generates = s->phase == STREAM_GENERATES;
-		c->view_of[i] = n;
-		c->active[n] = s;
-		c->views[n++] = (struct cohort_slot){
+		c->plan.view_of[i] = n;
+		c->plan.active[n] = s;
+		c->plan.views[n++] = (struct cohort_slot){
 				.id = i,
 				.state = generates ? COHORT_SLOT_GENERATING : COHORT_SLOT_PREFILLING,
 				.prompt = s->known,
@@ -312,26 +316,26 @@ static void build_views(struct core *c, double now)
 				.n_left = s->n_max - stream_n_generated(s),
 		};
 	}
-	c->n_views = n;
-	c->lost = false;
+	c->plan.n_views = n;
+	c->plan.lost = false;
 }
 
 static enum cohort_status ask(
 		struct core *c, const struct cohort_strategy *strategy, void *state, struct cohort_err *err)
 {
 	struct cohort_plan plan = {
-			.slots = c->views,
-			.n_slots = c->n_views,
+			.slots = c->plan.views,
+			.n_slots = c->plan.n_views,
 			.budget = c->lim.budget,
 			.chunk_size = c->lim.chunk_size,
 			.queue_depth = c->tick.n_queued,
 			.tick = c->tick.tick,
 			.model = c->lim.model,
-			.entries = c->entries,
+			.entries = c->plan.entries,
 	};
 	const enum cohort_status said = strategy->build_batch(strategy, state, &plan);
 	enum cohort_status st = answer_check(c, &plan, said, err);
-	c->n_entries = st ? 0 : plan.n_entries;
+	c->plan.n_entries = st ? 0 : plan.n_entries;
 	return st;
 }
 
@@ -339,13 +343,13 @@ static void plan_tick(struct core *c, double now)
 {
 	struct cohort_err err;
 
-	if (!ask(c, c->strategy, c->state, &err))
+	if (!ask(c, c->planner.strategy, c->planner.state, &err))
 		return;
 	c->live.n_fallbacks++;
 	c->live.fallback = err;
 	c->tick.fallback = err.rule;
 	build_views(c, now); /* the strategy had its hands on them */
-	ask(c, cohort_strategy_get(0), c->default_state, &err);
+	ask(c, cohort_strategy_get(0), c->planner.default_state, &err);
 }
 
 /* ---- The tick ---- */
@@ -353,14 +357,14 @@ static void plan_tick(struct core *c, double now)
 /* Under the lock. */
 static void begin(struct core *c, double now)
 {
-	if (c->next_strategy) {
-		mem_free(c->state);
-		c->strategy = c->next_strategy;
-		c->state = c->next_state;
-		c->next_strategy = NULL;
-		c->next_state = NULL;
+	if (c->shared.next_strategy) {
+		mem_free(c->planner.state);
+		c->planner.strategy = c->shared.next_strategy;
+		c->planner.state = c->shared.next_state;
+		c->shared.next_strategy = NULL;
+		c->shared.next_state = NULL;
 		/* Told before it plans, and no longer once it never will: who sees another's name may free it. */
-		c->stats.strategy = c->live.strategy = c->strategy->name;
+		c->shared.stats.strategy = c->live.strategy = c->planner.strategy->name;
 	}
 	expire_queue(c, now);
 }
@@ -368,15 +372,15 @@ static void begin(struct core *c, double now)
 static void look_at(struct core *c, int32_t i, double now)
 {
 	const struct stream *s = c->slots[i];
-	struct cohort_slot_info *info = &c->infos[i];
+	struct cohort_slot_info *info = &c->shared.infos[i];
 
 	*info = (struct cohort_slot_info){.id = i};
 	if (!s)
 		return;
 	const struct cohort_request *r = s->request;
-	const enum cohort_slot_state state = s->phase == STREAM_PARKED ? COHORT_SLOT_PARKED
-			: s->phase == STREAM_GENERATES                 ? COHORT_SLOT_GENERATING
-								       : COHORT_SLOT_PREFILLING;
+	const enum cohort_slot_state state = s->phase == STREAM_PREEMPTED ? COHORT_SLOT_PARKED
+			: s->phase == STREAM_GENERATES                    ? COHORT_SLOT_GENERATING
+									  : COHORT_SLOT_PREFILLING;
 	const int32_t n_cached = state == COHORT_SLOT_PARKED ? 0 : s->n_cached;
 	*info = (struct cohort_slot_info){
 			.id = i,
@@ -399,9 +403,9 @@ void core_look(struct core *c)
 	const double now = c->m.now(c->m.self);
 	for (int32_t i = 0; i < c->lim.n_slots; i++)
 		look_at(c, i, now);
-	c->infos_asked = false;
-	c->n_infos++;
-	cond_all(&c->looked);
+	c->shared.infos_asked = false;
+	c->shared.n_infos++;
+	cond_all(&c->shared.looked);
 }
 
 static void count_blocks(const struct core *c, struct cohort_tick *t)
@@ -411,16 +415,16 @@ static void count_blocks(const struct core *c, struct cohort_tick *t)
 
 	t->n_blocks = c->lim.n_blocks;
 	/* States are no blocks: where there are none, none are used. */
-	t->n_blocks_used = c->lim.n_blocks ? c->n_private + pinned : 0;
+	t->n_blocks_used = c->lim.n_blocks ? c->blocks.n_private + pinned : 0;
 	t->n_blocks_cached = c->lim.n_blocks ? held - pinned : 0;
-	t->n_blocks_free = c->lim.n_blocks ? c->lim.n_blocks - c->n_private - held : 0;
+	t->n_blocks_free = c->lim.n_blocks ? c->lim.n_blocks - c->blocks.n_private - held : 0;
 }
 
 void core_count_blocks(struct core *c)
 {
 	count_blocks(c, &c->live.last);
-	count_blocks(c, &c->stats.last);
-	c->stats.n_evicted = c->live.n_evicted;
+	count_blocks(c, &c->shared.stats.last);
+	c->shared.stats.n_evicted = c->live.n_evicted;
 }
 
 void core_sum_up(struct core *c)
@@ -428,21 +432,21 @@ void core_sum_up(struct core *c)
 	struct cohort_tick *t = &c->tick;
 	struct cohort_engine_stats *live = &c->live;
 
-	t->n_queued = (int32_t)queue_depth(c->queue);
-	t->n_queued_tokens = queue_tokens(c->queue);
+	t->n_queued = (int32_t)queue_depth(c->shared.queue);
+	t->n_queued_tokens = queue_tokens(c->shared.queue);
 	const double now = c->m.now(c->m.self);
-	if (c->infos_asked)
+	if (c->shared.infos_asked)
 		core_look(c);
 	t->n_idle = c->n_idle;
-	t->n_parked = (int32_t)c->n_in[STREAM_PARKED];
+	t->n_parked = (int32_t)c->n_in[STREAM_PREEMPTED];
 	t->n_generating = (int32_t)c->n_in[STREAM_GENERATES];
 	t->n_prefilling = (int32_t)(c->n_in[STREAM_PREFILLS] + c->n_in[STREAM_WAITS]);
 	count_blocks(c, t);
 	t->total_s = now - c->opened_s - t->at_s;
 	live->last = *t;
 	live->n_ticks++;
-	live->n_submitted = c->n_submitted;
-	live->n_refused = c->n_refused;
+	live->n_submitted = c->shared.n_submitted;
+	live->n_refused = c->shared.n_refused;
 	live->n_decode_rows += (uint64_t)t->n_decode_rows;
 	live->n_prefill_rows += (uint64_t)t->n_prefill_rows;
 	live->n_sampled += (uint64_t)t->n_sampled;
@@ -450,13 +454,13 @@ void core_sum_up(struct core *c)
 	live->decode_s += t->decode_s;
 	live->sample_s += t->sample_s;
 	struct cohort_engine_stats stats = *live;
-	memcpy(stats.n_ended, c->stats.n_ended, sizeof stats.n_ended);
-	c->stats = stats;
+	memcpy(stats.n_ended, c->shared.stats.n_ended, sizeof stats.n_ended);
+	c->shared.stats = stats;
 }
 
 bool core_is_idle(const struct core *c)
 {
-	return c->n_open == 0;
+	return c->shared.n_open == 0;
 }
 
 static double tick_begin(struct core *c)
@@ -480,21 +484,21 @@ bool core_tick(struct core *c)
 
 	expire_slots(c, start);
 	lock_take(&c->hub->lock);
-	const bool errands = c->next_strategy || c->clear_cache;
+	const bool errands = c->shared.next_strategy || c->shared.clear_cache;
 	begin(c, start);
-	const bool clear = c->clear_cache;
-	c->clear_cache = false;
+	const bool clear = c->shared.clear_cache;
+	c->shared.clear_cache = false;
 	lock_give(&c->hub->lock);
 	if (clear)
 		room_empty(c);
 	room_admit(c);
 	build_views(c, start);
-	if (c->n_views == 0 && !c->changed && !errands)
+	if (c->plan.n_views == 0 && !c->changed && !errands)
 		return false;
-	if (c->n_views > 0) {
+	if (c->plan.n_views > 0) {
 		plan_tick(c, start);
 		room_make(c);
-		run_entries(c);
+		c->policy->run(c);
 	}
 	tick_end(c);
 	return true;
@@ -505,9 +509,9 @@ void core_shut(struct core *c)
 {
 	tick_begin(c);
 	lock_take(&c->hub->lock);
-	c->closed = true;
-	for (struct queue_item *i; (i = queue_oldest(c->queue));) {
-		queue_remove(c->queue, i);
+	c->shared.closed = true;
+	for (struct queue_item *i; (i = queue_oldest(c->shared.queue));) {
+		queue_remove(c->shared.queue, i);
 		request_end(c, (struct cohort_request *)i, COHORT_FINISH_SHUTDOWN, NULL);
 	}
 	lock_give(&c->hub->lock);

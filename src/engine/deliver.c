@@ -5,7 +5,7 @@
  *  2. Tokens, log-probabilities and bytes of text that were told (n_told) are never written again, so that readers need
  *     the lock only to learn how many there are.
  *  3. Callbacks run without the lock, after everything of the tick was told; notices (notice.c) before the others. */
-#include "engine/core.h"
+#include "engine/stream.h"
 
 /* ---- Events ---- */
 
@@ -70,7 +70,7 @@ static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
 			.n_prompt = r->p.n_prompt,
 			.n_cached = r->n_cached_prompt,
 			.n_generated = r->n_generated,
-			.n_parked = r->n_parks,
+			.n_parked = r->n_preempted,
 			.tokens_per_s = r->at_first >= 0 && took > 0 && r->n_generated > 1 ? (r->n_generated - 1) / took
 											   : 0,
 			.finish = r->n_live ? COHORT_FINISH_NONE : finish,
@@ -83,7 +83,7 @@ enum { SERVE_TOKENS = 32 };
 static void serve(struct core *c, struct stream *s)
 {
 	if (s->request->at_admitted >= 0)
-		queue_serve(c->queue, &s->request->item, s->n_unserved);
+		queue_serve(c->shared.queue, &s->request->item, s->n_unserved);
 	s->request->n_generated += s->n_unserved;
 	s->n_unserved = 0;
 }
@@ -92,10 +92,10 @@ static void serve(struct core *c, struct stream *s)
 static void tell_done(struct core *c, struct cohort_request *r)
 {
 	r->done = true;
-	c->n_open--;
+	c->shared.n_open--;
 	cond_all(&r->told);
-	if (c->n_open == 0)
-		cond_all(&c->looked); /* no tick follows in which somebody would look */
+	if (c->shared.n_open == 0)
+		cond_all(&c->shared.looked); /* no tick follows in which somebody would look */
 }
 
 /* Under the lock, which those who are woken need first: `token` or what tell() goes on with is there by then. Not all
@@ -138,9 +138,9 @@ static void tell(struct core *c, struct stream *s)
 			notice_due(c, r);
 		c->live.n_ended[s->rest->ending]++;
 		if (!r->p.on_event)
-			c->stats.n_ended[s->rest->ending]++; /* others: once they were called */
+			c->shared.stats.n_ended[s->rest->ending]++; /* others: once they were called */
 		if (r->at_admitted >= 0)
-			queue_done(c->queue, &r->item);
+			queue_done(c->shared.queue, &r->item);
 	}
 }
 
@@ -173,7 +173,7 @@ static void call_back(struct core *c, struct stream *s)
 		call(s, COHORT_EVENT_DONE);
 		lock_take(&c->hub->lock);
 		tell_done(c, r);
-		c->stats.n_ended[r->stats.finish]++;
+		c->shared.stats.n_ended[r->stats.finish]++;
 		lock_give(&c->hub->lock);
 	}
 	request_unref(r);

@@ -5,13 +5,12 @@
  *     `manual` the caller's.
  *  2. The thread ends only when it is told to: whatever goes wrong in a tick is a request's end, or a status.
  *  3. Handles outlive the engine: they share only the hub with it. */
-#include "engine/core.h"
+#include "engine/cache.h"
 
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/pool.h"
 #include "base/thread.h"
-#include "engine/machine.h"
 
 #include <math.h>
 
@@ -58,7 +57,7 @@ void cohort_engine_params_init(struct cohort_engine_params *params)
 
 static bool has_errands(const struct core *c)
 {
-	return c->next_strategy || c->clear_cache;
+	return c->shared.next_strategy || c->shared.clear_cache;
 }
 
 /* With the lock, which is given while it is under way: the first errand there is. One between two ticks, so that many
@@ -416,7 +415,7 @@ enum cohort_status cohort_engine_submit(struct cohort_engine *e, const struct co
 	const enum cohort_status st = submit(e, params, out, err);
 	lock_take(&e->core.hub->lock);
 	if (st)
-		e->core.n_refused++;
+		e->core.shared.n_refused++;
 	else
 		cond_signal(&e->work);
 	lock_give(&e->core.hub->lock);
@@ -466,7 +465,7 @@ enum cohort_status cohort_engine_drain(struct cohort_engine *e, double timeout_s
 	const double until = clock_now() + timeout_s;
 	struct lock *lock = &e->core.hub->lock;
 	lock_take(lock);
-	e->core.closed = true;
+	e->core.shared.closed = true;
 	/* Whoever ends them: others may drain at the same time. */
 	const uint64_t *n_shut = &e->core.live.n_ended[COHORT_FINISH_SHUTDOWN], n_before = *n_shut;
 	while (in_time && !core_is_idle(&e->core)) {
@@ -507,7 +506,7 @@ void cohort_engine_cache_clear(struct cohort_engine *e)
 	if (!e)
 		return;
 	lock_take(&e->core.hub->lock);
-	e->core.clear_cache = true;
+	e->core.shared.clear_cache = true;
 	cond_signal(&e->work);
 	lock_give(&e->core.hub->lock);
 }
@@ -519,11 +518,11 @@ void cohort_engine_stats_get(struct cohort_engine *e, struct cohort_engine_stats
 	if (!e || !stats)
 		return;
 	lock_take(&e->core.hub->lock);
-	*stats = e->core.stats;
-	stats->n_submitted = e->core.n_submitted;
-	stats->n_refused = e->core.n_refused;
-	stats->last.n_queued = (int32_t)queue_depth(e->core.queue);
-	stats->last.n_queued_tokens = queue_tokens(e->core.queue);
+	*stats = e->core.shared.stats;
+	stats->n_submitted = e->core.shared.n_submitted;
+	stats->n_refused = e->core.shared.n_refused;
+	stats->last.n_queued = (int32_t)queue_depth(e->core.shared.queue);
+	stats->last.n_queued_tokens = queue_tokens(e->core.shared.queue);
 	lock_give(&e->core.hub->lock);
 }
 
@@ -535,19 +534,19 @@ size_t cohort_engine_slots_get(struct cohort_engine *e, struct cohort_slot_info 
 	const size_t n = (size_t)c->lim.n_slots;
 	const double until = clock_now() + 1; /* a tick longer than that: what was seen last */
 	lock_take(&c->hub->lock);
-	const uint64_t n_infos = c->n_infos;
-	c->infos_asked = true;
+	const uint64_t n_infos = c->shared.n_infos;
+	c->shared.infos_asked = true;
 	/* Slots belong to whoever ticks: nobody at the moment, or the caller from within a callback. Otherwise the tick
 	 * is asked to look; that of a manual engine, which may be the caller's own, is not waited for. */
 	if (e->manual ? !e->ticking : core_is_idle(c) || thread_is_self(&e->thread))
 		core_look(c);
-	while (!e->manual && c->n_infos == n_infos && !core_is_idle(c) &&
-			cond_wait_until(&c->looked, &c->hub->lock, until))
+	while (!e->manual && c->shared.n_infos == n_infos && !core_is_idle(c) &&
+			cond_wait_until(&c->shared.looked, &c->hub->lock, until))
 		;
-	if (c->n_infos == n_infos && core_is_idle(c)) /* the last request ended meanwhile */
+	if (c->shared.n_infos == n_infos && core_is_idle(c)) /* the last request ended meanwhile */
 		core_look(c);
 	for (size_t i = 0; slots && i < n && i < n_max; i++)
-		slots[i] = c->infos[i];
+		slots[i] = c->shared.infos[i];
 	lock_give(&c->hub->lock);
 	return n;
 }

@@ -2,7 +2,7 @@
  *
  * Streams of requests with one output come from slabs, so that those of all slots lie in a few pages: a tick walks over
  * them several times, and what it waits for is memory. */
-#include "engine/core.h"
+#include "engine/request.h"
 
 #include "base/mem.h"
 

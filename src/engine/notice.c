@@ -19,7 +19,7 @@
  *  1. None begins once notice_stop has returned, and none is under way then (but for the one that called it).
  *  2. A request on the list has the engine's reference: its end is called back with only after the list was.
  * Refuses to know: what events there are. */
-#include "engine/core.h"
+#include "engine/stream.h"
 
 enum { NONE = 0, DUE, CALLING, AWAITED, GONE };
 

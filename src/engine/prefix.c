@@ -179,6 +179,43 @@ int32_t prefix_tail_get(const struct prefix *p, const struct prefix_root *root, 
 	return -1;
 }
 
+static void follow_tail(const struct prefix *p, const struct prefix_key *key, const int32_t *path,
+		struct prefix_found *f)
+{
+	const int32_t tail = key->session ? prefix_tail_get(p, key->root, key->session) : -1;
+
+	if (tail < 0)
+		return;
+	const struct prefix_node *t = &p->nodes[tail].shown;
+	const int32_t k = t->n_before / p->lim.block_size, n_left = key->n_tokens - t->n_before;
+	if (k > f->n_path || t->parent != (k ? path[k - 1] : -1))
+		return;
+	while (f->n_tail < t->n_tokens && f->n_tail < n_left &&
+			t->tokens[f->n_tail] == key->tokens[t->n_before + f->n_tail])
+		f->n_tail++;
+	if (f->n_tail > 0) {
+		f->tail = tail;
+		f->n_chain = k;
+	}
+}
+
+struct prefix_found prefix_follow(const struct prefix *p, const struct prefix_key *key, int32_t *path)
+{
+	const int32_t size = p->lim.block_size;
+	struct prefix_found f = {.tail = -1};
+	uint64_t h = prefix_hash_root(key->root);
+
+	for (int32_t node = -1; f.n_path < key->n_tokens / size; path[f.n_path++] = node) {
+		const cohort_token *tokens = key->tokens + (size_t)f.n_path * (size_t)size;
+		h = f.n_path < key->n_hashes ? key->hashes[f.n_path] : prefix_hash(h, tokens, size);
+		node = prefix_find(p, key->root, node, h, tokens);
+		if (node < 0)
+			break;
+	}
+	follow_tail(p, key, path, &f);
+	return f;
+}
+
 /* ---- LRU list ---------------------------------------------------------------------------------------------------- */
 
 /* Where the one before and the one behind point at a node. */

@@ -45,6 +45,23 @@ uint64_t prefix_hash(uint64_t before, const cohort_token *tokens, int32_t n);
  * says of them; tokens are compared as well, so that a hash that meets another does no harm. */
 int32_t prefix_find(const struct prefix *p, const struct prefix_root *root, int32_t parent, uint64_t hash,
 		const cohort_token *tokens);
+/* Tokens to be looked for. Hashes are those of prefix_hash of the first n_hashes whole blocks, if they are known. */
+struct prefix_key {
+	const struct prefix_root *root;
+	uint64_t session; /* 0: none */
+	const cohort_token *tokens;
+	int32_t n_tokens;
+	const uint64_t *hashes;
+	int32_t n_hashes;
+};
+/* What there is of them: n_path blocks, and behind the first n_chain of these the session's tail. */
+struct prefix_found {
+	int32_t n_path, n_chain;
+	int32_t tail;   /* -1: none */
+	int32_t n_tail; /* tokens that it begins with */
+};
+/* Follows the tokens as far as there are nodes, which are path[0 .. n_path) then. */
+struct prefix_found prefix_follow(const struct prefix *p, const struct prefix_key *key, int32_t *path);
 /* Begins to fetch what that will look at, and the parent. */
 void prefix_expect(const struct prefix *p, int32_t parent, uint64_t hash);
 /* A new child, which must not be there yet, of a whole block; with_id: it gets a sequence id, into which the caller

@@ -1,10 +1,11 @@
 /* The user's side of a request: events asked for, waiting, whole outputs.
  *
- * Without stop strings a reader makes the text from the tokens that it is told of, so that the engine's thread need not.
+ * Without stop strings a reader makes the text from the tokens that it is told of, so that the engine's thread need
+ * not.
  *
  * Invariants
  *  1. The lock is held only to learn how much was told; what was told does not change any more. */
-#include "engine/core.h"
+#include "engine/stream.h"
 
 #include "base/pool.h"
 

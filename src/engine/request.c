@@ -4,7 +4,7 @@
  *  1. Everything a request needs until it ends is allocated here, so that a tick allocates nothing. (A text that the
  *     ticks make may turn out longer than usual; what its reader makes is its own affair.)
  *  2. A handle is freed when both its holders, the user and the engine, have given it back. */
-#include "engine/core.h"
+#include "engine/policy.h"
 
 #include "base/mem.h"
 
@@ -137,7 +137,7 @@ static enum cohort_status check_length(
 				(long long)n_at_once, (long long)n, p->n_prompt,
 				(long long)blocks_most(c, p->n_prompt, n, n_at_once) * c->lim.block_size,
 				(long long)c->lim.n_blocks * c->lim.block_size);
-	if (c->lim.encoder && p->n_prompt > c->lim.n_ubatch)
+	if (p->n_prompt > policy_prompt_max(c))
 		return err_rule(err, COHORT_E_LIMIT, "context", -1, -1, c->lim.n_ubatch, p->n_prompt,
 				"a text of %d tokens; the encoder takes at most %d (n_ubatch)", p->n_prompt,
 				c->lim.n_ubatch);

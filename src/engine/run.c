@@ -7,7 +7,10 @@
  *  2. A piece that fails is tried again without the stream that the machine names, or in halves, until the streams that
  *     cannot be computed are alone: those end, the others never notice.
  *  3. A stream's n_cached is what the machine holds of it. */
-#include "engine/core.h"
+#include "engine/policy.h"
+#include "engine/room.h"
+#include "engine/stream.h"
+#include "engine/tick.h"
 
 #include <math.h>
 #include <string.h>
@@ -73,34 +76,12 @@ static bool still_wanted(struct core *c, struct stream *s)
 	return false;
 }
 
-static bool passes(const struct stream *s, int32_t pos, int32_t stop)
-{
-	return s->n_cached < stop && stop <= pos;
-}
-
-/* Of a model with states or a window: whether the row at `pos` must wait for the next piece, as what is to be kept for
- * others would be gone by then. A window lets go of a block as soon as the row behind the piece sees none of its cells:
- * that row has to be within reach of the last cell of the stream's next whole block. A state is kept where the whole
- * blocks of what a stream knows end, and where others are known to have gone another way or wait for it: the next of
- * them begins there. */
-static bool too_far(const struct core *c, const struct stream *s, int32_t pos)
-{
-	const int32_t size = c->lim.block_size, block_end = (s->n_cached / size + 1) * size;
-
-	if (!room_shares(c, s))
-		return false;
-	if (c->lim.recurrent)
-		return passes(s, pos, s->rest->fork_at) || passes(s, pos, (s->n_known - 1) / size * size) ||
-				room_is_awaited(c, s, s->n_cached, pos);
-	return pos - block_end >= (c->lim.n_window > 2 ? c->lim.n_window - 2 : 0);
-}
-
 /* The next rows of the plan from entry i on; returns the entry behind them. */
 static int32_t gather(struct core *c, int32_t i)
 {
-	const bool in_steps = c->lim.recurrent || c->lim.n_window;
-	const int32_t n_entries = c->n_entries, n_ubatch = c->lim.n_ubatch;
-	const struct cohort_entry *entries = c->entries;
+	bool (*const too_far)(const struct core *c, const struct stream *s, int32_t pos) = c->policy->too_far;
+	const int32_t n_entries = c->plan.n_entries, n_ubatch = c->lim.n_ubatch;
+	const struct cohort_entry *entries = c->plan.entries;
 	struct stream *const *slots = c->slots;
 	const struct piece piece = c->piece; /* a copy of its own, which no row's bytes can change */
 	int32_t n = 0;
@@ -110,9 +91,9 @@ static int32_t gather(struct core *c, int32_t i)
 		const struct cohort_entry *e = &entries[i];
 		struct stream *s = slots[e->seq];
 		/* Rows of a slot that lost its cells or its stream since the plan was made are not computed. */
-		if (!stream_is_active(s) || (c->lost && c->taken[c->view_of[e->seq]] == 0))
+		if (!stream_is_active(s) || (c->plan.lost && c->plan.taken[c->plan.view_of[e->seq]] == 0))
 			continue;
-		if (in_steps && too_far(c, s, e->pos))
+		if (too_far && room_shares(c, s) && too_far(c, s, e->pos))
 			break;
 		put_row(&piece, n++, s, e);
 	}
@@ -229,7 +210,7 @@ static inline void take_output(struct core *c, int32_t i, int32_t row)
 	struct stream *s = c->piece.of[i];
 	const int32_t pos = c->piece.pos[i];
 
-	/* What the stream lost again (see share_block in room.c) comes again. */
+	/* What the stream lost again (see trade_block in reuse.c) comes again. */
 	if (!still_wanted(c, s) || s->n_cached <= pos || (s->every_row && take_more(c, s, pos, row)))
 		return;
 	const float *logits = c->m.logits(c->m.self, row);
@@ -272,9 +253,9 @@ static void collect(struct core *c, int32_t lo, int32_t hi)
 		}
 	}
 	/* A plan may have rows of several streams in turns: once all know where they are. */
-	for (int32_t i = 0; i < n_grown && !c->lim.encoder; i++)
+	for (int32_t i = 0; i < n_grown; i++)
 		room_expect(c, c->grown[i]);
-	for (int32_t i = 0; i < n_grown && !c->lim.encoder; i++)
+	for (int32_t i = 0; i < n_grown; i++)
 		room_grow(c, c->grown[i]);
 	c->tick.n_decode_rows += n_generating;
 	c->tick.n_prefill_rows += hi - lo - n_generating;
@@ -307,8 +288,7 @@ static enum cohort_status compute(struct core *c, int32_t lo, int32_t hi, struct
 			.output = p->output + lo,
 	};
 	const double start = c->m.now(c->m.self);
-	enum cohort_status st =
-			c->lim.encoder ? c->m.encode(c->m.self, &rows, err) : c->m.decode(c->m.self, &rows, err);
+	enum cohort_status st = c->policy->compute(c, &rows, err);
 	c->tick.decode_s += c->m.now(c->m.self) - start;
 	return st;
 }
@@ -390,7 +370,7 @@ static bool make_way(struct core *c, struct stream *s)
 			youngest = other;
 	}
 	if (others)
-		room_park(c, youngest);
+		room_preempt(c, youngest);
 	return others;
 }
 
@@ -428,17 +408,17 @@ static void run_rows(struct core *c, int32_t lo, int32_t hi)
 }
 
 /* An encoder sees a text as a whole: it is computed once all its rows were planned. */
-static void run_texts(struct core *c)
+void run_texts(struct core *c)
 {
 	struct piece *p = &c->piece;
 
 	p->n = 0;
 	end_cancelled(c);
-	for (int32_t v = 0; v < c->n_views; v++) {
-		struct stream *s = c->slots[c->views[v].id];
+	for (int32_t v = 0; v < c->plan.n_views; v++) {
+		struct stream *s = c->slots[c->plan.views[v].id];
 		if (!stream_is_active(s))
 			continue;
-		s->n_cached += c->taken[v];
+		s->n_cached += c->plan.taken[v];
 		if (s->n_cached < s->n_known)
 			continue;
 		if (p->n + s->n_known > c->lim.n_ubatch) {
@@ -457,11 +437,7 @@ static void run_texts(struct core *c)
 
 void run_entries(struct core *c)
 {
-	if (c->lim.encoder) {
-		run_texts(c);
-		return;
-	}
-	for (int32_t i = 0; i < c->n_entries && !atomic_load(&c->stop);) {
+	for (int32_t i = 0; i < c->plan.n_entries && !atomic_load(&c->stop);) {
 		i = gather(c, i);
 		run_rows(c, 0, c->piece.n);
 	}

@@ -385,7 +385,7 @@ static enum cohort_status run(struct sim *s, struct cohort_err *err)
 				return st;
 			s->n_came++;
 		}
-		const int32_t depth = (int32_t)queue_depth(s->core.queue);
+		const int32_t depth = (int32_t)queue_depth(s->core.shared.queue);
 		if (depth > s->t->n_queued_max)
 			s->t->n_queued_max = depth;
 

@@ -4,7 +4,8 @@
  *  1. A stream ends exactly once, and a request when its last stream does.
  *  2. A token's text is made once: here, if stop strings are to be found in it or a callback is to have it, or by the
  *     reader on its own thread. */
-#include "engine/core.h"
+#include "engine/room.h"
+#include "engine/stream.h"
 
 #include <math.h>
 

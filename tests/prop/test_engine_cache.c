@@ -13,7 +13,7 @@
 #include "engine_said.h"
 
 #include "base/mem.h"
-#include "engine/core.h"
+#include "engine/cache.h"
 #include "engine/machine.h"
 
 enum { BLOCK = 32, TOKENS_MAX = 1024 };

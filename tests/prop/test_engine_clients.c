@@ -478,7 +478,7 @@ static void cancelled_between_rows(void **state)
 		/* On a machine that is busy otherwise it may take long to come, and would find everything done. */
 		while (atomic_load(&prey.n_begun) < round)
 			;
-		while (b.core.n_open > 0)
+		while (b.core.shared.n_open > 0)
 			core_tick(&b.core);
 		while (atomic_load(&prey.n_done) < round)
 			;

@@ -14,7 +14,7 @@
 #include "temp.h"
 
 #include "base/pool.h"
-#include "engine/core.h"
+#include "engine/cache.h"
 #include "engine/machine.h"
 
 /* ---- Things that take as long as they are told to ---- */

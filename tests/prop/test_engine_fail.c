@@ -162,12 +162,12 @@ static void world_close(void)
 	struct cohort_usage usage;
 
 	assert_int_equal(core.n_idle, N_SLOTS);
-	assert_int_equal(core.n_private, 0);
-	assert_int_equal(core.n_reserved, 0);
-	assert_int_equal(core.swap_used, 0);
+	assert_int_equal(core.blocks.n_private, 0);
+	assert_int_equal(core.blocks.n_reserved, 0);
+	assert_int_equal(core.blocks.swap_used, 0);
 	assert_int_equal(prefix_n_pinned(core.prefix), 0);
 	assert_true(prefix_consistent(core.prefix));
-	assert_true(queue_consistent(core.queue));
+	assert_true(queue_consistent(core.shared.queue));
 	cohort_usage_get(trick.ctx, &usage);
 	assert_int_equal(usage.n_used, prefix_n_held(core.prefix));
 	core_shut(&core);
@@ -192,8 +192,8 @@ static void world_run(void)
 		assert_true(n < 2000);
 		core_tick(&core);
 		/* Whatever failed, no more was promised than there is. */
-		assert_true(core.n_private <= core.n_reserved);
-		assert_true(core.n_reserved + prefix_n_pinned(core.prefix) <= core.lim.n_blocks);
+		assert_true(core.blocks.n_private <= core.blocks.n_reserved);
+		assert_true(core.blocks.n_reserved + prefix_n_pinned(core.prefix) <= core.lim.n_blocks);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* Requests that are submitted before a tick and begin alike: what they have in common is computed once, whatever
  * becomes of the one that computes it. Rows are counted, and every text is what it is alone.
  *
- * Shown red by planted faults in room.c: a leader that is not looked for (all that count rows), one of lower priority
+ * Shown red by planted faults in admit.c: a leader that is not looked for (all that count rows), one of lower priority
  * (urgent_requests_do_not_wait_for_others), or one that is behind (prompt_that_is_behind_is_not_waited_for), those who
  * wait begun in the order of their slots (urgent_waits), a leader that ended and is waited for on
  * (leader_or_follower_is_cancelled), a state that is not kept where somebody waits for it

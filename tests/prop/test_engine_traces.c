@@ -110,10 +110,10 @@ static struct planned count_plan(const struct trace *t)
 	const struct core *c = &t->core;
 	struct planned p = {.of = {0}};
 
-	for (int32_t i = 0; i < c->n_entries; i++)
-		p.of[c->entries[i].seq]++;
-	for (int32_t v = 0; v < c->n_views; v++) {
-		const struct cohort_slot *s = &c->views[v];
+	for (int32_t i = 0; i < c->plan.n_entries; i++)
+		p.of[c->plan.entries[i].seq]++;
+	for (int32_t v = 0; v < c->plan.n_views; v++) {
+		const struct cohort_slot *s = &c->plan.views[v];
 		const int32_t n = p.of[s->id];
 		if (s->state == COHORT_SLOT_GENERATING) {
 			sim_check(&t->m, n <= 1, "%d rows of slot %d, which generates", n, s->id);
@@ -136,17 +136,17 @@ static void check_computed(const struct trace *t, const struct planned *p)
 	const struct core *c = &t->core;
 	bool ended = t->m.n_failed > 0;
 
-	sim_check(&t->m, c->n_entries <= c->lim.budget && (c->lim.encoder || t->m.n_rows <= c->lim.budget),
+	sim_check(&t->m, c->plan.n_entries <= c->lim.budget && (c->lim.encoder || t->m.n_rows <= c->lim.budget),
 			"%d rows of a budget of %d", t->m.n_rows, c->lim.budget);
 	sim_check(&t->m, c->tick.n_decode_rows + c->tick.n_prefill_rows == t->m.n_rows, "%d rows are told as %d and %d",
 			t->m.n_rows, c->tick.n_decode_rows, c->tick.n_prefill_rows);
-	for (int32_t v = 0; v < c->n_views && !c->lim.encoder; v++) {
-		const cohort_seq id = c->views[v].id;
+	for (int32_t v = 0; v < c->plan.n_views && !c->lim.encoder; v++) {
+		const cohort_seq id = c->plan.views[v].id;
 		const struct stream *s = c->slots[id];
 		const int32_t n = t->m.rows_of[id];
 		const bool goes_on = s && (s->phase == STREAM_PREFILLS || s->phase == STREAM_GENERATES);
 		ended = ended || !s;
-		sim_check(&t->m, c->taken[v] ? n <= p->of[id] : n == 0,
+		sim_check(&t->m, c->plan.taken[v] ? n <= p->of[id] : n == 0,
 				"%d rows of slot %d were computed, %d were planned", n, id, p->of[id]);
 		sim_check(&t->m, !goes_on || n == p->of[id], "%d rows of slot %d were computed, %d were planned", n, id,
 				p->of[id]);
@@ -164,15 +164,16 @@ static void check_waits(struct trace *t, const struct planned *p)
 
 	for (int32_t id = 0; id < c->lim.n_slots; id++) {
 		struct watch *w = &t->watch[id];
-		const int32_t v = c->view_of[id];
-		if (v < 0 || disturbed || w->s != c->slots[id] || w->state != c->views[v].state) {
-			*w = (struct watch){.s = c->slots[id], .state = v < 0 ? COHORT_SLOT_IDLE : c->views[v].state};
+		const int32_t v = c->plan.view_of[id];
+		if (v < 0 || disturbed || w->s != c->slots[id] || w->state != c->plan.views[v].state) {
+			*w = (struct watch){.s = c->slots[id],
+					.state = v < 0 ? COHORT_SLOT_IDLE : c->plan.views[v].state};
 			continue;
 		}
 		w->n_waited = p->of[id] ? 0 : w->n_waited + 1;
 		const int32_t most = w->state == COHORT_SLOT_GENERATING
-				? planner_decode_wait(&t->planner, c->strategy, c->lim.n_slots, c->lim.budget)
-				: planner_prefill_wait(&t->planner, c->strategy, c->lim.n_slots, c->lim.budget,
+				? planner_decode_wait(&t->planner, c->planner.strategy, c->lim.n_slots, c->lim.budget)
+				: planner_prefill_wait(&t->planner, c->planner.strategy, c->lim.n_slots, c->lim.budget,
 						  c->lim.chunk_size);
 		seen.waits += w->n_waited > 0;
 		sim_check(&t->m, most == 0 || w->n_waited < most, "slot %d waits for the %dth tick; it may wait for %d",
@@ -189,16 +190,18 @@ static void check_parked(struct trace *t)
 	if (c->live.n_parked == t->n_parked_before || t->m.n_failed)
 		return;
 	t->n_parked_before = c->live.n_parked;
-	for (int32_t v = 0; v < c->n_views; v++) {
-		const cohort_seq id = c->views[v].id;
+	for (int32_t v = 0; v < c->plan.n_views; v++) {
+		const cohort_seq id = c->plan.views[v].id;
 		const struct stream *s = c->slots[id];
-		if (!s || s->phase != STREAM_PARKED)
+		if (!s || s->phase != STREAM_PREEMPTED)
 			continue;
 		sim_check(&t->m, s->rest->turn > t->planner.oldest, "the oldest stream was parked");
-		for (int32_t k = 0; k < c->n_views; k++) {
-			const struct stream *other = c->slots[c->views[k].id];
-			sim_check(&t->m, !other || other->phase == STREAM_PARKED || other->rest->turn < s->rest->turn,
-					"slot %d was parked, which is older than slot %d", id, c->views[k].id);
+		for (int32_t k = 0; k < c->plan.n_views; k++) {
+			const struct stream *other = c->slots[c->plan.views[k].id];
+			sim_check(&t->m,
+					!other || other->phase == STREAM_PREEMPTED ||
+							other->rest->turn < s->rest->turn,
+					"slot %d was parked, which is older than slot %d", id, c->plan.views[k].id);
 		}
 	}
 }
@@ -211,7 +214,7 @@ static void check_slot(const struct trace *t, int32_t id)
 	int32_t depth = 0;
 
 	/* Who waits for another request's blocks may have some already. */
-	if (!s || s->phase == STREAM_PARKED || (s->phase == STREAM_WAITS && s->index > 0) || c->lim.encoder) {
+	if (!s || s->phase == STREAM_PREEMPTED || (s->phase == STREAM_WAITS && s->index > 0) || c->lim.encoder) {
 		sim_check(&t->m, q->n == 0, "slot %d has nothing to do, but %d cells", id, q->n);
 		sim_check(&t->m, !s || s->node < 0, "slot %d has a prompt pinned for nothing", id);
 		return;
@@ -248,14 +251,16 @@ static void check_blocks(const struct trace *t)
 	sim_check(&t->m, n_ids == held, "%d cached blocks are held, %d are known", n_ids, held);
 	if (c->lim.n_blocks == 0)
 		return;
-	sim_check(&t->m, t->m.n_used <= c->n_private + held,
-			"%d blocks are held; %d private and %d cached ones are counted", t->m.n_used, c->n_private,
-			held);
-	sim_check(&t->m, c->n_private >= 0 && c->n_private + held <= c->lim.n_blocks,
-			"%d private and %d cached blocks of %d", c->n_private, held, c->lim.n_blocks);
-	sim_check(&t->m, c->n_reserved >= c->n_private && c->n_reserved + pinned <= c->lim.n_blocks,
-			"%d blocks are promised (%d private) and %d pinned of %d", c->n_reserved, c->n_private, pinned,
-			c->lim.n_blocks);
+	sim_check(&t->m, t->m.n_used <= c->blocks.n_private + held,
+			"%d blocks are held; %d private and %d cached ones are counted", t->m.n_used,
+			c->blocks.n_private, held);
+	sim_check(&t->m, c->blocks.n_private >= 0 && c->blocks.n_private + held <= c->lim.n_blocks,
+			"%d private and %d cached blocks of %d", c->blocks.n_private, held, c->lim.n_blocks);
+	sim_check(&t->m,
+			c->blocks.n_reserved >= c->blocks.n_private &&
+					c->blocks.n_reserved + pinned <= c->lim.n_blocks,
+			"%d blocks are promised (%d private) and %d pinned of %d", c->blocks.n_reserved,
+			c->blocks.n_private, pinned, c->lim.n_blocks);
 	sim_check(&t->m,
 			k->n_blocks_used + k->n_blocks_cached + k->n_blocks_free == c->lim.n_blocks &&
 					k->n_blocks_free >= 0,
@@ -293,9 +298,9 @@ static void check_tick(struct trace *t, double start)
 	int32_t n_parked = 0;
 
 	for (int32_t i = 0; i < c->lim.n_slots; i++)
-		n_parked += c->slots[i] && c->slots[i]->phase == STREAM_PARKED;
+		n_parked += c->slots[i] && c->slots[i]->phase == STREAM_PREEMPTED;
 	check_admitted(t, start);
-	if (c->n_views > 0) {
+	if (c->plan.n_views > 0) {
 		const struct planned p = count_plan(t);
 		t->any_failed = t->any_failed || t->m.n_failed > 0;
 		if (c->live.n_fallbacks != t->n_fallbacks_before)
@@ -318,7 +323,7 @@ static void check_tick(struct trace *t, double start)
 		check_slot(t, id);
 	if (only || draw(t, 16) == 0) {
 		sim_check(&t->m, !c->prefix || prefix_consistent(c->prefix), "the books of cached prompts are wrong");
-		sim_check(&t->m, queue_consistent(c->queue), "the books of the queue are wrong");
+		sim_check(&t->m, queue_consistent(c->shared.queue), "the books of the queue are wrong");
 	}
 }
 
@@ -425,7 +430,7 @@ static void disturb(struct trace *t)
 		t->disturbed_at = INFINITY; /* until the tick is over in which it takes over */
 	}
 	if (chance(t, 0.01))
-		t->core.clear_cache = true;
+		t->core.shared.clear_cache = true;
 }
 
 /* False: there is nothing left to do. */
@@ -444,7 +449,7 @@ static bool step(struct trace *t)
 	const double start = t->m.now;
 	t->m.n_rows = t->m.n_calls = t->m.n_failed = 0;
 	memset(t->m.rows_of, 0, sizeof t->m.rows_of);
-	t->n_submitted_before = t->core.n_requests;
+	t->n_submitted_before = t->core.shared.n_requests;
 	const bool did = core_tick(&t->core);
 	for (int32_t i = 0; i < t->n_jobs; i++)
 		if (t->jobs[i].reads && t->jobs[i].r && (t->jobs[i].r->done || chance(t, 0.3)))
@@ -479,19 +484,23 @@ static void check_end(struct trace *t)
 				j->n_before);
 	}
 	if (c->prefix) {
-		c->clear_cache = true;
+		c->shared.clear_cache = true;
 		core_tick(c);
 		sim_check(&t->m, prefix_consistent(c->prefix), "the books of cached prompts are wrong");
 		sim_check(&t->m, prefix_n_held(c->prefix) == 0, "%d blocks are cached for nobody",
 				prefix_n_held(c->prefix));
 	}
-	sim_check(&t->m, queue_consistent(c->queue) && queue_depth(c->queue) == 0 && queue_tokens(c->queue) == 0,
+	sim_check(&t->m,
+			queue_consistent(c->shared.queue) && queue_depth(c->shared.queue) == 0 &&
+					queue_tokens(c->shared.queue) == 0,
 			"somebody is in the queue");
 	sim_check(&t->m,
-			c->n_private == 0 && c->n_reserved == 0 && c->n_idle == c->lim.n_slots &&
-					c->n_in[STREAM_PARKED] == 0 && c->swap_used == 0 && c->n_open == 0,
+			c->blocks.n_private == 0 && c->blocks.n_reserved == 0 && c->n_idle == c->lim.n_slots &&
+					c->n_in[STREAM_PREEMPTED] == 0 && c->blocks.swap_used == 0 &&
+					c->shared.n_open == 0,
 			"%d blocks are private to nobody, %d promised, %d slots idle, %d parked, %zu bytes swapped",
-			c->n_private, c->n_reserved, c->n_idle, (int)c->n_in[STREAM_PARKED], c->swap_used);
+			c->blocks.n_private, c->blocks.n_reserved, c->n_idle, (int)c->n_in[STREAM_PREEMPTED],
+			c->blocks.swap_used);
 	sim_check(&t->m, t->m.n_used == 0, "%d blocks are held by nobody", t->m.n_used);
 	for (int i = 0; i < SIM_SEQS; i++)
 		sim_check(&t->m, t->m.seqs[i].n == 0, "sequence %d still has %d cells", i, t->m.seqs[i].n);

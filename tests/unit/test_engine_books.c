@@ -608,7 +608,7 @@ static void no_rows(void **state)
 	/* What was true when somebody asked may not be so any more: of clients that meet one may be too late. */
 	assert_int_equal(core_may_submit(&c, p.client, p.n_prompt, &err), COHORT_OK);
 	assert_int_equal(request_open(&c, &p, &r, &err), COHORT_OK);
-	c.closed = true;
+	c.shared.closed = true;
 	assert_int_equal(core_submit(&c, r, &err), COHORT_E_LIMIT);
 	assert_true(core_is_idle(&c));
 	request_unref(r);
