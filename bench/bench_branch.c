@@ -122,11 +122,10 @@ static void close_sides(struct bench *b)
 /* Cells that n branches need, in whole blocks. */
 static int64_t cells_of(const struct bench *b, enum kind kind, int32_t n, int32_t prompt)
 {
-	const int64_t block = cohort_kv_block_size(), steps = (b->c.rounds + 1) * b->c.gen;
-	const int64_t own = kind == SHARED ? steps : kind == APART ? prompt + steps : 1 + steps;
-	const int64_t each = (own + block - 1) / block * block + block;
+	const int64_t begin = kind == BARE ? 1 : prompt, steps = (b->c.rounds + 1) * b->c.gen;
 
-	return n * each + (kind == SHARED ? prompt + block : 0);
+	return ROOM(.n_seqs = n, .n_tokens = begin + steps, .n_prompt = kind == SHARED ? prompt : 0, .n_more = 1)
+			.n_ctx_needed;
 }
 
 static int open_side(struct bench *b, enum kind kind, int32_t n, int32_t prompt)

@@ -137,11 +137,10 @@ static int open_contexts(struct bench *b, size_t f)
 {
 	struct cohort_context_params p;
 	struct cohort_err err;
-	const int32_t decode = ROWS * (int32_t)(PAST + b->c.gen), block = cohort_kv_block_size();
-	const int32_t cells = b->c.prompt > decode ? (int32_t)b->c.prompt : decode;
+	const int64_t decode = ROOM(.n_seqs = ROWS, .n_tokens = PAST + b->c.gen).n_ctx_needed;
 
 	cohort_context_params_init(&p);
-	p.n_ctx = cells + (ROWS + 1) * block; /* room is given out in blocks */
+	p.n_ctx = (int32_t)(b->c.prompt > decode ? b->c.prompt : decode);
 	p.n_seq_max = ROWS;
 	for (size_t i = 0; i < b->n_counts; i++) {
 		p.n_threads = (int32_t)b->threads[i];

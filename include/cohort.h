@@ -134,8 +134,7 @@ COHORT_API enum cohort_status cohort_model_open(const char *path, const struct c
 COHORT_API void cohort_model_free(struct cohort_model *model);
 /* A LoRA adapter (GGUF): a small change of a model's matrices. Opaque, immutable, shareable between threads. */
 struct cohort_adapter;
-/* Opens an adapter made for the model, which must outlive it. Statuses: E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY,
- * E_ARG. */
+/* Opens one made for the model, which must outlive it. Statuses: E_IO, E_FORMAT, E_UNSUPPORTED, E_MEMORY, E_ARG. */
 COHORT_API enum cohort_status cohort_adapter_open(const struct cohort_model *model, const char *path,
 		struct cohort_adapter **out, struct cohort_err *err);
 /* No context may use it any more. */
@@ -195,8 +194,7 @@ COHORT_API enum cohort_status cohort_token_piece(const struct cohort_model *mode
  * that exceeds n_max (out is then untouched and may be NULL with n_max 0). */
 COHORT_API enum cohort_status cohort_detokenize(const struct cohort_model *model, const cohort_token *tokens,
 		size_t n_tokens, bool special, char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
-/* Of a token: whether it ends a generation, whether it is a control token (false outside the vocabulary). Of a model:
- * the tokens that begin and end a text. */
+/* Whether a token ends a generation, or is a control token (false outside the vocabulary); a text's first and last. */
 COHORT_API bool cohort_token_is_eog(const struct cohort_model *model, cohort_token token);
 COHORT_API bool cohort_token_is_control(const struct cohort_model *model, cohort_token token);
 COHORT_API cohort_token cohort_token_bos(const struct cohort_model *model); /* -1: none */
@@ -213,8 +211,7 @@ struct cohort_detok {
 /* at_start: the tokens begin a text (strip the space the tokeniser adds there); false when they continue one. */
 COHORT_API void cohort_detok_init(struct cohort_detok *d, const struct cohort_model *model,
 		bool special, bool at_start);
-/* Feeds one token. Writes whole characters to out (n_max bytes) and their number to *n_out. E_LIMIT with the needed
- * size in *n_out, and nothing changed, if out is too small. */
+/* Feeds one token: *n_out bytes of whole characters to out; E_LIMIT, and nothing changed, if they exceed n_max. */
 COHORT_API enum cohort_status cohort_detok_push(struct cohort_detok *d, cohort_token token,
 		char *out, size_t n_max, size_t *n_out, struct cohort_err *err);
 /* Gives what was held back (0 to 3 bytes, an unfinished character). The decoder may be used on for what follows. */
@@ -318,11 +315,9 @@ struct cohort_batch_raw {
 	uint8_t *output;      /* [n_tokens]: 0: nothing; 1: all that the context gives; or COHORT_ROW_EMBEDDING */
 };
 /* A row of which only the embedding is wanted, where the context has logits, too: it is spared the product with the
- * vocabulary, and cohort_logits_get says so. Counts as 1 where the context has no embeddings, and does with output_all
- * or pooling. */
+ * vocabulary (see cohort_logits_get). Counts as 1 where the context has no embeddings, with output_all and pooling. */
 enum { COHORT_ROW_EMBEDDING = 2 };
-/* Pointers into the batch, good until it is changed, moved or released. Writing through them is allowed where the
- * batch owns the arrays. */
+/* Pointers into the batch, good until it is changed, moved or released. Arrays that it owns may be written. */
 COHORT_API void cohort_batch_raw_get(struct cohort_batch *b, struct cohort_batch_raw *raw);
 /* A batch that borrows all its arrays. E_ARG unless exactly one of tokens and embd is given and the counts fit. */
 COHORT_API enum cohort_status cohort_batch_view_raw(struct cohort_batch *b, const struct cohort_batch_raw *raw,
@@ -350,8 +345,7 @@ struct cohort_packing {
 	int32_t *tree;
 };
 COHORT_API void cohort_packing_init(struct cohort_packing *p);
-/* Reuses p's memory. E_ARG: a negative length (rule length; row says which), n_batch < 1, NULL. p holds no chunks
- * then. */
+/* Reuses p's memory. E_ARG, and no chunks in p: a negative length (rule length; row says which), n_batch < 1, NULL. */
 COHORT_API enum cohort_status cohort_bin_pack(struct cohort_packing *p, const int32_t *lengths, int32_t n_items,
 		int32_t n_batch, struct cohort_err *err);
 COHORT_API void cohort_packing_release(struct cohort_packing *p);
@@ -391,7 +385,7 @@ struct cohort_context_params {
 	void (*trace)(const char *text, void *user);
 	void *trace_user;
 	int32_t n_checkpoints; /* models with states (mamba): states kept per sequence to go back to; 0 to 1024 */
-	int32_t n_blocks;      /* of the KV pool; 0: cohort_kv_block_count(n_ctx, n_seq_max); at most 2^26 */
+	int32_t n_blocks;      /* of the KV pool; 0: as cohort_room_needed counts; at most 2^26 */
 };
 /* n_ctx 2048, n_batch 512, n_ubatch 128, n_seq_max 64, n_checkpoints 1, outputs LOGITS; all else 0. */
 COHORT_API void cohort_context_params_init(struct cohort_context_params *params);
@@ -504,8 +498,7 @@ COHORT_API enum cohort_status cohort_decode_scatter(struct cohort_context *ctx, 
 
 /* The same with logits that are taken as they come, so that any number of items may want them: called once for each
  * such item with what cohort_logits_get would give, borrowed for the call. That is before all is decoded: when the
- * status is not OK, what was taken is of no use. No outputs are left behind it. take may not call functions of the
- * context. */
+ * status is not OK, what was taken is of no use. No outputs are left. take may not call functions of the context. */
 typedef void cohort_take(void *user, int32_t item, const float *logits);
 COHORT_API enum cohort_status cohort_decode_scatter_to(struct cohort_context *ctx,
 		const struct cohort_scatter_item *items, int32_t n_items, struct cohort_scratch *scratch,
@@ -533,8 +526,7 @@ COHORT_API int32_t cohort_n_outputs(const struct cohort_context *ctx);
 COHORT_API const float *cohort_logits_get(const struct cohort_context *ctx, int32_t i, struct cohort_err *err);
 /* Embedding of batch row i (after the last norm): [n_embd]; indexes as above. NULL unless outputs has EMBEDDINGS. */
 COHORT_API const float *cohort_embeddings_get(const struct cohort_context *ctx, int32_t i, struct cohort_err *err);
-/* Pooled embedding of a sequence, over its rows of the last decode: [n_embd]. NULL without pooling, or when the
- * sequence had no row. */
+/* Pooled embedding of a sequence, over its rows of the last decode: [n_embd]. NULL without pooling or such rows. */
 COHORT_API const float *cohort_embeddings_seq_get(const struct cohort_context *ctx, cohort_seq seq,
 		struct cohort_err *err);
 
@@ -583,12 +575,32 @@ COHORT_API void cohort_seq_clear(struct cohort_context *ctx); /* empties every s
 
 /* ---- Room and work ------------------------------------------------------------- */
 
-/* Positions per block of the KV cache: a sequence takes whole blocks. */
-COHORT_API int32_t cohort_kv_block_size(void);
-/* Blocks of a KV pool for n_ctx tokens in n_seqs sequences: n_ctx in whole blocks, and min(n_seqs, n_ctx / block size)
- * more, as the last block of each sequence is partly empty. As many sequences have room for n_ctx tokens together; a
- * shared prefix counts its whole blocks once, the rest for each. 0 if n_ctx < 1; n_seqs < 0 counts as 0. */
-COHORT_API int32_t cohort_kv_block_count(int32_t n_ctx, int32_t n_seqs);
+struct cohort_room_params { /* sequences, and the pool of KV blocks for them */
+	size_t struct_size;
+	const struct cohort_model *model; /* NULL: any with a KV cache */
+	int64_t n_ctx, n_blocks; /* of the context; 0: only what is needed is asked */
+	int64_t n_seq_max; /* sequences that the pool is made for; 0: n_seqs, and for n_fit as many as fit */
+	int64_t n_seqs, n_tokens; /* tokens of each sequence */
+	int64_t n_prompt;  /* those of them that all begin with */
+	int64_t n_fork;    /* tokens by which a fork of each goes on, from anywhere; 0: none is forked */
+	int64_t n_more;    /* tokens of one more sequence, which has none in common with the others */
+};
+COHORT_API void cohort_room_params_init(struct cohort_room_params *params); /* all 0 */
+struct cohort_room_info {
+	int32_t block_size;   /* positions; a sequence takes whole blocks */
+	int32_t n_blocks;     /* of the pool */
+	int64_t n_needed;     /* blocks that they take together */
+	int64_t n_shared;     /* ... and of these the whole blocks of the prompt, which exist once */
+	int64_t n_free;       /* n_blocks - n_needed; below 0 they do not fit */
+	int32_t n_fit;        /* sequences that fit at most; INT32_MAX: any number */
+	int32_t n_pos_max;    /* tokens that n_ctx promises to one sequence: whole blocks, and what the model takes */
+	int64_t n_ctx_needed; /* the least n_ctx, in whole blocks, that has room for them */
+};
+/* How many blocks sequences take, and a pool has: n_ctx in whole blocks, and min(n_seq_max, n_ctx / block size) more,
+ * as the last block of each sequence is partly empty, so that they have room for n_ctx tokens together. Models with
+ * states (mamba) and encoders have none, and n_ctx bounds nothing. Fields are 0 to 2^30, n_blocks to 2^26. */
+COHORT_API enum cohort_status cohort_room_needed(const struct cohort_room_params *params, struct cohort_room_info *out,
+		struct cohort_err *err);
 
 struct cohort_usage {
 	int32_t block_size;  /* positions per block */
@@ -663,8 +675,7 @@ COHORT_API void cohort_lexicon_free(struct cohort_lexicon *lexicon);
 struct cohort_grammar; /* opaque */
 
 /* GBNF, as llama.cpp defines it, up to 4 MiB. root: the rule that a whole text matches, NULL: "root". E_FORMAT with
- * the offset and the line; E_UNSUPPORTED for a rule that begins with itself; E_LIMIT for a grammar that is too large
- * or too ambiguous. */
+ * the offset and the line; E_UNSUPPORTED for a rule that begins with itself; E_LIMIT: too large or too ambiguous. */
 COHORT_API enum cohort_status cohort_grammar_open(const struct cohort_lexicon *lexicon, const char *text,
 		size_t n_bytes, const char *root, struct cohort_grammar **out, struct cohort_err *err);
 /* The documents that a JSON schema describes: cohort_schema_to_gbnf and cohort_grammar_open in one. */
@@ -775,8 +786,7 @@ COHORT_API enum cohort_status cohort_sampler_clone(const struct cohort_sampler *
 COHORT_API void cohort_sampler_reset(struct cohort_sampler *s);
 /* Another seed; all else stays (a greedy chain stays greedy). */
 COHORT_API void cohort_sampler_reseed(struct cohort_sampler *s, uint64_t seed, uint64_t stream);
-/* The generator: PCG32 (XSH-RR 64/32). A draw is 53 bits of two numbers; one for each token, and one more before it
- * when XTC is on. */
+/* The generator: PCG32 (XSH-RR 64/32). A draw is 53 bits of two numbers; one a token, and one before it with XTC. */
 struct cohort_sampler_rng {
 	uint64_t state, inc; /* inc is odd */
 };
@@ -804,8 +814,7 @@ COHORT_API enum cohort_status cohort_sampler_prompt(struct cohort_sampler *s, co
  * place in the grammar is kept until the sampler goes on or is asked again (-1 is no token, and only lets it go). */
 COHORT_API enum cohort_status cohort_sampler_permits(struct cohort_sampler *s, cohort_token token,
 		struct cohort_err *err);
-/* Which tokens the grammar permits here: legal[i] is 1 or 0, of all n_vocab tokens; all of them without a grammar.
- * E_LIMIT: too ambiguous. */
+/* Which tokens the grammar permits here (without one all): legal[i] is 1 or 0, [n_vocab]. E_LIMIT: too ambiguous. */
 COHORT_API enum cohort_status cohort_sampler_legal_get(struct cohort_sampler *s, uint8_t *legal,
 		struct cohort_err *err);
 /* Whether the grammar lets the text end here; true without one. A text cut by a limit is not complete otherwise. */
@@ -819,8 +828,7 @@ struct cohort_logprob {
 };
 
 /* Of a row of logits: the log-probability of `token` (unless logprob is NULL), the n_top best, in order, and the
- * entropy in nats (unless NULL). When fewer than n_top have any probability, the rest is {-1, -INFINITY}. Allocates
- * nothing. */
+ * entropy in nats (unless NULL). {-1, -INFINITY} where fewer than n_top have any probability. Allocates nothing. */
 COHORT_API enum cohort_status cohort_logprobs_get(const float *logits, int32_t n_vocab, cohort_token token,
 		float *logprob, struct cohort_logprob *top, int32_t n_top, double *entropy, struct cohort_err *err);
 /* The same of what the chain left, from which the last token was drawn. E_ARG if there was none since the sampler
@@ -877,8 +885,7 @@ struct cohort_pressure {
 /* How much room there is, all 0 of NULL. */
 COHORT_API void cohort_forest_pressure_get(const struct cohort_forest *forest, struct cohort_pressure *pressure);
 
-/* A branch that holds nothing yet. sampler NULL: the defaults; its grammar may be freed before the branch.
- * NO_ROOM (rule seq-lease): no id is vacant. */
+/* An empty branch. sampler NULL: the defaults; its grammar may go first. NO_ROOM (rule seq-lease): no id is vacant. */
 COHORT_API enum cohort_status cohort_branch_create(struct cohort_forest *forest,
 		const struct cohort_sampler_params *sampler, struct cohort_branch *out, struct cohort_err *err);
 
@@ -900,8 +907,7 @@ COHORT_API enum cohort_status cohort_branch_prune_subtree(struct cohort_forest *
 /* Ends all other branches of the forest; the winner has no parent then. */
 COHORT_API enum cohort_status cohort_branch_retain_only(struct cohort_forest *forest, struct cohort_branch winner,
 		struct cohort_err *err);
-/* The branch has no parent from now on; it and what descends from it stay as they are. So a parent that is of no more
- * use can be pruned before its children. */
+/* The branch has no parent from now on: that can be pruned first. What descends from the branch stays as it is. */
 COHORT_API enum cohort_status cohort_branch_detach(struct cohort_forest *forest, struct cohort_branch branch,
 		struct cohort_err *err);
 
@@ -929,8 +935,7 @@ COHORT_API enum cohort_status cohort_branch_sample(struct cohort_forest *forest,
  * statistics count it. It is pending until it is decoded by cohort_branch_step. */
 COHORT_API enum cohort_status cohort_branch_accept(struct cohort_forest *forest, struct cohort_branch branch,
 		cohort_token token, struct cohort_err *err);
-/* Decodes the pending tokens of branches, each named once and with one (rule branch-idle otherwise), in as few calls as
- * n_batch allows. */
+/* Decodes the pending tokens of branches, each named once and with one (rule branch-idle), packed by n_batch. */
 COHORT_API enum cohort_status cohort_branch_step(struct cohort_forest *forest, const struct cohort_branch *branches,
 		int32_t n_branches, struct cohort_err *err);
 /* Accepts and decodes a token of each: all or nothing. */
@@ -952,8 +957,8 @@ COHORT_API enum cohort_status cohort_branch_logits_set(struct cohort_forest *for
 /* dst += alpha * src, element by element; E_NUMERIC (rule finite) if that is NaN or +Inf anywhere. */
 COHORT_API enum cohort_status cohort_branch_logits_merge(struct cohort_forest *forest, struct cohort_branch dst,
 		struct cohort_branch src, float alpha, struct cohort_err *err);
-/* Added to logits when a token is drawn, besides the sampler's own; replaces those set before; copied. -INFINITY:
- * never. Statistics do not see it. */
+/* Added to logits when a token is drawn (-INFINITY: never), besides the sampler's own, in the place of those set
+ * before; copied. Statistics do not see it. */
 COHORT_API enum cohort_status cohort_branch_bias_set(struct cohort_forest *forest, struct cohort_branch branch,
 		const struct cohort_logit_bias *bias, int32_t n_bias, struct cohort_err *err);
 

@@ -76,15 +76,9 @@ static int make_prompts(struct job *j)
 
 /* ---- What fits ---- */
 
-/* Tokens of one sequence: -ctx in whole blocks. States have the same size however long their sequence is. */
-static int64_t tokens_max(const struct job *j)
-{
-	return j->info.recurrent ? INT32_MAX
-				 : (int64_t)cohort_kv_block_count((int32_t)j->c.n_ctx, 0) * cohort_kv_block_size();
-}
-
 static int check_prompt(struct job *j, const struct gen_prompt *p, int64_t *n_predict)
 {
+	const struct cohort_room_info room = ROOM(.model = j->model, .n_ctx = j->c.n_ctx);
 	const int64_t n_tokens = (int64_t)p->n_tokens;
 
 	if (n_tokens > j->info.n_ctx_train) {
@@ -92,9 +86,9 @@ static int check_prompt(struct job *j, const struct gen_prompt *p, int64_t *n_pr
 				prog, n_tokens, j->info.n_ctx_train);
 		return EXIT_USAGE;
 	}
-	if (n_tokens > tokens_max(j)) {
-		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, -ctx holds %" PRId64 "; raise -ctx\n", prog,
-				n_tokens, tokens_max(j));
+	if (n_tokens > room.n_pos_max) {
+		fprintf(stderr, "%s: the prompt has %" PRId64 " tokens, -ctx holds %d; raise -ctx\n", prog, n_tokens,
+				room.n_pos_max);
 		return EXIT_USAGE;
 	}
 	if (n_tokens + *n_predict > j->info.n_ctx_train)
@@ -104,28 +98,25 @@ static int check_prompt(struct job *j, const struct gen_prompt *p, int64_t *n_pr
 
 static int check_room(const struct job *j, const struct gen_prompt *p)
 {
-	const int64_t held = (int64_t)p->n_tokens + j->n_predict, block = cohort_kv_block_size();
-	const struct pool_need need = gen_need(p, j->n_predict);
+	const int64_t held = (int64_t)p->n_tokens + j->n_predict, n = j->c.n_parallel;
+	const struct cohort_room_info room = ROOM(.model = j->model, .n_ctx = j->c.n_ctx, .n_seqs = n,
+			.n_tokens = gen_cells(p, j->n_predict), .n_prompt = (int64_t)p->n_tokens);
 
-	if (j->info.recurrent)
-		return 0;
-	if (held > tokens_max(j)) {
+	if (held > room.n_pos_max) {
 		fprintf(stderr,
 				"%s: one sequence of %" PRId64 " tokens does not fit into -ctx %" PRId64
 				"; raise -ctx to %" PRId64 "\n",
-				prog, held, j->c.n_ctx, (held + block - 1) / block * block);
+				prog, held, j->c.n_ctx,
+				ROOM(.n_seqs = 1, .n_tokens = held).n_ctx_needed);
 		return EXIT_USAGE;
 	}
-	const int64_t fits = pool_fits(j->c.n_ctx, &need), n = j->c.n_parallel;
-	if (n > fits) {
-		const int64_t n_blocks = need.n_shared + n * need.n_own;
+	if (n > room.n_fit) {
 		fprintf(stderr,
 				"%s: %" PRId64 " sequences of %" PRId64 " tokens do not fit into -ctx %" PRId64
-				": they take %" PRId64 " blocks of %" PRId64
-				" tokens and there are %d; use -n-parallel %" PRId64
+				": they take %" PRId64 " blocks of %d tokens and there are %d; use -n-parallel %d"
 				" or raise -ctx to %" PRId64 "\n",
-				prog, n, held, j->c.n_ctx, n_blocks, block,
-				cohort_kv_block_count((int32_t)j->c.n_ctx, (int32_t)n), fits, pool_ctx(n_blocks, n));
+				prog, n, held, j->c.n_ctx, room.n_needed, room.block_size, room.n_blocks, room.n_fit,
+				room.n_ctx_needed);
 		return EXIT_USAGE;
 	}
 	return 0;
@@ -147,16 +138,6 @@ int batched_check(struct job *j)
 	for (size_t i = 0; i < j->n_prompts && !rc; i++)
 		rc = check_room(j, &j->prompts[i]);
 	return rc;
-}
-
-/* Sequences that can be under way at once: no more than there are, and a slot for each block at most. */
-static int64_t slot_count(const struct job *j)
-{
-	const int64_t n_blocks = cohort_kv_block_count((int32_t)j->c.n_ctx, 0);
-	const int64_t n_all = (int64_t)j->n_prompts * j->c.n_parallel;
-	const int64_t most = n_blocks > j->c.n_parallel ? n_blocks : j->c.n_parallel;
-
-	return n_all < most ? n_all : most;
 }
 
 /* ---- Output ---- */
@@ -241,7 +222,7 @@ static void print_details(const struct job *j)
 			(double)j->info.weight_bytes / 1048576.0, (double)j->info.packed_bytes / 1048576.0);
 	if (!j->info.recurrent)
 		fprintf(stderr, "  KV cache: at most %d of %d blocks of %d positions in use\n", j->gen.n_blocks_most,
-				j->gen.n_blocks, cohort_kv_block_size());
+				j->gen.n_blocks, ROOM(.n_ctx = 0).block_size);
 	fprintf(stderr, "  Engine: %" PRIu64 " ticks, %.0f ms of decoding, %.0f ms of sampling\n", stats.n_ticks,
 			1e3 * stats.decode_s, 1e3 * stats.sample_s);
 	for (size_t i = 0; i < j->n_prompts; i++) {
@@ -357,7 +338,8 @@ static int run(struct job *j, const struct opt_prog *options)
 	if (!rc)
 		rc = batched_check(j);
 	if (!rc)
-		rc = gen_open(&j->gen, slot_count(j), j->c.n_ctx, j->n_threads);
+		rc = gen_open(&j->gen, j->c.n_parallel, (int64_t)j->n_prompts * j->c.n_parallel, j->c.n_ctx,
+				j->n_threads);
 	if (rc) /* interrupted while the model was loaded, too: there are no texts to show */
 		return rc;
 	rc = batched_generate(j);

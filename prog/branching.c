@@ -2,7 +2,6 @@
 #include "branching.h"
 
 #include "common.h"
-#include "pool_size.h"
 
 #include "base/mem.h"
 
@@ -13,25 +12,9 @@ enum { ROWS = 512 };
 const cohort_token branching_no_ends[1] = {0};
 
 /* The branch of the prompt holds the prompt's last block beside the blocks of the branches that go on from it. */
-static struct pool_need need_of(int64_t n_prompt, int64_t n_more)
+struct cohort_room_info branching_room(int64_t n_prompt, int64_t n_more, int64_t n, int64_t n_ctx)
 {
-	struct pool_need need = pool_need(n_prompt, n_prompt + n_more);
-
-	need.n_shared++;
-	return need;
-}
-
-int64_t branching_ctx(int64_t n_prompt, int64_t n_more, int64_t n)
-{
-	const struct pool_need need = need_of(n_prompt, n_more);
-	return pool_ctx(need.n_shared + n * need.n_own, n);
-}
-
-int64_t branching_fit(int64_t n_prompt, int64_t n_more, int64_t n_ctx)
-{
-	const struct pool_need need = need_of(n_prompt, n_more);
-	const int64_t n = pool_fits(n_ctx, &need);
-	return n > 0 ? n : 1;
+	return ROOM(.n_ctx = n_ctx, .n_seqs = n, .n_tokens = n_prompt + n_more, .n_prompt = n_prompt, .n_more = 1);
 }
 
 int branching_fail(const struct branching *b, const struct cohort_err *err)

@@ -16,10 +16,8 @@ struct branching {
 /* For a search's ends, with n_ends 0: nothing ends a text. */
 extern const cohort_token branching_no_ends[1];
 
-/* The n_ctx that n branches need which go on from a prompt by n_more tokens each. */
-int64_t branching_ctx(int64_t n_prompt, int64_t n_more, int64_t n);
-/* Most of them at once with this n_ctx, at least 1. */
-int64_t branching_fit(int64_t n_prompt, int64_t n_more, int64_t n_ctx);
+/* For n branches that go on from a prompt by n_more tokens each. */
+struct cohort_room_info branching_room(int64_t n_prompt, int64_t n_more, int64_t n, int64_t n_ctx);
 
 /* What a search's failure comes to: as fail, and a plain word after Ctrl-C. */
 int branching_fail(const struct branching *b, const struct cohort_err *err);

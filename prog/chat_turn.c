@@ -27,8 +27,7 @@ enum { ROOM_TOKENS = 64 };
 
 int64_t chat_limit(const struct chat *c)
 {
-	const int64_t n_ctx = (int64_t)cohort_kv_block_count((int32_t)c->n_ctx, 0) * cohort_kv_block_size();
-	return n_ctx < c->info.n_ctx_train ? n_ctx : c->info.n_ctx_train;
+	return ROOM(.model = c->model, .n_ctx = c->n_ctx).n_pos_max;
 }
 
 int chat_prompt(const struct chat *c, struct chat_prompt *out)

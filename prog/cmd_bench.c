@@ -16,7 +16,6 @@
  * It knows nothing of other programs' results: it measures and compares nothing. */
 #include "cmd.h"
 #include "common.h"
-#include "pool_size.h"
 #include "opt.h"
 
 #include "base/err.h"
@@ -181,16 +180,15 @@ static int64_t step_tokens(const struct cell *c)
 }
 
 /* Forks share the blocks that the prompt fills, and its last block where nothing is generated. */
-static int64_t cache_blocks(const struct bench *b, const struct cell *c)
+static struct cohort_room_info cache_room(const struct bench *b, const struct cell *c)
 {
-	const struct pool_need need = pool_need(b->c.shared ? c->pp : 0, (int64_t)c->pp + c->tg);
-	return need.n_shared + need.n_own * (b->c.shared && c->tg == 0 ? 1 : c->pl);
+	return ROOM(.n_ctx = b->c.n_ctx, .n_seq_max = b->most.pl, .n_seqs = b->c.shared && c->tg == 0 ? 1 : c->pl,
+			.n_tokens = (int64_t)c->pp + c->tg, .n_prompt = b->c.shared ? c->pp : 0);
 }
 
 /* Says what does not fit, before anything is computed. */
 static int size_context(struct bench *b)
 {
-	const int64_t block = cohort_kv_block_size();
 	const struct cell *big = &b->cells[0];
 
 	if (b->most.pp + b->most.tg > b->info.n_ctx_train) {
@@ -201,21 +199,21 @@ static int size_context(struct bench *b)
 		return EXIT_USAGE;
 	}
 	for (size_t i = 1; i < b->n_cells; i++)
-		if (cache_blocks(b, &b->cells[i]) > cache_blocks(b, big))
+		if (cache_room(b, &b->cells[i]).n_needed > cache_room(b, big).n_needed)
 			big = &b->cells[i];
-	const int64_t need = cache_blocks(b, big), n_ctx = b->c.ctx_given ? b->c.n_ctx : need * block;
-	if (need * block > CTX_MAX || need > cohort_kv_block_count((int32_t)n_ctx, b->most.pl)) {
-		fprintf(stderr, "%s: PP %d, TG %d, B %d takes a cache of %" PRId64 " blocks of %" PRId64 " tokens; ",
-				prog, big->pp, big->tg, big->pl, need, block);
-		if (need * block > CTX_MAX)
-			fprintf(stderr, "the most is %" PRId64 "\n", CTX_MAX / block);
+	const struct cohort_room_info room = cache_room(b, big);
+	const int64_t n_all = room.n_needed * room.block_size;
+	if (n_all > CTX_MAX || (b->c.ctx_given && room.n_free < 0)) {
+		fprintf(stderr, "%s: PP %d, TG %d, B %d takes a cache of %" PRId64 " blocks of %d tokens; ", prog,
+				big->pp, big->tg, big->pl, room.n_needed, room.block_size);
+		if (n_all > CTX_MAX)
+			fprintf(stderr, "the most is %d\n", CTX_MAX / room.block_size);
 		else
-			fprintf(stderr, "-ctx %" PRId64 " has %d: raise it to %" PRId64 " or leave it out\n", n_ctx,
-					cohort_kv_block_count((int32_t)n_ctx, b->most.pl),
-					pool_ctx(need, b->most.pl));
+			fprintf(stderr, "-ctx %" PRId64 " has %d: raise it to %" PRId64 " or leave it out\n",
+					b->c.n_ctx, room.n_blocks, room.n_ctx_needed);
 		return EXIT_USAGE;
 	}
-	b->cp.n_ctx = (int32_t)n_ctx;
+	b->cp.n_ctx = (int32_t)(b->c.ctx_given ? b->c.n_ctx : n_all);
 	return 0;
 }
 

@@ -68,7 +68,8 @@ static int open_engine(struct chat *c)
 	c->gen.n_stops = c->format.n_stops;
 	c->gen.stop_tokens = c->format.stop_tokens;
 	c->gen.n_stop_tokens = c->format.n_stop_tokens;
-	return gen_open(&c->gen, CHAT_BRANCHES_MAX, c->n_ctx, thread_count(c->threads_given, c->threads));
+	return gen_open(&c->gen, CHAT_BRANCHES_MAX, CHAT_BRANCHES_MAX, c->n_ctx,
+			thread_count(c->threads_given, c->threads));
 }
 
 /* A conversation that cannot be kept in the end is better not begun. */

@@ -59,14 +59,14 @@ static void print_cache(const struct cohort_model_info *info)
 	struct cohort_context_params cp;
 
 	cohort_context_params_init(&cp);
+	const struct cohort_room_info room = ROOM(.n_ctx = cp.n_ctx, .n_seq_max = cp.n_seq_max);
 	if (info->encoder)
 		puts("cache       none: texts are encoded whole");
 	else if (info->recurrent)
 		puts("cache       a state for each sequence, whatever its length and -ctx");
 	else
 		printf("cache       blocks of %d tokens; -ctx %d with %d sequences has %d blocks\n",
-				cohort_kv_block_size(), cp.n_ctx, cp.n_seq_max,
-				cohort_kv_block_count(cp.n_ctx, cp.n_seq_max));
+				room.block_size, cp.n_ctx, cp.n_seq_max, room.n_blocks);
 }
 
 static void print_text(const struct cohort_gguf *g, const char *path, const char *obstacle,

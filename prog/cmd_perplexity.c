@@ -384,17 +384,17 @@ static int set_windows(struct ppl *p)
 
 static int open_context(struct ppl *p)
 {
-	const int64_t block = cohort_kv_block_size(), each = (p->n_ctx + block - 1) / block * block;
+	const int64_t n_ctx = ROOM(.n_seqs = p->n_parallel, .n_tokens = p->n_ctx).n_ctx_needed;
 	struct cohort_context_params cp;
 	struct cohort_err err;
 
-	if (each * p->n_parallel > 1 << 30)
+	if (n_ctx > 1 << 30)
 		return bad_usage(prog, "-np %" PRId64 " windows of %" PRId64 " tokens are too many", p->n_parallel,
 				p->n_ctx);
 	if (p->n_batch < p->n_parallel)
 		p->n_batch = p->n_parallel;
 	cohort_context_params_init(&cp);
-	cp.n_ctx = (int32_t)(each * p->n_parallel);
+	cp.n_ctx = (int32_t)n_ctx;
 	cp.n_batch = (int32_t)p->n_batch;
 	cp.n_seq_max = (int32_t)p->n_parallel;
 	cp.n_threads = thread_count(p->threads_given, p->threads);

@@ -52,18 +52,17 @@ struct run {
 
 static int64_t cache_room(const struct run *r)
 {
-	return (int64_t)cohort_kv_block_count((int32_t)r->n_ctx, 0) * cohort_kv_block_size();
+	return ROOM(.model = r->m, .n_ctx = r->n_ctx).n_pos_max;
 }
 
 /* -n-predict -1: what the longest prompt leaves. */
 static void fill_context(struct run *r)
 {
-	const int64_t room = cache_room(r), n = room < r->info.n_ctx_train ? room : r->info.n_ctx_train;
 	size_t longest = 0;
 
 	for (size_t i = 0; i < r->n_prompts; i++)
 		longest = r->prompts[i].n_tokens > longest ? r->prompts[i].n_tokens : longest;
-	r->n_predict = n - (int64_t)longest;
+	r->n_predict = cache_room(r) - (int64_t)longest;
 	r->gen.n_predict = (int32_t)r->n_predict;
 }
 
@@ -267,9 +266,8 @@ static void print_texts(struct run *r)
 static int generate(struct run *r)
 {
 	const struct gen_watch at_once = {.text = show_text, .user = r}, all = {.tick = show_progress, .user = r};
-	const int64_t n_all = (int64_t)r->n_prompts * r->n_parallel, n_blocks = r->n_ctx / cohort_kv_block_size() + 1;
-	int rc = gen_open(&r->gen, n_all < n_blocks ? n_all : n_blocks, r->n_ctx,
-			thread_count(r->threads_given, r->threads));
+	const int64_t n_all = (int64_t)r->n_prompts * r->n_parallel;
+	int rc = gen_open(&r->gen, 1, n_all, r->n_ctx, thread_count(r->threads_given, r->threads));
 
 	if (rc)
 		return rc;

@@ -128,18 +128,10 @@ static int open_engine(struct options *o)
 	const struct cohort_model_info *info = &srv->host.info;
 	struct cohort_engine_params *ep = &srv->engine_params;
 	struct cohort_err err;
-	int64_t n_ctx = o->n_ctx;
 
-	/* As much as all slots can use, within reason: what is not used costs nothing. */
-	if (!o->ctx_given) {
-		n_ctx = o->n_slots * info->n_ctx_train;
-		n_ctx = n_ctx > 65536 ? 65536 : n_ctx;
-		n_ctx = n_ctx < info->n_ctx_train && info->n_ctx_train <= 131072 ? info->n_ctx_train : n_ctx;
-	}
-	openai_host_fit(&srv->host, n_ctx);
 	cohort_engine_params_init(ep);
 	ep->n_slots = (int32_t)o->n_slots;
-	ep->context.n_ctx = (int32_t)n_ctx;
+	ep->context.n_ctx = (int32_t)openai_host_room(&srv->host, o->ctx_given ? o->n_ctx : 0, o->n_slots, 65536);
 	ep->context.n_threads = thread_count(o->threads_given, o->threads);
 	ep->context.n_batch = (int32_t)o->n_batch;
 	ep->context.n_ubatch = (int32_t)o->n_ubatch;

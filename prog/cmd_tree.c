@@ -117,7 +117,7 @@ static int grow(struct job *j)
 	for (int64_t d = 1; d < j->depth && n < j->nodes; d++)
 		n *= j->top_k;
 	n = n < j->nodes ? n : j->nodes;
-	const int64_t cells = branching_ctx((int64_t)j->n_tokens, j->depth, n);
+	const int64_t cells = branching_room((int64_t)j->n_tokens, j->depth, n, 0).n_ctx_needed;
 	if (cells > CELLS_MAX) {
 		fprintf(stderr,
 				"%s: %" PRId64 " branches behind %zu tokens are too many; lower -nodes, -depth or "

@@ -385,6 +385,15 @@ int close_stdout(const char *prog)
 	return EXIT_FILE;
 }
 
+struct cohort_room_info room_of(struct cohort_room_params p)
+{
+	struct cohort_room_info room = {.n_free = -1, .n_ctx_needed = INT32_MAX};
+
+	p.struct_size = sizeof p;
+	cohort_room_needed(&p, &room, NULL);
+	return room;
+}
+
 int64_t threads_default(void)
 {
 	const size_t n = cpus_usable();

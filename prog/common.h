@@ -114,6 +114,10 @@ void progress_bar(double started, const char *what, double done, double total, c
  * said. NULL: nobody. */
 void progress_owner(void (*end)(void *user), void *user);
 
+/* What cohort_room_needed says of ROOM(.n_ctx = 512, .n_seqs = 8); beyond the range of numbers: no room. */
+struct cohort_room_info room_of(struct cohort_room_params p);
+#define ROOM(...) room_of((struct cohort_room_params){__VA_ARGS__})
+
 /* The default number of threads: the CPUs that the process may use, by affinity and by its control group's quota. */
 int64_t threads_default(void);
 /* Threads to use: as given, or the default, but not more than those CPUs. */

@@ -54,9 +54,9 @@ int embedder_open(struct embedder *e, size_t n_longest)
 {
 	struct cohort_engine_params p;
 	struct cohort_err err;
-	const int64_t block = cohort_kv_block_size(), longest = ((int64_t)n_longest + block - 1) / block * block;
 	/* All at once where they are short; long texts take turns. */
-	const int64_t pool = e->opts->slots * longest, most = longest > 8192 ? longest : 8192;
+	const int64_t longest = (int64_t)n_longest, most = longest > 8192 ? longest : 8192;
+	const int64_t pool = ROOM(.n_seqs = e->opts->slots, .n_tokens = longest).n_ctx_needed;
 	int64_t batch = e->opts->batch;
 
 	cohort_engine_free(e->engine);

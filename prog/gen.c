@@ -21,8 +21,10 @@ static void note_tick(const struct cohort_tick *tick, void *user)
 		g->n_blocks_most = tick->n_blocks_used;
 }
 
-int gen_open(struct gen *g, int64_t n_slots, int64_t n_ctx, int32_t n_threads)
+int gen_open(struct gen *g, int64_t n_least, int64_t n_most, int64_t n_ctx, int32_t n_threads)
 {
+	const int64_t n_blocks = ROOM(.n_ctx = n_ctx).n_blocks, most = n_blocks < n_most ? n_blocks : n_most;
+	const int64_t n_slots = most > n_least ? most : n_least;
 	struct cohort_model_info info = {.struct_size = sizeof info};
 	struct cohort_engine_params p;
 	struct cohort_err err;
@@ -36,7 +38,6 @@ int gen_open(struct gen *g, int64_t n_slots, int64_t n_ctx, int32_t n_threads)
 	p.context.n_batch = n_slots > 512 ? (int32_t)n_slots : 512;
 	g->n_slots = n_slots;
 	g->n_ctx = n_ctx;
-	g->recurrent = info.recurrent;
 	p.queue_requests_max = INT32_MAX;
 	p.queue_tokens_max = INT64_MAX;
 	p.manual = true;
@@ -241,22 +242,19 @@ static int32_t tokens_most(const struct gen *g, const struct gen_prompt *p)
 	return left < g->n_predict ? (int32_t)(left > 0 ? left : 0) : g->n_predict;
 }
 
-struct pool_need gen_need(const struct gen_prompt *p, int64_t n_predict)
+int64_t gen_cells(const struct gen_prompt *p, int64_t n_predict)
 {
-	/* The last token of a text is not decoded. */
-	return pool_need((int64_t)p->n_tokens, (int64_t)p->n_tokens + (n_predict > 1 ? n_predict - 1 : 0));
+	return (int64_t)p->n_tokens + (n_predict > 1 ? n_predict - 1 : 0);
 }
 
 /* Texts of a prompt that run at once at most. */
 static int32_t together(const struct gen *g, const struct gen_prompt *p)
 {
-	const struct pool_need need = gen_need(p, tokens_most(g, p));
-	const int64_t n_blocks = cohort_kv_block_count((int32_t)g->n_ctx, (int32_t)g->n_slots);
-	int64_t n = need.n_own > 0 && !g->recurrent ? (n_blocks - need.n_shared) / need.n_own : g->n_slots;
+	const int64_t n_cells = gen_cells(p, tokens_most(g, p));
+	const int32_t n = ROOM(.model = g->model, .n_ctx = g->n_ctx, .n_seq_max = g->n_slots, .n_tokens = n_cells,
+			.n_prompt = (int64_t)p->n_tokens).n_fit;
 
-	n = n < g->n_slots ? n : g->n_slots;
-	n = n < p->n_texts ? n : p->n_texts;
-	return n < 1 ? 1 : (int32_t)n;
+	return n > p->n_texts ? p->n_texts : n > 1 ? n : 1;
 }
 
 static int submit(struct part *part)

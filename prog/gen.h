@@ -4,7 +4,6 @@
 #define PROG_GEN_H
 
 #include "cohort_engine.h"
-#include "pool_size.h"
 #include "sampling.h"
 
 /* One continuation, as far as it has come. */
@@ -60,7 +59,6 @@ struct gen {
 	uint64_t session;               /* the engine's; 0: none */
 	const struct gen_watch *watch;  /* NULL: nobody */
 	int64_t n_slots, n_ctx;         /* gen_open's: what runs at once at most */
-	bool recurrent;                 /* the model's sequences hold states: n_ctx does not bound them */
 	int32_t n_ctx_train;            /* gen_open's */
 	/* Of the last run. */
 	double prefill_s;               /* until all prompts had their first token */
@@ -71,13 +69,13 @@ struct gen {
 	int rc;                         /* the first failure */
 };
 
-/* Opens the engine: n_slots sequences at once in a cache of n_ctx tokens. The fields that a run needs are the
- * caller's to fill in before. Returns 0 or an exit code, having said why. */
-int gen_open(struct gen *g, int64_t n_slots, int64_t n_ctx, int32_t n_threads);
+/* Opens the engine for n_most sequences at once, or as many as a cache of n_ctx tokens has blocks; at least n_least.
+ * The fields that a run needs are the caller's to fill in before. Returns 0 or an exit code, having said why. */
+int gen_open(struct gen *g, int64_t n_least, int64_t n_most, int64_t n_ctx, int32_t n_threads);
 void gen_close(struct gen *g);
 
-/* Blocks that continuations of p by n_predict tokens each take. */
-struct pool_need gen_need(const struct gen_prompt *p, int64_t n_predict);
+/* Tokens of a continuation of p by n_predict that the cache holds: all but the last one. */
+int64_t gen_cells(const struct gen_prompt *p, int64_t n_predict);
 
 /* Tokenises a text, which must outlive p, and makes room for n_texts continuations. Returns 0 or an exit code. */
 int gen_prompt_init(const struct gen *g, struct gen_prompt *p, const char *text, size_t n_bytes, int32_t n_texts);

@@ -412,15 +412,6 @@ static const struct talk_command commands[] = {
 
 /* ---- */
 
-/* A slot for every sequence that the cache could hold. */
-static int64_t slot_count(const struct job *j)
-{
-	int64_t n = cohort_kv_block_count((int32_t)j->c.n_ctx, 0);
-
-	n = n < SLOTS_MAX ? n : SLOTS_MAX;
-	return n > j->c.n_parallel ? n : j->c.n_parallel;
-}
-
 static int converse(struct interactive *it)
 {
 	struct job *j = it->j;
@@ -449,7 +440,7 @@ int interactive_run(struct job *j, const struct opt_prog *options)
 	j->gen.logprobs = true; /* for files, which may be asked for later */
 	int rc = settings_init(&it.settings, options, &j->s, j->model, names, sizeof names / sizeof *names);
 	if (!rc)
-		rc = gen_open(&j->gen, slot_count(j), j->c.n_ctx, j->n_threads);
+		rc = gen_open(&j->gen, j->c.n_parallel, SLOTS_MAX, j->c.n_ctx, j->n_threads);
 	if (!rc)
 		rc = converse(&it);
 	favourites_release(&it.kept);

@@ -8,6 +8,7 @@
  * It does not know how bodies come or answers go. */
 #include "openai.h"
 
+#include "common.h"
 #include "template_use.h"
 
 #include "base/err.h"
@@ -142,12 +143,16 @@ enum cohort_status openai_host_open(struct openai_host *h, const struct cohort_m
 	return st;
 }
 
-void openai_host_fit(struct openai_host *h, int64_t n_ctx)
+int64_t openai_host_room(struct openai_host *h, int64_t n_ctx, int64_t n_slots, int64_t most)
 {
-	const int32_t most = h->info.n_ctx_train;
-	const int64_t n = (int64_t)cohort_kv_block_count((int32_t)n_ctx, 0) * cohort_kv_block_size();
+	const int64_t each = h->info.n_ctx_train, all = n_slots * each;
 
-	h->n_fit = h->info.recurrent || h->info.encoder || n > most ? most : (int32_t)n;
+	if (n_ctx == 0 && each <= 131072)
+		most = most > each ? most : each;
+	if (n_ctx == 0)
+		n_ctx = all < most ? all : most;
+	h->n_fit = ROOM(.model = h->model, .n_ctx = n_ctx).n_pos_max;
+	return n_ctx;
 }
 
 void openai_host_release(struct openai_host *h)

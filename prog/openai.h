@@ -127,8 +127,9 @@ enum cohort_status openai_host_open(struct openai_host *h, const struct cohort_m
  * the host is as it was. */
 enum cohort_status openai_host_template(
 		struct openai_host *h, const char *source, size_t n_bytes, struct cohort_err *err);
-/* Of an engine with a context of n_ctx tokens: longer prompts are refused from then on. */
-void openai_host_fit(struct openai_host *h, int64_t n_ctx);
+/* The n_ctx of an engine: as given, or with 0 as much as n_slots can use, within reason (what is not used is free): up
+ * to `most`, or one text of the model. Prompts that do not fit into that are refused from then on. */
+int64_t openai_host_room(struct openai_host *h, int64_t n_ctx, int64_t n_slots, int64_t most);
 void openai_host_release(struct openai_host *h);
 
 /* A grammar from the cache, or opened. Threads may ask at the same time. Give it back by openai_grammar_put. */

@@ -300,7 +300,8 @@ int run_search(struct run_search *s, const struct sampling *sampling, const stru
 		prompts[i].index = i;
 		longest = prompts[i].n_tokens > longest ? prompts[i].n_tokens : longest;
 	}
-	const int64_t want = branching_ctx((int64_t)longest, s->n_predict, n);
+	const struct cohort_room_info room = branching_room((int64_t)longest, s->n_predict, n, s->n_ctx);
+	const int64_t want = room.n_ctx_needed;
 	if (!s->ctx_given && want > cells && want <= 1 << 24)
 		cells = want;
 	if (want > cells && s->beams_given) {
@@ -312,8 +313,8 @@ int run_search(struct run_search *s, const struct sampling *sampling, const stru
 	}
 	/* Texts that are drawn can take turns. */
 	if (want > cells)
-		n = branching_fit((int64_t)longest, s->n_predict, cells);
-	const int64_t least = branching_ctx((int64_t)longest, s->n_predict, 1);
+		n = room.n_fit > 0 ? room.n_fit : 1;
+	const int64_t least = branching_room((int64_t)longest, s->n_predict, 1, 0).n_ctx_needed;
 	rc = branching_open(&s->b, n, cells > least ? cells : least, s->n_threads);
 	for (size_t i = 0; i < n_prompts && !rc; i++) {
 		rc = branching_start(&s->b, sampling, prompts[i].tokens, prompts[i].n_tokens);

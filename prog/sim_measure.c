@@ -55,7 +55,6 @@ static int32_t axis(int32_t *out, int32_t most)
 
 static int open_all(struct meter *k)
 {
-	const int32_t block = cohort_kv_block_size();
 	const int32_t p = k->c->prefill[k->c->n_prefill - 1], d = k->c->decode[k->c->n_decode - 1];
 	struct cohort_context_params cp;
 	struct cohort_sampler_params sp;
@@ -63,7 +62,7 @@ static int open_all(struct meter *k)
 
 	cohort_context_params_init(&cp);
 	cohort_sampler_params_init(&sp);
-	const int64_t n_ctx = (int64_t)d * ((k->depth + block) / block + 1) * block + p + block;
+	const int64_t n_ctx = ROOM(.n_seqs = d, .n_tokens = k->depth + 1, .n_more = p).n_ctx_needed;
 	cp.n_ctx = (int32_t)(n_ctx < 1 << 30 ? n_ctx : 1 << 30);
 	cp.n_batch = cp.n_ubatch = p + d;
 	cp.n_seq_max = d + 1;

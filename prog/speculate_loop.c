@@ -16,7 +16,6 @@
 #include "speculate.h"
 
 #include "common.h"
-#include "pool_size.h"
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -34,12 +33,9 @@ bool spec_must_fork(const struct cohort_model_info *info)
 int64_t spec_ctx(const struct cohort_model_info *info, int64_t n_prompt, int64_t n_predict, int64_t n_lines,
 		int64_t draft_max)
 {
-	struct pool_need need = pool_need(n_prompt, n_prompt + n_predict);
-
-	/* A fork copies the block where it begins, and the rows of a guess follow. */
-	if (spec_must_fork(info))
-		need.n_own += 2 * (draft_max + 1) / cohort_kv_block_size() + 3;
-	return pool_ctx(need.n_shared + n_lines * need.n_own + 1, n_lines);
+	const int64_t n_fork = spec_must_fork(info) ? 2 * (draft_max + 1) : 0;
+	return ROOM(.n_seqs = n_lines, .n_tokens = n_prompt + n_predict, .n_prompt = n_prompt, .n_fork = n_fork,
+			.n_more = 1).n_ctx_needed;
 }
 
 int spec_open(struct speculation *sp, int64_t n_ctx)

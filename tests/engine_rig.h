@@ -4,6 +4,7 @@
 
 #include "cohort_tools.h"
 #include "engine_case.h"
+#include "room_case.h"
 #include "temp.h"
 
 #include <setjmp.h>
@@ -24,7 +25,7 @@ static inline int rig_open_alone(void)
 	cohort_context_params_init(&cp);
 	cp.n_seq_max = 1;
 	cp.n_ctx = 1024;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_threads = 1;
 	return rig_model && !cohort_context_open(rig_model, &cp, &rig_alone, NULL) ? 0 : -1;
 }
@@ -81,7 +82,7 @@ static inline void rig_params(struct cohort_engine_params *p)
 	cohort_engine_params_init(p);
 	p->n_slots = 4;
 	p->context.n_ctx = 512;
-	p->context.n_blocks = cohort_kv_block_count(p->context.n_ctx, 0);
+	p->context.n_blocks = pool_blocks(p->context.n_ctx, 0);
 	p->context.n_batch = 32;
 	p->context.n_ubatch = 16;
 	p->context.n_threads = 1;

@@ -3,6 +3,7 @@
 #define SPEC_CASE_H
 
 #include "model_case.h"
+#include "room_case.h"
 
 #include "base/mem.h"
 #include "context/impl.h"
@@ -42,7 +43,7 @@ static inline int open_golden(void **state)
 		for (int32_t i = 0; i < N_TEXT; i++)
 			texts[t][i] = 3 + (i * 37 + t * 101) % 500;
 	golden = model_at("tests/golden/data/llama.gguf");
-	return cohort_kv_block_size() != BLOCK;
+	return pool_block_size() != BLOCK;
 }
 
 static inline int close_golden(void **state)
@@ -58,7 +59,7 @@ static inline struct cohort_context_params small(void)
 
 	cohort_context_params_init(&p);
 	p.n_ctx = 1024;
-	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
+	p.n_blocks = pool_blocks(p.n_ctx, 0);
 	p.n_batch = 64;
 	p.n_ubatch = 16;
 	p.n_seq_max = 16;

@@ -3,6 +3,7 @@
 #define TESTS_STATE_RIG_H
 
 #include "model_case.h"
+#include "room_case.h"
 #include "state_case.h"
 
 #include "context/impl.h"
@@ -36,7 +37,7 @@ static inline struct cohort_context *context_of(
 
 	cohort_context_params_init(&cp);
 	cp.n_ctx = n_ctx;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_batch = 64;
 	cp.n_ubatch = n_ctx % 7 + 5; /* different contexts, different ubatches */
 	cp.n_seq_max = n_ids;

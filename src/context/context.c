@@ -5,6 +5,7 @@
  *  2. Layers with the same window form a group: a part of the memory, with blocks of its own on the devices. */
 #include "context/impl.h"
 
+#include "base/blocks.h"
 #include "base/fp.h"
 #include "base/mem.h"
 #include "base/params.h"
@@ -267,8 +268,8 @@ enum cohort_status cohort_context_open(const struct cohort_model *model, const s
 		p.n_threads = (int32_t)pool_cpu_count();
 	if (p.n_ubatch > p.n_batch)
 		p.n_ubatch = p.n_batch;
-	if (p.n_blocks == 0)
-		p.n_blocks = cohort_kv_block_count(p.n_ctx, p.n_seq_max);
+	const struct cohort_room_params room = {.n_ctx = p.n_ctx, .n_blocks = p.n_blocks, .n_seq_max = p.n_seq_max};
+	p.n_blocks = blocks_room(BE_BLOCK, &room).n_blocks;
 
 	struct cohort_context *c = mem_zalloc(1, sizeof *c);
 	if (!c)
@@ -327,17 +328,41 @@ void cohort_context_free(struct cohort_context *c)
 	mem_free(c);
 }
 
-int32_t cohort_kv_block_size(void)
+/* ---- Room ---- */
+
+void cohort_room_params_init(struct cohort_room_params *params)
 {
-	return BE_BLOCK;
+	if (params)
+		*params = (struct cohort_room_params){.struct_size = sizeof *params};
 }
 
-int32_t cohort_kv_block_count(int32_t n_ctx, int32_t n_seqs)
+enum cohort_status cohort_room_needed(
+		const struct cohort_room_params *params, struct cohort_room_info *out, struct cohort_err *err)
 {
-	if (n_ctx < 1)
-		return 0;
-	const int32_t size = cohort_kv_block_size(), whole = n_ctx / size, most = n_seqs > 0 ? n_seqs : 0;
-	return whole + (n_ctx % size != 0) + (most < whole ? most : whole);
+	struct cohort_model_info info;
+	struct cohort_room_params p;
+	const int64_t most = 1 << 30;
+
+	cohort_room_params_init(&p);
+	if (!params || !out)
+		return err_set(err, COHORT_E_ARG, "%s is NULL", params ? "out" : "params");
+	if (!params_take(&p, sizeof p, params))
+		return err_set(err, COHORT_E_ARG, "room parameters were not initialised by cohort_room_params_init");
+	if (err_range(err, "n_ctx", p.n_ctx, 0, most) || err_range(err, "n_blocks", p.n_blocks, 0, 1 << 26) ||
+			err_range(err, "n_seq_max", p.n_seq_max, 0, most) ||
+			err_range(err, "n_seqs", p.n_seqs, 0, most) ||
+			err_range(err, "n_tokens", p.n_tokens, 0, most) ||
+			err_range(err, "n_prompt", p.n_prompt, 0, p.n_tokens) ||
+			err_range(err, "n_fork", p.n_fork, 0, most) || err_range(err, "n_more", p.n_more, 0, most))
+		return COHORT_E_ARG;
+	*out = blocks_room(BE_BLOCK, &p);
+	cohort_model_info_get(p.model, &info);
+	if (info.recurrent || info.encoder)
+		*out = (struct cohort_room_info){.block_size = BE_BLOCK, .n_pos_max = info.n_ctx_train,
+				.n_fit = p.n_seq_max ? (int32_t)p.n_seq_max : INT32_MAX, .n_ctx_needed = 1};
+	else if (p.model && info.n_ctx_train < out->n_pos_max)
+		out->n_pos_max = info.n_ctx_train;
+	return COHORT_OK;
 }
 
 void cohort_usage_get(const struct cohort_context *c, struct cohort_usage *usage)

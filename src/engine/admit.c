@@ -2,6 +2,8 @@
 #include "engine/room.h"
 #include "engine/stream.h"
 
+#include "base/blocks.h"
+
 static enum cohort_status take_slot(struct core *c, struct stream *s, struct cohort_err *err)
 {
 	const struct cohort_request *r = s->request;
@@ -16,11 +18,9 @@ static enum cohort_status take_slot(struct core *c, struct stream *s, struct coh
 /* Blocks that a request takes from those to spare. */
 static int64_t n_needed(const struct core *c, const struct cohort_request *r, const struct prefix_found *m)
 {
-	const int64_t n_outputs = r->p.n_outputs, whole = r->p.n_prompt / c->lim.block_size;
-	int64_t n = whole + n_outputs * (ceil_blocks(c, cells_most(r->streams)) - whole);
+	const int64_t n_cells = c->lim.overcommit ? (int64_t)r->p.n_prompt + 1 : cells_most(r->streams);
+	int64_t n = blocks_needed(c->lim.block_size, r->p.n_prompt, n_cells, r->p.n_outputs);
 
-	if (c->lim.overcommit)
-		n = ceil_blocks(c, (int64_t)r->p.n_prompt + 1) + (n_outputs - 1);
 	if (m->n_chain > 0)
 		n += prefix_n_unpinned(c->prefix, c->path[m->n_chain - 1]) - m->n_chain;
 	return n;

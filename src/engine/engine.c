@@ -175,11 +175,11 @@ static enum cohort_status check_context(const struct cohort_context_params *p, s
 
 /* Sequence ids for cached prompts: one for every block. A table of all of them has entries for all positions, so that
  * very long contexts get fewer: 2^27 entries are a gigabyte of address space. */
-static int32_t count_ids(const struct cohort_engine_params *p, const struct cohort_model_info *info)
+static int32_t count_ids(const struct cohort_engine_params *p, const struct cohort_model_info *info,
+		const struct cohort_room_info *room)
 {
-	const int64_t n_blocks = p->context.n_blocks;
-	const int64_t n_index = info->n_ctx_train / cohort_kv_block_size() + 1, most = ((int64_t)1 << 27) / n_index;
-
+	const int64_t n_blocks = room->n_blocks;
+	const int64_t n_index = info->n_ctx_train / room->block_size + 1, most = ((int64_t)1 << 27) / n_index;
 	const int64_t left = p->n_slots < SEQS_MAX ? SEQS_MAX - p->n_slots - 1 : 0; /* one is the scratch */
 	int64_t n = info->recurrent ? 4 * (int64_t)p->n_slots : n_blocks < most ? n_blocks : most > 64 ? most : 64;
 
@@ -189,15 +189,8 @@ static int32_t count_ids(const struct cohort_engine_params *p, const struct coho
 }
 
 static struct core_limits limits_of(const struct cohort_engine_params *p, const struct cohort_model *model,
-		const struct cohort_model_info *info, int32_t n_ids)
+		const struct cohort_model_info *info, const struct cohort_room_info *room, int32_t n_ids)
 {
-	const int32_t size = cohort_kv_block_size();
-	const bool paged = !info->recurrent && !info->encoder;
-	/* A sequence has at most n_ctx tokens: the other blocks are for the last ones of other sequences. */
-	const int32_t n_whole = cohort_kv_block_count(p->context.n_ctx, 0), n_all = p->context.n_blocks;
-	const int64_t room = (int64_t)(n_whole < n_all ? n_whole : n_all) * size;
-	const int32_t n_ctx = paged && room < info->n_ctx_train ? (int32_t)room : info->n_ctx_train;
-
 	return (struct core_limits){
 			.model = model,
 			.n_vocab = info->n_vocab,
@@ -206,9 +199,9 @@ static struct core_limits limits_of(const struct cohort_engine_params *p, const 
 			.n_ubatch = p->context.n_ubatch,
 			.budget = p->budget ? p->budget : p->context.n_batch,
 			.chunk_size = p->chunk_size,
-			.block_size = size,
-			.n_blocks = paged ? p->context.n_blocks : 0,
-			.n_pos_max = n_ctx,
+			.block_size = room->block_size,
+			.n_blocks = room->n_blocks,
+			.n_pos_max = room->n_pos_max,
 			.n_ids = n_ids,
 			.scratch = n_ids ? p->n_slots + n_ids : 0,
 			.keep_tokens = p->keep_tokens,
@@ -231,11 +224,16 @@ static enum cohort_status open_all(struct cohort_engine *e, const struct cohort_
 {
 	struct cohort_model_info info = {.struct_size = sizeof info};
 	struct cohort_context_params *cp = &p->context;
+	struct cohort_room_info room;
 
 	cohort_model_info_get(model, &info);
+	const struct cohort_room_params rp = {sizeof rp, model, cp->n_ctx, cp->n_blocks, .n_seq_max = p->n_slots};
+	enum cohort_status st = cohort_room_needed(&rp, &room, err);
+	if (st)
+		return st;
 	if (cp->n_blocks == 0)
-		cp->n_blocks = cohort_kv_block_count(cp->n_ctx, p->n_slots);
-	const int32_t n_ids = count_ids(p, &info);
+		cp->n_blocks = room.n_blocks;
+	const int32_t n_ids = count_ids(p, &info, &room);
 	if (!info.encoder && !(cp->outputs & COHORT_OUTPUT_LOGITS))
 		return err_set(err, COHORT_E_ARG, "an engine needs logits among its context's outputs");
 	if (cp->n_ubatch > cp->n_batch)
@@ -247,10 +245,10 @@ static enum cohort_status open_all(struct cohort_engine *e, const struct cohort_
 	cp->pooling = COHORT_POOL_NONE;
 	cp->output_all = false;
 	cp->n_checkpoints = 0;
-	enum cohort_status st = cohort_context_open(model, cp, &e->ctx, err);
+	st = cohort_context_open(model, cp, &e->ctx, err);
 	if (st)
 		return st;
-	const struct core_limits lim = limits_of(p, model, &info, n_ids);
+	const struct core_limits lim = limits_of(p, model, &info, &room, n_ids);
 	const struct machine m = machine_of_context(e->ctx);
 	st = core_init(&e->core, &lim, &m, p->strategy, err);
 	if (st)

@@ -6,6 +6,7 @@
  *  2. A handle is freed when both its holders, the user and the engine, have given it back. */
 #include "engine/policy.h"
 
+#include "base/blocks.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -102,9 +103,7 @@ static enum cohort_status check_tokens(
 /* Whole blocks that all its outputs together take when they are as long as they may be. */
 static int64_t blocks_most(const struct core *c, int64_t n_prompt, int64_t n_max, int64_t n_outputs)
 {
-	const int64_t size = c->lim.block_size, whole = n_prompt / size;
-	const int64_t cells = n_prompt + (n_max > 1 ? n_max - 1 : 0);
-	return whole + n_outputs * ((cells + size - 1) / size - whole);
+	return blocks_needed(c->lim.block_size, n_prompt, n_prompt + (n_max > 1 ? n_max - 1 : 0), n_outputs);
 }
 
 /* How many tokens an output may have: as asked, or what is left. The last token sampled needs no cell. */

@@ -312,17 +312,9 @@ static enum cohort_status check_requests(
 	return COHORT_OK;
 }
 
-/* Tokens that a sequence can have. */
-static int32_t pos_max(const struct cohort_sim_params *p)
-{
-	const int32_t n_ctx = cohort_kv_block_count(p->n_ctx, 0) * cohort_kv_block_size();
-	return p->n_pos_max > 0 && p->n_pos_max < n_ctx ? p->n_pos_max : n_ctx;
-}
-
-static enum cohort_status start(struct sim *s, struct cohort_err *err)
+static enum cohort_status start(struct sim *s, const struct cohort_room_info *room, struct cohort_err *err)
 {
 	const struct cohort_sim_params *p = s->p;
-	const int32_t n_blocks = cohort_kv_block_count(p->n_ctx, p->n_slots);
 	const struct machine m = {
 			.self = s,
 			.now = machine_now,
@@ -341,10 +333,10 @@ static enum cohort_status start(struct sim *s, struct cohort_err *err)
 			.n_ubatch = p->n_ubatch < p->n_batch ? p->n_ubatch : p->n_batch,
 			.budget = p->budget ? p->budget : p->n_batch,
 			.chunk_size = p->chunk_size,
-			.block_size = cohort_kv_block_size(),
-			.n_blocks = n_blocks,
-			.n_pos_max = pos_max(p),
-			.n_ids = p->no_reuse ? 0 : n_blocks,
+			.block_size = room->block_size,
+			.n_blocks = room->n_blocks,
+			.n_pos_max = p->n_pos_max,
+			.n_ids = p->no_reuse ? 0 : room->n_blocks,
 			.logits = true,
 			.overcommit = p->room == COHORT_ROOM_OVERCOMMIT,
 			.queue_requests_max = p->queue_requests_max,
@@ -415,6 +407,7 @@ enum cohort_status cohort_simulate(const struct cohort_sim_params *params, const
 		struct cohort_err *err)
 {
 	struct cohort_sim_params p;
+	struct cohort_room_info room;
 	struct sim *s = NULL;
 	int32_t n_prompt_max = 1;
 	enum cohort_status st;
@@ -434,8 +427,13 @@ enum cohort_status cohort_simulate(const struct cohort_sim_params *params, const
 	st = check_params(&p, err);
 	if (!st)
 		st = check_requests(requests, n_requests, &n_prompt_max, err);
+	const struct cohort_room_params rp = {sizeof rp, .n_ctx = p.n_ctx, .n_seq_max = p.n_slots};
+	if (!st)
+		st = cohort_room_needed(&rp, &room, err);
 	if (st)
 		return st;
+	if (p.n_pos_max == 0 || p.n_pos_max > room.n_pos_max)
+		p.n_pos_max = room.n_pos_max;
 	s = mem_zalloc(1, sizeof *s);
 	if (!s)
 		return err_set(err, COHORT_E_MEMORY, "out of memory for a simulation");
@@ -445,11 +443,11 @@ enum cohort_status cohort_simulate(const struct cohort_sim_params *params, const
 	s->t = totals;
 	s->n = n_requests;
 	s->live = mem_zalloc(n_requests, sizeof *s->live);
-	s->prompt = mem_alloc((size_t)(n_prompt_max < pos_max(&p) ? n_prompt_max : pos_max(&p)), sizeof *s->prompt);
+	s->prompt = mem_alloc((size_t)(n_prompt_max < p.n_pos_max ? n_prompt_max : p.n_pos_max), sizeof *s->prompt);
 	if (!s->live || !s->prompt)
 		st = err_set(err, COHORT_E_MEMORY, "out of memory for %zu requests", n_requests);
 	else
-		st = start(s, err);
+		st = start(s, &room, err);
 	if (!st) {
 		st = run(s, err);
 		core_shut(&s->core);

@@ -39,8 +39,8 @@ plant() {
 plant '^incompatible: changed: value COHORT_NO_ROOM: 1 -> 3$' 's/COHORT_NO_ROOM = 1,/COHORT_NO_ROOM = 3,/' include/cohort.h
 plant '^incompatible: changed: field cohort_chunk\.(n_rows|oversized): offset' 's/^	int32_t n_rows;$/	bool oversized;/;t
 	s/^	bool oversized;$/	int32_t n_rows;/' include/cohort.h
-plant '^incompatible: (removed: (func|symbol) cohort_kv_block_size$)' '/cohort_kv_block_size/d' include/cohort.h
-plant '^incompatible: removed: symbol cohort_kv_block_size$' '/cohort_kv_block_size/d' src/cohort.map
+plant '^incompatible: (removed: (func|symbol) cohort_room_params_init$)' '/cohort_room_params_init/d' include/cohort.h
+plant '^incompatible: removed: symbol cohort_room_params_init$' '/cohort_room_params_init/d' src/cohort.map
 plant '^incompatible: changed: func cohort_version: const char \*cohort_version\(void\); -> const char \*cohort_version\(int full\);$' \
 	's/cohort_version(void)/cohort_version(int full)/' include/cohort.h
 plant '^incompatible: changed: const COHORT_ORDER_MAX: 32 -> 48$' 's/COHORT_ORDER_MAX 32 /COHORT_ORDER_MAX 48 /' include/cohort.h more

@@ -12,6 +12,7 @@
 #include "branch_case.h"
 #include "effort.h"
 #include "model_case.h"
+#include "room_case.h"
 
 #include "base/mem.h"
 #include "context/impl.h"
@@ -606,7 +607,7 @@ static void open_world(struct world *w, const char *path, uint32_t window)
 	w->m->model.layers[0].window = window;
 	cohort_context_params_init(&cp);
 	cp.n_ctx = N_CTX;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_batch = N_BATCH;
 	cp.n_ubatch = 4;
 	cp.n_seq_max = 2 + N_SEQS;

@@ -5,6 +5,7 @@
  * or swapped. Tokens, texts, log-probabilities and ends are compared with the plain loop of engine_case.h. */
 #include "effort.h"
 #include "engine_case.h"
+#include "room_case.h"
 
 #include "base/thread.h"
 
@@ -32,7 +33,7 @@ static int set_up(void **state)
 	cohort_context_params_init(&cp);
 	cp.n_seq_max = 1;
 	cp.n_ctx = 1024;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	if (cohort_context_open(model, &cp, &ctx, NULL))
 		return -1;
 	jobs = calloc(N_JOBS, sizeof *jobs);
@@ -235,7 +236,7 @@ static void params_make(struct cohort_engine_params *p)
 	cohort_engine_params_init(p);
 	p->n_slots = 12;
 	p->context.n_ctx = 8192;
-	p->context.n_blocks = cohort_kv_block_count(p->context.n_ctx, 0);
+	p->context.n_blocks = pool_blocks(p->context.n_ctx, 0);
 	p->context.n_batch = 96;
 	p->context.n_ubatch = 64;
 	p->chunk_size = 48;
@@ -263,7 +264,7 @@ static struct cohort_engine_stats run_crowded(size_t first, size_t swap_bytes, b
 
 	params_make(&p);
 	p.context.n_ctx = 224;
-	p.context.n_blocks = cohort_kv_block_count(p.context.n_ctx, 0);
+	p.context.n_blocks = pool_blocks(p.context.n_ctx, 0);
 	p.room = COHORT_ROOM_OVERCOMMIT;
 	p.swap_bytes = swap_bytes;
 	p.no_reuse = no_reuse;

@@ -52,7 +52,7 @@ static void beside_each_other(void **state)
 	for (int overcommit = 0; overcommit < 2; overcommit++) {
 		rig_params(&ep);
 		ep.context.n_ctx = overcommit ? 128 : 512;
-		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+		ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 		ep.room = overcommit ? COHORT_ROOM_OVERCOMMIT : COHORT_ROOM_RESERVE;
 		ep.swap_bytes = overcommit ? (size_t)1 << 20 : 0;
 		struct cohort_engine *e = rig_engine(&ep);
@@ -79,7 +79,7 @@ static void beside_each_other(void **state)
 
 static void nothing_shared(void **state)
 {
-	const int32_t size = cohort_kv_block_size();
+	const int32_t size = pool_block_size();
 	struct cohort_engine_params ep;
 	struct job j;
 

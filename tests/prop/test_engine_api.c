@@ -361,7 +361,7 @@ static void open_end(void **state)
 	(void)state;
 	rig_params(&ep);
 	ep.context.n_ctx = 64;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	struct cohort_engine *e = rig_engine(&ep);
 	rig_job(&j, 3, 40, -1);
 	struct cohort_request *r = rig_submit(e, &j);
@@ -583,7 +583,7 @@ static void most_slots(void **state)
 	rig_params(&ep);
 	ep.n_slots = 65536;
 	ep.context.n_ctx = 64;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	struct cohort_engine *e = rig_engine(&ep);
 	for (int i = 0; i < 2; i++) {
 		rig_job(&j, 3, 40, 2);
@@ -819,7 +819,7 @@ static void look_at_blocks(const struct cohort_tick *t, void *user)
 /* Four outputs of one prompt hold its blocks once, with and without the cache for prompts. */
 static void outputs_share(void **state)
 {
-	const int32_t size = cohort_kv_block_size(), n_prompt = 4 * size + 3;
+	const int32_t size = pool_block_size(), n_prompt = 4 * size + 3;
 	struct cohort_engine_params ep;
 	struct cohort_slot_info infos[4];
 	struct job j;
@@ -830,7 +830,7 @@ static void outputs_share(void **state)
 		most_used = 0;
 		rig_params(&ep);
 		ep.context.n_ctx = 16 * size;
-		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+		ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 		ep.no_reuse = no_reuse & 1;
 		ep.room = no_reuse & 2 ? COHORT_ROOM_OVERCOMMIT : COHORT_ROOM_RESERVE;
 		ep.on_tick = look_at_blocks;
@@ -859,7 +859,7 @@ static void outputs_share(void **state)
  * with reservation and without. Seen hanging: without reservation there was never enough room to admit them. */
 static void whole_cache(void **state)
 {
-	const int32_t size = cohort_kv_block_size();
+	const int32_t size = pool_block_size();
 	struct cohort_engine_params ep;
 	struct job j;
 
@@ -869,7 +869,7 @@ static void whole_cache(void **state)
 		for (int k = 0; k < 3; k++) {
 			rig_params(&ep);
 			ep.context.n_ctx = 4 * size;
-			ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+			ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 			ep.room = (enum cohort_room)room;
 			struct cohort_engine *e = rig_engine(&ep);
 			rig_job(&j, 12, 4 * size, 0);

@@ -16,6 +16,7 @@
 #include "effort.h"
 #include "arch_case.h"
 #include "engine_case.h"
+#include "room_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,7 +110,7 @@ static void subject_open(struct subject *s, const char *name)
 	cohort_context_params_init(&cp);
 	cp.n_seq_max = 1;
 	cp.n_ctx = 512;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_threads = 1;
 	if (cohort_context_open(s->m, &cp, &ctx, &err))
 		fail_msg("%s", err.text);
@@ -137,7 +138,7 @@ static void params_make(struct cohort_engine_params *p)
 	cohort_engine_params_init(p);
 	p->n_slots = 6;
 	p->context.n_ctx = 2048;
-	p->context.n_blocks = cohort_kv_block_count(p->context.n_ctx, 0);
+	p->context.n_blocks = pool_blocks(p->context.n_ctx, 0);
 	p->context.n_batch = 48;
 	p->context.n_ubatch = 32;
 	p->context.n_threads = 1;
@@ -240,7 +241,7 @@ static void engine_runs_decoder(void **state)
 	assert_int_equal(stats.n_parked, 0);
 	p.room = COHORT_ROOM_OVERCOMMIT;
 	p.context.n_ctx = s->info.n_ctx_train < 256 ? 96 : 256;
-	p.context.n_blocks = cohort_kv_block_count(p.context.n_ctx, 0);
+	p.context.n_blocks = pool_blocks(p.context.n_ctx, 0);
 	run_all(s, &p, &stats);
 	assert_true(s->info.recurrent || (stats.n_parked > 2 && stats.n_resumed == stats.n_parked));
 	p.swap_bytes = 1 << 20;
@@ -350,6 +351,26 @@ static void states_where_prompts_part(void **state)
 	cohort_model_free(m);
 }
 
+/* States and encoders take no blocks, and n_ctx bounds nothing. Seen red with either counted as the others. */
+static void room_without_blocks(void **state)
+{
+	static const char *const names[] = {"mamba", "bert"};
+	(void)state;
+
+	for (int i = 0; i < 2; i++) {
+		struct cohort_room_params p = {.n_ctx = 1, .n_seqs = 9, .n_tokens = 200};
+		struct cohort_model_info info;
+		p.model = model_open(names[i]);
+		cohort_model_info_get(p.model, &info);
+		const struct cohort_room_info room = case_room(p);
+		assert_true(room.n_blocks == 0 && room.n_needed == 0 && room.n_free == 0 && room.n_ctx_needed == 1);
+		assert_true(room.block_size > 0 && room.n_pos_max == info.n_ctx_train && room.n_fit == INT32_MAX);
+		p.n_seq_max = 7;
+		assert_int_equal(case_room(p).n_fit, 7);
+		cohort_model_free((struct cohort_model *)p.model);
+	}
+}
+
 /* A prompt with more states on its way than there are ids: the last one is there nevertheless, and of the others what
  * was first. */
 static void states_of_a_long_prompt(void **state)
@@ -394,7 +415,7 @@ static void to_the_last_cell(void **state)
 		struct cohort_request_params p;
 		params_make(&ep);
 		ep.context.n_ctx = 96;
-		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+		ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 		ep.room = COHORT_ROOM_OVERCOMMIT;
 		struct cohort_engine *e = engine_open(m, &ep);
 		cohort_request_params_init(&p);
@@ -445,7 +466,7 @@ static void texts_make(struct texts *t, const struct cohort_model *m)
 	cp.outputs = COHORT_OUTPUT_EMBEDDINGS;
 	cp.n_seq_max = cp.n_threads = 1;
 	cp.n_ctx = 256;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	for (cp.pooling = COHORT_POOL_MEAN; cp.pooling <= COHORT_POOL_LAST; cp.pooling++)
 		assert_int_equal(cohort_context_open(m, &cp, &c[cp.pooling], NULL), COHORT_OK);
 	rng_init(&g, 21, 21);
@@ -563,7 +584,7 @@ static void embeddings_beside(void **state)
 		p.context.outputs = COHORT_OUTPUT_LOGITS | COHORT_OUTPUT_EMBEDDINGS;
 		embed_beside(s, t, &p);
 		p.context.n_ctx = 256;
-		p.context.n_blocks = cohort_kv_block_count(p.context.n_ctx, 0);
+		p.context.n_blocks = pool_blocks(p.context.n_ctx, 0);
 		p.room = COHORT_ROOM_OVERCOMMIT;
 		embed_beside(s, t, &p);
 		p.swap_bytes = 1 << 20;
@@ -592,6 +613,7 @@ int main(int argc, char **argv)
 			cmocka_unit_test(side_by_side),
 			cmocka_unit_test(states_where_prompts_part),
 			cmocka_unit_test(states_of_a_long_prompt),
+			cmocka_unit_test(room_without_blocks),
 			cmocka_unit_test(to_the_last_cell),
 			cmocka_unit_test(embeddings_beside),
 	};

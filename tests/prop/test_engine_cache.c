@@ -30,7 +30,7 @@ static struct cohort_engine *open_small(int32_t n_ctx)
 
 	rig_params(&ep);
 	ep.context.n_ctx = n_ctx;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	ep.keep_tokens = true;
 	return rig_engine(&ep);
 }
@@ -572,7 +572,7 @@ static struct cohort_context *core_open(struct core *c)
 	cohort_model_info_get(rig_model, &info);
 	cohort_context_params_init(&cp);
 	cp.n_ctx = N_CORE_BLOCKS * BLOCK;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_batch = cp.n_ubatch = 32;
 	cp.n_seq_max = N_CORE_SLOTS + N_CORE_BLOCKS + 1;
 	cp.n_threads = 1;
@@ -778,7 +778,7 @@ static void beside_requests(void **state)
 		ep.keep_tokens = true;
 		ep.room = round ? COHORT_ROOM_OVERCOMMIT : COHORT_ROOM_RESERVE;
 		ep.context.n_ctx = round ? 224 : 512;
-		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+		ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 		e = rig_engine(&ep);
 		atomic_store(&over, false);
 		for (int i = 0; i < N_KEEPERS; i++) {

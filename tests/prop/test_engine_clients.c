@@ -244,7 +244,7 @@ static void cancelled_while_parked(void **state)
 	said_params(&ep);
 	ep.room = COHORT_ROOM_OVERCOMMIT;
 	ep.context.n_ctx = 192;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	run_world(&ep, true);
 	ep.swap_bytes = (size_t)1 << 20;
 	run_world(&ep, true);
@@ -297,7 +297,7 @@ static void cancelled_in_time(void **state)
 	(void)state;
 	said_params(&ep);
 	ep.context.n_ctx = 4096;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	ep.on_tick = slow_tick;
 	struct cohort_engine *e = rig_engine(&ep);
 	rig_job(&j, 17, 9, N_TOKENS);

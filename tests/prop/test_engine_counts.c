@@ -228,13 +228,13 @@ static void run_one(struct cohort_engine *e, uint64_t seed, int32_t n_prompt)
 /* What is cleared was not evicted: nobody needed the room. What has to go for others was. */
 static void cleared_blocks_are_not_evictions(void **state)
 {
-	const int32_t size = cohort_kv_block_size();
+	const int32_t size = pool_block_size();
 	struct cohort_engine_params ep;
 
 	(void)state;
 	rig_params(&ep);
 	ep.context.n_ctx = 16 * size;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	struct cohort_engine *e = rig_engine(&ep);
 	for (int round = 0; round < 3; round++) {
 		const uint64_t n_before = rig_stats(e).n_evicted;

@@ -492,7 +492,7 @@ static void few_ids(void **state)
 		unlink(path);
 		rig_params(&ep);
 		ep.context.n_ctx = cases[i].n_ctx;
-		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+		ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 		if (cohort_engine_open(model, &ep, &e, &err))
 			fail_msg("%s", err.text);
 		assert_int_equal(engine_core(e)->lim.n_ids, cases[i].n_ids);

@@ -108,7 +108,7 @@ static void world_open(bool overcommit, size_t swap_bytes, int32_t n_blocks)
 {
 	struct cohort_model_info info = {.struct_size = sizeof info};
 	struct cohort_context_params cp;
-	const int32_t size = cohort_kv_block_size();
+	const int32_t size = pool_block_size();
 
 	memset(&trick, 0, sizeof trick);
 	trick.bad_copy = trick.bad_removal = trick.bad_save = trick.bad_restore = -1;
@@ -119,7 +119,7 @@ static void world_open(bool overcommit, size_t swap_bytes, int32_t n_blocks)
 		trick.nans[i] = NAN;
 	cohort_context_params_init(&cp);
 	cp.n_ctx = n_blocks * size;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_batch = cp.n_ubatch = N_UBATCH;
 	cp.n_seq_max = N_SLOTS + n_blocks;
 	cp.n_threads = 1;

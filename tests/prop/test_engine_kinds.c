@@ -119,7 +119,7 @@ static void generation_of_all_kinds_of_models(void **state)
 			rig_params(&ep);
 			ep.context.outputs = COHORT_OUTPUT_LOGITS | COHORT_OUTPUT_EMBEDDINGS;
 			ep.context.n_ctx = k % 4 < 2 ? 1024 : 256;
-			ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+			ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 			ep.room = k % 4 < 2 ? COHORT_ROOM_RESERVE : COHORT_ROOM_OVERCOMMIT;
 			ep.swap_bytes = k % 4 == 3 ? (size_t)4 << 20 : 0;
 			ep.strategy = cohort_strategy_get((size_t)k % 3);

@@ -156,7 +156,7 @@ static void cancelled_requests_end_at_once(void **state)
 		assert_true(k == 4 || rs.n_generated == n_said); /* not a token more */
 		const struct cohort_engine_stats s = rig_stats(e);
 		assert_int_equal(s.last.n_idle, ep.n_slots - 1);
-		const int32_t size = cohort_kv_block_size();
+		const int32_t size = pool_block_size();
 		assert_true(s.last.n_blocks_used <= (20 + 12 + size - 1) / size);
 		cohort_request_cancel(q); /* of no effect now */
 		cohort_request_free(q);
@@ -430,7 +430,7 @@ static void telemetry_sums_are_those_of_ticks(void **state)
 	(void)state;
 	rig_params(&ep);
 	ep.context.n_ctx = 192;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	ep.room = COHORT_ROOM_OVERCOMMIT;
 	ep.on_tick = sum_tick;
 	ep.on_tick_user = &sums;
@@ -574,14 +574,14 @@ static void continue_job(struct job *next, const struct job *j, int32_t n)
 
 static void sessions_keep_all_tokens(void **state)
 {
-	const int32_t size = cohort_kv_block_size(), n_prompt = 2 * size + 5, n_said = 6;
+	const int32_t size = pool_block_size(), n_prompt = 2 * size + 5, n_said = 6;
 	struct cohort_engine_params ep;
 	struct job j, next, other;
 
 	(void)state;
 	rig_params(&ep);
 	ep.context.n_ctx = 32 * size;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	struct cohort_engine *e = rig_engine(&ep);
 	rig_job(&j, 3, n_prompt, n_said);
 	/* Without a session: whole blocks. */

@@ -214,7 +214,7 @@ static void warm_engine_allocates_nothing(void **state)
 		rig_params(&ep);
 		ep.room = (enum cohort_room)room;
 		ep.context.n_ctx = 256;
-		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+		ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 		ep.context.n_threads = 2;
 		struct cohort_engine *e = rig_engine(&ep);
 		n_called = 0;
@@ -365,7 +365,7 @@ static void warm_kinds(void **state)
 	ep.context.outputs = COHORT_OUTPUT_LOGITS | COHORT_OUTPUT_EMBEDDINGS;
 	ep.context.n_threads = 2;
 	ep.context.n_ctx = 320;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	struct cohort_engine *e = rig_engine(&ep);
 	for (int pass = 0; pass < 3; pass++) {
 		for (int i = 0; i < N; i++) {
@@ -407,7 +407,7 @@ static void swap_without_memory(void **state)
 		ep.room = COHORT_ROOM_OVERCOMMIT;
 		ep.swap_bytes = (size_t)1 << 22;
 		ep.context.n_ctx = 160;
-		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+		ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 		struct cohort_engine *e = rig_engine(&ep);
 		for (int i = 0; i < N; i++) {
 			rig_job(&j[i], (uint64_t)i, 30, 50);

@@ -208,7 +208,7 @@ static void run_world(enum ending ending, enum cohort_room room, size_t swap_byt
 	ep.room = room;
 	ep.swap_bytes = swap_bytes;
 	ep.context.n_ctx = 224;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	ep.context.n_threads = 2;
 	ep.queue_requests_max = 12;
 	w.e = rig_engine(&ep);

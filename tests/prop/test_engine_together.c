@@ -81,7 +81,7 @@ static struct cohort_engine *open_wide(int32_t n_ctx, int32_t n_batch)
 	rig_params(&p);
 	p.n_slots = N_MOST;
 	p.context.n_ctx = n_ctx;
-	p.context.n_blocks = cohort_kv_block_count(p.context.n_ctx, 0);
+	p.context.n_blocks = pool_blocks(p.context.n_ctx, 0);
 	p.context.n_batch = n_batch;
 	p.context.n_ubatch = n_batch < 128 ? n_batch : 128;
 	n_jobs = 0;
@@ -247,7 +247,7 @@ static void little_room(void **state)
 			rig_params(&p);
 			p.n_slots = 8;
 			p.context.n_ctx = n_ctx;
-			p.context.n_blocks = cohort_kv_block_count(p.context.n_ctx, 0);
+			p.context.n_blocks = pool_blocks(p.context.n_ctx, 0);
 			p.room = COHORT_ROOM_OVERCOMMIT;
 			p.swap_bytes = swap ? 1 << 20 : 0;
 			struct cohort_engine *e = rig_engine(&p);

@@ -12,6 +12,7 @@
  * a journal without room at open (cold_calls); names of sequences told apart by their low byte
  * (injected_batches_with_65536_sequences). */
 #include "model_case.h"
+#include "room_case.h"
 
 #include "cohort_tools.h"
 
@@ -92,8 +93,8 @@ static void rig_open(struct rig *r, const struct setting *s)
 	for (size_t l = 0; l < 3; l++)
 		r->m->model.layers[l].window = windows[l];
 	cohort_context_params_init(&cp);
-	cp.n_ctx = s->n_blocks * cohort_kv_block_size();
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_ctx = s->n_blocks * pool_block_size();
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_batch = N_BATCH;
 	cp.n_ubatch = N_UBATCH;
 	cp.n_seq_max = N_SEQ;
@@ -636,7 +637,7 @@ static void open_wide(struct rig *r, int32_t n_seq_max, int32_t n_ctx, int32_t n
 	*r = (struct rig){.n_until_abort = -1, .spoilt = -1};
 	cohort_context_params_init(&cp);
 	cp.n_ctx = n_ctx;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_batch = n_batch;
 	cp.n_ubatch = 64;
 	cp.n_seq_max = n_seq_max;

@@ -28,7 +28,7 @@ static struct cohort_context *open_with(const struct cohort_model *m, int32_t n_
 
 	cohort_context_params_init(&p);
 	p.n_ctx = n_ctx;
-	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
+	p.n_blocks = pool_blocks(p.n_ctx, 0);
 	p.n_batch = n_batch;
 	p.n_ubatch = n_batch;
 	p.n_threads = n_threads;

@@ -15,6 +15,7 @@
  * an end, with another minimum, a node too many, or with wrong children; `out` written by a call that failed. */
 #include "branch_case.h"
 #include "model_case.h"
+#include "room_case.h"
 
 #include "base/fmath.h"
 #include "base/mem.h"
@@ -112,14 +113,14 @@ static void open_world(struct world *w, uint64_t seed, bool twins, struct shape_
 	ok(cohort_model_open(w->path, NULL, &w->m, &err));
 	cohort_context_params_init(&cp);
 	cp.n_ctx = 32 * n_blocks;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_batch = how.n_batch;
 	cp.n_ubatch = how.n_ubatch;
 	cp.n_threads = how.n_threads;
 	cp.n_seq_max = N_SEQS;
 	ok(cohort_context_open(w->m, &cp, &w->ctx, &err));
 	cp.n_ctx = cp.n_batch = cp.n_ubatch = 64;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_seq_max = cp.n_threads = 1;
 	ok(cohort_context_open(w->m, &cp, &w->alone, &err));
 	for (int i = 0; i < N_VOCAB; i++)

@@ -44,7 +44,7 @@ static struct cohort_context_params tight(void)
 {
 	struct cohort_context_params p = small();
 	p.n_ctx = 8 * BLOCK;
-	p.n_blocks = cohort_kv_block_count(p.n_ctx, 0);
+	p.n_blocks = pool_blocks(p.n_ctx, 0);
 	p.n_batch = 200;
 	return p;
 }

@@ -7,6 +7,7 @@
  * stores that parting groups need. A warm decode is also shown to allocate nothing. test_inject.c goes through the
  * other calls, with windows, gaps and several chunks. */
 #include "model_case.h"
+#include "room_case.h"
 
 #include "cohort_tools.h"
 
@@ -45,7 +46,7 @@ static void rig_open_with(struct rig *r, int32_t n_ctx, int32_t n_ubatch)
 		fail_msg("%s", err.text);
 	cohort_context_params_init(&cp);
 	cp.n_ctx = n_ctx;
-	cp.n_blocks = cohort_kv_block_count(cp.n_ctx, 0);
+	cp.n_blocks = pool_blocks(cp.n_ctx, 0);
 	cp.n_ubatch = n_ubatch;
 	cp.n_seq_max = 8;
 	cp.n_threads = 2;

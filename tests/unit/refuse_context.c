@@ -34,6 +34,45 @@ static void models(void)
 	cohort_model_info_get(w.model, &w.info);
 }
 
+static void rooms(void)
+{
+	struct cohort_room_params p;
+	struct cohort_room_info room;
+	const int64_t most = 1 << 30;
+
+	NOTHING(cohort_room_params_init, (NULL));
+	cohort_room_params_init(&p);
+	IS_NULL(cohort_room_needed, (NULL, &room, err), "params is NULL");
+	IS_NULL(cohort_room_needed, (&p, NULL, err), "out is NULL");
+	PASSES(cohort_room_needed, _, (&p, &room, err));
+	p.struct_size = 0;
+	REFUSED(cohort_room_needed, params, (&p, &room, err), COHORT_E_ARG, NULL, -1, -1, 0, 0);
+#define FIELD(field, hi) \
+	do { \
+		cohort_room_params_init(&p); \
+		p.field = -1; \
+		REFUSED(cohort_room_needed, params, (&p, &room, err), COHORT_E_ARG, #field, -1, -1, 0, -1); \
+		p.field = (hi) + 1; \
+		REFUSED(cohort_room_needed, params, (&p, &room, err), COHORT_E_ARG, #field, -1, -1, hi, (hi) + 1); \
+		p.field = hi; \
+		PASSES(cohort_room_needed, params, (&p, &room, err)); \
+	} while (0)
+	FIELD(n_ctx, most);
+	FIELD(n_blocks, 1 << 26);
+	FIELD(n_seq_max, most);
+	FIELD(n_seqs, most);
+	FIELD(n_tokens, most);
+	FIELD(n_prompt, 0);
+	FIELD(n_fork, most);
+	FIELD(n_more, most);
+#undef FIELD
+	/* All at once: nothing overflows. */
+	p = (struct cohort_room_params){sizeof p, NULL, most, 0, most, most, most, 0, most, most};
+	PASSES(cohort_room_needed, params, (&p, &room, err));
+	assert_true(room.n_needed > most && room.n_ctx_needed > room.n_needed);
+	assert_int_equal(room.n_free, room.n_blocks - room.n_needed);
+}
+
 void refuse_context(void **state)
 {
 	struct cohort_context_params p;
@@ -97,14 +136,11 @@ void refuse_context(void **state)
 	NOTHING(cohort_context_info_get, (w.ctx, NULL));
 	NOTHING(cohort_context_info_get, (NULL, &info));
 	assert_int_equal(info.n_ctx, 0);
-	GIVES(cohort_kv_block_size, _, () > 0, true);
 	GIVES(cohort_device_count, _, () > 0, true);
 	GIVES(cohort_device_get, out, (0, NULL), false);
 	GIVES(cohort_device_get, i, (cohort_device_count(), &device), false);
 	GIVES(cohort_device_get, i, (cohort_device_count() - 1, &device), true);
-	GIVES(cohort_kv_block_count, n_ctx, (0, 1), 0);
-	GIVES(cohort_kv_block_count, n_ctx, (1, 1), 1);
-	GIVES(cohort_kv_block_count, n_seqs, (64, -1), 2);
+	rooms();
 	NOTHING(cohort_usage_get, (w.ctx, NULL));
 	NOTHING(cohort_usage_get, (NULL, &(struct cohort_usage){0}));
 	NOTHING(cohort_counters_get, (w.ctx, NULL));

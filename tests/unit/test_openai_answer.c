@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "openai_case.h"
+#include "room_case.h"
 
 #include "base/mem.h"
 
@@ -24,7 +25,7 @@ static int open_all(void **state)
 	cohort_engine_params_init(&ep);
 	ep.n_slots = 4;
 	ep.context.n_ctx = 1024;
-	ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+	ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 	ep.context.n_threads = 1;
 	ep.context.outputs = COHORT_OUTPUT_LOGITS | COHORT_OUTPUT_EMBEDDINGS;
 	return cohort_engine_open(oa_model, &ep, &engine, NULL);
@@ -337,7 +338,7 @@ static void max_tokens_beyond_the_context_end_there(void **state)
 		cohort_engine_params_init(&ep);
 		ep.n_slots = 6;
 		ep.context.n_ctx = 64;
-		ep.context.n_blocks = cohort_kv_block_count(ep.context.n_ctx, 0);
+		ep.context.n_blocks = pool_blocks(ep.context.n_ctx, 0);
 		ep.context.n_threads = 1;
 		ep.room = (enum cohort_room)room;
 		assert_int_equal(cohort_engine_open(oa_model, &ep, &engine, NULL), COHORT_OK);

@@ -18,6 +18,7 @@
  *   not exactly  2^20 nodes and sets of 16,384 members of a grammar, 2,000 rules deep (test_grammar): how many a text
  *                becomes is the library's own */
 #include "refuse_case.h"
+#include "room_case.h"
 #include "temp.h"
 
 #include <ctype.h>
@@ -300,7 +301,7 @@ static enum cohort_status open_contexts(struct cohort_err *err)
 
 	cohort_context_params_init(&p);
 	p.n_ctx = REFUSE_CTX;
-	p.n_blocks = cohort_kv_block_count(REFUSE_CTX, 0);
+	p.n_blocks = pool_blocks(REFUSE_CTX, 0);
 	p.n_batch = REFUSE_BATCH;
 	p.n_ubatch = REFUSE_UBATCH;
 	p.n_seq_max = REFUSE_SEQS;

@@ -25,6 +25,7 @@
 #include "base/rng.h"
 #include "cohort_engine.h"
 #include "effort.h"
+#include "room_case.h"
 
 #define BASE_S (1.0 / 64)
 #define PREFILL_S (1.0 / 4096)
@@ -264,7 +265,7 @@ static void refused_at_once(void **state)
  * tell groups from requests. */
 static void far_groups(void **state)
 {
-	const int32_t block = cohort_kv_block_size();
+	const int32_t block = pool_block_size();
 	static struct world w;
 	(void)state;
 
@@ -284,7 +285,7 @@ static void far_groups(void **state)
 /* A prompt's tokens that a group shares are computed once, in whole blocks, and never the last one of a prompt. */
 static void shared_prompts_are_computed_once(void **state)
 {
-	const int32_t block = cohort_kv_block_size();
+	const int32_t block = pool_block_size();
 	static struct world w;
 	(void)state;
 

@@ -134,6 +134,10 @@ class cohort_each_item(Structure): ...
 
 class cohort_scatter_item(Structure): ...
 
+class cohort_room_params(Structure): ...
+
+class cohort_room_info(Structure): ...
+
 class cohort_usage(Structure): ...
 
 class cohort_counters(Structure): ...
@@ -396,6 +400,28 @@ cohort_scatter_item._fields_ = [
     ("pos", c_int32),
     ("seq", c_int32),
     ("want", c_bool),
+]
+cohort_room_params._fields_ = [
+    ("struct_size", c_size_t),
+    ("model", c_void_p),
+    ("n_ctx", c_int64),
+    ("n_blocks", c_int64),
+    ("n_seq_max", c_int64),
+    ("n_seqs", c_int64),
+    ("n_tokens", c_int64),
+    ("n_prompt", c_int64),
+    ("n_fork", c_int64),
+    ("n_more", c_int64),
+]
+cohort_room_info._fields_ = [
+    ("block_size", c_int32),
+    ("n_blocks", c_int32),
+    ("n_needed", c_int64),
+    ("n_shared", c_int64),
+    ("n_free", c_int64),
+    ("n_fit", c_int32),
+    ("n_pos_max", c_int32),
+    ("n_ctx_needed", c_int64),
 ]
 cohort_usage._fields_ = [
     ("block_size", c_int32),
@@ -919,6 +945,8 @@ STRUCTS = (
     cohort_scratch,
     cohort_each_item,
     cohort_scatter_item,
+    cohort_room_params,
+    cohort_room_info,
     cohort_usage,
     cohort_counters,
     cohort_lexicon_token,
@@ -1047,8 +1075,8 @@ FUNCTIONS = {
     "cohort_seq_pos_max": (c_int32, (c_void_p, c_int32)),
     "cohort_seq_is_whole": (c_bool, (c_void_p, c_int32)),
     "cohort_seq_clear": (None, (c_void_p,)),
-    "cohort_kv_block_size": (c_int32, ()),
-    "cohort_kv_block_count": (c_int32, (c_int32, c_int32)),
+    "cohort_room_params_init": (None, (POINTER(cohort_room_params),)),
+    "cohort_room_needed": (c_int, (POINTER(cohort_room_params), POINTER(cohort_room_info), POINTER(cohort_err))),
     "cohort_usage_get": (None, (c_void_p, POINTER(cohort_usage))),
     "cohort_counters_get": (None, (c_void_p, POINTER(cohort_counters))),
     "cohort_state_size": (c_size_t, (c_void_p, c_int32)),

@@ -363,6 +363,34 @@ pub struct cohort_scatter_item {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct cohort_room_params {
+    pub struct_size: usize,
+    pub model: *const cohort_model,
+    pub n_ctx: i64,
+    pub n_blocks: i64,
+    pub n_seq_max: i64,
+    pub n_seqs: i64,
+    pub n_tokens: i64,
+    pub n_prompt: i64,
+    pub n_fork: i64,
+    pub n_more: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cohort_room_info {
+    pub block_size: i32,
+    pub n_blocks: i32,
+    pub n_needed: i64,
+    pub n_shared: i64,
+    pub n_free: i64,
+    pub n_fit: i32,
+    pub n_pos_max: i32,
+    pub n_ctx_needed: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct cohort_usage {
     pub block_size: i32,
     pub n_blocks: i32,
@@ -1074,8 +1102,8 @@ extern "C" {
     pub fn cohort_seq_pos_max(ctx: *const cohort_context, seq: i32) -> i32;
     pub fn cohort_seq_is_whole(ctx: *const cohort_context, seq: i32) -> bool;
     pub fn cohort_seq_clear(ctx: *mut cohort_context);
-    pub fn cohort_kv_block_size() -> i32;
-    pub fn cohort_kv_block_count(n_ctx: i32, n_seqs: i32) -> i32;
+    pub fn cohort_room_params_init(params: *mut cohort_room_params);
+    pub fn cohort_room_needed(params: *const cohort_room_params, out: *mut cohort_room_info, err: *mut cohort_err) -> c_int;
     pub fn cohort_usage_get(ctx: *const cohort_context, usage: *mut cohort_usage);
     pub fn cohort_counters_get(ctx: *const cohort_context, counters: *mut cohort_counters);
     pub fn cohort_state_size(ctx: *mut cohort_context, seq: i32) -> usize;
@@ -1351,6 +1379,8 @@ pub fn layout() -> String {
     layout!(cohort_scratch, packing, lengths, ranks, lengths_max, ranks_max, tokens, pos, seq, output, tokens_max, pos_max, seq_max, output_max);
     layout!(cohort_each_item, token, pos, seq, want);
     layout!(cohort_scatter_item, tokens, n_tokens, pos, seq, want);
+    layout!(cohort_room_params, struct_size, model, n_ctx, n_blocks, n_seq_max, n_seqs, n_tokens, n_prompt, n_fork, n_more);
+    layout!(cohort_room_info, block_size, n_blocks, n_needed, n_shared, n_free, n_fit, n_pos_max, n_ctx_needed);
     layout!(cohort_usage, block_size, n_blocks, n_used, n_shared, n_free, block_bytes, used_bytes, n_seqs);
     layout!(cohort_counters, n_decode, n_prefill_rows, n_decode_rows, prefill_s, decode_s);
     layout!(cohort_lexicon_token, bytes, n_bytes, is_text, is_end);

@@ -34,6 +34,7 @@ pub fn mismatch() -> Option<String> {
         )*};
     }
     size!(cohort_model_params, cohort_model_params_init; cohort_context_params, cohort_context_params_init;
+        cohort_room_params, cohort_room_params_init;
         cohort_sampler_params, cohort_sampler_params_init; cohort_forest_params, cohort_forest_params_init;
         cohort_request_params, cohort_request_params_init; cohort_engine_params, cohort_engine_params_init;
         cohort_sim_params, cohort_sim_params_init; cohort_template_params, cohort_template_params_init;
