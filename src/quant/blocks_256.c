@@ -141,34 +141,28 @@ void quant_ints_tq2_0(const struct tq2_0 *b, int8_t q[256])
 		q[i]--;
 }
 
-void quant_to_f32_q2_k(const void *src, float *dst, size_t n)
+/* Sub-blocks of 16 with a scale each, of the block's whole scale d. */
+static void scale_16(const int8_t q[BLOCK], float d, const int8_t sc[16], float *dst)
 {
-	const struct q2_k *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct q2_k *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		float d = quant_f16_to_f32(b->d), dmin = quant_f16_to_f32(b->dmin);
-
-		quant_ints_q2_k(b, q);
-		for (int j = 0; j < 16; j++)
-			scale_sub(q + 16 * j, 16, d * (float)(b->scales[j] & 15), dmin * (float)(b->scales[j] >> 4),
-					dst + 16 * j);
-	}
+	for (int j = 0; j < 16; j++)
+		scale(q + 16 * j, 16, d * (float)sc[j], dst + 16 * j);
 }
 
-void quant_to_f32_q3_k(const void *src, float *dst, size_t n)
+static void scale_q2_k(const struct q2_k *b, const int8_t q[BLOCK], float *dst)
 {
-	const struct q3_k *b = src;
-	int8_t q[BLOCK], sc[16];
+	float d = quant_f16_to_f32(b->d), dmin = quant_f16_to_f32(b->dmin);
 
-	for (const struct q3_k *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		float d = quant_f16_to_f32(b->d);
+	for (int j = 0; j < 16; j++)
+		scale_sub(q + 16 * j, 16, d * (float)(b->scales[j] & 15), dmin * (float)(b->scales[j] >> 4),
+				dst + 16 * j);
+}
 
-		quant_ints_q3_k(b, q);
-		quant_q3_k_scales(b->scales, sc);
-		for (int j = 0; j < 16; j++)
-			scale(q + 16 * j, 16, d * (float)sc[j], dst + 16 * j);
-	}
+static void scale_q3_k(const struct q3_k *b, const int8_t q[BLOCK], float *dst)
+{
+	int8_t sc[16];
+
+	quant_q3_k_scales(b->scales, sc);
+	scale_16(q, quant_f16_to_f32(b->d), sc, dst);
 }
 
 /* The half that Q4_K and Q5_K share, once the integers are there. */
@@ -183,68 +177,23 @@ static void scale_k(const int8_t q[BLOCK], uint16_t d16, uint16_t dmin16, const 
 	}
 }
 
-void quant_to_f32_q4_k(const void *src, float *dst, size_t n)
-{
-	const struct q4_k *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct q4_k *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		quant_ints_q4_k(b, q);
-		scale_k(q, b->d, b->dmin, b->scales, dst);
-	}
-}
-
-void quant_to_f32_q5_k(const void *src, float *dst, size_t n)
-{
-	const struct q5_k *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct q5_k *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		quant_ints_q5_k(b, q);
-		scale_k(q, b->d, b->dmin, b->scales, dst);
-	}
-}
-
-void quant_to_f32_q6_k(const void *src, float *dst, size_t n)
-{
-	const struct q6_k *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct q6_k *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		float d = quant_f16_to_f32(b->d);
-
-		quant_ints_q6_k(b, q);
-		for (int j = 0; j < 16; j++)
-			scale(q + 16 * j, 16, d * (float)b->scales[j], dst + 16 * j);
-	}
-}
-
 /* Eight 6-bit scales with 32 added: low nibbles in scales_l, two to a byte, top two bits of number j in bits 2j and
  * 2j + 1 of scales_h. */
-void quant_to_f32_iq4_xs(const void *src, float *dst, size_t n)
+static void scale_iq4_xs(const struct iq4_xs *b, const int8_t q[BLOCK], float *dst)
 {
-	const struct iq4_xs *b = src;
-	int8_t q[BLOCK];
+	float d = quant_f16_to_f32(b->d);
 
-	for (const struct iq4_xs *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		float d = quant_f16_to_f32(b->d);
-
-		quant_ints_iq4_xs(b, q);
-		for (int j = 0; j < 8; j++) {
-			int low = b->scales_l[j / 2] >> 4 * (j % 2) & 15;
-			int high = b->scales_h >> 2 * j & 3;
-			scale(q + 32 * j, 32, d * (float)((low | high << 4) - 32), dst + 32 * j);
-		}
+	for (int j = 0; j < 8; j++) {
+		int low = b->scales_l[j / 2] >> 4 * (j % 2) & 15;
+		int high = b->scales_h >> 2 * j & 3;
+		scale(q + 32 * j, 32, d * (float)((low | high << 4) - 32), dst + 32 * j);
 	}
 }
 
-void quant_to_f32_tq2_0(const void *src, float *dst, size_t n)
-{
-	const struct tq2_0 *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct tq2_0 *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		quant_ints_tq2_0(b, q);
-		scale(q, BLOCK, quant_f16_to_f32(b->d), dst);
-	}
-}
+QUANT_TO_F32(q2_k, BLOCK, scale_q2_k(b, q, dst))
+QUANT_TO_F32(q3_k, BLOCK, scale_q3_k(b, q, dst))
+QUANT_TO_F32(q4_k, BLOCK, scale_k(q, b->d, b->dmin, b->scales, dst))
+QUANT_TO_F32(q5_k, BLOCK, scale_k(q, b->d, b->dmin, b->scales, dst))
+QUANT_TO_F32(q6_k, BLOCK, scale_16(q, quant_f16_to_f32(b->d), b->scales, dst))
+QUANT_TO_F32(iq4_xs, BLOCK, scale_iq4_xs(b, q, dst))
+QUANT_TO_F32(tq2_0, BLOCK, scale(q, BLOCK, quant_f16_to_f32(b->d), dst))

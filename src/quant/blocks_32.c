@@ -115,49 +115,12 @@ void quant_ints_mxfp4(const struct mxfp4 *b, int8_t q[32])
 		q[i] = quant_mxfp4_values[q[i]];
 }
 
-void quant_to_f32_q4_0(const void *src, float *dst, size_t n)
-{
-	const struct q4_0 *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct q4_0 *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		quant_ints_q4_0(b, q);
-		scale(q, quant_f16_to_f32(b->d), dst);
-	}
-}
-
-void quant_to_f32_q4_1(const void *src, float *dst, size_t n)
-{
-	const struct q4_1 *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct q4_1 *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		quant_ints_q4_1(b, q);
-		scale_add(q, quant_f16_to_f32(b->d), quant_f16_to_f32(b->m), dst);
-	}
-}
-
-void quant_to_f32_q5_0(const void *src, float *dst, size_t n)
-{
-	const struct q5_0 *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct q5_0 *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		quant_ints_q5_0(b, q);
-		scale(q, quant_f16_to_f32(b->d), dst);
-	}
-}
-
-void quant_to_f32_q5_1(const void *src, float *dst, size_t n)
-{
-	const struct q5_1 *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct q5_1 *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		quant_ints_q5_1(b, q);
-		scale_add(q, quant_f16_to_f32(b->d), quant_f16_to_f32(b->m), dst);
-	}
-}
+QUANT_TO_F32(q4_0, BLOCK, scale(q, quant_f16_to_f32(b->d), dst))
+QUANT_TO_F32(q4_1, BLOCK, scale_add(q, quant_f16_to_f32(b->d), quant_f16_to_f32(b->m), dst))
+QUANT_TO_F32(q5_0, BLOCK, scale(q, quant_f16_to_f32(b->d), dst))
+QUANT_TO_F32(q5_1, BLOCK, scale_add(q, quant_f16_to_f32(b->d), quant_f16_to_f32(b->m), dst))
+QUANT_TO_F32(iq4_nl, BLOCK, scale(q, quant_f16_to_f32(b->d), dst))
+QUANT_TO_F32(mxfp4, BLOCK, scale(q, quant_mxfp4_scale(b->e), dst))
 
 /* The block holds its integers as they are. */
 void quant_to_f32_q8_0(const void *src, float *dst, size_t n)
@@ -166,26 +129,4 @@ void quant_to_f32_q8_0(const void *src, float *dst, size_t n)
 
 	for (const struct q8_0 *end = b + n / BLOCK; b < end; b++, dst += BLOCK)
 		scale(b->qs, quant_f16_to_f32(b->d), dst);
-}
-
-void quant_to_f32_iq4_nl(const void *src, float *dst, size_t n)
-{
-	const struct iq4_nl *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct iq4_nl *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		quant_ints_iq4_nl(b, q);
-		scale(q, quant_f16_to_f32(b->d), dst);
-	}
-}
-
-void quant_to_f32_mxfp4(const void *src, float *dst, size_t n)
-{
-	const struct mxfp4 *b = src;
-	int8_t q[BLOCK];
-
-	for (const struct mxfp4 *end = b + n / BLOCK; b < end; b++, dst += BLOCK) {
-		quant_ints_mxfp4(b, q);
-		scale(q, quant_mxfp4_scale(b->e), dst);
-	}
 }

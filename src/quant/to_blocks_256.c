@@ -325,75 +325,67 @@ static void count_up(const struct found *b, float lo, uint8_t q[BLOCK])
 
 /* ---- Formats ---- */
 
-void quant_from_f32_q2_k(const float *src, void *dst, size_t n)
+static void block_q2_k(const float *src, struct q2_k *b)
 {
 	static const struct shape f = {16, {0, 3, false}, {2, 0.125f, 17, false}, 0, 15};
-	struct q2_k *b = dst;
 	struct found found;
 	uint8_t q[BLOCK];
 
-	for (struct q2_k *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		fit_block_min(&f, src, &found);
-		count_up(&found, 0, q);
-		b->d = found.d;
-		b->dmin = found.dmin;
-		for (int j = 0; j < 16; j++)
-			b->scales[j] = (uint8_t)((unsigned)found.sc[j] | (unsigned)found.m[j] << 4);
-		put_pairs(q, b->qs);
-	}
+	fit_block_min(&f, src, &found);
+	count_up(&found, 0, q);
+	b->d = found.d;
+	b->dmin = found.dmin;
+	for (int j = 0; j < 16; j++)
+		b->scales[j] = (uint8_t)((unsigned)found.sc[j] | (unsigned)found.m[j] << 4);
+	put_pairs(q, b->qs);
 }
+QUANT_FROM_F32(q2_k, BLOCK)
 
-void quant_from_f32_q3_k(const float *src, void *dst, size_t n)
+static void block_q3_k(const float *src, struct q3_k *b)
 {
 	static const struct shape f = {16, {-4, 3, false}, {-2.5f, -0.125f, 20, true}, -32, 31};
-	struct q3_k *b = dst;
 	struct found found;
 	uint8_t q[BLOCK];
 
-	for (struct q3_k *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		fit_block(&f, src, &found);
-		count_up(&found, f.grid.lo, q);
-		b->d = found.d;
-		put_q3_k_scales(&found, b->scales);
-		put_pairs(q, b->qs);
-		put_high_bits(q, 2, b->hmask);
-	}
+	fit_block(&f, src, &found);
+	count_up(&found, f.grid.lo, q);
+	b->d = found.d;
+	put_q3_k_scales(&found, b->scales);
+	put_pairs(q, b->qs);
+	put_high_bits(q, 2, b->hmask);
 }
+QUANT_FROM_F32(q3_k, BLOCK)
 
-void quant_from_f32_q4_k(const float *src, void *dst, size_t n)
+static void block_q4_k(const float *src, struct q4_k *b)
 {
 	static const struct shape f = {32, {0, 15, false}, {14, 0.25f, 11, false}, 0, 63};
-	struct q4_k *b = dst;
 	struct found found;
 	uint8_t q[BLOCK];
 
-	for (struct q4_k *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		fit_block_min(&f, src, &found);
-		count_up(&found, 0, q);
-		b->d = found.d;
-		b->dmin = found.dmin;
-		put_k_scales(&found, b->scales);
-		put_nibbles(q, b->qs);
-	}
+	fit_block_min(&f, src, &found);
+	count_up(&found, 0, q);
+	b->d = found.d;
+	b->dmin = found.dmin;
+	put_k_scales(&found, b->scales);
+	put_nibbles(q, b->qs);
 }
+QUANT_FROM_F32(q4_k, BLOCK)
 
-void quant_from_f32_q5_k(const float *src, void *dst, size_t n)
+static void block_q5_k(const float *src, struct q5_k *b)
 {
 	static const struct shape f = {32, {0, 31, false}, {30, 0.25f, 11, false}, 0, 63};
-	struct q5_k *b = dst;
 	struct found found;
 	uint8_t q[BLOCK];
 
-	for (struct q5_k *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		fit_block_min(&f, src, &found);
-		count_up(&found, 0, q);
-		b->d = found.d;
-		b->dmin = found.dmin;
-		put_k_scales(&found, b->scales);
-		put_nibbles(q, b->qs);
-		put_high_bits(q, 4, b->qh);
-	}
+	fit_block_min(&f, src, &found);
+	count_up(&found, 0, q);
+	b->d = found.d;
+	b->dmin = found.dmin;
+	put_k_scales(&found, b->scales);
+	put_nibbles(q, b->qs);
+	put_high_bits(q, 4, b->qh);
 }
+QUANT_FROM_F32(q5_k, BLOCK)
 
 static void put_q6_k(const uint8_t q[BLOCK], struct q6_k *b)
 {
@@ -410,67 +402,60 @@ static void put_q6_k(const uint8_t q[BLOCK], struct q6_k *b)
 	put_pairs(high, b->qh);
 }
 
-void quant_from_f32_q6_k(const float *src, void *dst, size_t n)
+static void block_q6_k(const float *src, struct q6_k *b)
 {
 	static const struct shape f = {16, {-32, 31, false}, {-30.5f, -0.25f, 11, true}, -128, 127};
-	struct q6_k *b = dst;
 	struct found found;
 	uint8_t q[BLOCK];
 
-	for (struct q6_k *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		fit_block(&f, src, &found);
-		count_up(&found, f.grid.lo, q);
-		b->d = found.d;
-		for (int j = 0; j < 16; j++)
-			b->scales[j] = (int8_t)found.sc[j];
-		put_q6_k(q, b);
-	}
+	fit_block(&f, src, &found);
+	count_up(&found, f.grid.lo, q);
+	b->d = found.d;
+	for (int j = 0; j < 16; j++)
+		b->scales[j] = (int8_t)found.sc[j];
+	put_q6_k(q, b);
 }
+QUANT_FROM_F32(q6_k, BLOCK)
 
-void quant_from_f32_iq4_xs(const float *src, void *dst, size_t n)
+static void block_iq4_xs(const float *src, struct iq4_xs *b)
 {
 	static const struct shape f = {32, {-127, 113, true}, {-99, -3.5f, 15, true}, -32, 31};
-	struct iq4_xs *b = dst;
 	struct found found;
+	unsigned high = 0;
 
-	for (struct iq4_xs *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		unsigned high = 0;
+	fit_block(&f, src, &found);
+	b->d = found.d;
+	memset(b->scales_l, 0, sizeof b->scales_l);
+	for (int j = 0; j < 8; j++) {
+		unsigned sc = (unsigned)(found.sc[j] + 32);
 
-		fit_block(&f, src, &found);
-		b->d = found.d;
-		memset(b->scales_l, 0, sizeof b->scales_l);
-		for (int j = 0; j < 8; j++) {
-			unsigned sc = (unsigned)(found.sc[j] + 32);
+		b->scales_l[j / 2] = (uint8_t)(b->scales_l[j / 2] | (sc & 15) << 4 * (j % 2));
+		high |= sc >> 4 << 2 * j;
+	}
+	b->scales_h = (uint16_t)high;
+	for (int i = 0; i < BLOCK / 2; i++) {
+		const float *q = found.q + i / 16 * 32 + i % 16;
 
-			b->scales_l[j / 2] = (uint8_t)(b->scales_l[j / 2] | (sc & 15) << 4 * (j % 2));
-			high |= sc >> 4 << 2 * j;
-		}
-		b->scales_h = (uint16_t)high;
-		for (int i = 0; i < BLOCK / 2; i++) {
-			const float *q = found.q + i / 16 * 32 + i % 16;
-
-			b->qs[i] = (uint8_t)(quant_iq4_index(q[0]) | quant_iq4_index(q[16]) << 4);
-		}
+		b->qs[i] = (uint8_t)(quant_iq4_index(q[0]) | quant_iq4_index(q[16]) << 4);
 	}
 }
+QUANT_FROM_F32(iq4_xs, BLOCK)
 
 /* The elements above half the scale become plus or minus the scale. How far this is below the largest element depends
  * on the distribution, so the tries go far; the first of them suit elements that are ternary already. */
-void quant_from_f32_tq2_0(const float *src, void *dst, size_t n)
+static void block_tq2_0(const float *src, struct tq2_0 *b)
 {
 	static const struct quant_grid grid = {-1, 1, false};
 	static const struct quant_tries tries = {0.75f, 0.25f, 24, false};
-	struct tq2_0 *b = dst;
 	float x[BLOCK];
 	struct found found;
 	uint8_t q[BLOCK];
 
-	for (struct tq2_0 *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		quant_fit_clean(src, BLOCK, x);
-		/* The grid is its own mirror image, so the sign is free: none, as a reader may expect. */
-		b->d = quant_fit_f16(magnitude(quant_fit_scale(&grid, &tries, x, BLOCK)));
-		quant_fit_round(&grid, x, BLOCK, quant_f16_to_f32(b->d), 0, found.q);
-		count_up(&found, grid.lo, q);
-		put_pairs(q, b->qs);
-	}
+	quant_fit_clean(src, BLOCK, x);
+	/* The grid is its own mirror image, so the sign is free: none, as a reader may expect. */
+	b->d = quant_fit_f16(magnitude(quant_fit_scale(&grid, &tries, x, BLOCK)));
+	quant_fit_round(&grid, x, BLOCK, quant_f16_to_f32(b->d), 0, found.q);
+	count_up(&found, grid.lo, q);
+	put_pairs(q, b->qs);
 }
+QUANT_FROM_F32(tq2_0, BLOCK)

@@ -87,70 +87,60 @@ static uint16_t fit_min(const struct quant_grid *g, const struct quant_tries *t,
 	return d;
 }
 
-void quant_from_f32_q4_0(const float *src, void *dst, size_t n)
+static void block_q4_0(const float *src, struct q4_0 *b)
 {
-	struct q4_0 *b = dst;
 	uint8_t q[BLOCK];
 
-	for (struct q4_0 *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		b->d = fit(&grid_q4_0, &tries_q4_0, src, q);
-		put_nibbles(q, b->qs);
-	}
+	b->d = fit(&grid_q4_0, &tries_q4_0, src, q);
+	put_nibbles(q, b->qs);
 }
+QUANT_FROM_F32(q4_0, BLOCK)
 
-void quant_from_f32_q4_1(const float *src, void *dst, size_t n)
+static void block_q4_1(const float *src, struct q4_1 *b)
 {
-	struct q4_1 *b = dst;
 	uint8_t q[BLOCK];
 
-	for (struct q4_1 *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		b->d = fit_min(&grid_q4_1, &tries_q4_1, src, &b->m, q);
-		put_nibbles(q, b->qs);
-	}
+	b->d = fit_min(&grid_q4_1, &tries_q4_1, src, &b->m, q);
+	put_nibbles(q, b->qs);
 }
+QUANT_FROM_F32(q4_1, BLOCK)
 
-void quant_from_f32_q5_0(const float *src, void *dst, size_t n)
+static void block_q5_0(const float *src, struct q5_0 *b)
 {
-	struct q5_0 *b = dst;
 	uint8_t q[BLOCK];
 
-	for (struct q5_0 *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		b->d = fit(&grid_q5_0, &tries_q5_0, src, q);
-		put_nibbles(q, b->qs);
-		put_fifth_bits(q, b->qh);
-	}
+	b->d = fit(&grid_q5_0, &tries_q5_0, src, q);
+	put_nibbles(q, b->qs);
+	put_fifth_bits(q, b->qh);
 }
+QUANT_FROM_F32(q5_0, BLOCK)
 
-void quant_from_f32_q5_1(const float *src, void *dst, size_t n)
+static void block_q5_1(const float *src, struct q5_1 *b)
 {
-	struct q5_1 *b = dst;
 	uint8_t q[BLOCK];
 
-	for (struct q5_1 *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		b->d = fit_min(&grid_q5_1, &tries_q5_1, src, &b->m, q);
-		put_nibbles(q, b->qs);
-		put_fifth_bits(q, b->qh);
-	}
+	b->d = fit_min(&grid_q5_1, &tries_q5_1, src, &b->m, q);
+	put_nibbles(q, b->qs);
+	put_fifth_bits(q, b->qh);
 }
+QUANT_FROM_F32(q5_1, BLOCK)
 
 /* With 255 steps a wider search gains next to nothing. -128 is left out: the range is then its own mirror image, and so
  * the sign of the scale is free. */
-void quant_from_f32_q8_0(const float *src, void *dst, size_t n)
+static void block_q8_0(const float *src, struct q8_0 *b)
 {
 	static const struct quant_grid grid = {-127, 127, false};
 	static const struct quant_tries tries = {127, 0, 1, false};
-	struct q8_0 *b = dst;
 	uint8_t q[BLOCK];
 
-	for (struct q8_0 *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		uint16_t d = fit(&grid, &tries, src, q);
-		int sign = d & 0x8000 ? -1 : 1;
+	uint16_t d = fit(&grid, &tries, src, q);
+	int sign = d & 0x8000 ? -1 : 1;
 
-		b->d = d & 0x7fff;
-		for (int i = 0; i < BLOCK; i++)
-			b->qs[i] = (int8_t)(sign * (q[i] - 127));
-	}
+	b->d = d & 0x7fff;
+	for (int i = 0; i < BLOCK; i++)
+		b->qs[i] = (int8_t)(sign * (q[i] - 127));
 }
+QUANT_FROM_F32(q8_0, BLOCK)
 
 /* The place of a value in the table. */
 uint8_t quant_iq4_index(float value)
@@ -162,18 +152,16 @@ uint8_t quant_iq4_index(float value)
 	return (uint8_t)at;
 }
 
-void quant_from_f32_iq4_nl(const float *src, void *dst, size_t n)
+static void block_iq4_nl(const float *src, struct iq4_nl *b)
 {
-	struct iq4_nl *b = dst;
 	uint8_t q[BLOCK];
 
-	for (struct iq4_nl *end = b + n / BLOCK; b < end; b++, src += BLOCK) {
-		b->d = fit(&grid_iq4, &tries_iq4, src, q);
-		for (int i = 0; i < BLOCK; i++)
-			q[i] = quant_iq4_index((float)q[i] + grid_iq4.lo);
-		put_nibbles(q, b->qs);
-	}
+	b->d = fit(&grid_iq4, &tries_iq4, src, q);
+	for (int i = 0; i < BLOCK; i++)
+		q[i] = quant_iq4_index((float)q[i] + grid_iq4.lo);
+	put_nibbles(q, b->qs);
 }
+QUANT_FROM_F32(iq4_nl, BLOCK)
 
 /* ---- MXFP4 ---- */
 
@@ -231,7 +219,7 @@ enum {
 /* The usual scale brings the largest magnitude between 4 and 8. Half of it cuts that one off and is finer for the
  * others, twice of it need not cut off what is beyond 6; any further is worse. x is in units of the power of two below
  * the largest magnitude, so that no square overflows or vanishes. */
-static void mxfp4_block(const float *src, struct mxfp4 *b)
+static void block_mxfp4(const float *src, struct mxfp4 *b)
 {
 	static const int order[] = {0, -1, 1}; /* of equals the usual one */
 	float x[BLOCK], top = 0, least = FLT_MAX;
@@ -268,10 +256,4 @@ static void mxfp4_block(const float *src, struct mxfp4 *b)
 	}
 }
 
-void quant_from_f32_mxfp4(const float *src, void *dst, size_t n)
-{
-	struct mxfp4 *b = dst;
-
-	for (struct mxfp4 *end = b + n / BLOCK; b < end; b++, src += BLOCK)
-		mxfp4_block(src, b);
-}
+QUANT_FROM_F32(mxfp4, BLOCK)
