@@ -10,6 +10,8 @@
 #include "base/map.h"
 #include "base/strmap.h"
 
+#include <string.h>
+
 enum gguf_type {
 	GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
 	GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64,
@@ -20,6 +22,11 @@ struct gguf_str {
 	const char *s;
 	size_t n;
 };
+
+static inline bool gguf_str_is(struct gguf_str s, const char *text)
+{
+	return s.n == strlen(text) && memcmp(s.s, text, s.n) == 0;
+}
 
 struct gguf_array {
 	enum gguf_type type;   /* of the elements; an array of arrays is GGUF_ARRAY */

@@ -111,11 +111,6 @@ enum cohort_status gguf_get_split(const struct gguf *g, struct gguf_split *out, 
 	return COHORT_OK;
 }
 
-static bool key_is(const struct gguf_kv *kv, const char *key)
-{
-	return kv->key.n == strlen(key) && memcmp(kv->key.s, key, kv->key.n) == 0;
-}
-
 static bool same_bytes(const void *a, size_t n_a, const void *b, size_t n_b)
 {
 	return n_a == n_b && (n_a == 0 || memcmp(a, b, n_a) == 0);
@@ -137,15 +132,16 @@ static bool same_value(const struct gguf_kv *a, const struct gguf_kv *b)
  * numbers by the caller. */
 static enum cohort_status check_keys(const struct gguf *g, const struct gguf *next, struct cohort_err *err)
 {
+	static const char *const own[] = {"general.alignment", "split.no", "split.count", "split.tensors.count"};
 	char text[ERR_SHOW_BYTES];
 
 	for (size_t i = 0; i < next->n_kv; i++) {
 		const struct gguf_kv *kv = &next->kv[i];
 		const int32_t k = strmap_find(&g->by_key, kv->key.s, kv->key.n, -1);
-		if (k < 0 || key_is(kv, "general.alignment") || key_is(kv, "split.no") || key_is(kv, "split.count") ||
-				key_is(kv, "split.tensors.count"))
-			continue;
-		if (!same_value(&g->kv[k], kv))
+		bool compared = k >= 0;
+		for (size_t j = 0; j < sizeof own / sizeof *own; j++)
+			compared = compared && !gguf_str_is(kv->key, own[j]);
+		if (compared && !same_value(&g->kv[k], kv))
 			return err_at(err, COHORT_E_FORMAT, kv->offset,
 					"key '%s' differs from that of the first part: not a part of the same model",
 					err_show(text, kv->key.s, kv->key.n));

@@ -258,7 +258,7 @@ static enum cohort_status add_kv(struct gguf_writer *w, const struct gguf_kv *kv
 		return no_memory(w, err);
 	}
 	w->keys[w->n_kv++] = key;
-	if (kv->key.n == 17 && memcmp(kv->key.s, "general.alignment", 17) == 0)
+	if (gguf_str_is(kv->key, "general.alignment"))
 		w->alignment = alignment;
 	return COHORT_OK;
 }

@@ -13,18 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is(struct gguf_str s, const char *name)
-{
-	return s.n == strlen(name) && memcmp(s.s, name, s.n) == 0;
-}
-
 static enum cohort_status wants(const struct gguf *g, const char *key, const char *value, struct cohort_err *err)
 {
 	struct gguf_str got = {0};
 	char shown[ERR_SHOW_BYTES];
 	enum cohort_status st = gguf_get_str(g, key, true, &got, err);
 
-	if (!st && !is(got, value))
+	if (!st && !gguf_str_is(got, value))
 		st = err_set(err, COHORT_E_UNSUPPORTED, "%s is '%s', expected '%s'", key, err_show(shown, got.s, got.n),
 				value);
 	return st;

@@ -13,8 +13,11 @@ struct model_arch {
 	const char *name; /* general.architecture, and the prefix of its keys */
 	bool layer_norm;  /* norms subtract the mean */
 	bool rope_halves; /* pairs (i, i + n/2) are rotated, not (2i, 2i+1) */
+	bool unrotated;   /* nothing is rotated, whatever the file says */
+	bool encoder;     /* rows see what comes after them, and norms are taken of the sums */
 	bool recurrent;   /* layers have states instead of attention */
 	bool unchecked;   /* no independent implementation has confirmed its numbers */
+	enum model_act act;
 	/* Sizes are there: what differs from a llama. NULL: nothing. */
 	enum cohort_status (*keys)(struct model *m, struct cohort_err *err);
 	void (*top)(struct arch_bind *b);   /* tensors outside the layers that arch_ends does not bind; or NULL */
@@ -93,6 +96,10 @@ void arch_experts(struct arch_bind *b);
 void arch_attention_block(struct arch_bind *b);
 void arch_network_block(struct arch_bind *b, bool gated);
 void arch_block(struct arch_bind *b, bool gated);
+/* The same with q and k normed; with norms behind attention and network; without a gate. */
+void arch_qk_block(struct arch_bind *b);
+void arch_normed_block(struct arch_bind *b);
+void arch_plain_block(struct arch_bind *b);
 
 /* In the order in which messages name them. */
 extern const struct model_arch *const arch_all[];

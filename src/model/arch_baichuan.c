@@ -10,10 +10,4 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 	return arch_load_slopes(m, err);
 }
 
-static void layer(struct arch_bind *b)
-{
-	b->layer->rope = b->m->hp.n_rot ? 0 : -1;
-	arch_block(b, true);
-}
-
-const struct model_arch model_arch_baichuan = {.name = "baichuan", .keys = keys, .layer = layer};
+const struct model_arch model_arch_baichuan = {.name = "baichuan", .keys = keys};

@@ -2,34 +2,10 @@
  * are learned, rotary, or a slope on scores. */
 #include "model/arch.h"
 
-static enum cohort_status keys_bert(struct model *m, struct cohort_err *err)
-{
-	m->hp.encoder = m->hp.post_norm = true;
-	m->hp.act = MODEL_GELU;
-	m->hp.n_rot = 0;
-	(void)err;
-	return COHORT_OK;
-}
-
-static enum cohort_status keys_nomic(struct model *m, struct cohort_err *err)
-{
-	m->hp.encoder = m->hp.post_norm = true;
-	m->hp.rope_halves = true;
-	(void)err;
-	return COHORT_OK;
-}
-
 static enum cohort_status keys_jina(struct model *m, struct cohort_err *err)
 {
-	enum cohort_status st = keys_bert(m, err);
 	m->hp.alibi = 8.0f;
-	return st ? st : arch_load_slopes(m, err);
-}
-
-static enum cohort_status keys_jina_3(struct model *m, struct cohort_err *err)
-{
-	m->hp.act = MODEL_GELU;
-	return keys_nomic(m, err);
+	return arch_load_slopes(m, err);
 }
 
 static void top(struct arch_bind *b)
@@ -54,7 +30,6 @@ static void layer(struct arch_bind *b)
 {
 	const struct model_hparams *h = &b->m->hp;
 
-	b->layer->rope = h->n_rot ? 0 : -1;
 	arch_attention(b);
 	arch_qk_norm(b, ARCH_MAY);
 	arch_norm(b, "attn_output_norm", ARCH_NEED, h->n_embd, &b->layer->attn_post);
@@ -63,11 +38,11 @@ static void layer(struct arch_bind *b)
 	arch_norm(b, "layer_output_norm", ARCH_NEED, h->n_embd, &b->layer->ffn_post);
 }
 
-const struct model_arch model_arch_bert = {
-		.name = "bert", .layer_norm = true, .keys = keys_bert, .top = top_bert, .layer = layer};
-const struct model_arch model_arch_nomic_bert = {
-		.name = "nomic-bert", .layer_norm = true, .keys = keys_nomic, .top = top, .layer = layer};
-const struct model_arch model_arch_jina_bert_v2 = {
-		.name = "jina-bert-v2", .layer_norm = true, .keys = keys_jina, .top = top, .layer = layer};
-const struct model_arch model_arch_jina_bert_v3 = {
-		.name = "jina-bert-v3", .layer_norm = true, .keys = keys_jina_3, .top = top, .layer = layer};
+const struct model_arch model_arch_bert = {.name = "bert", .layer_norm = true, .encoder = true, .unrotated = true,
+		.act = MODEL_GELU, .top = top_bert, .layer = layer};
+const struct model_arch model_arch_nomic_bert = {.name = "nomic-bert", .layer_norm = true, .encoder = true,
+		.rope_halves = true, .top = top, .layer = layer};
+const struct model_arch model_arch_jina_bert_v2 = {.name = "jina-bert-v2", .layer_norm = true, .encoder = true,
+		.unrotated = true, .act = MODEL_GELU, .keys = keys_jina, .top = top, .layer = layer};
+const struct model_arch model_arch_jina_bert_v3 = {.name = "jina-bert-v3", .layer_norm = true, .encoder = true,
+		.rope_halves = true, .act = MODEL_GELU, .top = top, .layer = layer};

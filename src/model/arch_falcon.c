@@ -1,13 +1,6 @@
 /* falcon: attention and network side by side behind one norm, or, in the larger models, each behind its own. */
 #include "model/arch.h"
 
-static enum cohort_status keys(struct model *m, struct cohort_err *err)
-{
-	m->hp.act = MODEL_GELU;
-	(void)err;
-	return COHORT_OK;
-}
-
 static void layer(struct arch_bind *b)
 {
 	b->layer->parallel = true;
@@ -20,4 +13,4 @@ static void layer(struct arch_bind *b)
 }
 
 const struct model_arch model_arch_falcon = {
-		.name = "falcon", .rope_halves = true, .layer_norm = true, .keys = keys, .layer = layer};
+		.name = "falcon", .rope_halves = true, .layer_norm = true, .act = MODEL_GELU, .layer = layer};

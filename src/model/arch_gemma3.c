@@ -8,7 +8,6 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
 	float base = 10000.0f;
 
-	m->hp.act = MODEL_GELU;
 	m->hp.embd_scale = sqrtf((float)m->hp.n_embd);
 	if (m->hp.n_layer == 62) /* the 27 B model, as in gemma2 */
 		m->hp.attn_scale = 1.0f / sqrtf((float)(m->hp.n_embd / m->hp.n_head));
@@ -30,4 +29,5 @@ static void layer(struct arch_bind *b)
 	arch_norm(b, "post_ffw_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_post);
 }
 
-const struct model_arch model_arch_gemma3 = {.name = "gemma3", .rope_halves = true, .keys = keys, .layer = layer};
+const struct model_arch model_arch_gemma3 = {
+		.name = "gemma3", .rope_halves = true, .act = MODEL_GELU, .keys = keys, .layer = layer};

@@ -4,7 +4,6 @@
 
 static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
-	m->hp.act = MODEL_SWIGLU_OAI;
 	m->hp.gating = MODEL_GATE_SOFTMAX_CHOSEN;
 	m->hp.expert_norm = false;
 	enum cohort_status st = arch_load_experts(m, err);
@@ -19,4 +18,5 @@ static void layer(struct arch_bind *b)
 	arch_experts(b);
 }
 
-const struct model_arch model_arch_gpt_oss = {.name = "gpt-oss", .rope_halves = true, .keys = keys, .layer = layer};
+const struct model_arch model_arch_gpt_oss = {
+		.name = "gpt-oss", .rope_halves = true, .act = MODEL_SWIGLU_OAI, .keys = keys, .layer = layer};

@@ -2,13 +2,6 @@
  * side, each behind its own norm, or one after the other. */
 #include "model/arch.h"
 
-static enum cohort_status keys(struct model *m, struct cohort_err *err)
-{
-	m->hp.act = MODEL_GELU;
-	(void)err;
-	return COHORT_OK;
-}
-
 static void layer(struct arch_bind *b)
 {
 	bool parallel = true;
@@ -19,4 +12,4 @@ static void layer(struct arch_bind *b)
 }
 
 const struct model_arch model_arch_gptneox = {
-		.name = "gptneox", .rope_halves = true, .layer_norm = true, .keys = keys, .layer = layer};
+		.name = "gptneox", .rope_halves = true, .layer_norm = true, .act = MODEL_GELU, .layer = layer};

@@ -5,8 +5,6 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 {
 	enum cohort_status st = arch_f32(m, "attention.max_alibi_bias", ARCH_MAY, &m->hp.alibi, err);
 
-	m->hp.act = MODEL_GELU;
-	m->hp.n_rot = 0;
 	if (!st)
 		st = arch_f32(m, "attention.clamp_kqv", ARCH_MAY, &m->hp.qkv_clamp, err);
 	return st || m->hp.alibi == 0.0f ? st : arch_load_slopes(m, err);
@@ -18,10 +16,5 @@ static void top(struct arch_bind *b)
 	b->m->pos_embd = arch_rows(b, "position_embd.weight", ARCH_MAY, h->n_embd, h->n_ctx_train);
 }
 
-static void layer(struct arch_bind *b)
-{
-	b->layer->rope = -1;
-	arch_block(b, false);
-}
-
-const struct model_arch model_arch_mpt = {.name = "mpt", .layer_norm = true, .keys = keys, .top = top, .layer = layer};
+const struct model_arch model_arch_mpt = {.name = "mpt", .layer_norm = true, .unrotated = true, .act = MODEL_GELU,
+		.keys = keys, .top = top, .layer = arch_plain_block};

@@ -7,11 +7,4 @@ static enum cohort_status keys(struct model *m, struct cohort_err *err)
 	return arch_load_experts(m, err);
 }
 
-static void layer(struct arch_bind *b)
-{
-	arch_attention_block(b);
-	arch_qk_norm(b, ARCH_NEED);
-	arch_network_block(b, true);
-}
-
-const struct model_arch model_arch_olmoe = {.name = "olmoe", .rope_halves = true, .keys = keys, .layer = layer};
+const struct model_arch model_arch_olmoe = {.name = "olmoe", .rope_halves = true, .keys = keys, .layer = arch_qk_block};

@@ -1,13 +1,6 @@
 /* phi2: attention and network side by side behind one norm, biases everywhere, GELU, a part of each head rotated. */
 #include "model/arch.h"
 
-static enum cohort_status keys(struct model *m, struct cohort_err *err)
-{
-	m->hp.act = MODEL_GELU;
-	(void)err;
-	return COHORT_OK;
-}
-
 static void top(struct arch_bind *b)
 {
 	b->m->output_b = arch_vector(b, "output.bias", ARCH_NEED, b->m->hp.n_vocab);
@@ -21,4 +14,4 @@ static void layer(struct arch_bind *b)
 }
 
 const struct model_arch model_arch_phi2 = {
-		.name = "phi2", .rope_halves = true, .layer_norm = true, .keys = keys, .top = top, .layer = layer};
+		.name = "phi2", .rope_halves = true, .layer_norm = true, .act = MODEL_GELU, .top = top, .layer = layer};

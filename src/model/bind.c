@@ -341,3 +341,23 @@ void arch_block(struct arch_bind *b, bool gated)
 	arch_attention_block(b);
 	arch_network_block(b, gated);
 }
+
+void arch_qk_block(struct arch_bind *b)
+{
+	arch_attention_block(b);
+	arch_qk_norm(b, ARCH_NEED);
+	arch_network_block(b, true);
+}
+
+void arch_normed_block(struct arch_bind *b)
+{
+	arch_attention_block(b);
+	arch_norm(b, "post_attention_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->attn_post);
+	arch_network_block(b, true);
+	arch_norm(b, "post_ffw_norm", ARCH_NEED, b->m->hp.n_embd, &b->layer->ffn_post);
+}
+
+void arch_plain_block(struct arch_bind *b)
+{
+	arch_block(b, false);
+}

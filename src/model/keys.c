@@ -80,6 +80,8 @@ static enum cohort_status load_widths(struct model *m, struct cohort_err *err)
 		st = size(m, "context_length", ARCH_NEED, &h->n_ctx_train, 1 << 30, err);
 	h->layer_norm = m->arch->layer_norm;
 	h->rope_halves = m->arch->rope_halves;
+	h->encoder = h->post_norm = m->arch->encoder;
+	h->act = m->arch->act;
 	const char *eps = h->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
 	if (!st)
 		st = arch_f32(m, eps, ARCH_NEED, &h->norm_eps, err);
@@ -164,7 +166,11 @@ enum cohort_status arch_load_sizes(struct model *m, struct cohort_err *err)
 	if (st || m->arch->recurrent)
 		return st ? st : load_states(m, err);
 	st = size(m, "feed_forward_length", ARCH_NEED, &m->hp.n_ff, 1 << 24, err);
-	return st ? st : load_heads(m, err);
+	if (!st)
+		st = load_heads(m, err);
+	if (m->arch->unrotated)
+		m->hp.n_rot = 0;
+	return st;
 }
 
 enum cohort_status arch_load_experts(struct model *m, struct cohort_err *err)

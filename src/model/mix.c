@@ -36,11 +36,6 @@ static const struct mix mixes[] = {
 };
 enum { N_MIXES = sizeof mixes / sizeof *mixes };
 
-size_t mix_count(void)
-{
-	return N_MIXES;
-}
-
 const struct mix *mix_get(size_t i)
 {
 	return i < N_MIXES ? &mixes[i] : NULL;

@@ -26,7 +26,6 @@ struct mix_model {
 	bool pure;         /* every matrix gets the base format where its rows allow */
 };
 
-size_t mix_count(void);
 const struct mix *mix_get(size_t i); /* NULL past the end */
 /* By name, upper or lower case; Q3_K, Q4_K and Q5_K are their _M mixes. NULL if unknown. */
 const struct mix *mix_find(const char *name);

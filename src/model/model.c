@@ -25,11 +25,6 @@ const struct model_arch *const arch_all[] = {
 };
 const size_t arch_count = sizeof arch_all / sizeof *arch_all;
 
-static bool is(struct gguf_str s, const char *name)
-{
-	return s.n == strlen(name) && memcmp(s.s, name, s.n) == 0;
-}
-
 static enum cohort_status unknown_arch(struct gguf_str name, struct cohort_err *err)
 {
 	char known[512] = "", shown[ERR_SHOW_BYTES];
@@ -166,7 +161,7 @@ enum cohort_status model_init(struct model *m, const struct gguf *g, uint32_t n_
 	if (st)
 		return st;
 	for (size_t i = 0; i < arch_count; i++)
-		if (is(arch, arch_all[i]->name))
+		if (gguf_str_is(arch, arch_all[i]->name))
 			m->arch = arch_all[i];
 	if (!m->arch)
 		return unknown_arch(arch, err);

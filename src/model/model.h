@@ -51,7 +51,7 @@ struct model_layer {
 	struct model_experts experts;
 	struct model_ssm ssm; /* out NULL: the layer attends */
 	uint32_t window; /* rows see themselves and window - 1 positions before; 0: all */
-	int8_t rope;   /* which of model.rope; -1: not rotated */
+	int8_t rope;   /* which of model.rope; -1: not rotated, as none is without hp.n_rot */
 	bool parallel; /* attention and network both see the layer's input, and both are added to it */
 };
 

@@ -25,11 +25,6 @@ struct scaling {
 	bool yarn, longrope;
 };
 
-static bool is(struct gguf_str s, const char *name)
-{
-	return s.n == strlen(name) && memcmp(s.s, name, s.n) == 0;
-}
-
 static enum cohort_status in_bounds(
 		const struct model *m, const char *key, float v, float lo, float hi, struct cohort_err *err)
 {
@@ -69,13 +64,13 @@ static enum cohort_status load_scaling(const struct model *m, struct scaling *s,
 	}
 	if (st)
 		return st;
-	s->yarn = is(type, "yarn");
-	s->longrope = is(type, "longrope");
-	if (type.n && !s->yarn && !s->longrope && !is(type, "linear") && !is(type, "none"))
+	s->yarn = gguf_str_is(type, "yarn");
+	s->longrope = gguf_str_is(type, "longrope");
+	if (type.n && !s->yarn && !s->longrope && !gguf_str_is(type, "linear") && !gguf_str_is(type, "none"))
 		return err_set(err, COHORT_E_UNSUPPORTED,
 				"rope scaling '%s' is not known; known: none, linear, yarn, longrope",
 				err_show(shown, type.s, type.n));
-	if (s->factor == 0.0f || is(type, "none")) /* 0 stands for none */
+	if (s->factor == 0.0f || gguf_str_is(type, "none")) /* 0 stands for none */
 		s->factor = 1.0f;
 	if (s->ext_factor < 0.0f)
 		s->ext_factor = s->yarn ? 1.0f : 0.0f;

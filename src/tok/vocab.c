@@ -19,11 +19,6 @@ static enum cohort_status no_memory(struct cohort_err *err)
 	return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
 }
 
-static bool is(struct gguf_str s, const char *name)
-{
-	return s.n == strlen(name) && memcmp(s.s, name, s.n) == 0;
-}
-
 static enum cohort_status read_pre(struct tok *t, const struct gguf *g, const char *known, struct cohort_err *err)
 {
 	struct gguf_str pre = {0};
@@ -57,13 +52,13 @@ static enum cohort_status read_kind(struct tok *t, const struct gguf *g, struct 
 
 	if (st)
 		return st;
-	if (is(model, "llama"))
+	if (gguf_str_is(model, "llama"))
 		t->kind = TOK_SPM;
-	else if (is(model, "gpt2") || is(model, "gemma4"))
+	else if (gguf_str_is(model, "gpt2") || gguf_str_is(model, "gemma4"))
 		t->kind = TOK_BPE;
-	else if (is(model, "bert"))
+	else if (gguf_str_is(model, "bert"))
 		t->kind = TOK_WORDPIECE;
-	else if (is(model, "t5"))
+	else if (gguf_str_is(model, "t5"))
 		t->kind = TOK_UNIGRAM;
 	else
 		return err_set(err, COHORT_E_UNSUPPORTED,
@@ -71,7 +66,7 @@ static enum cohort_status read_kind(struct tok *t, const struct gguf *g, struct 
 				"\"gpt2\", byte-level BPE; \"gemma4\", BPE of characters; \"bert\", WordPiece; "
 				"\"t5\", Unigram)", err_show(name, model.s, model.n));
 	/* What the name of the kind says already is not said again in "pre". */
-	return t->kind == TOK_BPE ? read_pre(t, g, is(model, "gemma4") ? "gemma4" : NULL, err) : COHORT_OK;
+	return t->kind == TOK_BPE ? read_pre(t, g, gguf_str_is(model, "gemma4") ? "gemma4" : NULL, err) : COHORT_OK;
 }
 
 /* An array that goes with the tokens, if it is there. */
