@@ -1,8 +1,9 @@
 /* The memory of test programs: what lies behind a block is no zero by chance, and stays as it is.
  *
  * New blocks, and 128 bytes behind each, are filled with 0xfe: an element read behind an array's end, or before it was
- * written, is garbage in every run. A block behind which something was written ends the program when it is released.
- * AddressSanitizer does better, and takes its place where it is there.
+ * written, is garbage in every run. A block behind which something was written ends the program when it is released. A
+ * test program that leaves more blocks than libraries keep (guard_left, which a test may set) fails. AddressSanitizer
+ * does better, and takes its place where it is there.
  *
  * Invariants
  *  1. The last 8 bytes of a block that the C library gave have the size that was asked for, xor the block's place; a
@@ -11,8 +12,10 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,6 +31,10 @@ enum { FILL = 0xfe,
 	FILLED_MAX = 1 << 16 };
 static const size_t size_max = PTRDIFF_MAX - BEHIND - sizeof(uint64_t);
 
+const int guard_left __attribute__((weak)) = 8;
+static _Atomic int64_t n_live, n_before;
+static pid_t pid;
+
 static uint64_t mark_of(const void *p, size_t n)
 {
 	return ((uint64_t)(uintptr_t)p * 0x9e3779b97f4a7c15u) ^ n;
@@ -37,6 +44,7 @@ static void *guarded(void *p, size_t n)
 {
 	if (!p)
 		return NULL;
+	atomic_fetch_add_explicit(&n_live, 1, memory_order_relaxed);
 	char *end = (char *)p + malloc_usable_size(p) - sizeof(uint64_t);
 	const uint64_t mark = mark_of(p, n);
 	memset((char *)p + n, FILL, (size_t)(end - ((char *)p + n)));
@@ -57,7 +65,26 @@ static void check(void *p)
 	for (const char *at = (char *)p + n; at < end; at++)
 		if (*at != (char)FILL && write(STDERR_FILENO, said, sizeof said - 1) >= 0)
 			abort();
+	atomic_fetch_sub_explicit(&n_live, 1, memory_order_relaxed);
 	memset(end, 0, sizeof mark);
+}
+
+/* Libraries have begun by then, and have not ended. */
+__attribute__((constructor)) static void begin(void)
+{
+	atomic_store(&n_before, atomic_load(&n_live));
+	pid = getpid();
+}
+
+__attribute__((destructor)) static void end(void)
+{
+	const int64_t n = atomic_load(&n_live) - atomic_load(&n_before);
+
+	if (n <= guard_left || pid != getpid())
+		return;
+	fflush(NULL);
+	fprintf(stderr, "guard: %lld blocks are left, %d expected\n", (long long)n, guard_left);
+	_exit(1);
 }
 
 static bool fits(size_t n)

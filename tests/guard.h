@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+extern const int guard_left; /* blocks that a test program may leave */
+
 void *guard_malloc(size_t n);
 void *guard_calloc(size_t n, size_t size);
 void *guard_realloc(void *p, size_t n); /* of a block, and a size above 0 */

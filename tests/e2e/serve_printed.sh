@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a server answers, to the letter: statuses, headers and bodies of some seventy requests, a third of them wrong, against
+# What a server answers, to the letter: statuses, headers and bodies of some 240 requests, half of them wrong, against
 # tests/golden/data/printed/serve.txt, but for times and random names. PRINTED_TO names a folder for a new one.
 #
 # Seen red with: another status for a model that is not there, and a grammar whose text is not kept.
