@@ -31,7 +31,7 @@ enum { FILL = 0xfe,
 	FILLED_MAX = 1 << 16 };
 static const size_t size_max = PTRDIFF_MAX - BEHIND - sizeof(uint64_t);
 
-const int guard_left __attribute__((weak)) = 8;
+int guard_left __attribute__((weak)) = 4;
 static _Atomic int64_t n_live, n_before;
 static pid_t pid;
 

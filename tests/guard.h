@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-extern const int guard_left; /* blocks that a test program may leave */
+extern int guard_left; /* blocks that a test program may leave */
 
 void *guard_malloc(size_t n);
 void *guard_calloc(size_t n, size_t size);

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 /* In memory of its own, so that a read past the end is seen. */
 /* Targets keep what they made once. A leak is one of thousands of runs. */
-const int guard_left = 1000;
+int guard_left = 1000;
 
 static void run(const uint8_t *data, size_t n)
 {

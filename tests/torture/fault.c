@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -33,7 +32,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-const int guard_left = INT_MAX; /* the box has the count, and who looks at it knows what may be left */
+int guard_left = 1 << 30; /* the box has the count, and who looks at it knows what may be left */
 static struct fault_box own;
 static struct fault_box *box = &own;
 /* Of a thread's own calls; the model of TLS that needs no memory. */
