@@ -5,9 +5,11 @@ import difflib
 import json
 import os
 import re
+import subprocess
 import sys
 
-from serve_client import Cases, Server, request
+from fault_box import Box
+from serve_client import PROGRAM, Cases, Server, request
 
 FOLDER, WANTED = sys.argv[2:4]
 HI = [{"role": "user", "content": "Hi"}]
@@ -69,7 +71,7 @@ ADMIN, BOB = [("Authorization", "Bearer secret-a")], [("X-Api-Key", "secret-b")]
 MORE_ASKED = [(method, path, body, headers + ADMIN) for method, path, body, headers in [
     (method, path, body, []) for method, path, body in [
         ("GET", "/props", None), ("POST", "/cohort/strategy", {"strategy": "balanced"}), ("POST", "/cohort/strategy", {"strategy": "x"}), ("POST", "/cohort/strategy", {}),
-        ("GET", "/cohort/strategy", None), ("GET", "/", None), ("GET", "/ui/x", None), ("GET", "/metrics", None),
+        ("GET", "/", None), ("GET", "/ui/x", None), ("GET", "/metrics", None),
         ("POST", "/slots/0?action=save", {"filename": "s"}),
         ("POST", COMPLETION, {"prompt": "The cat and the dog went to the park to play with a ball all day long, and the cat liked the dog, and the dog liked the ball.", "max_tokens": 2}),
         ("POST", "/slots/1?action=save", {"filename": "s"}), ("POST", "/slots/0?action=save", {"filename": "s"}), ("GET", "/slots", None), ("POST", "/slots/0?action=erase", {}), ("POST", "/slots/0?action=restore", {"filename": "s"}),
@@ -165,12 +167,20 @@ def write(name, text):
 cases = Cases()
 with Server(["-seed", "7"]) as s:
     got = list(answers(s, [(*a, []) for a in ASKED]))
+os.environ["FAULT_OBJECT"] = os.path.join(os.environ["COHORT_BUILD"], "fault.so")
+box = Box(os.path.join(FOLDER, "box")) if os.path.exists(os.environ["FAULT_OBJECT"]) else None
 for name in ("slots", "data"):
     os.mkdir(os.path.join(FOLDER, name))
 with Server(["-seed", "7", "-np", "2", "-n", "4", "-t", "1", "-admin", "-no-page", "-max-choices", "3", "-max-stops", "2", "-max-grammar", "1", "-cors", "https://a.example",
              "-api-key-file", write("keys", "secret-a alice admin\nsecret-b bob\n"), "-slot-save-path", os.path.join(FOLDER, "slots"), "-data", os.path.join(FOLDER, "data"),
-             "-chat-template", write("template", HERMES)]) as s:
+             "-chat-template", write("template", HERMES)], env=box and box.env()) as s:
     got += answers(s, MORE_ASKED)
+    cases.check("it ends as it should", s.stop() == 0, s.lines)
+if box:  # what libraries keep: of a program that does little, and seven of HTTP
+    left = box.live()
+    subprocess.run([PROGRAM, "info"], env=box.env(), stdout=subprocess.DEVNULL, check=True)
+    least = box.live()
+    cases.check("and leaves no memory", 0 < left <= least + 7, "%d blocks, %d expected" % (left, least + 7))
 ASKED += MORE_ASKED
 if os.environ.get("PRINTED_TO"):
     with open(os.path.join(os.environ["PRINTED_TO"], "serve.txt"), "w", encoding="utf-8") as f:
