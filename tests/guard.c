@@ -31,7 +31,7 @@ enum { FILL = 0xfe,
 	FILLED_MAX = 1 << 16 };
 static const size_t size_max = PTRDIFF_MAX - BEHIND - sizeof(uint64_t);
 
-int guard_left __attribute__((weak)) = 4;
+int guard_left __attribute__((weak)) = 64; /* what libraries keep depends on the machine */
 static _Atomic int64_t n_live, n_before;
 static pid_t pid;
 
