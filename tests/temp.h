@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TEMP_MAX = 64 };
 
@@ -16,6 +17,14 @@ static inline char *temp_name(char out[TEMP_MAX], const char *what)
 	dir = dir && *dir && strlen(dir) < 32 ? dir : "/tmp";
 	snprintf(out, TEMP_MAX, "%.31s/cohort-%.16s-XXXXXX", dir, what);
 	return out;
+}
+
+/* The number that the next file gets: as before, if all that were opened since are closed. */
+static inline int next_fd(void)
+{
+	const int fd = dup(2);
+	close(fd);
+	return fd;
 }
 
 #endif
