@@ -193,7 +193,13 @@ static void windows_stay_as_they_are(void **state)
 	struct rig r;
 	(void)state;
 	rig_open(&r, COHORT_KV_F16, 40);
-	grow(r.c, 0, 150, 1);
+	grow(r.c, 1, 20, 1);
+	assert_true(cohort_seq_is_whole(r.c, 1));
+	rm(r.c, 1, 5, 9); /* a gap */
+	assert_false(cohort_seq_is_whole(r.c, 1));
+	rm(r.c, 1, 0, -1);
+	grow(r.c, 0, 150, 1); /* the window has left the beginning */
+	assert_false(cohort_seq_is_whole(r.c, 0));
 	rm(r.c, 0, 96, 105);
 	struct bytes b = save(r.c, 0);
 	restore(r.c, 5, &b);

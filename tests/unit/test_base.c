@@ -189,6 +189,14 @@ static void mem_aligned(void **state)
 		mem_free_aligned(p);
 	}
 	mem_free_aligned(NULL);
+	/* What is as large as a large page begins where one may lie. Seen red with the two turned round. */
+	for (size_t n = ((size_t)2 << 20) - 1; n <= (size_t)2 << 20; n++) {
+		char *p = mem_zalloc_large(n);
+		assert_non_null(p);
+		assert_int_equal((uintptr_t)p % (n < (size_t)2 << 20 ? 64 : (size_t)2 << 20), 0);
+		assert_true(p[0] == 0 && p[n - 1] == 0);
+		mem_free_aligned(p);
+	}
 }
 
 /* Whether the byte can be read: the system looks, and this process need not. */
