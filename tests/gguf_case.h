@@ -1,6 +1,6 @@
 /* What the tests of the GGUF reader share: parsing what the writer wrote, and two files to begin with.
  *
- * Files are parsed from heap blocks of their exact size, so that the address sanitizer sees a read past the end. */
+ * Files are parsed where their last byte is the last that can be read, so that a read past the end is seen. */
 #ifndef TESTS_GGUF_CASE_H
 #define TESTS_GGUF_CASE_H
 
@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "gguf_writer.h"
 
@@ -33,20 +35,27 @@ static inline bool test_size(uint32_t type, uint64_t ne0, uint64_t n_rows, uint6
 	return true;
 }
 
-/* The copy parsed last; kept until the next one or drop(). */
+/* The copy parsed last, behind which no byte can be read; kept until the next one or drop(). */
 static uint8_t *kept;
+static uint8_t *kept_pages;
+static size_t n_kept_pages; /* in bytes */
 
 static inline void drop(void)
 {
-	free(kept);
-	kept = NULL;
+	if (kept_pages)
+		munmap(kept_pages, n_kept_pages);
+	kept_pages = NULL;
 }
 
 static inline enum cohort_status parse_n(struct gguf *g, const struct file *f, size_t n, struct cohort_err *err)
 {
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (n + page - 1) / page * page;
+
 	drop();
-	kept = malloc(n ? n : 1);
-	assert_non_null(kept);
+	n_kept_pages = room + page;
+	kept_pages = mmap(NULL, n_kept_pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(kept_pages != MAP_FAILED && !mprotect(kept_pages + room, page, PROT_NONE));
+	kept = kept_pages + room - n;
 	if (n)
 		memcpy(kept, f->d, n);
 	return gguf_parse(g, kept, n, test_size, err);

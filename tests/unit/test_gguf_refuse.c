@@ -176,6 +176,11 @@ static void refuse_counts_of_32_bits(void **state)
 	assert_int_equal(err.offset, 16);
 	assert_non_null(strstr(err.text, "2147483648 key/values are too many"));
 	assert_zeroed(&g);
+	for (uint64_t n_kv = 0; n_kv <= INT32_MAX; n_kv += INT32_MAX) { /* one less is not too many */
+		put_header(&f, 3, INT32_MAX - n_kv, n_kv);
+		memcpy(d, f.d, f.n);
+		assert_int_equal(gguf_parse(&g, d, n, test_size, &err), COHORT_E_FORMAT);
+	}
 	munmap(d, n);
 	file_release(&f);
 }

@@ -1,6 +1,7 @@
 /* The GGUF reader: walking arrays and reading values by type. */
 #include "gguf_case.h"
 
+#include <float.h>
 #include <math.h>
 
 static void test_gguf_arrays(void **state)
@@ -256,7 +257,7 @@ static void test_getters_at_limits(void **state)
 	float x = 0;
 
 	(void)state;
-	put_header(&f, 3, 0, 6);
+	put_header(&f, 3, 0, 8);
 	put_key(&f, "fits", GGUF_I64);
 	put_u64(&f, UINT32_MAX);
 	put_key(&f, "wide", GGUF_I64);
@@ -265,6 +266,10 @@ static void test_getters_at_limits(void **state)
 	put_u64(&f, UINT32_MAX);
 	put_key(&f, "huge", GGUF_F64);
 	put_f64(&f, 1e300);
+	put_key(&f, "largest", GGUF_F64);
+	put_f64(&f, -(double)FLT_MAX);
+	put_key(&f, "larger", GGUF_F64);
+	put_f64(&f, nextafter((double)FLT_MAX, INFINITY));
 	put_key(&f, "inf", GGUF_F64);
 	put_f64(&f, -INFINITY);
 	put_key(&f, "nan", GGUF_F32);
@@ -277,6 +282,9 @@ static void test_getters_at_limits(void **state)
 	assert_int_equal(u, UINT32_MAX);
 	check_key(gguf_get_u32(&g, "wide", true, &u, &err), &err, &g, "wide", "large");
 	check_key(gguf_get_f32(&g, "huge", true, &x, &err), &err, &g, "huge", "large");
+	check_key(gguf_get_f32(&g, "larger", true, &x, &err), &err, &g, "larger", "large");
+	assert_int_equal(gguf_get_f32(&g, "largest", true, &x, &err), COHORT_OK);
+	assert_true(x == -FLT_MAX);
 	assert_int_equal(gguf_get_f32(&g, "inf", true, &x, &err), COHORT_OK);
 	assert_true(x == -INFINITY);
 	assert_int_equal(gguf_get_f32(&g, "nan", true, &x, &err), COHORT_OK);
