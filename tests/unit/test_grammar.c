@@ -20,9 +20,11 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/sum.h"
 #include "cohort.h"
 #include "effort.h"
 #include "sample/grammar.h"
+#include "sample/program.h"
 
 /* ---- A vocabulary ---- */
 
@@ -262,6 +264,60 @@ static void tokens_by_name(void **state)
 	assert_int_equal(grammar_accept(&at, word("<end>"), &err), COHORT_OK);
 	grammar_end(&at);
 	cohort_grammar_free(g);
+}
+
+static cohort_token no_such_token(void *arg, const char *bytes, size_t n)
+{
+	(void)arg;
+	return n == 3 && memcmp(bytes, "<t>", 3) == 0 ? 5 : -1;
+}
+
+/* What becomes of a text: why it is refused and where, or the program's nodes and rules. */
+static uint64_t program_outcome(uint64_t h, const char *text, size_t n)
+{
+	struct cohort_err err = {.offset = -1};
+	struct program p;
+	const enum cohort_status st = program_init(&p, text, n, "root", 100, no_such_token, NULL, &err);
+
+	if (st)
+		return sum_lane(sum_bytes(sum_lane(h, (uint64_t)st), err.text, strlen(err.text)), (uint64_t)err.offset);
+	for (size_t i = 0; i < p.n_nodes; i++) {
+		const struct program_node *x = &p.nodes[i];
+		const uint64_t what = (uint64_t)x->kind << 32 | (uint32_t)x->lo << 16 | (uint32_t)x->hi << 8 | x->negated;
+		h = sum_lane(sum_lane(sum_lane(h, what), (uint64_t)x->out), (uint64_t)x->arg);
+		h = sum_lane(h, (uint64_t)x->like);
+	}
+	for (size_t i = 0; i < p.n_rules; i++)
+		h = sum_lane(sum_lane(h, (uint64_t)p.rules[i].start), p.rules[i].nests);
+	h = sum_lane(h, (uint64_t)p.n_classes);
+	program_release(&p);
+	return h;
+}
+
+/* A grammar with a little of everything, cut at every byte and with every byte changed: one sum of all outcomes, which
+ * says that something has changed, not what. Seen red with bounds of gbnf.c and program.c one off. */
+static void grammars_cut_and_changed(void **state)
+{
+	static const char whole[] =
+			"root ::= (a | b-1)* \"x\\n\\x41\\u00e9\\U0001F600\\\"\" [^a-z\\]\\-0] # end\n"
+			"a ::= \"p\"{2} | [x-z]{1,3} \"\"? | (\"q\"{,2} \"r\"{3,})+ |\n  . !<t> <[7]>\n"
+			"b-1::=\n \"\xc3\xa9\" (\"(\" b-1 \")\")? [\xc3\xa0-\xe2\x82\xac]\r\n"
+			"unused ::= [a] | [^] (\"s\" | ) c\nc ::= \"t\"* \"u\"+{0,2}\n";
+	static const char others[] = "\"[](){}*?+|!<>\\,-^.9a:= \n#\xc3";
+	char text[sizeof whole];
+	uint64_t h = 0;
+	(void)state;
+
+	for (size_t n = 0; n < sizeof whole; n++)
+		h = program_outcome(h, whole, n);
+	for (size_t i = 0; i + 1 < sizeof whole; i++)
+		for (size_t k = 0; k < sizeof others; k++) { /* the NUL as well */
+			memcpy(text, whole, sizeof whole);
+			text[i] = others[k];
+			h = program_outcome(h, text, sizeof whole - 1);
+		}
+	if (h != 0xa54cb8331109d866u)
+		fail_msg("the sum of all outcomes is 0x%llx", (unsigned long long)h);
 }
 
 /* Nesting ends where it must, and rules that cannot nest are entered all the same: no dead end in between. */
@@ -721,6 +777,7 @@ int main(void)
 			cmocka_unit_test(grammars_match_their_texts),
 			cmocka_unit_test(grammars_refused_with_a_reason),
 			cmocka_unit_test(tokens_by_name),
+			cmocka_unit_test(grammars_cut_and_changed),
 			cmocka_unit_test(deeply_nested_grammars),
 			cmocka_unit_test(large_grammars_are_refused_soon),
 			cmocka_unit_test(ambiguous_grammars_are_refused),

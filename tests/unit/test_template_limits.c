@@ -17,6 +17,7 @@
 #include <pthread.h>
 
 #include "base/mem.h"
+#include "base/sum.h"
 #include "effort.h"
 #include "template/tmpl.h"
 #include "template_case.h"
@@ -423,6 +424,39 @@ static void template_out_of_memory_at_every_point(void **state)
 	cohort_template_text_free(want);
 }
 
+static uint64_t outcome_added(uint64_t h, const char *source)
+{
+	struct cohort_err err = {.row = -1};
+	char *got = render(source, everything_vars, &err);
+	const char *text = got ? got : err.text;
+
+	h = sum_lane(sum_bytes(h, text, strlen(text)), got ? 0 : (uint64_t)err.row + 1);
+	cohort_template_text_free(got);
+	return h;
+}
+
+/* That template cut at every byte and with every byte changed: one sum of all outcomes, which says that something has
+ * changed, not what. Seen red with bounds of tmpl_lex.c and tmpl_parse.c one off. */
+static void templates_cut_and_changed(void **state)
+{
+	static const char others[] = "%}'(|.x";
+	char source[sizeof everything];
+	uint64_t h = 0;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof everything; i++) {
+		memcpy(source, everything, sizeof everything);
+		source[i] = '\0';
+		h = outcome_added(h, source);
+		if (i + 1 < sizeof everything) {
+			source[i] = others[i % (sizeof others - 1)];
+			h = outcome_added(h, source);
+		}
+	}
+	if (h != 0x76be5c8c43b0d1c4u)
+		fail_msg("the sum of all outcomes is 0x%llx", (unsigned long long)h);
+}
+
 /* Every smaller limit is a clean end, too. */
 static void small_limits(void **state)
 {
@@ -653,6 +687,7 @@ int main(void)
 			cmocka_unit_test(many_constants),
 			cmocka_unit_test(deeply_nested_templates),
 			cmocka_unit_test(template_out_of_memory_at_every_point),
+			cmocka_unit_test(templates_cut_and_changed),
 			cmocka_unit_test(small_limits),
 			cmocka_unit_test(exact_limits),
 			cmocka_unit_test(exact_steps),

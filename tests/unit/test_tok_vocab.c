@@ -2,6 +2,8 @@
 #include "tok_case.h"
 #include "temp.h"
 
+#include "base/sum.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -375,6 +377,60 @@ static void no_tokeniser(void **state)
 	}
 }
 
+/* What becomes of a vocabulary: why it is refused, or the tokens of a text. */
+static uint64_t vocab_outcome(uint64_t h, const struct file *w)
+{
+	static const char text[] = "abc hi  <x> caf\xc3\xa9!\n<|user|>hello wor\xe4\xb8\xad ab12";
+	struct cohort_err err = {0};
+	struct tok *t = NULL;
+	struct gguf g;
+	cohort_token *ids;
+	size_t n;
+	enum cohort_status st = gguf_parse(&g, w->d, w->n, no_tensor, &err);
+
+	if (st)
+		return sum_lane(h, 1);
+	st = tok_open(&t, &g, &err);
+	if (!st && !(st = tok_encode(t, text, sizeof text - 1, SPECIAL, &ids, &n, &err))) {
+		h = sum_bytes(h, ids, n * sizeof *ids);
+		mem_free(ids);
+	}
+	if (st)
+		h = sum_bytes(sum_lane(h, (uint64_t)st), err.text, strlen(err.text));
+	tok_free(t);
+	gguf_release(&g);
+	return h;
+}
+
+/* Vocabularies of each kind, their bytes changed one by one, another bit each time: one sum of all outcomes, which says that something has changed, not what. Seen red with a bound of each of the kinds one off. */
+static void vocabularies_changed(void **state)
+{
+	uint64_t h = 0;
+	(void)state;
+
+	for (int kind = 0; kind < 5; kind++) {
+		struct vocab v;
+		switch (kind) {
+		case 0: spm_vocab(&v, true); break;
+		case 1: bpe_vocab(&v); break;
+		case 2: wordpiece_vocab(&v); break;
+		case 3: unigram_vocab(&v, true); break;
+		default: chars_vocab(&v); break;
+		}
+		w_vocab(&v, HAS_ALL);
+		put_n_kv(&v.w);
+		h = vocab_outcome(h, &v.w);
+		for (size_t i = 24; i < v.w.n; i++) {
+			v.w.d[i] ^= (uint8_t)(1u << i % 8);
+			h = vocab_outcome(h, &v.w);
+			v.w.d[i] ^= (uint8_t)(1u << i % 8);
+		}
+		file_release(&v.w);
+	}
+	if (h != 0xf610f679eea0e98bu)
+		fail_msg("the sum of all outcomes is 0x%llx", (unsigned long long)h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -388,6 +444,7 @@ int main(void)
 		cmocka_unit_test(unknown_without_control_tokens),
 		cmocka_unit_test(types_absent),
 		cmocka_unit_test(no_tokeniser),
+		cmocka_unit_test(vocabularies_changed),
 	};
 
 	return cmocka_run_group_tests_name("tok_vocab", tests, NULL, NULL);
