@@ -8,11 +8,9 @@ extern const struct be_ops be_plain;
 
 /* Devices "plain0" and "plain1" are known from now on. Calls after the first do nothing. */
 void plain_register(void);
-
-/* The n-th operation from now on (1: the next) fails with the status, once; 0: none does. Operations are those that are
- * queued, and the transfers to the host: outputs, cells_read, weight_sum. Counts over all instances. */
+/* The n-th operation to be queued from now on (1: the next; transfers to the host count, too, over all instances) fails
+ * with the status, once; 0: none does. Whether the failure is still to come. */
 void plain_fail_at(size_t n, enum cohort_status status);
-/* Whether the failure is still to come. */
 bool plain_fail_is_due(void);
 /* All devices are lost, or found again. */
 void plain_lose(bool lost);

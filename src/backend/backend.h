@@ -29,6 +29,7 @@
 #define BE_GROUPS_MAX 4
 /* The group of recurrent states: a state is a block with one cell. */
 #define BE_STATES BE_GROUPS_MAX
+#define BE_EXPERTS_MAX 4096
 
 /* ---- Weights ---- */
 
@@ -279,7 +280,7 @@ struct be_device {
 	uint64_t total_bytes, free_bytes; /* 0: unknown */
 };
 
-/* repack and touch may be NULL: there is nothing to do. */
+/* lora_reserve, repack and touch may be NULL: there is nothing to do. */
 struct be_ops {
 	const char *name;
 
@@ -318,7 +319,7 @@ struct be_ops {
 
 	/* ---- Waiting */
 	/* Waits for all operations. Returns the first failure since the last wait; a device that is lost reports it
-	 * for ever. *bad: what the first `check` that found a row noted; -1: none did. */
+	 * for ever. *bad: what the first `logits` that found a row noted; -1: none did. */
 	enum cohort_status (*wait)(struct be *be, int64_t *bad, struct cohort_err *err);
 	/* Waits. The first n rows as the host sees them, until the buffer is written again; NULL: see wait. */
 	const float *(*outputs)(struct be_buf *b, size_t n);
@@ -355,21 +356,19 @@ struct be_ops {
 	/* x = scan of x, gated by z, all rows */
 	void (*scan)(struct be_buf *x, const struct be_buf *dt, const struct be_buf *b, const struct be_buf *c,
 			const struct be_buf *z, const struct be_scan *d);
-	/* Bias, scale and cap of n rows from `row` on. An infinite logit stays one for `check`. */
-	void (*logits)(struct be_buf *x, size_t row, size_t n, const struct be_logits *d);
-	/* Notes the first of n rows from `row` on with a number that is not finite, for `wait`: as names[i], or i. */
-	void (*check)(const struct be_buf *x, size_t row, size_t n, const int32_t *names);
+	/* Bias, scale and cap of n rows from `row` on. Notes the first with a number that was not finite before the
+	 * cap, for `wait`: as names[i], or i. */
+	void (*logits)(struct be_buf *x, size_t row, size_t n, const struct be_logits *d, const int32_t *names);
 	/* out[out_row + i] = x[rows[i]], or x[i] where rows is NULL; out may be x when rows rise */
 	void (*copy)(struct be_buf *out, size_t out_row, const struct be_buf *x, const int32_t *rows, size_t n);
 
 	/* ---- Cells and states */
 	void (*touch)(struct be *be); /* all of the cache is in memory then; its cells stay */
 	void (*cells_move)(struct be *be, size_t group, const struct be_move *moves, size_t n);
-	/* Waits. Cell after cell, out_step bytes apart, or in_step. Also of BE_STATES. */
-	void (*cells_read)(struct be *be, size_t group, const struct be_span *spans, size_t n, void *out,
-			size_t out_step);
-	void (*cells_write)(struct be *be, size_t group, const struct be_span *spans, size_t n, const void *in,
-			size_t in_step);
+	/* Cells or states as bytes, one after the other, `step` bytes apart: from `bytes` to their places with `store`,
+	 * otherwise to `bytes`, and that waits. */
+	void (*cells_pass)(struct be *be, size_t group, const struct be_span *spans, size_t n, void *bytes,
+			size_t step, bool store);
 };
 
 /* ---- The registry ---- */
@@ -384,6 +383,8 @@ bool be_register(const struct be_ops *ops);
 
 /* Of a position: cosines, then sines. out: [n_rot] */
 void be_rope_angles(const struct be_rope *rope, cohort_pos pos, float scale, float *out);
+/* Values stay within `most` of 0; 0: they stay as they are. */
+void be_clamp(float *x, float most, size_t n);
 /* What q of a row at this position is multiplied by. */
 float be_query_scale(const struct be_qkv *d, cohort_pos pos);
 /* One row's experts, best first, and their weights, each [n_used]. scores: [n], after their bias; changed. */

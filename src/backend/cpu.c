@@ -440,23 +440,17 @@ static void logits_row(const void *job, size_t r)
 	if (j->d->cap != 0.0f) {
 		const bool good = kern->all_finite(x, k);
 		kern->softcap(x, j->d->cap, k);
-		if (!good) /* the cap makes a number of what was infinite: `check` is to find it nevertheless */
+		if (!good) /* the cap makes a number of what was infinite */
 			x[0] = NAN;
 	}
 }
 
-static void cpu_logits(struct be_buf *x, size_t row, size_t n, const struct be_logits *d)
+static void cpu_logits(struct be_buf *x, size_t row, size_t n, const struct be_logits *d, const int32_t *names)
 {
 	struct cpu *c = cpu_of(x);
 
 	if (d->b || d->scale != 1.0f || d->cap != 0.0f)
 		cpu_run_rows(c, n, x->n_cols, logits_row, &(struct logits_job){c, x, row, d});
-}
-
-static void cpu_check(const struct be_buf *x, size_t row, size_t n, const int32_t *names)
-{
-	struct cpu *c = cpu_of(x);
-
 	for (size_t i = 0; c->bad < 0 && i < n; i++)
 		if (!c->kern->all_finite(row_of(x, row + i), x->n_cols))
 			c->bad = names ? names[i] : (int64_t)i;
@@ -654,10 +648,8 @@ const struct be_ops be_cpu = {
 		.conv = cpu_conv,
 		.scan = cpu_scan,
 		.logits = cpu_logits,
-		.check = cpu_check,
 		.copy = cpu_copy,
 		.touch = cpu_kv_touch,
 		.cells_move = cpu_kv_cells_move,
-		.cells_read = cpu_kv_cells_read,
-		.cells_write = cpu_kv_cells_write,
+		.cells_pass = cpu_kv_cells_pass,
 };

@@ -187,9 +187,8 @@ void cpu_kv_attention(struct be_buf *out, const struct be_buf *q, const struct b
 		size_t n);
 void cpu_kv_touch(struct be *be);
 void cpu_kv_cells_move(struct be *be, size_t group, const struct be_move *moves, size_t n);
-void cpu_kv_cells_read(struct be *be, size_t group, const struct be_span *spans, size_t n, void *out, size_t out_step);
-void cpu_kv_cells_write(
-		struct be *be, size_t group, const struct be_span *spans, size_t n, const void *in, size_t in_step);
+void cpu_kv_cells_pass(struct be *be, size_t group, const struct be_span *spans, size_t n, void *bytes, size_t step,
+		bool store);
 
 extern const struct be_ops be_cpu;
 

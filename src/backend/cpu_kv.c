@@ -110,14 +110,6 @@ static void store(const struct store_job *j, const struct be_store *st)
 	}
 }
 
-static void clamp(float *x, float most, size_t n)
-{
-	for (size_t i = 0; most != 0.0f && i < n; i++) {
-		x[i] = x[i] > most ? most : x[i];
-		x[i] = x[i] < -most ? -most : x[i];
-	}
-}
-
 /* Bias, clamp, norm of each head or of the row, rotation: what q and k go through. */
 static void finish_heads(const struct store_job *j, float *x, size_t n_heads, const struct model_weight *bias,
 		const struct be_norm *norm, const float *angles)
@@ -127,7 +119,7 @@ static void finish_heads(const struct store_job *j, float *x, size_t n_heads, co
 
 	if (bias)
 		c->kern->add(x, bias->data, n_heads * head);
-	clamp(x, j->d->clamp, n_heads * head);
+	be_clamp(x, j->d->clamp, n_heads * head);
 	if (norm->w && norm->w->k != head)
 		cpu_norm_row(c, norm, x, n_heads * head, x);
 	for (size_t i = 0; i < n_heads; i++) {
@@ -161,7 +153,7 @@ static void store_share(void *arg, size_t from, size_t to, size_t thread)
 		c->kern->scale(q, be_query_scale(d, c->rows->pos[r]), j->q->n_cols);
 		if (d->bv)
 			c->kern->add(v, d->bv->data, j->v->n_cols);
-		clamp(v, d->clamp, j->v->n_cols);
+		be_clamp(v, d->clamp, j->v->n_cols);
 		store(j, &j->stores[r]);
 	}
 }
@@ -392,21 +384,12 @@ static void cell_pass(
 	}
 }
 
-void cpu_kv_cells_read(struct be *be, size_t group, const struct be_span *spans, size_t n, void *out, size_t out_step)
+void cpu_kv_cells_pass(struct be *be, size_t group, const struct be_span *spans, size_t n, void *bytes, size_t step,
+		bool store)
 {
-	uint8_t *cell = out;
+	uint8_t *cell = bytes;
 
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < (size_t)spans[i].n; k++, cell += out_step)
-			cell_pass((const struct cpu *)be, group, &spans[i], k, cell, false);
-}
-
-void cpu_kv_cells_write(
-		struct be *be, size_t group, const struct be_span *spans, size_t n, const void *in, size_t in_step)
-{
-	uint8_t *cell = (uint8_t *)in;
-
-	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < (size_t)spans[i].n; k++, cell += in_step)
-			cell_pass((const struct cpu *)be, group, &spans[i], k, cell, true);
+		for (size_t k = 0; k < (size_t)spans[i].n; k++, cell += step)
+			cell_pass((const struct cpu *)be, group, &spans[i], k, cell, store);
 }

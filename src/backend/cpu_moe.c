@@ -13,8 +13,8 @@
 /* Fills in one row's choices, best first. p: [n] its scores. */
 static void choose(const struct cpu *c, const struct be_experts *d, float *p, int32_t row, struct cpu_route *out)
 {
-	int32_t chosen[4096];
-	float weights[4096];
+	int32_t chosen[BE_EXPERTS_MAX];
+	float weights[BE_EXPERTS_MAX];
 
 	if (d->router_b)
 		c->kern->add(p, d->router_b->data, d->n);
@@ -141,7 +141,7 @@ void cpu_experts(struct be_buf *out, const struct be_buf *x, const struct be_exp
 			.down = (struct cpu_buf *)bufs->down,
 			.n = n,
 			.used = d->n_used};
-	int32_t start[4097];
+	int32_t start[BE_EXPERTS_MAX + 1];
 
 	c->rounded = NULL;
 	pool_run(c->pool, n, 1, choose_share, &s);

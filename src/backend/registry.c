@@ -51,6 +51,14 @@ void be_rope_angles(const struct be_rope *rope, cohort_pos pos, float scale, flo
 	}
 }
 
+void be_clamp(float *x, float most, size_t n)
+{
+	for (size_t i = 0; most != 0.0f && i < n; i++) {
+		x[i] = x[i] > most ? most : x[i];
+		x[i] = x[i] < -most ? -most : x[i];
+	}
+}
+
 float be_query_scale(const struct be_qkv *d, cohort_pos pos)
 {
 	if (d->temp == 0.0f)
@@ -75,7 +83,7 @@ static void softmax(float *p, size_t n)
 void be_choose(const struct be_experts *d, float *scores, int32_t *chosen, float *weights)
 {
 	float sum = 0.0f;
-	bool taken[4096];
+	bool taken[BE_EXPERTS_MAX];
 
 	memset(taken, 0, d->n);
 	if (d->gating == BE_GATE_SOFTMAX)

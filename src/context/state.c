@@ -334,7 +334,7 @@ static void write_cells(struct writer *w, struct cohort_context *c, size_t group
 	for (size_t i = 0; i < part->n;) {
 		const size_t n = next_spans(part->place, part->held, part->n, &i, spans, &n_cells);
 		if (w->out)
-			forward_cells_read(&c->forward, group, spans, n, w->out + w->at);
+			forward_cells_pass(&c->forward, group, spans, n, w->out + w->at, false);
 		w->at += n_cells * cell_bytes(c, group);
 	}
 }
@@ -504,7 +504,7 @@ static void write_back(struct cohort_context *c, const struct saved *s, size_t g
 
 	for (size_t i = 0; i < part->n_blocks; cell += n_cells * cell_bytes(c, group)) {
 		const size_t n = next_spans(part->ids, part->cells_held, part->n_blocks, &i, spans, &n_cells);
-		forward_cells_write(&c->forward, group, spans, n, cell);
+		forward_cells_pass(&c->forward, group, spans, n, (void *)cell, true);
 	}
 }
 
@@ -549,8 +549,8 @@ static enum cohort_status replace(struct cohort_context *c, const struct saved *
 	for (size_t g = 0; g < c->n_groups; g++)
 		write_back(c, s, g);
 	for (size_t i = 0; i < s->states.n_states; i++)
-		forward_cells_write(&c->forward, BE_STATES, &(struct be_span){s->states.ids[i], 0, 1}, 1,
-				s->states.bytes + i * state_bytes(c));
+		forward_cells_pass(&c->forward, BE_STATES, &(struct be_span){s->states.ids[i], 0, 1}, 1,
+				(void *)(s->states.bytes + i * state_bytes(c)), true);
 	st = forward_wait(&c->forward, &bad, err);
 	if (st)
 		forget(c, s);

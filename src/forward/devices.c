@@ -18,7 +18,7 @@ enum cohort_status forward_wait(struct forward *f, int64_t *bad, struct cohort_e
 bool forward_lora_reserve(struct forward *f, const struct model_loras *loras)
 {
 	for (size_t i = 0; i < f->n_parts; i++)
-		if (!f->parts[i].ops->lora_reserve(f->parts[i].be, loras))
+		if (f->parts[i].ops->lora_reserve && !f->parts[i].ops->lora_reserve(f->parts[i].be, loras))
 			return false;
 	return true;
 }
@@ -76,26 +76,14 @@ size_t forward_cell_bytes(const struct forward *f, size_t group)
 }
 
 /* Parts follow each other in the order of the layers, so that a cell has the same bytes however layers are divided. */
-void forward_cells_read(struct forward *f, size_t group, const struct be_span *spans, size_t n, void *out)
+void forward_cells_pass(struct forward *f, size_t group, const struct be_span *spans, size_t n, void *bytes, bool store)
 {
 	const size_t step = forward_cell_bytes(f, group);
-	uint8_t *at = out;
+	uint8_t *at = bytes;
 
 	for (size_t i = 0; n && i < f->n_parts; i++) {
 		const struct forward_part *p = &f->parts[i];
-		p->ops->cells_read(p->be, group, spans, n, at, step);
-		at += p->be->cell_bytes[group];
-	}
-}
-
-void forward_cells_write(struct forward *f, size_t group, const struct be_span *spans, size_t n, const void *in)
-{
-	const size_t step = forward_cell_bytes(f, group);
-	const uint8_t *at = in;
-
-	for (size_t i = 0; n && i < f->n_parts; i++) {
-		const struct forward_part *p = &f->parts[i];
-		p->ops->cells_write(p->be, group, spans, n, at, step);
+		p->ops->cells_pass(p->be, group, spans, n, at, step, store);
 		at += p->be->cell_bytes[group];
 	}
 }

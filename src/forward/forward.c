@@ -464,7 +464,7 @@ static void finish(const struct forward *f, struct sums *sums, const struct forw
 	if (f->embeddings)
 		p->ops->copy(f->embeddings, out->row, x, NULL, out->n);
 	if (!all) {
-		p->ops->check(f->embeddings, out->row, out->n, NULL);
+		p->ops->logits(f->embeddings, out->row, out->n, &(struct be_logits){.scale = 1}, NULL);
 		p->ops->narrow(p->be, out->logit_rows, out->n_logits);
 		p->ops->copy(x, 0, x, out->logit_at, out->n_logits);
 	}
@@ -472,8 +472,7 @@ static void finish(const struct forward *f, struct sums *sums, const struct forw
 		return;
 	matmul(p, f->logits, m->output, x, out->n_logits, out->logit_row);
 	p->ops->logits(f->logits, out->logit_row, out->n_logits,
-			&(struct be_logits){m->output_b, m->hp.logit_scale, m->hp.logit_cap});
-	p->ops->check(f->logits, out->logit_row, out->n_logits, out->logit_at);
+			&(struct be_logits){m->output_b, m->hp.logit_scale, m->hp.logit_cap}, out->logit_at);
 }
 
 /* x of n rows to the next device. */

@@ -85,9 +85,9 @@ double forward_repack(struct forward *f, double seconds);
 uint64_t forward_weight_sum(struct forward *f, const struct model_weight *w);
 size_t forward_block_bytes(const struct forward *f, size_t group);
 void forward_cells_move(struct forward *f, size_t group, const struct be_move *moves, size_t n);
-/* As bytes, cell after cell (or state after state), whatever device a layer is on. */
 size_t forward_cell_bytes(const struct forward *f, size_t group);
-void forward_cells_read(struct forward *f, size_t group, const struct be_span *spans, size_t n, void *out);
-void forward_cells_write(struct forward *f, size_t group, const struct be_span *spans, size_t n, const void *in);
+/* From bytes with `store`, or to bytes: cell after cell or state after state, whatever device a layer is on. */
+void forward_cells_pass(
+		struct forward *f, size_t group, const struct be_span *spans, size_t n, void *bytes, bool store);
 
 #endif

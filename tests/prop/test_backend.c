@@ -6,7 +6,7 @@
  *
  * Shown red by planted faults, in the library: no wait at the end of a ubatch (forward_run), the host's copy of x used
  * after x was written again, or not all of its rows handed over (hand_over), cells of all devices saved as the first
- * one's (forward_cells_read). In the backend: a window one position longer, rows of products or of the embedding read
+ * one's (forward_cells_pass). In the backend: a window one position longer, rows of products or of the embedding read
  * from the host (which has given them back), adapters of rows not narrowed with the rows. */
 #include "backend_case.h"
 #include "effort.h"
