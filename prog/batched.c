@@ -106,8 +106,7 @@ static int check_room(const struct job *j, const struct gen_prompt *p)
 		fprintf(stderr,
 				"%s: one sequence of %" PRId64 " tokens does not fit into -ctx %" PRId64
 				"; raise -ctx to %" PRId64 "\n",
-				prog, held, j->c.n_ctx,
-				ROOM(.n_seqs = 1, .n_tokens = held).n_ctx_needed);
+				prog, held, j->c.n_ctx, ROOM(.n_seqs = 1, .n_tokens = held).n_ctx_needed);
 		return EXIT_USAGE;
 	}
 	if (n > room.n_fit) {

@@ -6,11 +6,6 @@ static int64_t smaller(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 static int64_t ceil_blocks(int64_t size, int64_t n_tokens)
 {
 	return (n_tokens + size - 1) / size;
@@ -47,15 +42,15 @@ struct cohort_room_info blocks_room(int32_t size, const struct cohort_room_param
 	/* A fork begins anywhere in a block, of which it has a copy then. */
 	const int64_t n_fork = p->n_fork ? ceil_blocks(size, p->n_fork + size - 1) : 0;
 	const int64_t n_more = ceil_blocks(size, p->n_more), n_shared = p->n_prompt / size;
-	const int64_t n_own = ceil_blocks(size, p->n_tokens) - n_shared + n_fork;
+	const int64_t n_each = ceil_blocks(size, p->n_tokens), n_own = n_each - n_shared + n_fork;
 	const int64_t n_needed = n_shared + p->n_seqs * n_own + n_more;
 	const int64_t n_blocks = pool_blocks(size, p, n_seqs);
-	/* Blocks that n_ctx needs: with as many more as there are sequences, or with its own number again. */
-	const int64_t n_least = larger((n_needed + 1) / 2, n_needed - n_seqs);
+	/* Of n_ctx, less those that come with the sequences: one each, and half of all at most. */
+	const int64_t n_least = n_needed - smaller(n_seqs, n_needed / 2);
 
 	return (struct cohort_room_info){.block_size = size, .n_blocks = (int32_t)n_blocks, .n_needed = n_needed,
 			.n_shared = n_shared, .n_free = n_blocks - n_needed,
 			.n_fit = (int32_t)most_fit(size, p, n_shared + n_more, n_own),
 			.n_pos_max = (int32_t)(smaller(ceil_blocks(size, p->n_ctx), n_blocks) * size),
-			.n_ctx_needed = larger(n_least, ceil_blocks(size, p->n_tokens)) * size};
+			.n_ctx_needed = (n_least > n_each ? n_least : n_each) * size};
 }
