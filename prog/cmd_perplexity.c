@@ -384,7 +384,8 @@ static int set_windows(struct ppl *p)
 
 static int open_context(struct ppl *p)
 {
-	const int64_t n_ctx = ROOM(.n_seqs = p->n_parallel, .n_tokens = p->n_ctx).n_ctx_needed;
+	const struct cohort_room_info room = ROOM(.n_seqs = p->n_parallel, .n_tokens = p->n_ctx);
+	const int64_t n_ctx = room.n_needed * room.block_size;
 	struct cohort_context_params cp;
 	struct cohort_err err;
 

@@ -55,8 +55,9 @@ int embedder_open(struct embedder *e, size_t n_longest)
 	struct cohort_engine_params p;
 	struct cohort_err err;
 	/* All at once where they are short; long texts take turns. */
-	const int64_t longest = (int64_t)n_longest, most = longest > 8192 ? longest : 8192;
-	const int64_t pool = ROOM(.n_seqs = e->opts->slots, .n_tokens = longest).n_ctx_needed;
+	const struct cohort_room_info room = ROOM(.n_seqs = e->opts->slots, .n_tokens = (int64_t)n_longest);
+	const int64_t pool = room.n_needed * room.block_size, longest = pool / e->opts->slots;
+	const int64_t most = longest > 8192 ? longest : 8192;
 	int64_t batch = e->opts->batch;
 
 	cohort_engine_free(e->engine);
