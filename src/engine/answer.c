@@ -1,6 +1,5 @@
 /* A strategy's answer is looked at before anything is computed: the engine believes its own books only. */
 #include "engine/room.h"
-#include "engine/tick.h"
 
 #include <string.h>
 

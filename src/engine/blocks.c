@@ -1,11 +1,6 @@
 /* Counting blocks, and evicting cached ones. */
 #include "engine/room.h"
 
-static bool has_slot(const struct stream *s)
-{
-	return s->slot >= 0;
-}
-
 void room_count(struct core *c, struct stream *s)
 {
 	struct cohort_request *r = s->request;
@@ -19,7 +14,7 @@ void room_count(struct core *c, struct stream *s)
 	b->n_private -= s->rest->n_private;
 	b->n_reserved -= s->rest->n_reserved;
 	s->rest->n_private = s->rest->n_reserved = 0;
-	if (has_slot(s) && s->phase != STREAM_PREEMPTED) { /* n_cached of a preempted one is what was saved of it */
+	if (s->slot >= 0 && s->phase != STREAM_PREEMPTED) { /* n_cached of a preempted one is what was saved of it */
 		s->rest->n_private = ceil_blocks(c, s->n_cached) - larger(shared, s->n_chain);
 		s->rest->n_reserved = s->rest->n_private;
 		if (!c->lim.overcommit)

@@ -9,7 +9,6 @@
 #include "engine/policy.h"
 #include "engine/room.h"
 #include "engine/stream.h"
-#include "engine/tick.h"
 
 #include "base/mem.h"
 
@@ -212,11 +211,7 @@ enum cohort_status core_submit(struct core *c, struct cohort_request *r, struct 
 		c->shared.n_requests++;
 		c->shared.n_open++;
 		c->shared.n_submitted++;
-		r->stats = (struct cohort_request_stats){.id = r->id,
-				.queued_s = -1,
-				.first_token_s = -1,
-				.end_s = -1,
-				.n_prompt = r->p.n_prompt};
+		request_tell_stats(r, COHORT_FINISH_NONE);
 		c->shared.next_expiry = fmin(c->shared.next_expiry, queue_expiry(r, &which));
 	}
 	lock_give(&c->hub->lock);

@@ -153,6 +153,13 @@ void core_count_blocks(struct core *c);
 /* What the slots are like now. Under the lock. */
 void core_look(struct core *c);
 
+/* Parts of a tick: whether what a strategy said may be done, which fills c->plan.taken (answer.c); its rows, of which
+ * an encoder's are computed as whole texts (run.c). */
+enum cohort_status answer_check(struct core *c, const struct cohort_plan *plan, enum cohort_status said,
+		struct cohort_err *err);
+void run_entries(struct core *c);
+void run_texts(struct core *c);
+
 /* Whether there is all that the first version of the struct had: fields are only appended, so a strategy of an older
  * header is as long as that was. */
 static inline bool strategy_is_whole(const struct cohort_strategy *s)

@@ -58,7 +58,7 @@ void event_take(struct stream *s, enum cohort_event_kind kind, struct cohort_eve
 
 /* ---- Telling ---- */
 
-static void tell_stats(struct cohort_request *r, enum cohort_finish finish)
+void request_tell_stats(struct cohort_request *r, enum cohort_finish finish)
 {
 	const double came = r->at_came, took = (r->at_end < 0 ? 0 : r->at_end - r->at_first);
 
@@ -130,7 +130,7 @@ static void tell(struct core *c, struct stream *s)
 	if (s->phase == STREAM_ENDED)
 		s->rest->finish = s->rest->ending;
 	r->prompt_told = r->prompt_changed;
-	tell_stats(r, s->rest->ending);
+	request_tell_stats(r, s->rest->ending);
 	if (s->phase == STREAM_ENDED && ++r->n_ends_told == r->p.n_outputs) {
 		if (!r->p.on_event)
 			tell_done(c, r);

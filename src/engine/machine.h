@@ -23,6 +23,7 @@ struct machine {
 			struct cohort_err *err);
 	/* Whether the sequence has positions 0 to n - 1, every one of them. */
 	bool (*seq_is_whole)(void *self, cohort_seq seq, int32_t n);
+	/* Not called in a simulation, as encode and embedding. */
 	size_t (*state_size)(void *self, cohort_seq seq); /* 0: cannot be saved */
 	enum cohort_status (*state_save)(void *self, cohort_seq seq, void *out, size_t n_max, struct cohort_err *err);
 	enum cohort_status (*state_restore)(void *self, cohort_seq seq, const void *bytes, size_t n,

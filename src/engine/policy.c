@@ -1,21 +1,10 @@
 /* The policies: blocks of cells, those of a window, states, and encoders. */
 #include "engine/policy.h"
 #include "engine/room.h"
-#include "engine/tick.h"
 
 static bool copy(struct core *c, int32_t node, cohort_seq to, int32_t p0, int32_t p1)
 {
 	return !c->m.seq_cp(c->m.self, core_node_seq(c, node), to, p0, p1, NULL);
-}
-
-static enum cohort_status decode(struct core *c, const struct cohort_batch_raw *rows, struct cohort_err *err)
-{
-	return c->m.decode(c->m.self, rows, err);
-}
-
-static enum cohort_status encode(struct core *c, const struct cohort_batch_raw *rows, struct cohort_err *err)
-{
-	return c->m.encode(c->m.self, rows, err);
 }
 
 /* ---- Blocks ---- */
@@ -113,13 +102,13 @@ static bool beyond_state(const struct core *c, const struct stream *s, int32_t p
 const struct policy *policy_of(const struct core_limits *lim)
 {
 	static const struct policy blocks = {.trades = true, .trim = trim_blocks, .copy = copy_blocks,
-			.run = run_entries, .compute = decode};
+			.run = run_entries};
 	static const struct policy window = {.trades = true, .keeps_last = true, .trim = trim_blocks,
-			.copy = copy_blocks, .too_far = beyond_window, .run = run_entries, .compute = decode};
+			.copy = copy_blocks, .too_far = beyond_window, .run = run_entries};
 	static const struct policy states = {.states = true, .trim = trim_states, .copy = copy_state,
-			.id_to_take = last_state, .too_far = beyond_state, .run = run_entries, .compute = decode};
+			.id_to_take = last_state, .too_far = beyond_state, .run = run_entries};
 	static const struct policy texts = {.whole_texts = true, .trim = trim_blocks, .copy = copy_blocks,
-			.run = run_texts, .compute = encode};
+			.run = run_texts};
 
 	return lim->encoder ? &texts : lim->recurrent ? &states : lim->n_window ? &window : &blocks;
 }

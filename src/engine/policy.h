@@ -22,7 +22,6 @@ struct policy {
 	bool (*too_far)(const struct core *c, const struct stream *s, int32_t pos);
 	/* The planned rows through the machine. */
 	void (*run)(struct core *c);
-	enum cohort_status (*compute)(struct core *c, const struct cohort_batch_raw *rows, struct cohort_err *err);
 };
 
 const struct policy *policy_of(const struct core_limits *lim);
@@ -41,6 +40,11 @@ static inline int32_t policy_from(const struct core *c, int32_t p0)
 static inline int32_t policy_n_nodes(const struct core *c, int32_t n_path)
 {
 	return c->policy->states ? 16 * c->lim.n_ids + n_path : c->lim.n_ids;
+}
+static inline enum cohort_status policy_compute(
+		struct core *c, const struct cohort_batch_raw *rows, struct cohort_err *err)
+{
+	return (c->policy->whole_texts ? c->m.encode : c->m.decode)(c->m.self, rows, err);
 }
 static inline int32_t policy_prompt_max(const struct core *c)
 {

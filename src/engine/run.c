@@ -10,7 +10,6 @@
 #include "engine/policy.h"
 #include "engine/room.h"
 #include "engine/stream.h"
-#include "engine/tick.h"
 
 #include <math.h>
 #include <string.h>
@@ -288,7 +287,7 @@ static enum cohort_status compute(struct core *c, int32_t lo, int32_t hi, struct
 			.output = p->output + lo,
 	};
 	const double start = c->m.now(c->m.self);
-	enum cohort_status st = c->policy->compute(c, &rows, err);
+	enum cohort_status st = policy_compute(c, &rows, err);
 	c->tick.decode_s += c->m.now(c->m.self) - start;
 	return st;
 }

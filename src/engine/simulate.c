@@ -149,13 +149,6 @@ static enum cohort_status machine_adapter(
 	return machine_cp(self, seq, seq, 0, 0, err);
 }
 
-static size_t machine_state_size(void *self, cohort_seq seq)
-{
-	(void)self;
-	(void)seq;
-	return 0;
-}
-
 /* ---- Requests ---- */
 
 static void on_token(struct sim *s, struct live *l, struct cohort_sim_outcome *o, double arrival_s)
@@ -319,13 +312,10 @@ static enum cohort_status start(struct sim *s, const struct cohort_room_info *ro
 			.self = s,
 			.now = machine_now,
 			.decode = machine_decode,
-			.encode = machine_decode,
 			.logits = machine_row,
-			.embedding = machine_row,
 			.seq_cp = machine_cp,
 			.seq_rm = machine_rm,
 			.adapter_set = machine_adapter,
-			.state_size = machine_state_size,
 	};
 	const struct core_limits lim = {
 			.n_vocab = N_VOCAB,

@@ -28,6 +28,8 @@ static inline void stream_enter(struct core *c, struct stream *s, enum stream_ph
 
 /* The next event of this kind, of a stream that has told it (of its request: any stream). It then was read. */
 void event_take(struct stream *s, enum cohort_event_kind kind, struct cohort_event *e);
+/* What became of a request so far; finish: how, if it has ended. Under the lock. */
+void request_tell_stats(struct cohort_request *r, enum cohort_finish finish);
 /* Tells readers of all that changed, and calls back. Takes the lock. */
 void core_deliver(struct core *c);
 
