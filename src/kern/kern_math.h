@@ -135,6 +135,17 @@ static inline float kern_rms_scale(float sum, size_t n, float eps)
 	return sum < INFINITY ? 1.0f / sqrtf(sum / (float)n + eps) : kern_from_bits(0x7fc00000u);
 }
 
+/* Rotates pairs i to n - 1 of a head with n of them: (2i, 2i+1), or (i, i + n) when halves. */
+static inline void kern_rope_rest(float *x, size_t i, size_t n, const float *cosv, const float *sinv, bool halves)
+{
+	for (; i < n; i++) {
+		size_t ia = halves ? i : 2 * i, ib = halves ? i + n : 2 * i + 1;
+		float a = x[ia], b = x[ib];
+		x[ia] = fmaf(a, cosv[i], -(b * sinv[i]));
+		x[ib] = fmaf(a, sinv[i], b * cosv[i]);
+	}
+}
+
 struct kern_act_scale {
 	float d, inv;
 };

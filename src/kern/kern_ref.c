@@ -293,18 +293,14 @@ static inline void mm_float(const struct kern_mm *m, size_t row0, size_t row1, u
 	}
 }
 
-static void mm_f32(const struct kern_mm *m, size_t row0, size_t row1)
-{
-	mm_float(m, row0, row1, QUANT_F32);
-}
-static void mm_f16(const struct kern_mm *m, size_t row0, size_t row1)
-{
-	mm_float(m, row0, row1, QUANT_F16);
-}
-static void mm_bf16(const struct kern_mm *m, size_t row0, size_t row1)
-{
-	mm_float(m, row0, row1, QUANT_BF16);
-}
+#define MM_FLOAT(fmt, type)                                                                   \
+	static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1)               \
+	{                                                                                     \
+		mm_float(m, row0, row1, type);                                                \
+	}
+MM_FLOAT(f32, QUANT_F32)
+MM_FLOAT(f16, QUANT_F16)
+MM_FLOAT(bf16, QUANT_BF16)
 
 /* ---- Rows ---- */
 
@@ -359,12 +355,7 @@ static void gelu_mul(const float *gate, const float *up, size_t n, float *out)
 
 static void rope(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves)
 {
-	for (size_t i = 0; i < n_rot / 2; i++) {
-		size_t ia = halves ? i : 2 * i, ib = halves ? i + n_rot / 2 : 2 * i + 1;
-		float a = x[ia], b = x[ib];
-		x[ia] = fmaf(a, cosv[i], -(b * sinv[i]));
-		x[ib] = fmaf(a, sinv[i], b * cosv[i]);
-	}
+	kern_rope_rest(x, 0, n_rot / 2, cosv, sinv, halves);
 }
 
 static bool all_finite(const float *x, size_t n)

@@ -116,18 +116,14 @@ NEON_INLINE void mm_float(const struct kern_mm *m, size_t row0, size_t row1, con
 		columns(m, (const uint8_t *)m->w + r * w_bytes, w_bytes, r, 1, type);
 }
 
-NEON static void mm_f32(const struct kern_mm *m, size_t row0, size_t row1)
-{
-	mm_float(m, row0, row1, QUANT_F32);
-}
-NEON static void mm_f16(const struct kern_mm *m, size_t row0, size_t row1)
-{
-	mm_float(m, row0, row1, QUANT_F16);
-}
-NEON static void mm_bf16(const struct kern_mm *m, size_t row0, size_t row1)
-{
-	mm_float(m, row0, row1, QUANT_BF16);
-}
+#define MM(fmt, type)                                                                \
+	NEON static void mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1) \
+	{                                                                            \
+		mm_float(m, row0, row1, type);                                       \
+	}
+MM(f32, QUANT_F32)
+MM(f16, QUANT_F16)
+MM(bf16, QUANT_BF16)
 
 void kern_neon_init_mm_float(struct kern *k)
 {

@@ -118,12 +118,7 @@ NEON static void rope(float *x, size_t n_rot, const float *cosv, const float *si
 			vst2q_f32(x + 2 * i, rotate(v.val[0], v.val[1], cosv + i, sinv + i));
 		}
 	}
-	for (; i < n; i++) {
-		size_t ia = halves ? i : 2 * i, ib = halves ? i + n : 2 * i + 1;
-		float a = x[ia], b = x[ib];
-		x[ia] = fmaf(a, cosv[i], -(b * sinv[i]));
-		x[ib] = fmaf(a, sinv[i], b * cosv[i]);
-	}
+	kern_rope_rest(x, i, n, cosv, sinv, halves);
 }
 
 NEON static bool all_finite(const float *x, size_t n)

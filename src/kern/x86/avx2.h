@@ -173,8 +173,9 @@ AVX2_INLINE void avx2_store_rows(const struct kern_mm *m, size_t row, size_t col
 #define X86_VEC_avx2 __m256
 #define X86_ZERO_avx2 _mm256_setzero_ps()
 #define AVX2_TILE_32(fmt, each) X86_TILE(avx2, 8, fmt, 32, struct kern_act_q8_32, 4, each)
-#define AVX2_TILE_256(fmt, most) \
-	X86_TILE(avx2, 8, fmt, 256, struct kern_act_q8_256, most, block_##fmt(w, act, step, acc, n))
+#define AVX2_MM_256(fmt, most) \
+	X86_TILE(avx2, 8, fmt, 256, struct kern_act_q8_256, most, block_##fmt(w, act, step, acc, n)) \
+	AVX2_MM(fmt, most)
 
 /* Float weights of `rows` rows interleaved, eight k at a time: avx2_mm_float.c. X86_FLOAT_PACK makes the table's
  * functions of them. */

@@ -146,13 +146,9 @@ AVX2_INLINE void block_q6_k(const struct q6_kx8 *w, const void *act, size_t step
 	}
 }
 
-AVX2_TILE_256(q4_k, 8)
-AVX2_TILE_256(q5_k, 8)
-AVX2_TILE_256(q6_k, 8)
-
-AVX2_MM(q4_k, 8)
-AVX2_MM(q5_k, 8)
-AVX2_MM(q6_k, 8)
+AVX2_MM_256(q4_k, 8)
+AVX2_MM_256(q5_k, 8)
+AVX2_MM_256(q6_k, 8)
 
 void kern_avx2_init_mm_256(struct kern *k)
 {

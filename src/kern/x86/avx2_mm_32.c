@@ -160,13 +160,8 @@ AVX2_INLINE void block_iq4_nl(
 AVX2_TILE_32(q8_0, block_q8_0(w, act, step, acc, n))
 AVX2_TILE_32(iq4_nl, block_iq4_nl(w, act, step, acc, n))
 
-AVX2_MM(q4_0, 4)
-AVX2_MM(q4_1, 4)
-AVX2_MM(q5_0, 4)
-AVX2_MM(q5_1, 4)
-AVX2_MM(q8_0, 4)
-AVX2_MM(iq4_nl, 4)
-AVX2_MM(mxfp4, 4)
+#define MM(type, fmt) AVX2_MM(fmt, 4)
+X86_FORMATS_32(MM)
 
 void kern_avx2_init_mm_32(struct kern *k)
 {

@@ -136,13 +136,9 @@ AVX2_INLINE void block_iq4_xs(const struct iq4_xsx8 *w, const void *act, size_t 
 	add_sums(w->d, false, act, step, sum, acc, n);
 }
 
-AVX2_TILE_256(q2_k, 8)
-AVX2_TILE_256(q3_k, 8)
-AVX2_TILE_256(iq4_xs, 4)
-
-AVX2_MM(q2_k, 8)
-AVX2_MM(q3_k, 8)
-AVX2_MM(iq4_xs, 4)
+AVX2_MM_256(q2_k, 8)
+AVX2_MM_256(q3_k, 8)
+AVX2_MM_256(iq4_xs, 4)
 
 void kern_avx2_init_mm_low(struct kern *k)
 {

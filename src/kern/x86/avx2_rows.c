@@ -102,18 +102,6 @@ AVX2_INLINE __m256 silu_mul_8(__m256 g, __m256 u)
 	return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(_mm256_set1_ps(1.0f), e)), u);
 }
 
-AVX2 static void silu_mul(const float *gate, const float *up, size_t n, float *out)
-{
-	size_t i = 0;
-	for (; i + 8 <= n; i += 8)
-		_mm256_storeu_ps(out + i, silu_mul_8(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
-	if (i < n) {
-		__m256i m = avx2_mask((long)(n - i));
-		_mm256_maskstore_ps(out + i, m,
-				silu_mul_8(_mm256_maskload_ps(gate + i, m), _mm256_maskload_ps(up + i, m)));
-	}
-}
-
 AVX2_INLINE __m256 gelu_mul_8(__m256 g, __m256 u)
 {
 	__m256 one = _mm256_set1_ps(1.0f);
@@ -122,17 +110,21 @@ AVX2_INLINE __m256 gelu_mul_8(__m256 g, __m256 u)
 	return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(one, e)), u);
 }
 
-AVX2 static void gelu_mul(const float *gate, const float *up, size_t n, float *out)
-{
-	size_t i = 0;
-	for (; i + 8 <= n; i += 8)
-		_mm256_storeu_ps(out + i, gelu_mul_8(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
-	if (i < n) {
-		__m256i m = avx2_mask((long)(n - i));
-		_mm256_maskstore_ps(out + i, m,
-				gelu_mul_8(_mm256_maskload_ps(gate + i, m), _mm256_maskload_ps(up + i, m)));
+/* gate_NAME of NAME_mul_8. */
+#define GATE(name)                                                                                              \
+	AVX2 static void gate_##name(const float *gate, const float *up, size_t n, float *out)                  \
+	{                                                                                                       \
+		size_t i = 0;                                                                                   \
+		for (; i + 8 <= n; i += 8)                                                                      \
+			_mm256_storeu_ps(out + i, name##_mul_8(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i))); \
+		if (i < n) {                                                                                    \
+			__m256i m = avx2_mask((long)(n - i));                                                   \
+			__m256 g = _mm256_maskload_ps(gate + i, m);                                             \
+			_mm256_maskstore_ps(out + i, m, name##_mul_8(g, _mm256_maskload_ps(up + i, m)));        \
+		}                                                                                               \
 	}
-}
+GATE(silu)
+GATE(gelu)
 
 AVX2 static void rope(float *x, size_t n_rot, const float *cosv, const float *sinv, bool halves)
 {
@@ -159,12 +151,7 @@ AVX2 static void rope(float *x, size_t n_rot, const float *cosv, const float *si
 			_mm256_storeu_ps(x + 2 * i + 8, _mm256_unpackhi_ps(ra, rb));
 		}
 	}
-	for (; i < n; i++) {
-		size_t ia = halves ? i : 2 * i, ib = halves ? i + n : 2 * i + 1;
-		float a = x[ia], b = x[ib];
-		x[ia] = fmaf(a, cosv[i], -(b * sinv[i]));
-		x[ib] = fmaf(a, sinv[i], b * cosv[i]);
-	}
+	kern_rope_rest(x, i, n, cosv, sinv, halves);
 }
 
 AVX2 static bool all_finite(const float *x, size_t n)
@@ -223,8 +210,8 @@ void kern_avx2_init_rows(struct kern *k)
 	k->rms_norm = rms_norm;
 	k->add = add;
 	k->scale = scale;
-	k->silu_mul = silu_mul;
-	k->gelu_mul = gelu_mul;
+	k->silu_mul = gate_silu;
+	k->gelu_mul = gate_gelu;
 	k->rope = rope;
 	k->all_finite = all_finite;
 	k->exp64 = exp64;

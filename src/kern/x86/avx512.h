@@ -18,20 +18,9 @@ void kern_avx512_init_mm_256(struct kern *k);
 void kern_avx512_init_mm_float(struct kern *k);
 
 /* Products, which the level above uses as well. One by one: the amalgamation takes a macro for one declaration. */
-#define AVX512_MM_DECLARE(fmt) void kern_avx512_mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1);
-AVX512_MM_DECLARE(q4_0)
-AVX512_MM_DECLARE(q4_1)
-AVX512_MM_DECLARE(q5_0)
-AVX512_MM_DECLARE(q5_1)
-AVX512_MM_DECLARE(q8_0)
-AVX512_MM_DECLARE(iq4_nl)
-AVX512_MM_DECLARE(mxfp4)
-AVX512_MM_DECLARE(q2_k)
-AVX512_MM_DECLARE(q3_k)
-AVX512_MM_DECLARE(q4_k)
-AVX512_MM_DECLARE(q5_k)
-AVX512_MM_DECLARE(q6_k)
-AVX512_MM_DECLARE(iq4_xs)
+#define AVX512_MM_DECLARE(type, fmt) void kern_avx512_mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1);
+X86_FORMATS_32(AVX512_MM_DECLARE)
+X86_FORMATS_256(AVX512_MM_DECLARE)
 #define AVX512_SET_MM(type, fmt) k->packed[type].mm = kern_avx512_mm_##fmt;
 
 AVX512_INLINE __m512i avx512_load(const void *p)
@@ -69,12 +58,12 @@ AVX512_INLINE void avx512_store_rows(const struct kern_mm *m, size_t row, size_t
 		_mm512_mask_storeu_ps(out, (__mmask16)((1u << (m->n_rows - row)) - 1), v);
 }
 
-#define AVX512_MM(fmt) X86_MM(AVX512, kern_avx512_mm_##fmt, 16, fmt, 8)
+#define AVX512_MM(type, fmt) X86_MM(AVX512, kern_avx512_mm_##fmt, 16, fmt, 8)
 #define X86_INLINE_avx512 AVX512_INLINE
 #define X86_VEC_avx512 __m512
 #define X86_ZERO_avx512 _mm512_setzero_ps()
 #define AVX512_TILE_32(fmt, each) X86_TILE(avx512, 16, fmt, 32, struct kern_act_q8_32, 8, each)
-#define AVX512_TILE_256(fmt) \
+#define AVX512_TILE_256(type, fmt) \
 	X86_TILE(avx512, 16, fmt, 256, struct kern_act_q8_256, 8, block_##fmt(w, act, step, acc, n))
 
 #endif

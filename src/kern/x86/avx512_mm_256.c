@@ -191,18 +191,8 @@ AVX512_INLINE void block_iq4_xs(const struct iq4_xsx16 *w, const void *act, size
 	add_sums(w->d, false, act, step, sum, acc, n);
 }
 
-AVX512_TILE_256(q2_k)
-AVX512_MM(q2_k)
-AVX512_TILE_256(q3_k)
-AVX512_MM(q3_k)
-AVX512_TILE_256(q4_k)
-AVX512_MM(q4_k)
-AVX512_TILE_256(q5_k)
-AVX512_MM(q5_k)
-AVX512_TILE_256(q6_k)
-AVX512_MM(q6_k)
-AVX512_TILE_256(iq4_xs)
-AVX512_MM(iq4_xs)
+X86_FORMATS_256(AVX512_TILE_256)
+X86_FORMATS_256(AVX512_MM)
 
 void kern_avx512_init_mm_256(struct kern *k)
 {

@@ -67,13 +67,7 @@ TILE(q8_0, load_bytes(w->qs, v), avx512_halves(w->d), NULL, 128)
 TILE(iq4_nl, load_table(quant_iq4_values, 128, w->qs, v), avx512_halves(w->d), NULL, 128)
 TILE(mxfp4, load_table(quant_mxfp4_values, 16, w->qs, v), mxfp4_scale(w->e), NULL, 16)
 
-AVX512_MM(q4_0)
-AVX512_MM(q4_1)
-AVX512_MM(q5_0)
-AVX512_MM(q5_1)
-AVX512_MM(q8_0)
-AVX512_MM(iq4_nl)
-AVX512_MM(mxfp4)
+X86_FORMATS_32(AVX512_MM)
 
 void kern_avx512_init_mm_32(struct kern *k)
 {

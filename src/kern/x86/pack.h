@@ -187,19 +187,10 @@ ROW(iq4_xs)
 					row_##fmt(o, j, (const struct fmt *)src + (r + j) * nb + b);              \
 			}                                                                                         \
 	}
-PACK(q4_0, 32)
-PACK(q4_1, 32)
-PACK(q5_0, 32)
-PACK(q5_1, 32)
-PACK(q8_0, 32)
-PACK(iq4_nl, 32)
-PACK(mxfp4, 32)
-PACK(q2_k, 256)
-PACK(q3_k, 256)
-PACK(q4_k, 256)
-PACK(q5_k, 256)
-PACK(q6_k, 256)
-PACK(iq4_xs, 256)
+#define PACK_32(type, fmt) PACK(fmt, 32)
+#define PACK_256(type, fmt) PACK(fmt, 256)
+X86_FORMATS_32(PACK_32)
+X86_FORMATS_256(PACK_256)
 
 void X86_INIT_PACK(struct kern *k)
 {
