@@ -12,6 +12,7 @@
 #include "base/file.h"
 
 #include "base/mem.h"
+#include "base/sum.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -191,15 +192,6 @@ static int temp_make(const char *tmp)
 	return -1;
 }
 
-static uint64_t name_hash(const char *name)
-{
-	uint64_t h = 0xcbf29ce484222325u;
-
-	for (; *name; name++)
-		h = (h ^ (uint8_t)*name) * 0x100000001b3u;
-	return h;
-}
-
 /* A new, empty file beside `path`. tmp: room for the path and SUFFIX_BYTES more. */
 static int temp_open(const char *path, char *tmp)
 {
@@ -207,7 +199,7 @@ static int temp_open(const char *path, char *tmp)
 	const char *slash = strrchr(path, '/');
 	/* A name of its own: the file's may be as long as names get. */
 	const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
-	const uint64_t hash = name_hash(path + n);
+	const uint64_t hash = sum_bytes(0, path + n, strlen(path + n));
 	int fd = -1;
 
 	memcpy(tmp, path, n);

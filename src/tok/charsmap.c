@@ -16,6 +16,8 @@
  * Refuses to know what is done with the replacement. */
 #include "tok/tok_impl.h"
 
+#include "base/sum.h"
+
 #include <string.h>
 
 #define CHARSMAP_TEXT 128 /* bytes; the longest that compatibility forms of Unicode come to is 33 */
@@ -43,7 +45,7 @@ enum cohort_status charsmap_init(struct charsmap *m, const struct gguf_array *a,
 		return COHORT_OK;
 	if (a->n < 4)
 		return err_set(err, COHORT_E_FORMAT, "%s: %llu bytes", key, (unsigned long long)a->n);
-	n_trie = (size_t)a->data[0] | (size_t)a->data[1] << 8 | (size_t)a->data[2] << 16 | (size_t)a->data[3] << 24;
+	n_trie = load_u32(a->data);
 	if (n_trie > a->n - 4 || n_trie % 4)
 		return err_set(err, COHORT_E_FORMAT, "%s: a trie of %zu bytes in %llu", key, n_trie,
 				(unsigned long long)a->n);
@@ -55,10 +57,8 @@ enum cohort_status charsmap_init(struct charsmap *m, const struct gguf_array *a,
 		charsmap_release(m);
 		return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
 	}
-	for (size_t i = 0; i < m->n_units; i++) {
-		const uint8_t *p = a->data + 4 + 4 * i;
-		m->units[i] = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-	}
+	for (size_t i = 0; i < m->n_units; i++)
+		m->units[i] = load_u32(a->data + 4 + 4 * i);
 	if (m->n_texts)
 		memcpy(m->texts, a->data + 4 + n_trie, m->n_texts);
 	m->texts[m->n_texts] = '\0';
