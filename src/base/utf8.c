@@ -79,6 +79,14 @@ size_t utf8_encode(uint32_t cp, char out[4])
 	return 4;
 }
 
+int hex_digit(int c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 size_t utf8_valid_prefix(const char *s, size_t n)
 {
 	size_t i = 0;

@@ -14,6 +14,7 @@
  * file system (base/file.h does). */
 #include "gguf/gguf_write.h"
 
+#include "base/bytes.h"
 #include "base/file.h"
 #include "base/mem.h"
 
@@ -30,12 +31,6 @@ typedef unsigned long long ull; /* for %llu, whatever uint64_t is */
 
 enum state { COLLECT, DATA, DONE, FAILED };
 
-struct buf {
-	uint8_t *d;
-	size_t n, n_max;
-	bool failed; /* something had no room; what is put after it is dropped */
-};
-
 struct entry {
 	char *name;
 	size_t n_name;
@@ -49,7 +44,7 @@ struct gguf_writer {
 	gguf_size_fn *size;
 	enum state state;
 	uint32_t alignment;
-	struct buf kv;              /* the bytes of all key/values */
+	struct bytes kv;              /* the bytes of all key/values */
 	char **keys;
 	size_t n_kv, keys_max;
 	struct entry *tensors;
@@ -72,40 +67,27 @@ static enum cohort_status no_memory(const struct gguf_writer *w, struct cohort_e
 	return named(w, err, err_set(err, COHORT_E_MEMORY, "out of memory"));
 }
 
-/* ---- Growing bytes ---- */
+/* ---- Parts of a file ---- */
 
-static void put(struct buf *b, const void *p, size_t n)
+static void put_u32(struct bytes *b, uint32_t v)
 {
-	size_t want;
-
-	if (b->failed || !size_add(b->n, n, &want) || !mem_grow((void **)&b->d, &b->n_max, want, 1)) {
-		b->failed = true;
-		return;
-	}
-	if (n)
-		memcpy(b->d + b->n, p, n);
-	b->n = want;
+	bytes_add(b, &v, sizeof v);
 }
 
-static void put_u32(struct buf *b, uint32_t v)
+static void put_u64(struct bytes *b, uint64_t v)
 {
-	put(b, &v, sizeof v);
+	bytes_add(b, &v, sizeof v);
 }
 
-static void put_u64(struct buf *b, uint64_t v)
-{
-	put(b, &v, sizeof v);
-}
-
-static void put_str(struct buf *b, struct gguf_str s)
+static void put_str(struct bytes *b, struct gguf_str s)
 {
 	put_u64(b, s.n);
-	put(b, s.s, s.n);
+	bytes_add(b, s.s, s.n);
 }
 
-static void put_header(struct buf *b, uint64_t n_tensors, uint64_t n_kv)
+static void put_header(struct bytes *b, uint64_t n_tensors, uint64_t n_kv)
 {
-	put(b, "GGUF", 4);
+	bytes_add(b, "GGUF", 4);
 	put_u32(b, VERSION);
 	put_u64(b, n_tensors);
 	put_u64(b, n_kv);
@@ -142,7 +124,7 @@ void gguf_writer_free(struct gguf_writer *w)
 		mem_free(w->tensors[i].name);
 	mem_free(w->keys);
 	mem_free(w->tensors);
-	mem_free(w->kv.d);
+	bytes_release(&w->kv);
 	strmap_release(&w->by_key);
 	strmap_release(&w->by_name);
 	mem_free(w->path);
@@ -167,7 +149,7 @@ static enum cohort_status expect(const struct gguf_writer *w, enum state state, 
 
 /* ---- Key/values ---- */
 
-static void put_value(struct buf *b, const struct gguf_kv *kv)
+static void put_value(struct bytes *b, const struct gguf_kv *kv)
 {
 	const float f = (float)kv->f;
 
@@ -176,14 +158,14 @@ static void put_value(struct buf *b, const struct gguf_kv *kv)
 	case GGUF_ARRAY:
 		put_u32(b, (uint32_t)kv->arr.type);
 		put_u64(b, kv->arr.n);
-		put(b, kv->arr.data, kv->arr.n_bytes);
+		bytes_add(b, kv->arr.data, kv->arr.n_bytes);
 		break;
-	case GGUF_F32: put(b, &f, sizeof f); break;
-	case GGUF_F64: put(b, &kv->f, sizeof kv->f); break;
+	case GGUF_F32: bytes_add(b, &f, sizeof f); break;
+	case GGUF_F64: bytes_add(b, &kv->f, sizeof kv->f); break;
 	case GGUF_I8: case GGUF_I16: case GGUF_I32: case GGUF_I64:
-		put(b, &kv->i, gguf_type_bytes(kv->type)); /* little-endian: the low bytes come first */
+		bytes_add(b, &kv->i, gguf_type_bytes(kv->type)); /* little-endian: the low bytes come first */
 		break;
-	default: put(b, &kv->u, gguf_type_bytes(kv->type)); break;
+	default: bytes_add(b, &kv->u, gguf_type_bytes(kv->type)); break;
 	}
 }
 
@@ -205,7 +187,7 @@ static bool integer_fits(const struct gguf_kv *kv)
 }
 
 /* A file with nothing but this entry, for the reader to judge. */
-static void encode(struct buf *b, const struct gguf_kv *kv)
+static void encode(struct bytes *b, const struct gguf_kv *kv)
 {
 	put_header(b, 0, 1);
 	put_str(b, kv->key);
@@ -214,12 +196,12 @@ static void encode(struct buf *b, const struct gguf_kv *kv)
 }
 
 /* Reads the entry back; its alignment comes with it. */
-static enum cohort_status judge(const struct gguf_writer *w, const struct buf *b, const struct gguf_kv *kv,
+static enum cohort_status judge(const struct gguf_writer *w, const struct bytes *b, const struct gguf_kv *kv,
 		uint32_t *alignment, struct cohort_err *err)
 {
 	struct cohort_err why;
 	struct gguf g;
-	enum cohort_status st = gguf_parse(&g, b->d, b->n, w->size, &why);
+	enum cohort_status st = gguf_parse(&g, (const uint8_t *)b->p, b->n, w->size, &why);
 
 	if (st)
 		return named(w, err, err_set(err, st == COHORT_E_MEMORY ? st : COHORT_E_ARG, "%s", why.text));
@@ -229,7 +211,7 @@ static enum cohort_status judge(const struct gguf_writer *w, const struct buf *b
 	return whole ? COHORT_OK : named(w, err, err_set(err, COHORT_E_ARG, "an array has bytes behind its elements"));
 }
 
-static enum cohort_status add_kv(struct gguf_writer *w, const struct gguf_kv *kv, const struct buf *b,
+static enum cohort_status add_kv(struct gguf_writer *w, const struct gguf_kv *kv, const struct bytes *b,
 		struct cohort_err *err)
 {
 	char text[ERR_SHOW_BYTES];
@@ -250,7 +232,7 @@ static enum cohort_status add_kv(struct gguf_writer *w, const struct gguf_kv *kv
 	if (!key)
 		return no_memory(w, err);
 	const size_t before = w->kv.n;
-	put(&w->kv, b->d + HEADER_BYTES, b->n - HEADER_BYTES);
+	bytes_add(&w->kv, b->p + HEADER_BYTES, b->n - HEADER_BYTES);
 	if (w->kv.failed || !strmap_add(&w->by_key, key, kv->key.n, (int32_t)w->n_kv, &was_there)) {
 		w->kv.n = before;
 		w->kv.failed = false;
@@ -266,7 +248,7 @@ static enum cohort_status add_kv(struct gguf_writer *w, const struct gguf_kv *kv
 enum cohort_status gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *kv, struct cohort_err *err)
 {
 	char text[ERR_SHOW_BYTES];
-	struct buf b = {0};
+	struct bytes b = {0};
 	enum cohort_status st = expect(w, COLLECT, "a key", err);
 
 	if (st)
@@ -279,7 +261,7 @@ enum cohort_status gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *k
 				err_show(text, kv->key.s, kv->key.n), gguf_type_name(kv->type)));
 	encode(&b, kv);
 	st = b.failed ? no_memory(w, err) : add_kv(w, kv, &b, err);
-	mem_free(b.d);
+	bytes_release(&b);
 	return st;
 }
 
@@ -287,13 +269,13 @@ enum cohort_status gguf_writer_strs(struct gguf_writer *w, struct gguf_str key, 
 		struct cohort_err *err)
 {
 	struct gguf_kv kv = {.key = key, .type = GGUF_ARRAY};
-	struct buf b = {0};
+	struct bytes b = {0};
 
 	for (size_t i = 0; i < n; i++)
 		put_str(&b, strs[i]);
-	kv.arr = (struct gguf_array){GGUF_STRING, n, b.d, b.n};
+	kv.arr = (struct gguf_array){GGUF_STRING, n, (const uint8_t *)b.p, b.n};
 	enum cohort_status st = b.failed ? no_memory(w, err) : gguf_writer_kv(w, &kv, err);
-	mem_free(b.d);
+	bytes_release(&b);
 	return st;
 }
 
@@ -362,17 +344,17 @@ static uint64_t padding(const struct gguf_writer *w, uint64_t n)
 	return (w->alignment - n % w->alignment) % w->alignment;
 }
 
-static void put_zeros(struct buf *b, uint64_t n)
+static void put_zeros(struct bytes *b, uint64_t n)
 {
 	static const uint8_t zeros[256];
 
 	for (; n > sizeof zeros; n -= sizeof zeros)
-		put(b, zeros, sizeof zeros);
-	put(b, zeros, (size_t)n);
+		bytes_add(b, zeros, sizeof zeros);
+	bytes_add(b, zeros, (size_t)n);
 }
 
 /* Everything behind the key/values and before the data. at: bytes of the file before it. */
-static enum cohort_status put_directory(const struct gguf_writer *w, struct buf *b, size_t at, struct cohort_err *err)
+static enum cohort_status put_directory(const struct gguf_writer *w, struct bytes *b, size_t at, struct cohort_err *err)
 {
 	uint64_t offset = 0;
 
@@ -380,7 +362,7 @@ static enum cohort_status put_directory(const struct gguf_writer *w, struct buf 
 		const struct entry *t = &w->tensors[i];
 		put_str(b, (struct gguf_str){t->name, t->n_name});
 		put_u32(b, t->n_dims);
-		put(b, t->ne, t->n_dims * sizeof *t->ne);
+		bytes_add(b, t->ne, t->n_dims * sizeof *t->ne);
 		put_u32(b, t->type);
 		put_u64(b, offset);
 		/* Cannot wrap: the sum is at most INT64_MAX, and measure() let through half of that. */
@@ -407,7 +389,7 @@ static enum cohort_status put_out(struct gguf_writer *w, const void *p, size_t n
 
 enum cohort_status gguf_writer_begin(struct gguf_writer *w, struct cohort_err *err)
 {
-	struct buf head = {0}, dir = {0};
+	struct bytes head = {0}, dir = {0};
 	enum cohort_status st = expect(w, COLLECT, "a second beginning", err);
 
 	if (st)
@@ -420,11 +402,11 @@ enum cohort_status gguf_writer_begin(struct gguf_writer *w, struct cohort_err *e
 		st = file_stream_open(w->path, &w->stream, err);
 	if (!st) {
 		w->state = DATA;
-		if (!(st = put_out(w, head.d, head.n, err)) && !(st = put_out(w, w->kv.d, w->kv.n, err)))
-			st = put_out(w, dir.d, dir.n, err);
+		if (!(st = put_out(w, head.p, head.n, err)) && !(st = put_out(w, w->kv.p, w->kv.n, err)))
+			st = put_out(w, dir.p, dir.n, err);
 	}
-	mem_free(head.d);
-	mem_free(dir.d);
+	bytes_release(&head);
+	bytes_release(&dir);
 	return st;
 }
 

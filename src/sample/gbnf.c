@@ -91,14 +91,6 @@ static void skip_space(struct parser *s, bool lines)
 	}
 }
 
-static int hex_digit(int c)
-{
-	return c >= '0' && c <= '9'            ? c - '0'
-			: c >= 'a' && c <= 'f' ? c - 'a' + 10
-			: c >= 'A' && c <= 'F' ? c - 'A' + 10
-					       : -1;
-}
-
 static bool read_hex(struct parser *s, int n_digits, uint32_t *cp)
 {
 	const size_t from = s->at - 2;

@@ -72,12 +72,12 @@ static bool text_failed(struct gen *g, const struct text *t)
 
 static bool add_rule(struct gen *g, const char *name, const struct text *body)
 {
-	if (body->failed)
+	if (body->b.failed)
 		return text_failed(g, body);
 	text_add(&g->out, "%s ::= ", name);
-	text_bytes(&g->out, body->p, body->n);
+	text_bytes(&g->out, body->b.p, body->b.n);
 	text_add(&g->out, "\n");
-	return !g->out.failed || text_failed(g, &g->out);
+	return !g->out.b.failed || text_failed(g, &g->out);
 }
 
 static bool remember(struct gen *g, json_t *schema, const char *name)
@@ -481,7 +481,7 @@ static bool additional_pair(struct gen *g, json_t *props, json_t *more, const ch
 		ok = add_rule(g, name, &t);
 	}
 	mem_free(names);
-	mem_free(t.p);
+	bytes_release(&t.b);
 	return ok;
 }
 
@@ -503,7 +503,7 @@ static bool pair_rule(struct gen *g, const char *key, json_t *schema, char name[
 		ok = add_rule(g, name, &t);
 	}
 	mem_free(s);
-	mem_free(t.p);
+	bytes_release(&t.b);
 	return ok;
 }
 
@@ -542,7 +542,7 @@ static bool tail_rules(struct gen *g, const struct property *p, size_t n, const 
 			if (i == n && !*more)
 				text_add(&t, some ? "space" : "\"\"");
 			const bool ok = add_rule(g, name, &t);
-			mem_free(t.p);
+			bytes_release(&t.b);
 			if (!ok)
 				return false;
 		}
@@ -734,7 +734,7 @@ static bool visit(struct gen *g, json_t *schema, const char *hint, char name[NAM
 	g->depth++;
 	const bool ok = remember(g, schema, name) && visit_body(g, schema, &t, hint) && add_rule(g, name, &t);
 	g->depth--;
-	mem_free(t.p);
+	bytes_release(&t.b);
 	return ok;
 }
 
@@ -762,7 +762,7 @@ static enum cohort_status generate(struct gen *g, const char *schema, size_t n_b
 	} else {
 		schema_no_memory(&g->d); /* whatever else stops it has said so */
 	}
-	if (g->out.failed)
+	if (g->out.b.failed)
 		text_failed(g, &g->out);
 	for (size_t i = 0; i < g->n_known; i++)
 		json_decref((json_t *)(uintptr_t)g->known[i].schema);
@@ -780,14 +780,14 @@ enum cohort_status cohort_schema_to_gbnf(
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !schema ? "schema" : !n_out ? "n_out" : "out");
 	enum cohort_status st = generate(&g, schema, n_bytes);
 	if (!st) {
-		*n_out = g.out.n;
-		if (g.out.n > n_max)
-			st = err_set(err, COHORT_E_LIMIT, "the grammar takes %zu bytes, there is room for %zu", g.out.n,
-					n_max);
+		*n_out = g.out.b.n;
+		if (g.out.b.n > n_max)
+			st = err_set(err, COHORT_E_LIMIT, "the grammar takes %zu bytes, there is room for %zu",
+					g.out.b.n, n_max);
 		else
-			memcpy(out, g.out.p, g.out.n);
+			memcpy(out, g.out.b.p, g.out.b.n);
 	}
-	mem_free(g.out.p);
+	bytes_release(&g.out.b);
 	return st;
 }
 
@@ -800,7 +800,7 @@ enum cohort_status cohort_grammar_open_schema(const struct cohort_lexicon *lexic
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !lexicon ? "lexicon" : !schema ? "schema" : "out");
 	enum cohort_status st = generate(&g, schema, n_bytes);
 	if (!st)
-		st = cohort_grammar_open(lexicon, g.out.p, g.out.n, "root", out, err);
-	mem_free(g.out.p);
+		st = cohort_grammar_open(lexicon, g.out.b.p, g.out.b.n, "root", out, err);
+	bytes_release(&g.out.b);
 	return st;
 }

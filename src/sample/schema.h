@@ -2,15 +2,15 @@
 #ifndef SAMPLE_SCHEMA_H
 #define SAMPLE_SCHEMA_H
 
+#include "base/bytes.h"
 #include "base/err.h"
 
 #include <jansson.h>
 
 /* A growing text; once it has failed it stays as it is. */
 struct text {
-	char *p;
-	size_t n, n_max;
-	bool failed, too_large; /* too_large: that is why; otherwise memory is out */
+	struct bytes b;
+	bool too_large; /* why it has failed; otherwise memory is out */
 };
 
 void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

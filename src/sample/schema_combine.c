@@ -4,6 +4,7 @@
 #include "sample/schema.h"
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,22 +124,14 @@ bool schema_check_keys(struct schema_doc *d, json_t *schema)
 
 /* ---- References ---- */
 
-static int hex(char c)
-{
-	return c >= '0' && c <= '9'            ? c - '0'
-			: c >= 'a' && c <= 'f' ? c - 'a' + 10
-			: c >= 'A' && c <= 'F' ? c - 'A' + 10
-					       : -1;
-}
-
 /* One step of a JSON pointer, ~0 ~1 %XX undone; false when it does not fit. */
 static bool unescape(const char *p, size_t n, char *out, size_t n_max)
 {
 	size_t k = 0;
 	for (size_t i = 0; i < n; i++) {
 		char c = p[i];
-		if (c == '%' && i + 2 < n && hex(p[i + 1]) >= 0 && hex(p[i + 2]) >= 0) {
-			c = (char)(hex(p[i + 1]) << 4 | hex(p[i + 2]));
+		if (c == '%' && i + 2 < n && hex_digit(p[i + 1]) >= 0 && hex_digit(p[i + 2]) >= 0) {
+			c = (char)(hex_digit(p[i + 1]) << 4 | hex_digit(p[i + 2]));
 			i += 2;
 		} else if (c == '~' && i + 1 < n && (p[i + 1] == '0' || p[i + 1] == '1')) {
 			c = p[++i] == '0' ? '~' : '/';

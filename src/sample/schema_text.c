@@ -18,16 +18,9 @@ enum { TEXT_MAX = 4 << 20 };
 
 void text_bytes(struct text *t, const char *p, size_t n)
 {
-	if (t->failed)
-		return;
-	t->too_large = t->n + n + 1 > TEXT_MAX;
-	t->failed = t->too_large || !mem_grow((void **)&t->p, &t->n_max, t->n + n + 1, 1);
-	if (t->failed)
-		return;
-	if (n)
-		memcpy(t->p + t->n, p, n);
-	t->n += n;
-	t->p[t->n] = 0;
+	if (!t->b.failed && t->b.n + n + 1 > TEXT_MAX)
+		t->b.failed = t->too_large = true;
+	bytes_add(&t->b, p, n);
 }
 
 void text_add(struct text *t, const char *fmt, ...)
@@ -39,7 +32,7 @@ void text_add(struct text *t, const char *fmt, ...)
 	const int n = vsnprintf(buf, sizeof buf, fmt, ap);
 	va_end(ap);
 	if (n < 0 || (size_t)n >= sizeof buf)
-		t->failed = t->too_large = true;
+		t->b.failed = t->too_large = true;
 	else
 		text_bytes(t, buf, (size_t)n);
 }
@@ -310,11 +303,7 @@ static int hex_value(struct pattern *s, int n, uint32_t *c)
 {
 	*c = 0;
 	for (int i = 0; i < n; i++, s->at++) {
-		const int h = peek(s);
-		const int d = h >= '0' && h <= '9'     ? h - '0'
-				: h >= 'a' && h <= 'f' ? h - 'a' + 10
-				: h >= 'A' && h <= 'F' ? h - 'A' + 10
-						       : -1;
+		const int d = hex_digit(peek(s));
 		if (d < 0)
 			return refuse(s, COHORT_E_FORMAT, "expected a hexadecimal digit");
 		*c = *c << 4 | (uint32_t)d;

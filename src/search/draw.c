@@ -5,6 +5,7 @@
  *  2. A token's log-probability is taken before it is decoded, from the logits that it was drawn from. */
 #include "search/search.h"
 
+#include "base/bytes.h"
 #include "base/err.h"
 #include "base/fp.h"
 #include "base/mem.h"
@@ -213,8 +214,7 @@ static int by_votes(const void *a, const void *b)
 }
 
 struct answers {
-	char *bytes;      /* one behind the other, each with a NUL */
-	size_t n, n_max;
+	struct bytes all; /* one behind the other, each with a NUL */
 	size_t *at, *len; /* [n_texts]; SIZE_MAX: none */
 };
 
@@ -223,7 +223,7 @@ static enum cohort_status ask(const struct cohort_texts *texts, cohort_answer_fn
 {
 	a->at = mem_alloc((size_t)texts->n_items + 1, sizeof *a->at);
 	a->len = mem_alloc((size_t)texts->n_items + 1, sizeof *a->len);
-	if (!a->at || !a->len || !mem_grow((void **)&a->bytes, &a->n_max, 1, 1))
+	if (!a->at || !a->len || !bytes_room(&a->all, 1))
 		return no_memory(err);
 	for (int32_t i = 0; i < texts->n_items; i++) {
 		const char *bytes = NULL;
@@ -231,14 +231,10 @@ static enum cohort_status ask(const struct cohort_texts *texts, cohort_answer_fn
 		a->at[i] = SIZE_MAX;
 		if (!answer(user, i, &texts->items[i], &bytes, &n))
 			continue;
-		if (!mem_grow((void **)&a->bytes, &a->n_max, a->n + n + 1, 1))
-			return no_memory(err);
-		if (n > 0)
-			memcpy(a->bytes + a->n, bytes, n);
-		a->bytes[a->n + n] = 0;
-		a->at[i] = a->n;
+		a->at[i] = a->all.n;
 		a->len[i] = n;
-		a->n += n + 1;
+		if (!bytes_add(&a->all, bytes, n) || !bytes_add(&a->all, "", 1))
+			return no_memory(err);
 	}
 	return COHORT_OK;
 }
@@ -257,12 +253,12 @@ enum cohort_status cohort_votes_count(const struct cohort_texts *texts, cohort_a
 		struct cohort_votes *out, struct cohort_err *err)
 {
 	struct cohort_votes r = {.n_items = 0};
-	struct answers a = {.bytes = NULL};
+	struct answers a = {.at = NULL};
 
 	if (!texts || !answer || !out)
 		return err_set(err, COHORT_E_ARG, "%s is NULL", !texts ? "texts" : !answer ? "answer" : "out");
 	enum cohort_status st = ask(texts, answer, user, &a, err);
-	r.storage = a.bytes;
+	r.storage = a.all.p;
 	r.items = mem_alloc((size_t)texts->n_items + 1, sizeof *r.items);
 	r.vote_of = mem_alloc((size_t)texts->n_items + 1, sizeof *r.vote_of);
 	if (!st && (!r.items || !r.vote_of))
@@ -272,7 +268,7 @@ enum cohort_status cohort_votes_count(const struct cohort_texts *texts, cohort_a
 			r.n_silent++;
 			continue;
 		}
-		struct cohort_vote *v = vote_for(&r, a.bytes + a.at[i], a.len[i]);
+		struct cohort_vote *v = vote_for(&r, a.all.p + a.at[i], a.len[i]);
 		v->n_texts++;
 		if (v->best < 0 || texts->items[i].likelihood > v->likelihood) {
 			v->best = i;
@@ -283,7 +279,7 @@ enum cohort_status cohort_votes_count(const struct cohort_texts *texts, cohort_a
 		qsort(r.items, (size_t)r.n_items, sizeof *r.items, by_votes);
 		for (int32_t i = 0; i < texts->n_items; i++) {
 			const bool silent = a.at[i] == SIZE_MAX;
-			r.vote_of[i] = silent ? -1 : (int32_t)(vote_for(&r, a.bytes + a.at[i], a.len[i]) - r.items);
+			r.vote_of[i] = silent ? -1 : (int32_t)(vote_for(&r, a.all.p + a.at[i], a.len[i]) - r.items);
 		}
 		*out = r;
 	} else {

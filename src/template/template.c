@@ -198,7 +198,7 @@ enum cohort_status cohort_template_render(const struct cohort_template *t, const
 	} else {
 		*out = r.out.p;
 		*n_out = r.out.n - 1;
-		r.out = (struct buf){0};
+		r.out = (struct bytes){0};
 	}
 	tmpl_release(&r);
 	return st;

@@ -6,6 +6,7 @@
 #ifndef TEMPLATE_TMPL_H
 #define TEMPLATE_TMPL_H
 
+#include "base/bytes.h"
 #include "cohort.h"
 
 #include <stdbool.h>
@@ -127,11 +128,6 @@ struct scope {
 	uint32_t n, n_max;
 };
 
-struct buf { /* bytes that grow */
-	char *p;
-	size_t n, n_max;
-};
-
 struct run {
 	/* the first failure */
 	bool failed;
@@ -150,7 +146,7 @@ struct run {
 	const struct dict *syms; /* identifiers of the template; the number of its pair is a name's number */
 	struct val *globals;     /* [syms->n] */
 	struct scope *scope;
-	struct buf out;
+	struct bytes out;
 	struct tm now;
 	bool has_now;
 };
@@ -198,14 +194,13 @@ bool tmpl_grow(struct run *r, void **p, uint32_t *n_max, size_t n_want, size_t s
 /* r->out: captures begin at an offset and are cut off again. */
 bool out_add(struct run *r, const char *s, size_t n);
 struct val out_cut(struct run *r, size_t from);
-/* Scratch text that is freed by buf_release; each is bounded by what the run may have. */
-bool buf_add(struct run *r, struct buf *t, const char *s, size_t n);
-bool buf_addz(struct run *r, struct buf *t, const char *s);
-bool buf_char(struct run *r, struct buf *t, uint32_t cp);
-bool buf_fill(struct run *r, struct buf *t, uint32_t cp, size_t n);
-void buf_release(struct buf *t);
+/* Scratch text that is freed by bytes_release; each is bounded by what the run may have. */
+bool buf_add(struct run *r, struct bytes *t, const char *s, size_t n);
+bool buf_addz(struct run *r, struct bytes *t, const char *s);
+bool buf_char(struct run *r, struct bytes *t, uint32_t cp);
+bool buf_fill(struct run *r, struct bytes *t, uint32_t cp, size_t n);
 /* Its bytes as a string of the arena; releases it. */
-struct val buf_val(struct run *r, struct buf *t);
+struct val buf_val(struct run *r, struct bytes *t);
 
 /* ---- tmpl_value.c: making, comparing, iterating ---- */
 
@@ -308,12 +303,12 @@ size_t num_dec(int64_t i, char out[32]);
 
 /* ---- tmpl_text.c: values as text ---- */
 
-bool show_str(struct run *r, struct buf *t, struct val v);   /* str(v) */
-bool show_repr(struct run *r, struct buf *t, struct val v, bool ascii); /* repr(v), or ascii(v) */
+bool show_str(struct run *r, struct bytes *t, struct val v);   /* str(v) */
+bool show_repr(struct run *r, struct bytes *t, struct val v, bool ascii); /* repr(v), or ascii(v) */
 struct val val_str(struct run *r, struct val v);              /* str(v) */
-bool show_escaped(struct run *r, struct buf *t, struct val v); /* for HTML; marked text as it is */
+bool show_escaped(struct run *r, struct bytes *t, struct val v); /* for HTML; marked text as it is */
 struct val val_escape(struct run *r, struct val v);
-bool show_pretty(struct run *r, struct buf *t, struct val v); /* pprint */
+bool show_pretty(struct run *r, struct bytes *t, struct val v); /* pprint */
 
 /* ---- tmpl_json.c ---- */
 
@@ -322,7 +317,7 @@ struct json_style {
 	struct val indent; /* one level, a string */
 	struct val item_sep, key_sep;
 };
-bool json_write(struct run *r, struct buf *t, struct val v, const struct json_style *style);
+bool json_write(struct run *r, struct bytes *t, struct val v, const struct json_style *style);
 /* `what` names the text in messages. */
 struct val json_read(struct run *r, const char *s, size_t n, const char *what);
 
@@ -415,7 +410,7 @@ struct val call_value(struct run *r, struct val f, const struct args *a);
 struct val macro_call(struct run *r, const struct macro *m, const struct args *a);
 struct val loop_attr(struct run *r, struct loop *l, struct val name); /* V_MISSING if there is none */
 struct val loop_call(struct run *r, struct loop *l, const struct args *a);
-bool show_loop(struct run *r, struct buf *t, struct loop *l);
+bool show_loop(struct run *r, struct bytes *t, struct loop *l);
 int64_t loop_length(struct run *r, struct loop *l);
 struct scope *scope_open(struct run *r, struct scope *parent); /* NULL after a failure; not entered */
 bool scope_set(struct run *r, uint32_t sym, struct val v);

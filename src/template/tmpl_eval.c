@@ -274,7 +274,7 @@ static struct val eval_concat(struct run *r, const struct node *n)
 {
 	/* All values before the text: no more than one text is under construction, and values may change each other. */
 	struct val *v = tmpl_alloc(r, n->n_list, sizeof *v);
-	struct buf t = {0};
+	struct bytes t = {0};
 
 	for (uint32_t i = 0; i < n->n_list && !r->failed; i++)
 		v[i] = tmpl_eval(r, n->list[i]);

@@ -125,7 +125,7 @@ struct val loop_attr(struct run *r, struct loop *l, struct val name)
 	return method_of(r, methods, self, name);
 }
 
-bool show_loop(struct run *r, struct buf *t, struct loop *l)
+bool show_loop(struct run *r, struct bytes *t, struct loop *l)
 {
 	char buf[32];
 	buf_addz(r, t, "<LoopContext ");

@@ -23,7 +23,7 @@ static bool parts_words(uint32_t cp)
 /* Words begin behind whitespace and ( { [ < -, so that "it's" stays one. */
 FILTER(title)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	uint32_t cp, k, end, out[3];
 
 	const struct val s = val_str(r, v);
@@ -81,7 +81,7 @@ static uint32_t entity(const char *s, size_t n)
 /* Removes what stands between two marks, the marks included. */
 static struct val remove_between(struct run *r, struct val s, const char *from, const char *to)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	const char *at = s.u.s, *end = s.u.s + s.n;
 
 	while (!r->failed) {
@@ -98,7 +98,7 @@ static struct val remove_between(struct run *r, struct val s, const char *from, 
 
 FILTER(striptags)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	if (!tmpl_charge(r, v.type == V_STR ? v.n / 8 : 0))
 		return val_none;
 	struct val s = remove_between(r, val_str(r, v), "<!--", "-->");
@@ -117,7 +117,7 @@ FILTER(striptags)
 	return buf_val(r, &t);
 }
 
-static void quote(struct run *r, struct buf *t, struct val v, bool query)
+static void quote(struct run *r, struct bytes *t, struct val v, bool query)
 {
 	const struct val s = val_str(r, v);
 	char buf[4];
@@ -138,7 +138,7 @@ static void quote(struct run *r, struct buf *t, struct val v, bool query)
 
 FILTER(urlencode)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	struct iter it;
 	struct val item;
 	bool first = true;
@@ -170,7 +170,7 @@ FILTER(urlencode)
 
 FILTER(xmlattr)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 
 	if (v.type != V_DICT)
 		return val_refuse(r, "xmlattr", v), val_none;
@@ -199,7 +199,7 @@ FILTER_IS(center, str_pad(r, val_str(r, v), arg_int(r, w[0], 80), ' ', 'c'))
 
 FILTER(indent)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 
 	if (v.type != V_STR)
 		return val_refuse(r, "indent", v), val_none;
@@ -282,7 +282,7 @@ static bool all_hyphens(const char *from, const char *to)
 	return from == to;
 }
 
-static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t width, bool break_words, bool hyphens,
+static void wrap_line(struct run *r, struct bytes *t, struct val line, int64_t width, bool break_words, bool hyphens,
 		struct val sep)
 {
 	bool first = true;
@@ -337,7 +337,7 @@ static void wrap_line(struct run *r, struct buf *t, struct val line, int64_t wid
 
 FILTER(wordwrap)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 
 	if (!arg_str(r, v, "what is wrapped"))
 		return val_none;
@@ -398,14 +398,14 @@ FILTER(format)
 
 FILTER(pprint)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	show_pretty(r, &t, v);
 	return buf_val(r, &t);
 }
 
 FILTER(tojson)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 
 	struct json_style style = {.ascii = arg_bool(r, w[0], false), .sorted = arg_bool(r, w[3], false)};
 	style.pretty = w[1].type != V_MISSING && w[1].type != V_NONE;

@@ -20,7 +20,7 @@ struct spec {
 
 /* ---- Padding ---- */
 
-static bool add_padded(struct run *r, struct buf *t, const char *s, size_t n, const struct spec *f, char align)
+static bool add_padded(struct run *r, struct bytes *t, const char *s, size_t n, const struct spec *f, char align)
 {
 	const size_t len = uni_count(s, n), width = f->width > 0 ? (size_t)f->width : 0;
 	const size_t pad = width > len ? width - len : 0;
@@ -35,9 +35,9 @@ static bool add_padded(struct run *r, struct buf *t, const char *s, size_t n, co
 
 /* sign and prefix, then digits (with the point and what follows), zeros or separators between as asked for. */
 static bool add_number(
-		struct run *r, struct buf *t, const char *head, const char *digits, size_t n, const struct spec *f)
+		struct run *r, struct bytes *t, const char *head, const char *digits, size_t n, const struct spec *f)
 {
-	struct buf body = {0};
+	struct bytes body = {0};
 	size_t whole = 0;
 	const size_t every = f->type == 'x' || f->type == 'X' || f->type == 'o' || f->type == 'b' ? 4 : 3;
 	const bool inner = f->align == '=' || (!f->align && f->zero);
@@ -76,11 +76,11 @@ static bool add_number(
 	if (inner)
 		outer.width = 0;
 	add_padded(r, t, body.p ? body.p : "", body.n, &outer, '>');
-	buf_release(&body);
+	bytes_release(&body);
 	return !r->failed;
 }
 
-static bool add_int(struct run *r, struct buf *t, int64_t i, const struct spec *f)
+static bool add_int(struct run *r, struct bytes *t, int64_t i, const struct spec *f)
 {
 	const unsigned base = f->type == 'x' || f->type == 'X' ? 16 : f->type == 'o' ? 8 : f->type == 'b' ? 2 : 10;
 	uint64_t v = i < 0 ? ~(uint64_t)i + 1 : (uint64_t)i;
@@ -137,7 +137,7 @@ static size_t add_untyped(double x, int precision, bool alternate, char buf[NUM_
 	return n;
 }
 
-static bool add_float(struct run *r, struct buf *t, double x, const struct spec *f)
+static bool add_float(struct run *r, struct bytes *t, double x, const struct spec *f)
 {
 	char buf[NUM_FORMAT_BYTES], head[2] = {0, 0}, conv = f->type;
 	const char low = conv ? (char)(conv | 0x20) : 0;
@@ -173,17 +173,17 @@ static bool add_float(struct run *r, struct buf *t, double x, const struct spec 
 }
 
 /* By the letter of a conversion; false if it is none. */
-static bool show_as(struct run *r, struct buf *t, struct val v, char how)
+static bool show_as(struct run *r, struct bytes *t, struct val v, char how)
 {
 	return how == 's' ? show_str(r, t, v) : how == 'r' || how == 'a' ? show_repr(r, t, v, how == 'a') : false;
 }
 
-static bool add_char(struct run *r, struct buf *t, int64_t cp, const struct spec *f, char align)
+static bool add_char(struct run *r, struct bytes *t, int64_t cp, const struct spec *f, char align)
 {
-	struct buf s = {0};
+	struct bytes s = {0};
 	buf_char(r, &s, cp >= 0 && cp < 0x110000 ? (uint32_t)cp : 0x110000);
 	add_padded(r, t, s.p ? s.p : "", s.n, f, align);
-	buf_release(&s);
+	bytes_release(&s);
 	return !r->failed;
 }
 
@@ -205,10 +205,10 @@ static struct val next_arg(struct run *r, struct percent *p)
 	return val_none;
 }
 
-static bool add_percent(struct run *r, struct buf *t, struct val v, const struct spec *f)
+static bool add_percent(struct run *r, struct bytes *t, struct val v, const struct spec *f)
 {
 	const char c = f->type;
-	struct buf s = {0};
+	struct bytes s = {0};
 
 	if (c == 's' || c == 'r' || c == 'a') {
 		show_as(r, &s, v, c);
@@ -216,7 +216,7 @@ static bool add_percent(struct run *r, struct buf *t, struct val v, const struct
 		if (f->precision >= 0)
 			n = uni_offset(s.p ? s.p : "", s.n, (size_t)f->precision);
 		add_padded(r, t, s.p ? s.p : "", n, f, '>');
-		buf_release(&s);
+		bytes_release(&s);
 		return !r->failed;
 	}
 	if (c == 'c') {
@@ -263,7 +263,7 @@ static int64_t read_count(struct run *r, const char *s, size_t n, size_t *at, st
 
 struct val format_percent(struct run *r, struct val fmt, struct val args)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	struct percent p = {args, 0, args.type == V_TUPLE, false};
 	const char *s = fmt.u.s;
 	const size_t n = fmt.n;
@@ -393,7 +393,7 @@ static bool read_spec(struct run *r, struct val s, struct spec *f)
 	return at == s.n ? !r->failed : tmpl_error(r, "a malformed format");
 }
 
-static bool add_formatted(struct run *r, struct buf *t, struct val v, struct val spec)
+static bool add_formatted(struct run *r, struct bytes *t, struct val v, struct val spec)
 {
 	struct spec f;
 
@@ -485,7 +485,7 @@ static struct val field_value(struct run *r, struct val f, struct braces *b)
 	return v;
 }
 
-static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct braces *b, int depth)
+static bool add_braces(struct run *r, struct bytes *t, struct val fmt, struct braces *b, int depth)
 {
 	const char *s = fmt.u.s;
 
@@ -525,14 +525,14 @@ static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct brac
 		struct val v = field_value(r, val_bytes(s + from, name_end - from), b);
 		if (bang && !r->failed) {
 			const char conv = bang + 1 < end ? s[bang + 1] : 0;
-			struct buf shown = {0};
+			struct bytes shown = {0};
 			if (!show_as(r, &shown, v, conv))
 				tmpl_error(r, "a field has !r, !s or !a, or none");
 			if ((colon ? colon : end) != bang + 2)
 				tmpl_error(r, "nothing but ':' follows !r, !s or !a");
 			v = buf_val(r, &shown);
 		}
-		struct buf spec = {0};
+		struct bytes spec = {0};
 		if (colon)
 			add_braces(r, &spec, val_bytes(s + colon + 1, end - colon - 1), b, depth + 1);
 		const struct val sv = buf_val(r, &spec);
@@ -544,7 +544,7 @@ static bool add_braces(struct run *r, struct buf *t, struct val fmt, struct brac
 
 struct val format_braces(struct run *r, struct val fmt, const struct args *a, const struct dict *map)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	struct braces b = {a, map, 0, false, false};
 	tmpl_charge(r, fmt.n / 16);
 	add_braces(r, &t, fmt, &b, 1);
@@ -598,7 +598,7 @@ bool time_read(const char *s, struct tm *out)
 	return true;
 }
 
-static bool add_time(struct run *r, struct buf *t, const struct tm *tm, char c, char flag)
+static bool add_time(struct run *r, struct bytes *t, const struct tm *tm, char c, char flag)
 {
 	static const char *const months[] = {"January", "February", "March", "April", "May", "June", "July", "August",
 			"September", "October", "November", "December"};
@@ -678,7 +678,7 @@ static bool add_time(struct run *r, struct buf *t, const struct tm *tm, char c, 
 
 struct val format_time(struct run *r, const struct tm *tm, struct val fmt)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	tmpl_charge(r, fmt.n / 16);
 	for (uint32_t i = 0; i < fmt.n && !r->failed; i++) {
 		if (fmt.u.s[i] != '%' || i + 1 >= fmt.n) {

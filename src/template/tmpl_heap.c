@@ -132,7 +132,7 @@ void tmpl_release(struct run *r)
 		mem_free(r->chunks);
 		r->chunks = next;
 	}
-	buf_release(&r->out);
+	bytes_release(&r->out);
 }
 
 bool tmpl_grow(struct run *r, void **p, uint32_t *n_max, size_t n_want, size_t size)
@@ -156,32 +156,27 @@ bool tmpl_grow(struct run *r, void **p, uint32_t *n_max, size_t n_want, size_t s
 
 /* ---- Texts that grow ---- */
 
-static bool buf_room(struct run *r, struct buf *t, size_t n)
+static bool buf_room(struct run *r, struct bytes *t, size_t n)
 {
 	size_t want;
 	if (r->failed)
 		return false;
 	if (!size_add(t->n, n, &want) || want > r->n_bytes_max || want > UINT32_MAX / 2)
 		return tmpl_fail(r, COHORT_E_LIMIT, "a text of more than %zu bytes", r->n_bytes_max);
-	return mem_grow((void **)&t->p, &t->n_max, want, 1) || tmpl_fail(r, COHORT_E_MEMORY, "out of memory");
+	return bytes_room(t, n) || tmpl_fail(r, COHORT_E_MEMORY, "out of memory");
 }
 
-bool buf_add(struct run *r, struct buf *t, const char *s, size_t n)
+bool buf_add(struct run *r, struct bytes *t, const char *s, size_t n)
 {
-	if (!buf_room(r, t, n))
-		return false;
-	if (n)
-		memcpy(t->p + t->n, s, n);
-	t->n += n;
-	return true;
+	return buf_room(r, t, n) && bytes_add(t, s, n);
 }
 
-bool buf_addz(struct run *r, struct buf *t, const char *s)
+bool buf_addz(struct run *r, struct bytes *t, const char *s)
 {
 	return buf_add(r, t, s, strlen(s));
 }
 
-bool buf_char(struct run *r, struct buf *t, uint32_t cp)
+bool buf_char(struct run *r, struct bytes *t, uint32_t cp)
 {
 	char s[4];
 	size_t n = utf8_encode(cp, s);
@@ -190,7 +185,7 @@ bool buf_char(struct run *r, struct buf *t, uint32_t cp)
 	return buf_add(r, t, s, n);
 }
 
-bool buf_fill(struct run *r, struct buf *t, uint32_t cp, size_t n)
+bool buf_fill(struct run *r, struct bytes *t, uint32_t cp, size_t n)
 {
 	char s[4];
 	size_t k = utf8_encode(cp, s), bytes;
@@ -201,16 +196,10 @@ bool buf_fill(struct run *r, struct buf *t, uint32_t cp, size_t n)
 	return true;
 }
 
-void buf_release(struct buf *t)
-{
-	mem_free(t->p);
-	*t = (struct buf){0};
-}
-
-struct val buf_val(struct run *r, struct buf *t)
+struct val buf_val(struct run *r, struct bytes *t)
 {
 	struct val v = val_copy(r, t->p, t->n);
-	buf_release(t);
+	bytes_release(t);
 	return v;
 }
 

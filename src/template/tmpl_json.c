@@ -13,7 +13,7 @@
 
 /* ---- Writing ---- */
 
-static bool write_str(struct run *r, struct buf *t, struct val v, bool ascii)
+static bool write_str(struct run *r, struct bytes *t, struct val v, bool ascii)
 {
 	static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
 	char buf[16];
@@ -41,7 +41,7 @@ static bool write_str(struct run *r, struct buf *t, struct val v, bool ascii)
 	return buf_addz(r, t, "\"");
 }
 
-static bool write_float(struct run *r, struct buf *t, double f)
+static bool write_float(struct run *r, struct bytes *t, double f)
 {
 	char buf[NUM_BYTES];
 	if (isnan(f))
@@ -51,7 +51,7 @@ static bool write_float(struct run *r, struct buf *t, double f)
 	return tmpl_charge(r, FLOAT_STEPS) && buf_add(r, t, buf, num_repr(f, buf));
 }
 
-static bool new_line(struct run *r, struct buf *t, const struct json_style *style, size_t level)
+static bool new_line(struct run *r, struct bytes *t, const struct json_style *style, size_t level)
 {
 	if (!style->pretty)
 		return !r->failed;
@@ -61,9 +61,9 @@ static bool new_line(struct run *r, struct buf *t, const struct json_style *styl
 	return !r->failed;
 }
 
-static bool write_any(struct run *r, struct buf *t, struct val v, const struct json_style *style, size_t level);
+static bool write_any(struct run *r, struct bytes *t, struct val v, const struct json_style *style, size_t level);
 
-static bool write_key(struct run *r, struct buf *t, struct val k, const struct json_style *style)
+static bool write_key(struct run *r, struct bytes *t, struct val k, const struct json_style *style)
 {
 	if (k.type == V_STR)
 		return write_str(r, t, k, style->ascii);
@@ -72,7 +72,8 @@ static bool write_key(struct run *r, struct buf *t, struct val k, const struct j
 	return buf_addz(r, t, "\"") && write_any(r, t, k, style, 0) && buf_addz(r, t, "\"");
 }
 
-static bool write_dict(struct run *r, struct buf *t, const struct dict *d, const struct json_style *style, size_t level)
+static bool write_dict(
+		struct run *r, struct bytes *t, const struct dict *d, const struct json_style *style, size_t level)
 {
 	const struct pair *pairs = d->pairs;
 
@@ -106,7 +107,7 @@ static bool write_dict(struct run *r, struct buf *t, const struct dict *d, const
 	return buf_addz(r, t, "}");
 }
 
-static bool write_any(struct run *r, struct buf *t, struct val v, const struct json_style *style, size_t level)
+static bool write_any(struct run *r, struct bytes *t, struct val v, const struct json_style *style, size_t level)
 {
 	char buf[32];
 	bool ok;
@@ -139,7 +140,7 @@ static bool write_any(struct run *r, struct buf *t, struct val v, const struct j
 	return ok && !r->failed;
 }
 
-bool json_write(struct run *r, struct buf *t, struct val v, const struct json_style *style)
+bool json_write(struct run *r, struct bytes *t, struct val v, const struct json_style *style)
 {
 	return write_any(r, t, v, style, 0);
 }
@@ -178,15 +179,15 @@ static bool read_hex(struct reader *j, uint32_t *out)
 {
 	*out = 0;
 	for (int i = 0; i < 4; i++, j->at++) {
-		const char c = j->at < j->n ? j->s[j->at] : 0, low = (char)(c | 0x20);
-		if (!(c >= '0' && c <= '9') && !(low >= 'a' && low <= 'f'))
+		const int d = j->at < j->n ? hex_digit(j->s[j->at]) : -1;
+		if (d < 0)
 			return false;
-		*out = *out << 4 | (uint32_t)(c <= '9' ? c - '0' : low - 'a' + 10);
+		*out = *out << 4 | (uint32_t)d;
 	}
 	return true;
 }
 
-static bool read_escape(struct reader *j, struct buf *t)
+static bool read_escape(struct reader *j, struct bytes *t)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
 	const char c = j->at < j->n ? j->s[j->at++] : 0;
@@ -210,12 +211,12 @@ static bool read_escape(struct reader *j, struct buf *t)
 
 static struct val read_str(struct reader *j)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	size_t from = j->at;
 
 	while (j->at < j->n && j->s[j->at] != '"' && !j->r->failed) {
 		if ((uint8_t)j->s[j->at] < ' ') {
-			buf_release(&t);
+			bytes_release(&t);
 			return bad(j, "a control character in a string");
 		}
 		if (j->s[j->at] != '\\') {
@@ -228,7 +229,7 @@ static struct val read_str(struct reader *j)
 		from = j->at;
 	}
 	if (j->at >= j->n) {
-		buf_release(&t);
+		bytes_release(&t);
 		return bad(j, "a string without end");
 	}
 	buf_add(j->r, &t, j->s + from, j->at - from);

@@ -179,9 +179,11 @@ static size_t digits(const struct lex *l, size_t at)
 	return at;
 }
 
-static int digit_of(char c)
+/* Whether c is a digit of numbers to the base b, at most 16. */
+static bool is_digit_of(int b, char c)
 {
-	return is_digit(c) ? c - '0' : c >= 'a' && c <= 'z' ? c - 'a' + 10 : c >= 'A' && c <= 'Z' ? c - 'A' + 10 : 99;
+	const int d = hex_digit(c);
+	return d >= 0 && d < b;
 }
 
 static bool lex_number(struct lex *l)
@@ -220,8 +222,8 @@ static bool lex_number(struct lex *l)
 		const int b = c == 'x' || c == 'X' ? 16 : c == 'o' || c == 'O' ? 8 : c == 'b' || c == 'B' ? 2 : 0;
 		size_t e = from + 2;
 		while (b && e < l->n &&
-				(digit_of(l->s[e]) < b ||
-						(l->s[e] == '_' && e + 1 < l->n && digit_of(l->s[e + 1]) < b)))
+				(is_digit_of(b, l->s[e]) ||
+						(l->s[e] == '_' && e + 1 < l->n && is_digit_of(b, l->s[e + 1]))))
 			e++;
 		if (b && e > from + 2) {
 			base = b;
@@ -243,7 +245,7 @@ static bool lex_number(struct lex *l)
 	return !l->r->failed;
 }
 
-static bool unescape(struct lex *l, const char *s, size_t n, struct buf *t)
+static bool unescape(struct lex *l, const char *s, size_t n, struct bytes *t)
 {
 	static const char from[] = "abfnrtv\\'\"", to[] = "\a\b\f\n\r\t\v\\'\"";
 	struct run *r = l->r;
@@ -268,9 +270,9 @@ static bool unescape(struct lex *l, const char *s, size_t n, struct buf *t)
 			const size_t k = c == 'x' ? 2 : c == 'u' ? 4 : 8;
 			uint32_t cp = 0;
 			for (size_t j = 1; j <= k; j++) {
-				if (i + j >= n || digit_of(s[i + j]) > 15)
+				if (i + j >= n || hex_digit(s[i + j]) < 0)
 					return fail(l, "\\x, \\u or \\U without its digits");
-				cp = cp << 4 | (uint32_t)digit_of(s[i + j]);
+				cp = cp << 4 | (uint32_t)hex_digit(s[i + j]);
 			}
 			i += k;
 			char utf8[4];
@@ -303,7 +305,7 @@ static bool lex_string(struct lex *l)
 	const size_t n = end - l->at - 1;
 	struct val v = val_bytes(s, n);
 	if (!plain) {
-		struct buf t = {0};
+		struct bytes t = {0};
 		const bool ok = unescape(l, s, n, &t);
 		v = buf_val(l->r, &t);
 		if (!ok)

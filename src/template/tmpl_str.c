@@ -24,7 +24,7 @@ static bool is_final_sigma(struct val s, uint32_t at, uint32_t k)
 
 struct val str_case(struct run *r, struct val s, char how)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	bool in_word = false;
 	uint32_t cp, k, out[3];
 
@@ -294,7 +294,7 @@ METHOD(do_count, self)
 
 struct val str_replace(struct run *r, struct val s, struct val old, struct val with, int64_t count)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	uint32_t at = 0, cp;
 
 	if (!tmpl_charge(r, s.n / 16))
@@ -450,7 +450,7 @@ struct val str_join(struct run *r, struct val sep, struct val items, bool conver
 {
 	struct iter it;
 	struct val v;
-	struct buf t = {0};
+	struct bytes t = {0};
 	size_t n = 0;
 
 	if (iter_init(r, &it, items))
@@ -479,7 +479,7 @@ METHOD(do_join, self)
 struct val str_pad(struct run *r, struct val s, int64_t width, uint32_t fill, char how)
 {
 	const int64_t n = val_len(r, s), pad = width > n ? width - n : 0;
-	struct buf t = {0};
+	struct bytes t = {0};
 	/* The odd one goes to the left of a text whose width is even, as Python has it. */
 	const int64_t left = how == 'r' ? pad : how == 'l' ? 0 : pad / 2 + (pad & width & 1);
 
@@ -517,7 +517,7 @@ METHOD(do_zfill, self)
 
 METHOD(do_expandtabs, self)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	const int64_t size = arg_int(r, w[0], 8);
 	int64_t column = 0;
 	tmpl_charge(r, self.n / 16);

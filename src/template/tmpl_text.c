@@ -6,7 +6,7 @@
 
 /* ---- repr ---- */
 
-static bool repr_str(struct run *r, struct buf *t, struct val v, bool ascii)
+static bool repr_str(struct run *r, struct bytes *t, struct val v, bool ascii)
 {
 	const bool has_single = v.n && memchr(v.u.s, '\'', v.n), has_double = v.n && memchr(v.u.s, '"', v.n);
 	const char quote = has_single && !has_double ? '"' : '\'';
@@ -33,7 +33,7 @@ static bool repr_str(struct run *r, struct buf *t, struct val v, bool ascii)
 	return buf_add(r, t, &quote, 1);
 }
 
-static bool repr_items(struct run *r, struct buf *t, struct val v, bool ascii)
+static bool repr_items(struct run *r, struct bytes *t, struct val v, bool ascii)
 {
 	struct iter it;
 	struct val item;
@@ -50,7 +50,7 @@ static bool repr_items(struct run *r, struct buf *t, struct val v, bool ascii)
 	return !r->failed;
 }
 
-static bool repr_dict(struct run *r, struct buf *t, const struct dict *d, bool ascii)
+static bool repr_dict(struct run *r, struct bytes *t, const struct dict *d, bool ascii)
 {
 	buf_addz(r, t, "{");
 	for (uint32_t i = 0; i < d->n && tmpl_charge(r, 1); i++) {
@@ -63,7 +63,7 @@ static bool repr_dict(struct run *r, struct buf *t, const struct dict *d, bool a
 	return buf_addz(r, t, "}");
 }
 
-static bool repr_inside(struct run *r, struct buf *t, struct val v, bool ascii)
+static bool repr_inside(struct run *r, struct bytes *t, struct val v, bool ascii)
 {
 	char buf[NUM_BYTES];
 
@@ -106,7 +106,7 @@ static bool repr_inside(struct run *r, struct buf *t, struct val v, bool ascii)
 	}
 }
 
-bool show_repr(struct run *r, struct buf *t, struct val v, bool ascii)
+bool show_repr(struct run *r, struct bytes *t, struct val v, bool ascii)
 {
 	if (!tmpl_charge(r, 1) || !tmpl_enter(r))
 		return false;
@@ -117,7 +117,7 @@ bool show_repr(struct run *r, struct buf *t, struct val v, bool ascii)
 
 /* ---- str ---- */
 
-bool show_str(struct run *r, struct buf *t, struct val v)
+bool show_str(struct run *r, struct bytes *t, struct val v)
 {
 	if (v.type == V_STR)
 		return tmpl_charge(r, v.n / 64) && buf_add(r, t, v.u.s, v.n);
@@ -128,7 +128,7 @@ bool show_str(struct run *r, struct buf *t, struct val v)
 
 struct val val_str(struct run *r, struct val v)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	if (v.type == V_STR)
 		return val_bytes(v.u.s, v.n);
 	show_str(r, &t, v);
@@ -137,7 +137,7 @@ struct val val_str(struct run *r, struct val v)
 
 /* ---- HTML ---- */
 
-bool show_escaped(struct run *r, struct buf *t, struct val v)
+bool show_escaped(struct run *r, struct bytes *t, struct val v)
 {
 	if (v.type == V_STR && v.flag & F_MARKUP)
 		return buf_add(r, t, v.u.s, v.n);
@@ -158,7 +158,7 @@ bool show_escaped(struct run *r, struct buf *t, struct val v)
 
 struct val val_escape(struct run *r, struct val v)
 {
-	struct buf t = {0};
+	struct bytes t = {0};
 	show_escaped(r, &t, v);
 	v = buf_val(r, &t);
 	v.flag = F_MARKUP;
@@ -200,10 +200,10 @@ static struct val in_order(struct run *r, struct val v)
 	return out;
 }
 
-static bool pretty(struct run *r, struct buf *t, struct val v, size_t indent, size_t allowance)
+static bool pretty(struct run *r, struct bytes *t, struct val v, size_t indent, size_t allowance)
 {
 	enum { WIDTH = 80 };
-	struct buf line = {0};
+	struct bytes line = {0};
 
 	if (!tmpl_enter(r))
 		return false;
@@ -212,7 +212,7 @@ static bool pretty(struct run *r, struct buf *t, struct val v, size_t indent, si
 	const uint32_t n = v.type == V_DICT ? v.u.dict->n : v.type == V_LIST || v.type == V_TUPLE ? v.n : 0;
 	if (fits || !n || r->failed)
 		buf_add(r, t, line.p, line.n);
-	buf_release(&line);
+	bytes_release(&line);
 	if (!fits && n && !r->failed) {
 		buf_addz(r, t, v.type == V_DICT ? "{" : v.type == V_LIST ? "[" : "(");
 		for (uint32_t i = 0; i < n && !r->failed; i++) {
@@ -225,7 +225,7 @@ static bool pretty(struct run *r, struct buf *t, struct val v, size_t indent, si
 				show_repr(r, &line, v.u.dict->pairs[i].key, false);
 				in += uni_count(line.p ? line.p : "", line.n) + 2;
 				buf_add(r, t, line.p, line.n);
-				buf_release(&line);
+				bytes_release(&line);
 				buf_addz(r, t, ": ");
 			}
 			pretty(r, t, v.type == V_DICT ? v.u.dict->pairs[i].value : v.u.items[i], in,
@@ -237,7 +237,7 @@ static bool pretty(struct run *r, struct buf *t, struct val v, size_t indent, si
 	return !r->failed;
 }
 
-bool show_pretty(struct run *r, struct buf *t, struct val v)
+bool show_pretty(struct run *r, struct bytes *t, struct val v)
 {
 	return pretty(r, t, in_order(r, v), 0, 0);
 }

@@ -124,7 +124,7 @@ struct val val_undefz(struct run *r, const char *fmt, ...)
 bool undef_fail(struct run *r, struct val v)
 {
 	const struct undef *u = v.u.undef;
-	struct buf t = {0};
+	struct bytes t = {0};
 
 	if (u->hint)
 		return tmpl_error(r, "%s", u->hint);
@@ -134,7 +134,7 @@ bool undef_fail(struct run *r, struct val v)
 		tmpl_error(r, "%.*s is not defined", n, t.p ? t.p : "");
 	else
 		tmpl_error(r, "a value of type '%s' has no %.*s", val_type_name(u->obj), n, t.p ? t.p : "");
-	buf_release(&t);
+	bytes_release(&t);
 	return false;
 }
 

@@ -107,16 +107,6 @@ static bool sort_marks(struct norm *w)
 	return true;
 }
 
-static bool add_text(struct norm *w, const char *s, size_t n)
-{
-	if (!mem_grow((void **)&w->text, &w->text_max, w->n_text + n, 1))
-		return false;
-	if (n)
-		memcpy(w->text + w->n_text, s, n);
-	w->n_text += n;
-	return true;
-}
-
 static bool add_stretch(struct norm *w, const char *s, size_t n)
 {
 	uint32_t cp;
@@ -134,7 +124,7 @@ static bool add_stretch(struct norm *w, const char *s, size_t n)
 			w->cps, (utf8proc_ssize_t)w->n_cps, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
 	for (utf8proc_ssize_t i = 0; i < got; i++) {
 		char c[4];
-		if (!add_text(w, c, utf8_encode((uint32_t)w->cps[i], c)))
+		if (!bytes_add(&w->text, c, utf8_encode((uint32_t)w->cps[i], c)))
 			return false;
 	}
 	return true;
@@ -146,7 +136,7 @@ enum cohort_status norm_nfc(
 	size_t done = 0, last = 0; /* what is written; where the last plain character begins */
 	uint32_t cp;
 
-	w->n_text = 0;
+	w->text.n = 0;
 	for (size_t i = 0; i < n;) {
 		/* Below 0xcc a character is below U+0300. */
 		if ((uint8_t)s[i] < 0xcc) {
@@ -166,17 +156,17 @@ enum cohort_status norm_nfc(
 			if (is_plain(cp))
 				break;
 		}
-		if (!add_text(w, s + done, from - done) || !add_stretch(w, s + from, i - from))
+		if (!bytes_add(&w->text, s + done, from - done) || !add_stretch(w, s + from, i - from))
 			return no_memory(err);
 		done = i;
 	}
 	*out = s;
 	*n_out = n;
 	if (done) {
-		if (!add_text(w, s + done, n - done))
+		if (!bytes_add(&w->text, s + done, n - done))
 			return no_memory(err);
-		*out = w->text;
-		*n_out = w->n_text;
+		*out = w->text.p;
+		*n_out = w->text.n;
 	}
 	return COHORT_OK;
 }
@@ -185,7 +175,7 @@ void norm_release(struct norm *w)
 {
 	mem_free(w->cps);
 	mem_free(w->sorted);
-	mem_free(w->text);
+	bytes_release(&w->text);
 	*w = (struct norm){0};
 }
 

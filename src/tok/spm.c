@@ -19,20 +19,11 @@
 
 #define MARK "\xe2\x96\x81" /* U+2581 */
 
-static int hex(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int spm_byte_of(const char *s, size_t n)
 {
-	if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || hex(s[3]) < 0 || hex(s[4]) < 0)
+	if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || hex_digit(s[3]) < 0 || hex_digit(s[4]) < 0)
 		return -1;
-	return hex(s[3]) * 16 + hex(s[4]);
+	return hex_digit(s[3]) * 16 + hex_digit(s[4]);
 }
 
 enum cohort_status spm_add_byte(struct tok *t, cohort_token id, const char *s, size_t n, struct cohort_err *err)

@@ -2,6 +2,7 @@
 #ifndef TOK_TOK_IMPL_H
 #define TOK_TOK_IMPL_H
 
+#include "base/bytes.h"
 #include "base/mem.h"
 #include "tok/tok.h"
 
@@ -51,11 +52,10 @@ enum cohort_status pretok_split(const struct pretok *p, struct pretok_run *r, co
 struct norm {       /* working memory of one call */
 	int32_t *cps, *sorted;
 	size_t n_cps, cps_max, sorted_max;
-	char *text;
-	size_t n_text, text_max;
+	struct bytes text;
 };
 
-/* Form C of valid UTF-8: s itself where it has that form already, else w->text. */
+/* Form C of valid UTF-8: s itself where it has that form already, else w->text.p. */
 enum cohort_status norm_nfc(struct norm *w, const char *s, size_t n, const char **out, size_t *n_out,
 		struct cohort_err *err);
 void norm_release(struct norm *w);

@@ -632,7 +632,7 @@ static void exact_memory(void **state)
 {
 	enum { N = 100 };
 	struct run r = {.n_bytes_max = (size_t)1 << 20};
-	struct buf t = {0};
+	struct bytes t = {0};
 	(void)state;
 
 	/* A piece with room behind it, as long as that fits. */
@@ -672,7 +672,7 @@ static void exact_memory(void **state)
 	assert_false(buf_add(&r, &t, "e", 1));
 	assert_int_equal(r.status, COHORT_E_LIMIT);
 	assert_int_equal(t.n, 4);
-	buf_release(&t);
+	bytes_release(&t);
 	tmpl_release(&r);
 }
 
