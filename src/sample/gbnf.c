@@ -300,6 +300,8 @@ static bool read_token(struct parser *s, struct piece *out)
 		s->at++;
 		const size_t begin = from + negated;
 		id = s->token ? s->token(s->token_arg, s->text + begin, s->at - begin) : -1;
+		if (id < -1)
+			return full(s);
 		if (id < 0)
 			return refuse(s, from, "the vocabulary has no token of exactly this text");
 	}

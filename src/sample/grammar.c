@@ -751,17 +751,16 @@ static cohort_token find_token(void *arg, const char *bytes, size_t n)
 {
 	struct names *names = arg;
 	const struct cohort_lexicon *x = names->lexicon;
-	if (!names->made) {
-		bool was_there;
-		names->made = strmap_init(&names->map, (size_t)x->n_vocab);
-		for (cohort_token t = 0; t < x->n_vocab && names->made; t++) {
-			size_t n_name;
-			const uint8_t *name = lexicon_name(x, t, &n_name);
-			if (!strmap_add(&names->map, (const char *)name, n_name, t, &was_there))
-				return -1;
-		}
+	if (!names->made && !strmap_init(&names->map, (size_t)x->n_vocab))
+		return -2;
+	for (cohort_token t = 0; !names->made && t < x->n_vocab; t++) {
+		size_t n_name;
+		const uint8_t *name = lexicon_name(x, t, &n_name);
+		if (!strmap_add(&names->map, (const char *)name, n_name, t, NULL))
+			return -2;
 	}
-	return names->made ? strmap_find(&names->map, bytes, n, -1) : -1;
+	names->made = true;
+	return strmap_find(&names->map, bytes, n, -1);
 }
 
 static bool allocate(struct cohort_grammar *g)

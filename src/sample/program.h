@@ -56,7 +56,7 @@ enum {
 };
 
 /* text is looked at only during the call. token: finds the token with exactly these bytes, special ones included, or
- * -1. Statuses: E_FORMAT with the offset, E_LIMIT, E_UNSUPPORTED (left recursion), E_MEMORY. */
+ * -1 (-2: out of memory). Statuses: E_FORMAT with the offset, E_LIMIT, E_UNSUPPORTED (left recursion), E_MEMORY. */
 enum cohort_status program_init(struct program *p, const char *text, size_t n_bytes, const char *root, int32_t n_vocab,
 		cohort_token (*token)(void *arg, const char *bytes, size_t n), void *arg, struct cohort_err *err);
 void program_release(struct program *p);

@@ -28,7 +28,7 @@ verdict 'two that leave nothing'
 # TEST or TEST:MORE, the blocks that the test or a library keeps for itself
 for test in test_base:1 test_batch test_batch_check test_branch_refuse test_chat test_engine_books test_engine_text \
 	test_file test_gguf test_gguf_refuse test_gguf_split test_gguf_tensors test_gguf_tools test_gguf_write test_kv \
-	test_memory test_model:1 test_recur test_score:3 test_search:132 test_state test_template:6 test_template_snippets test_tok_bpe \
+	test_memory test_model:1 test_quantize_types test_recur test_score:3 test_search:132 test_state test_template:6 test_template_snippets test_tok_bpe \
 	test_tok_detok test_tok_spm test_tok_unigram test_tok_vocab test_tok_wordpiece test_transaction:1 fuzz_gbnf:10 \
 	fuzz_gguf fuzz_model fuzz_sampler:115 fuzz_schema:10 fuzz_state:100 fuzz_template fuzz_tok:112 fuzz_vocab:3; do
 	left "${test%:*}" && case $test in *:*) [ "$n" -le $((least + ${test#*:})) ] ;; *) [ "$n" = "$least" ] ;; esac

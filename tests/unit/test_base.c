@@ -640,7 +640,7 @@ static void large_sums(void **state)
 	}
 }
 
-/* As docs/state-format.md has it; what lies behind the bytes does not count. Seen red with each of its numbers one more. */
+/* As docs/state-format.md has it; what lies behind the bytes does not count. Seen red with each of its numbers off. */
 static void sums_of_bytes(void **state)
 {
 	uint8_t bytes[64];

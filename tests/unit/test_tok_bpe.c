@@ -52,6 +52,21 @@ static void bpe_ignore_merges(void **state)
 	EXPECT(&v, "cabcabcabcab", NO_BOS, "cabcabcabcab");
 	EXPECT(&v, "cabcabcabcabc", NO_BOS, "cab", "cab", "cab", "cab", "c");
 	done(&v);
+	/* Line ends are whole words of vocabularies of characters only, and other words are not. */
+	bpe_vocab(&v);
+	piece(&v, "\xc4\x8a\xc4\x8a", TOK_NORMAL, 0);
+	w_vocab(&v, HAS_ALL);
+	kv_str(&v.w, "pre", "starcoder");
+	open_ok(&v);
+	EXPECT(&v, "\n\n", NO_BOS, "\xc4\x8a", "\xc4\x8a");
+	done(&v);
+	chars_vocab(&v);
+	piece(&v, "bbb", TOK_NORMAL, 0);
+	w_vocab(&v, HAS_ALL);
+	kv_str(&v.w, "pre", "gemma4");
+	open_ok(&v);
+	EXPECT(&v, "bbb", NO_BOS, "b", "b", "b");
+	done(&v);
 }
 
 static void bpe_bytes_missing(void **state)

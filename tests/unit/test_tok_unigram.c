@@ -88,6 +88,16 @@ static void unknown_letters_of_unigram(void **state)
 	EXPECT(&v, "\xff", NO_BOS, M, "<0xEF>", "<0xBF>", "<0xBD>");
 	done(&v);
 
+	/* The first token of all is a token like others. */
+	unigram_vocab(&v, true);
+	strcpy(v.text[0], "q");
+	v.type[0] = TOK_NORMAL;
+	v.score[0] = -4;
+	w_vocab(&v, HAS_ALL);
+	open_ok(&v);
+	EXPECT(&v, "?q?qa", NO_BOS, "<0x3F>", "q", "<0x3F>", "q", "a");
+	done(&v);
+
 	unigram_vocab(&v, false);
 	v.type[2] = TOK_CONTROL;
 	w_vocab(&v, HAS_ALL);

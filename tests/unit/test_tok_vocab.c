@@ -402,7 +402,8 @@ static uint64_t vocab_outcome(uint64_t h, const struct file *w)
 	return h;
 }
 
-/* Vocabularies of each kind, their bytes changed one by one, another bit each time: one sum of all outcomes, which says that something has changed, not what. Seen red with a bound of each of the kinds one off. */
+/* Vocabularies of each kind, their bytes changed one by one, another bit each time: one sum of all outcomes, which says
+ * that something has changed, not what. Seen red with a bound of each of the kinds one off. */
 static void vocabularies_changed(void **state)
 {
 	uint64_t h = 0;
