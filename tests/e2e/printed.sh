@@ -21,7 +21,7 @@ lines '\n'
 steady() {
 	sed -E -e "s#$tmp#TMP#g" -e "s#$COHORT_SOURCE#SOURCE#g" -e 's/[0-9]+\.[0-9]+\.[0-9]+/VERSION/g' -e 's/\b(ref|avx2|avx512|amx|neon)\b/LEVEL/g' \
 		-e 's/[0-9.]+ (s|ms|seconds|tokens\/s|tokens\/second|lines\/s|MB\/s|GB\/s|t\/s)\b/N \1/g' -e 's/(seconds|per[-_]second)("?[:|,]*"?[ |]*)[0-9.e-]+/\1\2N/g' \
-		-e 's/(seconds|per-second)(<\/td><td>)[0-9.e-]+/\1\2N/g' -e 's/"(created|started|wall_s|tick_wall_s)": ?[0-9.]+/"\1": N/g' \
+		-e 's/(seconds|per-second)(<\/td><td>)[0-9.e-]+/\1\2N/g' -e 's/"(created|started|mtime|wall_s|tick_wall_s)": ?[0-9.]+/"\1": N/g' \
 		-e 's/([0-9]\.[0-9]{6})[0-9]+/\1/g' "$1"
 }
 # prints NAME PROGRAM ARGUMENT...: with the lines of $tmp/in. What it wrote to FILES, too.
@@ -176,6 +176,29 @@ prints refused-value cohort run -temperature 300 x
 prints refused-command cohort rum
 prints refused-file cohort run -m none.gguf x
 
+# ---- On a terminal ----
+
+if python3 -c 'import pty' 2>/dev/null; then
+	echo 'end 0' >steps
+	for how in 'batched -no-live -np 3 -n 6 -temp 0.5 -compare' 'cohort run -np 2 -n 6 Tom' "cohort info -m tiny.gguf"; do
+		# shellcheck disable=SC2086
+		set -- $how
+		prog=$bin/$1
+		shift
+		talk -k "$prog" "$@" <steps
+		{ echo "==== $how" && echo "exit code $rc" && steady out; } >>terminal
+	done
+	cp terminal got
+	[ -z "${PRINTED_TO:-}" ] || cp got "$PRINTED_TO/terminal.txt"
+	diff -U 3 "$want/terminal.txt" got >changed 2>&1
+	same=$?
+	[ $same = 0 ] || sed 's/^/# /' changed | head -n 20
+	[ $same = 0 ]
+	verdict 'terminal: as it was'
+else
+	skip 'terminal: as it was' 'no python3 with pty'
+fi
+
 # ---- Many more, most of them refused ----
 
 : >empty
@@ -183,6 +206,15 @@ long=$(seq -s ' ' 1 700)
 export long
 printf 'a\0b' >nul
 lines 'Hello\n'
+# patched FROM TO KEY OLD NEW: a copy in which the bytes OLD next behind KEY are NEW.
+patched() {
+	python3 -c 'import sys, ast
+m, new, key, a, b = open(sys.argv[1], "rb").read(), *sys.argv[2:]
+a, b = (ast.literal_eval("b\"%s\"" % x) for x in (a, b))
+i = m.index(a, m.index(key.encode()))
+open(new, "wb").write(m[:i] + b + m[i + len(a):])' "$@"
+}
+say cohort synth -s n_vocab=300,n_embd=64,n_layer=1,n_head=4,n_ff=64 -t q8_0 -o s300.gguf
 table refused-texts <<'LINES'
 cohort
 cohort none.gguf
@@ -258,7 +290,16 @@ cohort speculate x -ngram-min 5 -ngram-max 4
 cohort speculate x -draft-greedy
 cohort speculate x -c 8 -n 20
 cohort speculate "$long" -n 2
+$ story='Once upon a time there was a very small café by the sea, where a cat and a dog and an old sailor used to sit all day long and to look at the ships which came and went, and to tell each other stories. The cat'
+batched -p "$story" -np 3 -n 5 -temp 0.5 -output long.html
+$ sed -n '/<article/,/<\/article>/p' long.html >>raw
+batched -p "$story" -p 'A dog' -np 2 -n 5 -temp 0.5 -compare -width 50
 cohort speculate x -draft none.gguf
+cohort speculate x -draft s300.gguf
+$ patched tiny.gguf ended.gguf tokenizer.ggml.eos_token_id '\x04\0\0\0\x02' '\x04\0\0\0\x05'
+cohort speculate x -draft ended.gguf
+$ patched tiny.gguf other.gguf '' '\xe2\x96\x81cat' '\xe2\x96\x81cot'
+cohort speculate x -draft other.gguf
 cohort speculate 'The cat and the cat and the cat' -n 3000 -grammar 'root ::= " and"' -v
 cohort tree x -format x
 cohort tree x -o o.foo
@@ -322,6 +363,7 @@ $ message '{"a":1}'
 cohort template -messages bad.json
 $ message '[]'
 cohort template -name chatml -messages bad.json
+cohort template -messages m.json -now 2026-13-19T01:02:03
 cohort retrieve
 cohort retrieve -dir texts -load index x
 cohort retrieve -load index -save other x
@@ -406,9 +448,13 @@ cohort jobs bad.jsonl -output x.out -threads 1
 cohort jobs bad.jsonl -output x.out -temp 0.1
 cohort jobs in.jsonl -output x.out
 cohort jobs two.jsonl -output two.out -threads 1 -ordered
+$ cat two.out.journal >>raw
 $ printf 'half a line' >>two.out
 cohort jobs two.jsonl -output two.out -threads 1 -ordered
 cohort jobs two.jsonl -output two.out -threads 1 -ordered -restart
+$ echo '{{ messages }}' >plain.jinja
+cohort jobs two.jsonl -output three.out -threads 1 -chat-template plain.jinja -temp 0.5 -n 1
+$ cat three.out.journal >>raw
 LINES
 # Configuration files and the environment.
 table configuration <<'LINES'

@@ -234,7 +234,9 @@ static void event_at_the_end_of_the_waiting_time(void **state)
 
 /* ---- Asleep ---- */
 
-enum { N_READERS = 6, N_REQUESTS = 120, N_AT_ONCE = 3 };
+enum { N_READERS = 6,
+	N_REQUESTS = 120,
+	N_AT_ONCE = 3 };
 
 /* A reader sleeps until one of its requests has something to say, as an event loop does. */
 struct reader {

@@ -214,6 +214,45 @@ static void many_names(void **state)
 	free(source);
 }
 
+/* What a rendering costs, to the step: the fewest with which it goes through. Seen red with one step more for each text that
+ * replaces another. */
+static void steps_of_templates(void **state)
+{
+	static const struct {
+		const char *source;
+		uint64_t n_steps;
+	} cases[] = {
+			{"{{ 'a-b-c'.replace('-', '+') }}", 8},
+			{"{{ ('ab ' * 40).split()|join('/')|upper|length }}", 132},
+			{"{% for k, v in {'a': 1, 'b': [2, 3]}.items() %}{{ k }}={{ v|tojson }}{% endfor %}", 43},
+			{"{{ [3, 1, 2]|sort|map('string')|list }}{{ [1, 2, 3, 4]|batch(3, 0)|list }}{{ range(9)|slice(4)|list }}", 150},
+			{"{% macro m(a, b=2) %}{{ a + b }}{% endmacro %}{{ m(1) }}{{ m(a=1, b=3) }}", 28},
+			{"{{ '%5d|%-5s|%x|%.2f' % (1, 'a', 255, 0.5) }}{{ '{0:>5}{k}'.format(1, k='b') }}", 39},
+			{"{{ 'some words to wrap'|wordwrap(9) }}{{ ' x '|trim }}{{ 'a\tb'.expandtabs(4) }}{{ 'ab'|center(9) }}", 23},
+			{"{{ (1, 2) == (1, 2) }}{{ {(1, 2): 3}[(1, 2)] }}{{ 'b' in 'abc' }}{{ 2 in [1, 2] }}{{ 'abc'[::-1] }}", 49},
+			{"{{ [{'a': 2}, {'a': 1}]|groupby('a')|list }}{{ [{'a': 2}]|selectattr('a', 'eq', 2)|list }}", 70},
+			{"{{ '<b>x</b>'|striptags|escape|title|replace('x', 'y')|indent(2)|truncate(9) }}", 20},
+			{"{% set n = namespace(a=1) %}{% set n.a = n.a + 1 %}{{ n.a }}{% filter upper %}x{% endfilter %}{% with b = 2 %}{{ b }}{% endwith %}", 23},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		uint64_t lo = 0, hi = 100000; /* too few; enough */
+		while (hi - lo > 1) {
+			struct job j = {.source = cases[i].source, .n = strlen(cases[i].source)};
+			cohort_template_params_init(&j.p);
+			j.p.n_steps_max = (lo + hi) / 2;
+			run_job(&j);
+			if (!j.out && j.err.status != COHORT_E_LIMIT)
+				fail_msg("%s: %s", j.source, j.err.text);
+			*(j.out ? &hi : &lo) = (lo + hi) / 2;
+			cohort_template_text_free(j.out);
+		}
+		if (hi != cases[i].n_steps)
+			fail_msg("%s: %llu steps, not %llu", cases[i].source, (unsigned long long)hi,
+					(unsigned long long)cases[i].n_steps);
+	}
+}
+
 /* What is long but harmless stays well within the default limits. */
 static void long_and_well(void **state)
 {
@@ -705,6 +744,7 @@ int main(void)
 			cmocka_unit_test(hostile_templates_reach_a_limit),
 			cmocka_unit_test(long_values),
 			cmocka_unit_test(many_names),
+			cmocka_unit_test(steps_of_templates),
 			cmocka_unit_test(long_and_well),
 			cmocka_unit_test(limits_follow_from_sizes),
 			cmocka_unit_test(many_constants),
