@@ -7,8 +7,8 @@
  *     buffer is queued.
  *  3. Weights are copied when they are opened, products with their rows in reverse, and the file's pages given back.
  *  4. The cache lies layer by layer, head by head, then block by block; states lie layer by layer.
- *  5. All memory but the queue's is there before an operation is queued. Operations fail when the queue cannot grow,
- *     when the device is lost and on request.
+ *  5. All memory is there before an operation is queued, but for a queue longer than a ubatch's. Operations fail when
+ *     it cannot grow, when the device is lost and on request.
  *  6. Fresh memory is NaN, and a failed operation leaves NaN wherever it was to write.
  * So a caller who relies on more than the interface gives gets other bits. The table is at the end. */
 #include "plain_backend.h"
@@ -334,12 +334,11 @@ static struct be *plain_open(struct be_weights *w, const struct be_limits *lim)
 			[COHORT_KV_F16] = KERN_KV_F16, [COHORT_KV_F32] = KERN_KV_F32, [COHORT_KV_Q8_0] = KERN_KV_Q8_0};
 	const size_t n = larger(lim->n_layers, lim->n_state_layers);
 	struct plain *p = mem_zalloc(1, sizeof *p + n * sizeof *p->layers);
-	bool ok = true;
-
 	if (!p)
 		return NULL;
 	*p = (struct plain){.base.ops = &be_plain, .lim = *lim, .w = (struct plain_weights *)w, .kern = kern_get(0),
 			.kv = types[lim->kv_type], .bad = -1, .n_layers = n};
+	bool ok = mem_grow((void **)&p->queue, &p->n_queue_max, 64 + 32 * n, sizeof *p->queue); /* a ubatch */
 	for (size_t i = 0; ok && i < n; i++)
 		ok = open_layer(p, i, lim);
 	if (ok && open_rooms(p))

@@ -4,9 +4,9 @@
  *
  * Shown red by planted faults: a transaction that is committed where it is to be rolled back (decode.c, grid.c), what
  * `wait` says ignored (forward_run), the last device's word taken for all (forward_wait), cells kept that never came
- * (restore, move_cells), an adapter copied without its sequence, a fingerprint kept though it was not read, an
- * operation that found no room in the queue and says nothing, a share's columns (of the product, of its adapters)
- * written from the first one on, a share that is one unit of 32 rows. */
+ * (restore, move_cells), an adapter copied without its sequence, a fingerprint kept though it was not read, a
+ * share's columns (of the product, of its adapters) written from the first one on, a share that is one unit of 32
+ * rows. */
 #include "backend_case.h"
 #include "temp.h"
 
@@ -392,44 +392,6 @@ static void a_fingerprint_that_fails_is_taken_anew(void **state)
 	free(want);
 }
 
-/* Memory ends at every allocation in turn, of the queue among others. */
-static void a_device_without_memory_changes_nothing(void **state)
-{
-	struct setting s = {.device = "plain0", .n_ubatch = 5, .n_batch = 24};
-	struct holding before;
-	char path[600];
-	size_t n_failed = 0;
-	(void)state;
-
-	s.path = model_path(path, sizeof path, "llama");
-	for (int64_t at = 0;; at++) {
-		struct record r = {0};
-		struct telling t;
-		struct cohort_err err;
-		telling_open(&t, &s, &r);
-		hold(&t, &before);
-		cohort_batch_reset(&t.b);
-		for (cohort_seq q = 0; q < 3; q++)
-			for (int32_t i = 0; i < 8; i++)
-				add(&t, i, i, &q, 1, true);
-		mem_fail_after(at);
-		const enum cohort_status st = cohort_decode(t.c, &t.b, &err);
-		mem_fail_after(-1);
-		if (st) {
-			assert_int_equal(st, COHORT_E_MEMORY);
-			check_held(&t, &before);
-			assert_int_equal(cohort_decode(t.c, &t.b, &err), COHORT_OK);
-		}
-		n_failed += st != COHORT_OK;
-		telling_close(&t);
-		free(before.bytes);
-		free(r.bytes);
-		if (!st)
-			break;
-	}
-	assert_true(n_failed > 0);
-}
-
 /* ---- A device that is lost ---- */
 
 static void a_lost_device_is_named_by_every_call(void **state)
@@ -648,7 +610,7 @@ int main(int argc, char **argv)
 			{"fail encoded", "bert", "plain0", encoded, 14},
 	};
 	enum { N = sizeof failing / sizeof *failing };
-	static struct CMUnitTest tests[N + 6];
+	static struct CMUnitTest tests[N + 5];
 	size_t n = 0;
 
 	for (size_t i = 0; i < N; i++)
@@ -658,7 +620,6 @@ int main(int argc, char **argv)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(cells_that_do_not_come_are_forgotten);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_copy_that_fails_brings_no_adapter);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_fingerprint_that_fails_is_taken_anew);
-	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_device_without_memory_changes_nothing);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_lost_device_is_named_by_every_call);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(shares_are_the_whole);
 	return _cmocka_run_group_tests("backend_fail", tests, n, setup, arch_remove_models);
