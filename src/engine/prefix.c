@@ -140,11 +140,6 @@ static void unchain(struct prefix *p, int32_t i)
 	p->nodes[i].chained = false;
 }
 
-static bool is_tail(const struct prefix *p, const struct node *n)
-{
-	return n->shown.n_tokens < p->lim.block_size;
-}
-
 int32_t prefix_find(const struct prefix *p, const struct prefix_root *root, int32_t parent, uint64_t hash,
 		const cohort_token *tokens)
 {
@@ -152,7 +147,7 @@ int32_t prefix_find(const struct prefix *p, const struct prefix_root *root, int3
 
 	for (int32_t i = p->table[hash & p->mask]; i >= 0; i = p->nodes[i].next) {
 		const struct node *n = &p->nodes[i];
-		if (n->hash == hash && n->shown.parent == parent && !is_tail(p, n) &&
+		if (n->hash == hash && n->shown.parent == parent && !node_is_tail(p, n) &&
 				(parent >= 0 || same_root(&n->root, root)) &&
 				memcmp(n->shown.tokens, tokens, n_bytes) == 0)
 			return i;
@@ -173,7 +168,7 @@ int32_t prefix_tail_get(const struct prefix *p, const struct prefix_root *root, 
 
 	for (int32_t i = p->table[hash & p->mask]; i >= 0; i = p->nodes[i].next) {
 		const struct node *n = &p->nodes[i];
-		if (n->hash == hash && is_tail(p, n) && n->session == session && same_root(&n->root, root))
+		if (n->hash == hash && node_is_tail(p, n) && n->session == session && same_root(&n->root, root))
 			return i;
 	}
 	return -1;
@@ -250,17 +245,12 @@ static void lru_remove(struct prefix *p, int32_t i)
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
-static bool is_live(const struct prefix *p, int32_t i)
-{
-	return i >= 0 && i < p->lim.n_nodes_max && p->nodes[i].shown.n_tokens > 0;
-}
-
 static int32_t node_new(struct prefix *p, const struct prefix_root *root, uint64_t session, int32_t parent,
 		uint64_t hash, const cohort_token *tokens, int32_t n_tokens, bool with_id)
 {
 	const int32_t i = p->first_free;
 
-	assert(parent == -1 || (is_live(p, parent) && !is_tail(p, &p->nodes[parent])));
+	assert(parent == -1 || (node_is_live(p, parent) && !node_is_tail(p, &p->nodes[parent])));
 	if (i < 0 || (with_id && p->n_free_ids == 0))
 		return -1;
 	struct node *n = &p->nodes[i];
@@ -294,7 +284,7 @@ static void node_remove(struct prefix *p, int32_t i)
 {
 	struct node *n = &p->nodes[i];
 
-	assert(is_live(p, i) && n->n_children == 0 && n->n_pins == 0);
+	assert(node_is_live(p, i) && n->n_children == 0 && n->n_pins == 0);
 	if (n->chained)
 		unchain(p, i);
 	lru_remove(p, i);
@@ -318,7 +308,7 @@ bool prefix_give_id(struct prefix *p, int32_t node)
 {
 	struct node *n = &p->nodes[node];
 
-	assert(is_live(p, node) && n->shown.seq < 0);
+	assert(node_is_live(p, node) && n->shown.seq < 0);
 	if (p->n_free_ids == 0)
 		return false;
 	n->shown.seq = p->ids[--p->n_free_ids];
@@ -330,7 +320,7 @@ void prefix_take_id(struct prefix *p, int32_t node)
 {
 	struct node *n = &p->nodes[node];
 
-	assert(is_live(p, node) && n->shown.seq >= 0);
+	assert(node_is_live(p, node) && n->shown.seq >= 0);
 	p->ids[p->n_free_ids++] = n->shown.seq;
 	n->shown.seq = -1;
 	p->n_pinned -= n->n_pins > 0;
@@ -353,13 +343,13 @@ bool prefix_has_room(const struct prefix *p)
 
 const struct prefix_node *prefix_node_get(const struct prefix *p, int32_t node)
 {
-	assert(is_live(p, node));
+	assert(node_is_live(p, node));
 	return &p->nodes[node].shown;
 }
 
 void prefix_pin(struct prefix *p, int32_t node)
 {
-	assert(is_live(p, node));
+	assert(node_is_live(p, node));
 	p->nodes[node].n_pins_own++;
 	for (int32_t i = node; i >= 0 && p->nodes[i].n_pins++ == 0; i = p->nodes[i].shown.parent) {
 		p->n_pinned += p->nodes[i].shown.seq >= 0;
@@ -369,7 +359,7 @@ void prefix_pin(struct prefix *p, int32_t node)
 
 void prefix_unpin(struct prefix *p, int32_t node)
 {
-	assert(is_live(p, node) && p->nodes[node].n_pins_own > 0);
+	assert(node_is_live(p, node) && p->nodes[node].n_pins_own > 0);
 	p->nodes[node].n_pins_own--;
 	for (int32_t i = node; i >= 0 && --p->nodes[i].n_pins == 0; i = p->nodes[i].shown.parent) {
 		p->n_pinned -= p->nodes[i].shown.seq >= 0;
@@ -424,99 +414,4 @@ int32_t prefix_tail_set(struct prefix *p, const struct prefix_root *root, uint64
 		node_remove(p, before);
 	}
 	return node_new(p, root, session, parent, prefix_hash_session(root, session), tokens, n_tokens, true);
-}
-
-/* ---- Looking at itself ------------------------------------------------------------------------------------------- */
-
-static bool stands_before(const struct prefix *p, int32_t i, int32_t later)
-{
-	while (i >= 0 && i != later)
-		i = p->nodes[i].newer;
-	return i >= 0;
-}
-
-/* Whether the LRU list is whole, of live nodes without pins; how many in *n. A circle would have a node with two before
- * it. */
-static bool lru_consistent(const struct prefix *p, int32_t *n)
-{
-	int32_t before = -1;
-
-	*n = 0;
-	for (int32_t i = p->oldest; i >= 0; before = i, i = p->nodes[i].newer, ++*n)
-		if (!is_live(p, i) || p->nodes[i].n_pins > 0 || p->nodes[i].older != before)
-			return false;
-	return p->newest == before;
-}
-
-/* What invariants 1 to 6 say of one live node. */
-static bool node_consistent(const struct prefix *p, int32_t i)
-{
-	const struct node *n = &p->nodes[i];
-	const int32_t parent = n->shown.parent;
-	int32_t n_children = 0, n_pins = n->n_pins_own, n_before = 0, n_same_id = 0;
-
-	if (parent != -1) {
-		if (!is_live(p, parent) || is_tail(p, &p->nodes[parent]))
-			return false;
-		n_before = p->nodes[parent].shown.n_before + p->lim.block_size;
-	}
-	for (int32_t k = 0; k < p->lim.n_nodes_max; k++) {
-		const struct node *other = &p->nodes[k];
-		if (!is_live(p, k))
-			continue;
-		n_children += other->shown.parent == i;
-		n_pins += other->shown.parent == i && other->n_pins > 0;
-		n_same_id += other->shown.seq == n->shown.seq;
-	}
-	for (int32_t k = 0; k < p->n_free_ids; k++)
-		n_same_id += p->ids[k] == n->shown.seq;
-	if (n->n_children != n_children || n->n_pins != n_pins || n->n_pins_own < 0 || n->shown.n_before != n_before)
-		return false;
-	if (n->shown.tokens != &p->tokens[(size_t)i * (size_t)p->lim.block_size] ||
-			n->shown.n_tokens > p->lim.block_size)
-		return false;
-	if (n->shown.seq != -1 &&
-			(n_same_id != 1 || n->shown.seq < p->lim.first_id ||
-					n->shown.seq >= p->lim.first_id + p->lim.n_ids))
-		return false;
-	if (parent != -1 && n->n_pins == 0 && p->nodes[parent].n_pins == 0 && !stands_before(p, i, parent))
-		return false;
-	if (!n->chained)
-		return is_tail(p, n);
-	return (is_tail(p, n) ? prefix_tail_get(p, &n->root, n->session)
-			      : prefix_find(p, &n->root, parent, n->hash, n->shown.tokens)) == i;
-}
-
-/* Takes time as the square of the nodes, so that it needs no memory. */
-bool prefix_consistent(const struct prefix *p)
-{
-	int32_t n_live = 0, n_held = 0, n_pinned = 0, n_unpinned = 0, n_free = 0, n_in_table = 0, n_in_lru;
-
-	if (!lru_consistent(p, &n_in_lru))
-		return false;
-	for (int32_t i = p->first_free; i >= 0; i = p->nodes[i].next)
-		if (is_live(p, i) || ++n_free > p->lim.n_nodes_max)
-			return false;
-	for (uint64_t k = 0; k <= p->mask; k++)
-		for (int32_t i = p->table[k]; i >= 0; i = p->nodes[i].next)
-			if (!is_live(p, i) || !p->nodes[i].chained || (p->nodes[i].hash & p->mask) != k ||
-					++n_in_table > p->lim.n_nodes_max)
-				return false;
-	for (int32_t i = 0; i < p->lim.n_nodes_max; i++) {
-		const struct node *n = &p->nodes[i];
-		if (!is_live(p, i))
-			continue;
-		if (!node_consistent(p, i))
-			return false;
-		n_live++;
-		n_held += n->shown.seq >= 0;
-		n_pinned += n->shown.seq >= 0 && n->n_pins > 0;
-		n_unpinned += n->n_pins == 0;
-	}
-	for (int32_t k = 0; k < p->n_free_ids; k++)
-		for (int32_t j = 0; j < k; j++)
-			if (p->ids[k] == p->ids[j])
-				return false;
-	return n_live + n_free == p->lim.n_nodes_max && n_held + p->n_free_ids == p->lim.n_ids &&
-			n_pinned == p->n_pinned && n_unpinned == n_in_lru;
 }

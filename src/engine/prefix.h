@@ -106,7 +106,4 @@ int32_t prefix_tail_set(struct prefix *p, const struct prefix_root *root, uint64
 		const cohort_token *tokens, int32_t n_tokens, cohort_seq *old);
 int32_t prefix_tail_get(const struct prefix *p, const struct prefix_root *root, uint64_t session);
 
-/* For tests: whether every count, list and order is what the nodes say. */
-bool prefix_consistent(const struct prefix *p);
-
 #endif

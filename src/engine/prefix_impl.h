@@ -30,4 +30,13 @@ struct prefix {
 	int32_t n_pinned;
 };
 
+static inline bool node_is_live(const struct prefix *p, int32_t i)
+{
+	return i >= 0 && i < p->lim.n_nodes_max && p->nodes[i].shown.n_tokens > 0;
+}
+static inline bool node_is_tail(const struct prefix *p, const struct node *n)
+{
+	return n->shown.n_tokens < p->lim.block_size;
+}
+
 #endif

@@ -100,7 +100,7 @@ static size_t home(const struct queue *q, uint64_t id)
 }
 
 /* Where an id is, or would be. */
-static size_t probe(const struct queue *q, uint64_t id)
+size_t queue_probe(const struct queue *q, uint64_t id)
 {
 	size_t i = home(q, id);
 
@@ -124,7 +124,7 @@ static bool table_room(struct queue *q)
 	q->n_slots = n;
 	for (size_t i = 0; i < n_old; i++)
 		if (old[i].client)
-			slots[probe(q, old[i].id)] = old[i];
+			slots[queue_probe(q, old[i].id)] = old[i];
 	mem_free(old);
 	return true;
 }
@@ -207,7 +207,7 @@ static void rest(struct queue *q, struct queue_client *c)
 	if (++q->n_idle > IDLE_MAX) {
 		struct queue_client *gone = q->idle_first;
 		idle_unlink(q, gone);
-		table_cut(q, probe(q, gone->id));
+		table_cut(q, queue_probe(q, gone->id));
 		client_free(gone);
 	}
 }
@@ -249,7 +249,7 @@ void queue_free(struct queue *q)
 
 bool queue_push(struct queue *q, struct queue_item *item)
 {
-	struct queue_client *c = q->slots[probe(q, item->client)].client;
+	struct queue_client *c = q->slots[queue_probe(q, item->client)].client;
 	const bool known = c != NULL;
 
 	if (!known && !(c = mem_zalloc(1, sizeof *c)))
@@ -262,7 +262,7 @@ bool queue_push(struct queue *q, struct queue_item *item)
 	if (!known) {
 		c->id = item->client;
 		c->at_turn = c->at_active = nowhere;
-		q->slots[probe(q, c->id)] = (struct slot){c->id, c};
+		q->slots[queue_probe(q, c->id)] = (struct slot){c->id, c};
 		q->n_clients++;
 	}
 	if (c->at_active == nowhere)
@@ -362,7 +362,7 @@ int64_t queue_tokens(const struct queue *q)
 
 void queue_held(const struct queue *q, uint64_t client, int64_t *n_requests, int64_t *n_tokens)
 {
-	const struct queue_client *c = q->slots[probe(q, client)].client;
+	const struct queue_client *c = q->slots[queue_probe(q, client)].client;
 
 	*n_requests = c ? (int64_t)c->items.n : 0;
 	*n_tokens = c ? c->n_tokens : 0;
@@ -371,82 +371,4 @@ void queue_held(const struct queue *q, uint64_t client, int64_t *n_requests, int
 struct queue_item *queue_oldest(const struct queue *q)
 {
 	return q->oldest;
-}
-
-/* ---- For tests ---- */
-
-static bool heap_sound(const struct heap *h)
-{
-	for (size_t i = 0; i < h->n; i++)
-		if (*h->p[i].at != i || (i && before(&h->p[i], &h->p[(i - 1) / 2])))
-			return false;
-	return h->n <= h->n_max;
-}
-
-static bool same(struct place a, struct place b)
-{
-	return a.priority == b.priority && a.n_running == b.n_running && a.counter == b.counter &&
-			a.number == b.number && a.at == b.at;
-}
-
-/* Whether a client is where invariant 2 has it, with the keys it has. */
-static bool client_sound(const struct queue *q, struct queue_client *c)
-{
-	const bool turn = c->at_turn < q->turn.n, active = c->at_active < q->active.n;
-
-	if (!heap_sound(&c->items) || c->n_running < 0 || turn != (c->items.n > 0) ||
-			active != (c->items.n > 0 || c->n_running > 0))
-		return false;
-	if ((!turn && c->at_turn != nowhere) || (!active && c->at_active != nowhere))
-		return false;
-	return (!turn || same(q->turn.p[c->at_turn], turn_place(c))) &&
-			(!active || same(q->active.p[c->at_active], active_place(c))) &&
-			(!active || c->counter >= q->virtual_time);
-}
-
-static bool idle_sound(const struct queue *q)
-{
-	const struct queue_client *prev = NULL;
-	size_t n = 0;
-
-	for (const struct queue_client *c = q->idle_first; c; prev = c, c = c->next)
-		if (c->prev != prev || c->at_active != nowhere || ++n > q->n_idle)
-			return false;
-	return prev == q->idle_last && n == q->n_idle && n <= IDLE_MAX;
-}
-
-static bool arrivals_sound(const struct queue *q)
-{
-	const struct queue_item *prev = NULL;
-	int64_t n_tokens = 0;
-	size_t n = 0;
-
-	for (const struct queue_item *it = q->oldest; it; prev = it, it = it->newer) {
-		if (it->older != prev || !it->waiting || (prev && prev->number >= it->number) || ++n > q->depth)
-			return false;
-		if (it->owner->id != it->client || it->at >= it->owner->items.n)
-			return false;
-		const struct place *p = &it->owner->items.p[it->at];
-		if (p->at != &it->at || p->priority != it->priority || p->number != it->number)
-			return false;
-		n_tokens += it->n_tokens;
-	}
-	return prev == q->newest && n == q->depth && n_tokens == q->n_tokens;
-}
-
-bool queue_consistent(const struct queue *q)
-{
-	size_t n = 0, n_items = 0;
-
-	for (size_t i = 0; i < q->n_slots; i++) {
-		struct queue_client *c = q->slots[i].client;
-		if (!c)
-			continue;
-		if (c->id != q->slots[i].id || probe(q, c->id) != i || !client_sound(q, c))
-			return false;
-		n++;
-		n_items += c->items.n;
-	}
-	return n == q->n_clients && n == q->active.n + q->n_idle && n_items == q->depth && n <= q->n_slots / 2 &&
-			heap_sound(&q->turn) && heap_sound(&q->active) && idle_sound(q) && arrivals_sound(q);
 }

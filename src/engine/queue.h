@@ -51,7 +51,4 @@ void queue_held(const struct queue *q, uint64_t client, int64_t *n_requests, int
 /* The oldest that waits, or NULL; the next ones by ->newer. */
 struct queue_item *queue_oldest(const struct queue *q);
 
-/* For tests. */
-bool queue_consistent(const struct queue *q);
-
 #endif

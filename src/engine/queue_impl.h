@@ -53,4 +53,7 @@ struct queue {
 	uint64_t seed; /* ids come from strangers, who shall not be able to make them collide */
 };
 
+/* Where the table has a client, or would have it. */
+size_t queue_probe(const struct queue *q, uint64_t id);
+
 #endif

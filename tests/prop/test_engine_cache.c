@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/machine.h"
+#include "engine_books.h"
 
 enum { BLOCK = 32, TOKENS_MAX = 1024 };
 

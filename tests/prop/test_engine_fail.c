@@ -14,6 +14,7 @@
 
 #include "engine/core.h"
 #include "engine/machine.h"
+#include "engine_books.h"
 
 enum { N_SLOTS = 8, N_UBATCH = 16, BLOCKS = 16 };
 

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/sum.h"
 #include "engine/cache.h"
+#include "engine_books.h"
 
 #include <math.h>
 

@@ -34,6 +34,7 @@
  * a restore.
  */
 #include "effort.h"
+#include "engine_books.h"
 #include "engine_trace.h"
 
 #include <signal.h>

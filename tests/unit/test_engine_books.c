@@ -1,4 +1,4 @@
-/* The engine's books look at themselves: queue_consistent and prefix_consistent see whatever is wrong with a queue or
+/* The books of the engine: queue_consistent and prefix_consistent (engine_books.h) see whatever is wrong with a queue or
  * with the books of cached prompts, so that the random tests that ask them after every step can fail. And what needs
  * their insides: roots whose hashes meet, opening without memory, a core whose machine gives no rows.
  *
@@ -20,8 +20,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/core.h"
-#include "engine/prefix_impl.h"
-#include "engine/queue_impl.h"
+#include "engine_books.h"
 
 /* ---- Cached prompts ---------------------------------------------------------------------------------------------- */
 

@@ -32,7 +32,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "engine/queue.h"
+#include "engine_books.h"
 
 static uint32_t below(struct rng *r, size_t n)
 {
@@ -41,7 +41,7 @@ static uint32_t below(struct rng *r, size_t n)
 
 /* ---- The order, by linear scans ---- */
 
-enum { CLIENTS_MAX = 1300, ITEMS_MAX = 48, IDLE_MAX = 1024 };
+enum { CLIENTS_MAX = 1300, ITEMS_MAX = 48 };
 
 enum fate { FREE, WAITING, RUNNING };
 

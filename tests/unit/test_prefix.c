@@ -21,7 +21,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "engine/prefix.h"
+#include "engine_books.h"
 #include "effort.h"
 
 enum { NODES_MAX = 24, BLOCK_MAX = 4, N_SESSIONS = 3 };
