@@ -1,5 +1,5 @@
-/* The books of the engine: queue_consistent and prefix_consistent (engine_books.h) see whatever is wrong with a queue or
- * with the books of cached prompts, so that the random tests that ask them after every step can fail. And what needs
+/* The books of the engine: queue_consistent and prefix_consistent (engine_books.h) see all that is wrong with a queue
+ * or with the books of cached prompts, so that the random tests that ask them after every step can fail. And what needs
  * their insides: roots whose hashes meet, opening without memory, a core whose machine gives no rows.
  *
  * Seen red with prefix_consistent not counting pins, or not looking at where the LRU list comes from (prefix_damage),
