@@ -428,6 +428,70 @@ static void swap_without_memory(void **state)
 	}
 }
 
+/* A text with stop strings that is longer than usual: it takes memory as it grows, while a reader looks at what it was
+ * told; without memory its output ends, and what was said before stays. Seen red with a buffer that is not copied into
+ * the longer one, and with a failure that is not looked at. */
+static void text_outgrows_its_memory(void **state)
+{
+	enum { N = 60 };
+	static const char *const stops[] = {"never said"};
+	struct cohort_model_info info = {.struct_size = sizeof info};
+	struct cohort_logit_bias bias = {.bias = 1000};
+	struct cohort_engine_params ep;
+	struct cohort_event ev[N];
+	struct cohort_output o;
+	size_t n, n_longest = 0;
+	const char *word = "";
+	struct job j;
+
+	struct cohort_model *const random = rig_model;
+	(void)state;
+	rig_model = engine_model(); /* it has long words */
+	cohort_model_info_get(rig_model, &info);
+	for (cohort_token t = 0; t < info.n_vocab; t++) {
+		const char *s = cohort_token_bytes(rig_model, t, false, &n);
+		if (n > n_longest) {
+			n_longest = n;
+			word = s;
+			bias.token = t;
+		}
+	}
+	assert_true(n_longest > 8);
+	rig_params(&ep);
+	struct cohort_engine *e = rig_engine(&ep);
+	for (int fails = 0; fails < 2; fails++) {
+		rig_job(&j, 3, 10, N);
+		j.p.stops = stops;
+		j.p.n_stops = 1;
+		j.p.sampler.bias = &bias;
+		j.p.sampler.n_bias = 1;
+		struct cohort_request *r = rig_submit(e, &j);
+		int32_t n_tokens = 0;
+		mem_fail_all(fails);
+		for (bool idle = false; !idle;) {
+			idle = rig_tick(e);
+			while (n_tokens < N && !cohort_request_next(r, 0, &ev[n_tokens], NULL) &&
+					ev[n_tokens].kind == COHORT_EVENT_TOKEN)
+				n_tokens++;
+		}
+		mem_fail_all(false);
+		assert_true(fails ? n_tokens > 8 && n_tokens < N : n_tokens == N);
+		for (int32_t i = 0; i < n_tokens; i++) { /* all of them are where they were */
+			assert_int_equal(ev[i].n_bytes, n_longest);
+			assert_memory_equal(ev[i].text, word, n_longest);
+		}
+		assert_int_equal(cohort_request_output_get(r, 0, &o, NULL), COHORT_OK);
+		assert_int_equal(o.n_bytes, (size_t)n_tokens * n_longest);
+		assert_int_equal(o.finish, fails ? COHORT_FINISH_ERROR : COHORT_FINISH_LENGTH);
+		assert_true(!fails || o.error->status == COHORT_E_MEMORY);
+		cohort_request_free(r);
+	}
+	rig_check_empty(e, 4);
+	cohort_engine_free(e);
+	cohort_model_free(rig_model);
+	rig_model = random;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -438,6 +502,7 @@ int main(void)
 			cmocka_unit_test(warm_engine_allocates_nothing),
 			cmocka_unit_test(warm_kinds),
 			cmocka_unit_test(swap_without_memory),
+			cmocka_unit_test(text_outgrows_its_memory),
 	};
 	return cmocka_run_group_tests_name("engine_memory", tests, rig_set_up_random, rig_tear_down);
 }
