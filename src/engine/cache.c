@@ -1,14 +1,14 @@
 /* Cached prompts as bytes and back, forgetting them, and the tokens of slots. docs/state-format.md has the format.
  *
- * Cells are held block by block, by an id for each (prefix.c). The scratch, a sequence id that is nobody's, has them as
- * one sequence while they are saved; what is loaded becomes the scratch first, and its blocks are then shared with ids
- * of their own. No cell is copied within the cache.
+ * Cells are held block by block, by an id for each (prefix.c). The scratch, a sequence id of no slot or block, has them
+ * as one sequence while they are saved; what is loaded becomes the scratch first, and its blocks are then shared with
+ * ids of their own. No cell is copied within the cache.
  *
  * Invariants
  *  1. The scratch is empty before and behind every call.
  *  2. Loading changes nothing that is cached until the bytes were found to be good and to have room; from there on it
- *     evicts what nobody uses, and takes back what it added when it cannot go on.
- *  3. A cached block that is there already is kept: what was loaded of it is let go. So nobody's cells change.
+ *     evicts what is not in use, and takes back what it added when it cannot go on.
+ *  3. A cached block that is there already is kept: what was loaded of it is dropped. So no cells in use change.
  * Refuses to know: how cells look, and what is wrong with a state (cohort_state_restore does). */
 #include "engine/cache.h"
 #include "engine/policy.h"

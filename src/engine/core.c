@@ -1,11 +1,11 @@
-/* The tick: what is late or cancelled ends, who is next is admitted, the strategy plans, rows are computed, all is
- * told.
+/* The tick: what is late or cancelled ends, the next requests are admitted, the strategy plans, rows are computed, all
+ * is told.
  *
  * Invariants
  *  1. The strategy sees copies; what it returns is checked (answer.c) before it is used. A bad answer costs the
  * strategy its tick: the default plans it.
  *  2. The queue is touched under the lock only, streams and slots by the ticking thread only.
- *  3. A tick allocates nothing, unless it parks streams to memory. */
+ *  3. A tick allocates nothing, unless it preempts streams to memory, or a text outgrows what was taken for it. */
 #include "engine/policy.h"
 #include "engine/room.h"
 #include "engine/stream.h"
@@ -227,7 +227,7 @@ static void time_out(struct core *c, struct cohort_request *r, const char *which
 	request_end(c, r, COHORT_FINISH_TIMEOUT, &err);
 }
 
-/* Under the lock: who waits in the queue and is too late, or cancelled. */
+/* Under the lock: requests in the queue that are too late, or cancelled. */
 static void expire_queue(struct core *c, double now)
 {
 	const unsigned n_cancels = atomic_load(&c->hub->n_cancels);
@@ -358,7 +358,7 @@ static void begin(struct core *c, double now)
 		c->planner.state = c->shared.next_state;
 		c->shared.next_strategy = NULL;
 		c->shared.next_state = NULL;
-		/* Told before it plans, and no longer once it never will: who sees another's name may free it. */
+		/* Told before it plans, and no longer once it never will: when another name is told it may be freed. */
 		c->shared.stats.strategy = c->live.strategy = c->planner.strategy->name;
 	}
 	expire_queue(c, now);

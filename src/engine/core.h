@@ -32,7 +32,7 @@ struct core_limits {
 	double wait_max_s;
 };
 
-/* A ubatch's worth of rows, and whose they are. [n_ubatch] each. */
+/* A ubatch's worth of rows, and the stream of each. [n_ubatch] each. */
 struct piece {
 	cohort_token *tokens;
 	cohort_pos *pos;
@@ -49,7 +49,7 @@ struct slot_kept {
 	uint64_t session;
 };
 
-/* Who plans. */
+/* The strategy that plans, and the state of the default one. */
 struct tick_planner {
 	const struct cohort_strategy *strategy;
 	void *state, *default_state;

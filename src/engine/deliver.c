@@ -1,4 +1,4 @@
-/* Telling those who wait what happened in a tick, and calling those who are called.
+/* Telling readers what happened in a tick, and calling back.
  *
  * Invariants
  *  1. The end of every stream is told once, and that of a request behind those of all its streams.
@@ -88,18 +88,19 @@ static void serve(struct core *c, struct stream *s)
 	s->n_unserved = 0;
 }
 
-/* Under the lock. Who is called back is done only when that is over: whoever waits may free what callbacks use. */
+/* Under the lock. A request with a callback is done only when that has returned: a thread that waits may free what it
+ * uses. */
 static void tell_done(struct core *c, struct cohort_request *r)
 {
 	r->done = true;
 	c->shared.n_open--;
 	cond_all(&r->told);
 	if (c->shared.n_open == 0)
-		cond_all(&c->shared.looked); /* no tick follows in which somebody would look */
+		cond_all(&c->shared.looked); /* no tick follows that would look */
 }
 
-/* Under the lock, which those who are woken need first: `token` or what tell() goes on with is there by then. Not all
- * that happens to a stream is an event. */
+/* Under the lock, which readers that are woken need first: what tell() goes on with is there by then. Not all that
+ * happens to a stream is an event. */
 static void wake(struct core *c, const struct stream *s, bool token)
 {
 	struct cohort_request *r = s->request;
@@ -179,9 +180,9 @@ static void call_back(struct core *c, struct stream *s)
 	request_unref(r);
 }
 
-/* Samplers of streams that have ended go before anybody is told: who is may free their grammars. Not under the lock, as
- * they wait for the grammar's. */
-static void let_samplers_go(struct core *c)
+/* Samplers of streams that have ended are freed before the end is told: then their grammars may be freed. Not under the
+ * lock, as freeing waits for the grammar's. */
+static void free_samplers(struct core *c)
 {
 	for (struct stream *s = c->changed; s; s = s->next_changed)
 		if (s->phase == STREAM_ENDED) {
@@ -194,7 +195,7 @@ void core_deliver(struct core *c)
 {
 	struct stream *calls = NULL, **last = &calls;
 
-	let_samplers_go(c);
+	free_samplers(c);
 	lock_take(&c->hub->lock);
 	for (struct stream *s = c->changed, *next; s; s = next) {
 		next = s->next_changed;

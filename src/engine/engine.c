@@ -21,7 +21,7 @@ struct cohort_engine {
 	bool manual, has_conds, has_thread;
 	bool repacked; /* the thread's: nothing is left to repack while there is nothing to do */
 	struct cond work; /* the thread waits for it */
-	struct cond idle; /* who drains waits for it, and who has an errand done */
+	struct cond idle; /* threads that drain wait for it, and those that have an errand done */
 	/* Under the lock: */
 	struct errand *errands; /* to be done: the first came first */
 	bool shut; /* everything is to end */
@@ -327,7 +327,7 @@ const struct core *engine_core(const struct cohort_engine *e)
 	return &e->core;
 }
 
-/* By the caller, who ticks meanwhile as far as others can tell. */
+/* By the calling thread: for others it is the one that ticks meanwhile. */
 static void run_here(struct cohort_engine *e, void (*fn)(struct core *c, void *arg), void *arg)
 {
 	struct lock *lock = &e->core.hub->lock;
@@ -343,7 +343,7 @@ static void run_here(struct cohort_engine *e, void (*fn)(struct core *c, void *a
 	cond_all(&e->idle);
 }
 
-/* By the engine's thread, for which the caller, in whose hands the errand is, waits. */
+/* By the engine's thread, for which the caller waits: the errand lies on its stack. */
 static void run_there(struct cohort_engine *e, struct errand *errand)
 {
 	struct errand **last = &e->errands;
@@ -464,7 +464,7 @@ enum cohort_status cohort_engine_drain(struct cohort_engine *e, double timeout_s
 	struct lock *lock = &e->core.hub->lock;
 	lock_take(lock);
 	e->core.shared.closed = true;
-	/* Whoever ends them: others may drain at the same time. */
+	/* However they are ended: other threads may drain at the same time. */
 	const uint64_t *n_shut = &e->core.live.n_ended[COHORT_FINISH_SHUTDOWN], n_before = *n_shut;
 	while (in_time && !core_is_idle(&e->core)) {
 		if (timeout_s < 0)
@@ -534,8 +534,8 @@ size_t cohort_engine_slots_get(struct cohort_engine *e, struct cohort_slot_info 
 	lock_take(&c->hub->lock);
 	const uint64_t n_infos = c->shared.n_infos;
 	c->shared.infos_asked = true;
-	/* Slots belong to whoever ticks: nobody at the moment, or the caller from within a callback. Otherwise the tick
-	 * is asked to look; that of a manual engine, which may be the caller's own, is not waited for. */
+	/* Slots belong to the thread that ticks: none at the moment, or the caller from within a callback. Otherwise the
+	 * tick is asked to look; that of a manual engine, which may be the caller's own, is not waited for. */
 	if (e->manual ? !e->ticking : core_is_idle(c) || thread_is_self(&e->thread))
 		core_look(c);
 	while (!e->manual && c->shared.n_infos == n_infos && !core_is_idle(c) &&

@@ -91,8 +91,8 @@ enum cohort_status cohort_request_next(
 	struct stream *s = r->streams;
 	lock_take(&r->hub->lock);
 	enum cohort_event_kind kind = find_event(r, &s);
-	/* Who waited looks once more, in time or not: the engine may have told an event while the wait was ending, and
-	 * what is called NONE here is an event that on_ready does not come for. */
+	/* After a wait there is one more look, in time or not: the engine may have told an event while the wait was
+	 * ending, and what is called NONE here is an event that on_ready does not come for. */
 	for (bool in_time = true; kind == COHORT_EVENT_NONE && !r->done_read && in_time; kind = find_event(r, &s))
 		in_time = wait_more(r, timeout_s, until);
 	if (kind == COHORT_EVENT_NONE && r->p.on_ready)
@@ -167,7 +167,7 @@ void cohort_request_stats_get(struct cohort_request *r, struct cohort_request_st
 
 void cohort_request_cancel(struct cohort_request *r)
 {
-	/* The engine looks through its queue for who was cancelled: not for those that have ended, whose handles are
+	/* The engine looks through its queue for requests that were cancelled; of those that have ended the handles are
 	 * freed. */
 	if (!r || atomic_load(&r->over) || atomic_exchange(&r->cancelled, true))
 		return;

@@ -2,8 +2,8 @@
  *
  * Invariants
  *  1. Rows are computed in pieces of one ubatch at most, each all or nothing; a request that was cancelled has no rows
- *     in a piece that begins afterwards. Who is cancelled is decided before the rows of a piece are chosen, once for
- *     all of them: a stream that ended among them would leave rows whose cells are then nobody's.
+ *     in a piece that begins afterwards. Cancels are looked at before the rows of a piece are chosen, once for all of
+ *     them: a stream that ended among them would leave rows whose cells no stream has.
  *  2. A piece that fails is tried again without the stream that the machine names, or in halves, until the streams that
  *     cannot be computed are alone: those end, the others never notice.
  *  3. A stream's n_cached is what the machine holds of it. */
@@ -62,7 +62,7 @@ static void end_cancelled(struct core *c)
 			request_end(c, c->slots[i]->request, COHORT_FINISH_CANCELLED, NULL);
 }
 
-/* Ends a stream whose row was computed and that nobody waits for any more; true if it may go on. */
+/* Ends a stream that was cancelled while its row was computed; true if it may go on. */
 static bool still_wanted(struct core *c, struct stream *s)
 {
 	if (!stream_is_active(s))
@@ -354,7 +354,7 @@ static int32_t halve(struct core *c, int32_t lo, int32_t hi)
 }
 
 /* There is no room for the stream: the youngest of those that hold cells waits, which may be the stream itself. The
- * oldest never waits, so that two do not wait for each other. False: nobody else holds any. */
+ * oldest never waits, so that two do not wait for each other. False: no other stream holds any. */
 static bool make_way(struct core *c, struct stream *s)
 {
 	struct stream *youngest = s;

@@ -7,7 +7,7 @@
  *  2. A request's objects are there from its arrival to its end. Before and after there is an outcome, and its place in
  *     `live`.
  *  3. Tokens of prompts follow from the request's number, or its group, and their place: the same on every machine.
- *  4. Nothing of admission, planning or parking is decided here.
+ *  4. Nothing of admission, planning or preemption is decided here.
  *
  * It knows neither models nor what a good answer is. */
 #include "engine/core.h"

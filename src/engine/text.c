@@ -228,7 +228,7 @@ static void take(struct text *t, char *bytes, size_t n)
 
 enum cohort_status text_push(struct text *t, cohort_token token, struct cohort_err *err)
 {
-	struct cohort_err e; /* too little room is nobody's failure */
+	struct cohort_err e; /* too little room is no failure */
 	enum cohort_status st;
 	struct text_buffer *b;
 	size_t n = 0;
