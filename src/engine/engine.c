@@ -534,8 +534,8 @@ size_t cohort_engine_slots_get(struct cohort_engine *e, struct cohort_slot_info 
 	lock_take(&c->hub->lock);
 	const uint64_t n_infos = c->shared.n_infos;
 	c->shared.infos_asked = true;
-	/* Slots belong to the thread that ticks: none at the moment, or the caller from within a callback. Otherwise the
-	 * tick is asked to look; that of a manual engine, which may be the caller's own, is not waited for. */
+	/* Slots belong to the thread that ticks: none at the moment, or the caller from within a callback. Otherwise
+	 * the tick is asked to look; that of a manual engine, which may be the caller's own, is not waited for. */
 	if (e->manual ? !e->ticking : core_is_idle(c) || thread_is_self(&e->thread))
 		core_look(c);
 	while (!e->manual && c->shared.n_infos == n_infos && !core_is_idle(c) &&
