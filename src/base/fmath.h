@@ -1,7 +1,10 @@
-/* Our own elementary functions in double. libm picks variants by CPU, so its last bit may differ between machines;
- * these are plain IEEE operations in a fixed order. Error below 2 ulp in the ranges named. */
+/* The bits of floats; our own elementary functions in double. libm picks variants by CPU, so its last bit may differ
+ * between machines; these are plain IEEE operations in a fixed order. Error below 2 ulp in the ranges named. */
 #ifndef BASE_FMATH_H
 #define BASE_FMATH_H
+
+#include <stdint.h>
+#include <string.h>
 
 /* Of fm_exp, for kernels that take the same steps in vectors: x = n ln 2 + r, and the terms of e^r. */
 #define FM_LOG2E 0x1.71547652b82fep+0
@@ -13,6 +16,21 @@
 				1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0 \
 	}
 enum { FM_EXP_DEGREE = 13 };
+
+/* The bits of a float, and the float of bits. */
+static inline uint32_t fm_bits(float f)
+{
+	uint32_t b;
+	memcpy(&b, &f, sizeof b);
+	return b;
+}
+
+static inline float fm_from_bits(uint32_t b)
+{
+	float f;
+	memcpy(&f, &b, sizeof f);
+	return f;
+}
 
 double fm_exp(double x);               /* any x; overflow to Inf, underflow to 0 */
 double fm_log(double x);               /* x > 0; 0 gives -Inf, negative NaN */

@@ -3,26 +3,13 @@
 #ifndef KERN_KERN_MATH_H
 #define KERN_KERN_MATH_H
 
+#include "base/fmath.h"
 #include "kern/kern.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-static inline uint32_t kern_bits(float f)
-{
-	uint32_t b;
-	memcpy(&b, &f, sizeof b);
-	return b;
-}
-
-static inline float kern_from_bits(uint32_t b)
-{
-	float f;
-	memcpy(&f, &b, sizeof f);
-	return f;
-}
 
 /* Lanes i and i + 4, then i and i + 2, then the last two. */
 static inline float kern_tree8(const float v[8])
@@ -64,7 +51,7 @@ static inline float kern_exp(float x)
 	p = fmaf(r, p, KERN_EXP_C2);
 	p = fmaf(r, p, 1.0f);
 	p = fmaf(r, p, 1.0f);
-	p = p * kern_from_bits((kern_bits(t) << 23) + 0x3f800000u);
+	p = p * fm_from_bits((fm_bits(t) << 23) + 0x3f800000u);
 	return x < KERN_EXP_MIN ? 0.0f : p;
 }
 
@@ -89,11 +76,11 @@ static inline float kern_gelu_exponent(float g)
 /* tanh: a continued fraction near 0, where 1 - 2 / (1 + exp(2 |x|)) would lose digits (it is 1e-9 off at its end). */
 static inline float kern_tanh(float x)
 {
-	float a = kern_from_bits(kern_bits(x) & 0x7fffffffu), z = a * a;
+	float a = fm_from_bits(fm_bits(x) & 0x7fffffffu), z = a * a;
 	float near = a * fmaf(z, z + 105.0f, 945.0f) / fmaf(z, fmaf(z, 15.0f, 420.0f), 945.0f);
 	float far = 1.0f - 2.0f / (1.0f + kern_exp(2.0f * a));
 	float t = a < KERN_TANH_NEAR ? near : far;
-	return kern_from_bits(kern_bits(t) | (kern_bits(x) & 0x80000000u));
+	return fm_from_bits(fm_bits(t) | (fm_bits(x) & 0x80000000u));
 }
 
 /* Bits of sqrt(1/2), from which kern_log's m begins. */
@@ -103,9 +90,9 @@ static inline float kern_tanh(float x)
  * five terms leave 2e-9. */
 static inline float kern_log(float x)
 {
-	uint32_t up = kern_bits(x) + (0x3f800000u - KERN_LOG_LEAST);
+	uint32_t up = fm_bits(x) + (0x3f800000u - KERN_LOG_LEAST);
 	float e = (float)((int32_t)(up >> 23) - 127);
-	float m = kern_from_bits((up & 0x007fffffu) + KERN_LOG_LEAST);
+	float m = fm_from_bits((up & 0x007fffffu) + KERN_LOG_LEAST);
 	float s = (m - 1.0f) / (m + 1.0f), z = s * s;
 	float p = fmaf(z, 1.0f / 9, 1.0f / 7);
 	p = fmaf(z, p, 1.0f / 5);
@@ -117,7 +104,7 @@ static inline float kern_log(float x)
 /* log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)); what 1 + e rounds away is given back. */
 static inline float kern_softplus(float x)
 {
-	float e = kern_exp(kern_from_bits(kern_bits(x) | 0x80000000u)), u = 1.0f + e;
+	float e = kern_exp(fm_from_bits(fm_bits(x) | 0x80000000u)), u = 1.0f + e;
 	float l = kern_log(u) + (e - (u - 1.0f)) / u;
 	return (x > 0.0f ? x : 0.0f) + l;
 }
@@ -125,14 +112,14 @@ static inline float kern_softplus(float x)
 /* Nearest integer, ties to even, for |v| < 2^22; no library call, so no rounding mode or CPU variant gets in. */
 static inline int32_t kern_round(float v)
 {
-	return (int32_t)(kern_bits(v + KERN_MAGIC) & 0x7fffffu) - 0x400000;
+	return (int32_t)(fm_bits(v + KERN_MAGIC) & 0x7fffffu) - 0x400000;
 }
 
 /* What rms norm multiplies by. A sum of squares that overflowed would make every number 0 without a word; NaN is
  * noticed. */
 static inline float kern_rms_scale(float sum, size_t n, float eps)
 {
-	return sum < INFINITY ? 1.0f / sqrtf(sum / (float)n + eps) : kern_from_bits(0x7fc00000u);
+	return sum < INFINITY ? 1.0f / sqrtf(sum / (float)n + eps) : fm_from_bits(0x7fc00000u);
 }
 
 /* Rotates pairs i to n - 1 of a head with n of them: (2i, 2i+1), or (i, i + n) when halves. */
@@ -155,8 +142,8 @@ struct kern_act_scale {
 static inline struct kern_act_scale kern_act_scale(uint32_t max_bits)
 {
 	if (max_bits >= 0x7f800000u)
-		return (struct kern_act_scale){kern_from_bits(0x7fc00000u), 0.0f};
-	float m = kern_from_bits(max_bits);
+		return (struct kern_act_scale){fm_from_bits(0x7fc00000u), 0.0f};
+	float m = fm_from_bits(max_bits);
 	if (m < 0x1p-100f)
 		return (struct kern_act_scale){0.0f, 0.0f};
 	return (struct kern_act_scale){m / 127.0f, 127.0f / m};
@@ -186,7 +173,7 @@ struct kern_kv_scale {
 static inline struct kern_kv_scale kern_kv_scale(uint32_t max_bits)
 {
 	const uint16_t nan = 0x7e00;
-	uint16_t d = max_bits < 0x7f800000u ? quant_f32_to_f16(kern_from_bits(max_bits) / 127.0f) : nan;
+	uint16_t d = max_bits < 0x7f800000u ? quant_f32_to_f16(fm_from_bits(max_bits) / 127.0f) : nan;
 	if (d >= 0x7c00)
 		return (struct kern_kv_scale){nan, 0.0f};
 	return (struct kern_kv_scale){d, d ? 1.0f / quant_f16_to_f32(d) : 0.0f};

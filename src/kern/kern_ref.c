@@ -18,7 +18,7 @@ static uint32_t max_bits(const float *x, size_t n)
 {
 	uint32_t m = 0;
 	for (size_t i = 0; i < n; i++) {
-		uint32_t b = kern_bits(x[i]) & 0x7fffffffu;
+		uint32_t b = fm_bits(x[i]) & 0x7fffffffu;
 		m = b > m ? b : m;
 	}
 	return m;
@@ -361,7 +361,7 @@ static void rope(float *x, size_t n_rot, const float *cosv, const float *sinv, b
 static bool all_finite(const float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if ((kern_bits(x[i]) & 0x7f800000u) == 0x7f800000u)
+		if ((fm_bits(x[i]) & 0x7f800000u) == 0x7f800000u)
 			return false;
 	return true;
 }

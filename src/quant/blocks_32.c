@@ -10,10 +10,9 @@
  *     those who loaded the file.
  *
  * Refuses to know tensors, files and how activations are rounded. */
+#include "base/fmath.h"
 #include "quant/quant.h"
 #include "quant/quant_blocks.h"
-
-#include <string.h>
 
 _Static_assert(sizeof(struct q4_0) == 18, "as in the file");
 _Static_assert(sizeof(struct q4_1) == 20, "as in the file");
@@ -38,10 +37,8 @@ float quant_mxfp4_scale(uint8_t e)
 {
 	/* The exponent of half the scale is one less; below 1 the mantissa's highest bits stand for it. */
 	uint32_t bits = e == 255 ? 0x7fc00000u : e >= 2 ? (e - 1u) << 23 : 0x00200000u << e;
-	float f;
 
-	memcpy(&f, &bits, sizeof f);
-	return f;
+	return fm_from_bits(bits);
 }
 
 static void nibbles(const uint8_t qs[16], int8_t q[BLOCK])

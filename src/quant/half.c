@@ -9,26 +9,11 @@
  *  3. bf16 to float is a shift, nothing else; a signalling NaN stays one until someone computes with it.
  *
  * Refuses to know blocks, tensors and which CPU it runs on. */
+#include "base/fmath.h"
 #include "quant/quant.h"
-
-#include <string.h>
 
 #define F32_ABS 0x7fffffffu
 #define F32_INF 0x7f800000u
-
-static uint32_t bits_of(float f)
-{
-	uint32_t u;
-	memcpy(&u, &f, sizeof u);
-	return u;
-}
-
-static float float_of(uint32_t u)
-{
-	float f;
-	memcpy(&f, &u, sizeof f);
-	return f;
-}
 
 /* v / 2^shift, to nearest, ties to even. The carry may run from a mantissa into the exponent above it, which is right:
  * the next float up has the next bit pattern, and the one above the largest is infinity. */
@@ -44,21 +29,21 @@ float quant_f16_to_f32(uint16_t h)
 	uint32_t man = h & 0x3ff;
 
 	if (exp == 0x1f)
-		return float_of(sign | F32_INF | man << 13 | (man ? 1u << 22 : 0));
+		return fm_from_bits(sign | F32_INF | man << 13 | (man ? 1u << 22 : 0));
 	/* The exponents are biased by 15 and 127: 112 apart. */
 	if (exp)
-		return float_of(sign | (exp + 112) << 23 | man << 13);
+		return fm_from_bits(sign | (exp + 112) << 23 | man << 13);
 	if (!man)
-		return float_of(sign);
+		return fm_from_bits(sign);
 	/* man * 2^-24, and float has room for it as a normal number: the leading bit moves to bit 10 and is dropped
 	 * there; each step of the way lowers the exponent, which would be 113 (2^-14) for no step at all. */
 	uint32_t up = (uint32_t)__builtin_clz(man) - 21;
-	return float_of(sign | (113 - up) << 23 | (man << up & 0x3ff) << 13);
+	return fm_from_bits(sign | (113 - up) << 23 | (man << up & 0x3ff) << 13);
 }
 
 uint16_t quant_f32_to_f16(float f)
 {
-	uint32_t u = bits_of(f), abs = u & F32_ABS, h;
+	uint32_t u = fm_bits(f), abs = u & F32_ABS, h;
 
 	if (abs > F32_INF)
 		h = 0x7e00 | (abs >> 13 & 0x3ff);
@@ -75,12 +60,12 @@ uint16_t quant_f32_to_f16(float f)
 
 float quant_bf16_to_f32(uint16_t h)
 {
-	return float_of((uint32_t)h << 16);
+	return fm_from_bits((uint32_t)h << 16);
 }
 
 uint16_t quant_f32_to_bf16(float f)
 {
-	uint32_t u = bits_of(f);
+	uint32_t u = fm_bits(f);
 
 	/* A payload in the lower half only would be cut away and leave infinity: the quiet bit keeps it a NaN. */
 	if ((u & F32_ABS) > F32_INF)

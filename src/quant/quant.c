@@ -23,22 +23,6 @@ static void to_f32_f32(const void *src, float *dst, size_t n)
 		memcpy(dst, src, n * sizeof *dst);
 }
 
-static void to_f32_f16(const void *src, float *dst, size_t n)
-{
-	const uint16_t *h = src;
-
-	for (size_t i = 0; i < n; i++)
-		dst[i] = quant_f16_to_f32(h[i]);
-}
-
-static void to_f32_bf16(const void *src, float *dst, size_t n)
-{
-	const uint16_t *h = src;
-
-	for (size_t i = 0; i < n; i++)
-		dst[i] = quant_bf16_to_f32(h[i]);
-}
-
 static void from_f32_f32(const float *src, void *dst, size_t n)
 {
 	if (n)
@@ -51,27 +35,25 @@ static bool overflowed(float f, bool is_infinite)
 	return is_infinite && f >= -FLT_MAX && f <= FLT_MAX;
 }
 
-static void from_f32_f16(const float *src, void *dst, size_t n)
-{
-	uint16_t *h = dst;
-
-	for (size_t i = 0; i < n; i++) {
-		h[i] = quant_f32_to_f16(src[i]);
-		if (overflowed(src[i], (h[i] & 0x7fff) == 0x7c00))
-			h[i]--;
+/* The two of 16 bits; `inf`: their infinity without its sign. */
+#define HALF_FLOATS(fmt, inf)                                                        \
+	static void to_f32_##fmt(const void *src, float *dst, size_t n)              \
+	{                                                                            \
+		const uint16_t *h = src;                                             \
+		for (size_t i = 0; i < n; i++)                                       \
+			dst[i] = quant_##fmt##_to_f32(h[i]);                         \
+	}                                                                            \
+	static void from_f32_##fmt(const float *src, void *dst, size_t n)            \
+	{                                                                            \
+		uint16_t *h = dst;                                                   \
+		for (size_t i = 0; i < n; i++) {                                     \
+			h[i] = quant_f32_to_##fmt(src[i]);                           \
+			if (overflowed(src[i], (h[i] & 0x7fff) == (inf)))            \
+				h[i]--;                                              \
+		}                                                                    \
 	}
-}
-
-static void from_f32_bf16(const float *src, void *dst, size_t n)
-{
-	uint16_t *h = dst;
-
-	for (size_t i = 0; i < n; i++) {
-		h[i] = quant_f32_to_bf16(src[i]);
-		if (overflowed(src[i], (h[i] & 0x7fff) == 0x7f80))
-			h[i]--;
-	}
-}
+HALF_FLOATS(f16, 0x7c00)
+HALF_FLOATS(bf16, 0x7f80)
 
 bool quant_finite(const float *x, size_t n)
 {

@@ -7,6 +7,7 @@
  *  3. No scale or minimum is infinite or NaN, whatever the floats are (quant.h says what becomes of those).
  *
  * Refuses to know tensors, files and threads. */
+#include "base/fmath.h"
 #include "quant/quant_blocks.h"
 #include "quant/quant_fit.h"
 
@@ -168,25 +169,19 @@ QUANT_FROM_F32(iq4_nl, BLOCK)
 /* 2^k, for k in -126..127. */
 static float power_of_two(int k)
 {
-	uint32_t bits = (uint32_t)(k + 127) << 23;
-	float f;
-
-	memcpy(&f, &bits, sizeof f);
-	return f;
+	return fm_from_bits((uint32_t)(k + 127) << 23);
 }
 
 /* floor(log2(v)) of a finite v > 0, subnormal or not. */
 static int exponent_of(float v)
 {
-	uint32_t bits;
 	int k = 0;
 
 	if (v < 0x1p-126f) {
 		v *= 0x1p24f;
 		k = -24;
 	}
-	memcpy(&bits, &v, sizeof bits);
-	return k + (int)(bits >> 23) - 127;
+	return k + (int)(fm_bits(v) >> 23) - 127;
 }
 
 /* The place of a magnitude, in units of the block's scale, among 0 .5 1 1.5 2 3 4 6: the nearest, of two equally near

@@ -50,9 +50,9 @@ void fill_kv(struct rng *r, float *x, size_t n, bool finite)
 		if (how == 6)
 			x[at] = -127.0f; /* d is 1: the halves are ties */
 		else if (how == 15)
-			x[at] = kern_from_bits(bad[rand_below(r, 6)]);
+			x[at] = fm_from_bits(bad[rand_below(r, 6)]);
 		else if (how == 14)
-			x[at] = kern_from_bits(rng_u32(r));
+			x[at] = fm_from_bits(rng_u32(r));
 	}
 }
 

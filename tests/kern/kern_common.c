@@ -108,7 +108,7 @@ void guard_release_all(void)
 void poison(float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		x[i] = kern_from_bits(POISON_BITS);
+		x[i] = fm_from_bits(POISON_BITS);
 }
 
 float rand_between(struct rng *r, float lo, float hi)
@@ -140,7 +140,7 @@ bool float_differs(float a, float b, bool nan_alike)
 {
 	if (nan_alike && a != a && b != b)
 		return false;
-	return kern_bits(a) != kern_bits(b);
+	return fm_bits(a) != fm_bits(b);
 }
 
 size_t floats_differ(const float *a, const float *b, size_t n, bool nan_alike)

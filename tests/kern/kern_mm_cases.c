@@ -192,7 +192,7 @@ static bool run_differs(const struct mm_case *c, const struct kern_mat *mat, con
 	for (size_t i = 0; i < n_out; i++) {
 		size_t row = i % c->out_ld, col = i / c->out_ld;
 		bool in = row >= row0 && row < row1;
-		float want = in ? c->want[col * c->n_rows + row] : kern_from_bits(POISON_BITS);
+		float want = in ? c->want[col * c->n_rows + row] : fm_from_bits(POISON_BITS);
 		if (float_differs(want, m.out[i], in && c->nan_alike)) {
 			*d = (struct mm_diff){row, col, want, m.out[i]};
 			return true;

@@ -131,7 +131,7 @@ NEON static bool all_finite(const float *x, size_t n)
 		bad = vorrq_u32(bad, vceqq_u32(vandq_u32(b, top), top));
 	}
 	for (; i < n; i++)
-		if ((kern_bits(x[i]) & 0x7f800000u) == 0x7f800000u)
+		if ((fm_bits(x[i]) & 0x7f800000u) == 0x7f800000u)
 			return false;
 	return vmaxvq_u32(bad) == 0;
 }

@@ -163,7 +163,7 @@ AVX2 static bool all_finite(const float *x, size_t n)
 				_mm256_cmpeq_epi32(
 						_mm256_and_si256(_mm256_loadu_si256((const void *)(x + i)), top), top));
 	for (; i < n; i++)
-		if ((kern_bits(x[i]) & 0x7f800000u) == 0x7f800000u)
+		if ((fm_bits(x[i]) & 0x7f800000u) == 0x7f800000u)
 			return false;
 	return _mm256_testz_si256(bad, bad);
 }
