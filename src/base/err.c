@@ -116,6 +116,12 @@ void err_prefix(struct cohort_err *err, const char *fmt, ...)
 	snprintf(err->text, sizeof err->text, "%s%s: %s", cut ? "..." : "", cut ? head + n - KEEP : head, old);
 }
 
+enum cohort_status err_in(struct cohort_err *err, const char *path, enum cohort_status status)
+{
+	err_prefix(err, "%s", path);
+	return status;
+}
+
 const char *cohort_status_name(enum cohort_status status)
 {
 	switch (status) {

@@ -30,5 +30,7 @@ const char *err_show(char out[ERR_SHOW_BYTES], const char *s, size_t n);
 /* Puts "prefix: " in front of the text, keeping the rest. A prefix too long for both (a path, mostly) loses its
  * beginning. */
 void err_prefix(struct cohort_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Puts "path: " in front of an error that has just been set; returns its status. */
+enum cohort_status err_in(struct cohort_err *err, const char *path, enum cohort_status status);
 
 #endif

@@ -132,8 +132,7 @@ static bool os_close(int fd)
 
 static enum cohort_status refuse(struct cohort_err *err, const char *path, const char *what, int error)
 {
-	err_set(err, COHORT_E_IO, "%s%s", what, strerror(error));
-	err_prefix(err, "%s", path);
+	err_in(err, path, err_set(err, COHORT_E_IO, "%s%s", what, strerror(error)));
 	if (err && (error == ENOSPC || error == EDQUOT || error == EFBIG))
 		err->rule = "space";
 	return COHORT_E_IO;
@@ -141,9 +140,7 @@ static enum cohort_status refuse(struct cohort_err *err, const char *path, const
 
 static enum cohort_status no_memory(struct cohort_err *err, const char *path)
 {
-	err_set(err, COHORT_E_MEMORY, "out of memory");
-	err_prefix(err, "%s", path);
-	return COHORT_E_MEMORY;
+	return err_in(err, path, err_set(err, COHORT_E_MEMORY, "out of memory"));
 }
 
 /* Removes a temporary file that nobody writes any more. Who has the lock is the only one who may rename or remove it,
@@ -308,9 +305,7 @@ static enum cohort_status check_target(const char *path, struct cohort_err *err)
 		return COHORT_OK; /* what else may be wrong shows when the temporary file is made */
 	if (S_ISDIR(st.st_mode))
 		return refuse(err, path, "cannot replace: ", EISDIR);
-	err_set(err, COHORT_E_IO, "cannot replace: not a regular file");
-	err_prefix(err, "%s", path);
-	return COHORT_E_IO;
+	return err_in(err, path, err_set(err, COHORT_E_IO, "cannot replace: not a regular file"));
 }
 
 enum cohort_status file_stream_open(const char *path, struct file_stream **out, struct cohort_err *err)
@@ -459,11 +454,11 @@ static enum cohort_status read_large(const struct large *l, const char *path, in
 		if (!read_all(fd, p + at, slice, &got))
 			return refuse(err, path, "cannot read: ", errno);
 		at += got;
-		if (got < slice) {
-			err_set(err, COHORT_E_IO, "ended after %zu of %zu bytes: it was cut while being read", at, n);
-			err_prefix(err, "%s", path);
-			return COHORT_E_IO;
-		}
+		if (got < slice)
+			return err_in(err, path,
+					err_set(err, COHORT_E_IO,
+							"ended after %zu of %zu bytes: it was cut while being read", at,
+							n));
 		if (l->progress && !l->progress((float)((double)at / (double)n), l->user))
 			return err_set(err, COHORT_ABORTED, "%s: reading aborted by the caller", path);
 	}
@@ -485,8 +480,7 @@ static enum cohort_status load(const char *path, size_t n_max, const struct larg
 	if (!measure(fd, n_max, &n, &what)) {
 		st = refuse(err, path, "", errno);
 	} else if (what) {
-		st = err_set(err, COHORT_E_IO, "%s", what);
-		err_prefix(err, "%s", path);
+		st = err_in(err, path, err_set(err, COHORT_E_IO, "%s", what));
 	} else if (n || !large) {
 		buf = large ? mem_zalloc_large(n) : mem_alloc(n, 1);
 		if (!buf)

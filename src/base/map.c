@@ -22,9 +22,7 @@
 static enum cohort_status refuse(struct cohort_err *err, enum cohort_status status, const char *path, const char *what,
 		const char *reason)
 {
-	err_set(err, status, "%s%s", what, reason);
-	err_prefix(err, "%s", path);
-	return status;
+	return err_in(err, path, err_set(err, status, "%s%s", what, reason));
 }
 
 enum cohort_status map_open(struct map *m, const char *path, struct cohort_err *err)

@@ -29,9 +29,7 @@ enum {
 
 static enum cohort_status no_memory(const char *path, struct cohort_err *err)
 {
-	err_set(err, COHORT_E_MEMORY, "out of memory");
-	err_prefix(err, "%s", path);
-	return COHORT_E_MEMORY;
+	return err_in(err, path, err_set(err, COHORT_E_MEMORY, "out of memory"));
 }
 
 /* How files are brought into memory. */
@@ -61,9 +59,8 @@ static enum cohort_status open_one(struct gguf *g, const char *path, struct sour
 	if (st)
 		return st;
 	if ((st = gguf_parse(g, map.data, map.n_bytes, src->size, err))) {
-		err_prefix(err, "%s", path);
 		map_release(&map);
-		return st;
+		return err_in(err, path, st);
 	}
 	name = mem_strndup(path, strlen(path));
 	if (!name) {
@@ -300,13 +297,12 @@ static enum cohort_status copy_name(const char *path, const struct gguf_split *s
 	const size_t n = strlen(path);
 
 	snprintf(suffix, sizeof suffix, SUFFIX, s->no + 1, s->count);
-	if (n < SUFFIX_BYTES || memcmp(path + n - SUFFIX_BYTES, suffix, SUFFIX_BYTES) != 0) {
-		err_set(err, COHORT_E_FORMAT,
-				"part %u of %u of a split model, whose name must end in %s to find the others",
-				s->no + 1, s->count, suffix);
-		err_prefix(err, "%s", path);
-		return COHORT_E_FORMAT;
-	}
+	if (n < SUFFIX_BYTES || memcmp(path + n - SUFFIX_BYTES, suffix, SUFFIX_BYTES) != 0)
+		return err_in(err, path,
+				err_set(err, COHORT_E_FORMAT,
+						"part %u of %u of a split model, whose name must end in %s to find the "
+						"others",
+						s->no + 1, s->count, suffix));
 	*out = mem_strndup(path, n);
 	return *out ? COHORT_OK : no_memory(path, err);
 }

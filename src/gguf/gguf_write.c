@@ -58,8 +58,7 @@ struct gguf_writer {
 /* The status of an error that was set without the file's name. */
 static enum cohort_status named(const struct gguf_writer *w, struct cohort_err *err, enum cohort_status st)
 {
-	err_prefix(err, "%s", w->path);
-	return st;
+	return err_in(err, w->path, st);
 }
 
 static enum cohort_status no_memory(const struct gguf_writer *w, struct cohort_err *err)

@@ -54,14 +54,17 @@ const struct mix *mix_find(const char *name)
 	return NULL;
 }
 
-const char *mix_names(char *out, size_t n_max)
+enum cohort_status mix_parse(const char *name, const struct mix **out, struct cohort_err *err)
 {
+	char known[320] = "";
 	size_t n = 0;
 
-	*out = '\0';
-	for (size_t i = 0; i < N_MIXES && n < n_max; i++)
-		n += (size_t)snprintf(out + n, n_max - n, "%s%s", i ? ", " : "", mixes[i].name);
-	return out;
+	*out = mix_find(name);
+	if (*out)
+		return COHORT_OK;
+	for (size_t i = 0; i < N_MIXES && n < sizeof known; i++)
+		n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", mixes[i].name);
+	return err_set(err, COHORT_E_ARG, "type '%.40s' is not known; known: %s", name, known);
 }
 
 static uint64_t block(uint32_t type)

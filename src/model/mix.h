@@ -2,6 +2,8 @@
 #ifndef MODEL_MIX_H
 #define MODEL_MIX_H
 
+#include "base/err.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,8 +31,8 @@ struct mix_model {
 const struct mix *mix_get(size_t i); /* NULL past the end */
 /* By name, upper or lower case; Q3_K, Q4_K and Q5_K are their _M mixes. NULL if unknown. */
 const struct mix *mix_find(const char *name);
-/* "F32, F16, ..." for messages. */
-const char *mix_names(char *out, size_t n_max);
+/* The same; E_ARG where it is unknown. */
+enum cohort_status mix_parse(const char *name, const struct mix **out, struct cohort_err *err);
 
 /* enum quant_type of a matrix with rows of ne0. i: for MIX_V its place among the n_v, otherwise its layer, which is not
  * used outside the layers. */

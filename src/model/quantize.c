@@ -69,9 +69,7 @@ void cohort_quantize_params_init(struct cohort_quantize_params *p)
 
 static enum cohort_status no_memory(const struct job *j, struct cohort_err *err)
 {
-	err_set(err, COHORT_E_MEMORY, "out of memory or threads");
-	err_prefix(err, "%s", j->in);
-	return COHORT_E_MEMORY;
+	return err_in(err, j->in, err_set(err, COHORT_E_MEMORY, "out of memory or threads"));
 }
 
 /* ---- Arguments ---- */
@@ -104,14 +102,11 @@ static enum cohort_status check_out(const struct job *j, const char *in, struct 
 {
 	if (!j->out || !file_same(in, j->out))
 		return COHORT_OK;
-	err_set(err, COHORT_E_ARG, "is the input itself; write to another file");
-	err_prefix(err, "%s", j->out);
-	return COHORT_E_ARG;
+	return err_in(err, j->out, err_set(err, COHORT_E_ARG, "is the input itself; write to another file"));
 }
 
 static enum cohort_status check(struct job *j, const struct cohort_quantize_params *params, struct cohort_err *err)
 {
-	char known[320];
 	enum cohort_status st;
 
 	if (!j->in || !params)
@@ -123,11 +118,8 @@ static enum cohort_status check(struct job *j, const struct cohort_quantize_para
 		return err_set(err, COHORT_E_ARG, "%s is NULL", j->p.type ? "out" : "type");
 	if (err_range(err, "n_threads", j->p.n_threads, 0, 1024))
 		return COHORT_E_ARG;
-	j->mix = mix_find(j->p.type);
-	if (!j->mix)
-		return err_set(err, COHORT_E_ARG, "type '%.40s' is not known; known: %s", j->p.type,
-				mix_names(known, sizeof known));
-	if ((st = parse_format("token embedding", j->p.token_embedding_type, &j->embd_type, err)) ||
+	if ((st = mix_parse(j->p.type, &j->mix, err)) ||
+			(st = parse_format("token embedding", j->p.token_embedding_type, &j->embd_type, err)) ||
 			(st = parse_format("output matrix", j->p.output_tensor_type, &j->output_type, err)))
 		return st;
 	return check_out(j, j->in, err);
@@ -272,8 +264,7 @@ static enum cohort_status bad_tensor(const struct job *j, const struct part *a, 
 	char text[ERR_SHOW_BYTES];
 
 	err_prefix(err, "tensor '%s'", err_show(text, a->t->name.s, a->t->name.n));
-	err_prefix(err, "%s", j->g.parts[a->t->part].path);
-	return st;
+	return err_in(err, j->g.parts[a->t->part].path, st);
 }
 
 /* What the caller asked for, or else the mix. i: as mix_type counts. */

@@ -350,9 +350,7 @@ static int32_t token(uint32_t i, char out[32], size_t *n)
 
 static enum cohort_status no_memory(const char *path, struct cohort_err *err)
 {
-	err_set(err, COHORT_E_MEMORY, "out of memory or threads");
-	err_prefix(err, "%s", path);
-	return COHORT_E_MEMORY;
+	return err_in(err, path, err_set(err, COHORT_E_MEMORY, "out of memory or threads"));
 }
 
 static enum cohort_status put_vocab(struct cohort_gguf_writer *w, const char *path, uint32_t n, struct cohort_err *err)
@@ -584,7 +582,6 @@ enum cohort_status cohort_synth_write(const char *path, const struct cohort_synt
 {
 	struct cohort_synth_params p;
 	struct plan a = {.path = path, .p = &p};
-	char known[320];
 	struct fp_mode fp;
 	enum cohort_status st;
 
@@ -593,12 +590,8 @@ enum cohort_status cohort_synth_write(const char *path, const struct cohort_synt
 	cohort_synth_params_init(&p);
 	if (!params_take(&p, sizeof p, params))
 		return err_set(err, COHORT_E_ARG, "parameters were not initialised by cohort_synth_params_init");
-	if ((st = check(&p, err)))
+	if ((st = check(&p, err)) || (st = mix_parse(p.type, &a.mix, err)))
 		return st;
-	a.mix = mix_find(p.type);
-	if (!a.mix)
-		return err_set(err, COHORT_E_ARG, "type '%.40s' is not known; known: %s", p.type,
-				mix_names(known, sizeof known));
 	a.mm = (struct mix_model){
 		.n_layer = p.n_layer, .n_head = p.n_head, .n_head_kv = p.n_head_kv, .n_v = p.n_layer,
 		.tied = p.tied, .pure = p.pure,
