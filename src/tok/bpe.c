@@ -182,10 +182,8 @@ static enum cohort_status read_char_ids(struct tok *t, const struct gguf_array *
 		}
 		if (n == 0 || type == TOK_CONTROL || type == TOK_UNKNOWN || type == TOK_BYTE)
 			continue;
-		if (!strmap_add(&t->ids, t->bytes + t->at[i], n, i, NULL))
+		if (!tok_add_id(t, i))
 			return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
-		if (n > t->n_longest)
-			t->n_longest = n;
 	}
 	return COHORT_OK;
 }
@@ -205,10 +203,8 @@ static enum cohort_status read_ids(struct tok *t, const struct gguf_array *token
 			bpe_text_bytes(type, text.s, text.n, buf, &mapped);
 			if (mapped == (round != 0))
 				continue;
-			if (!strmap_add(&t->ids, t->bytes + t->at[i], n, i, NULL))
+			if (!tok_add_id(t, i))
 				return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
-			if (n > t->n_longest)
-				t->n_longest = n;
 		}
 	}
 	return COHORT_OK;

@@ -14,22 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_bytes(const void *pa, const void *pb)
-{
-	const struct tok_special *a = pa, *b = pb;
-	int c = memcmp(a->s, b->s, a->n < b->n ? a->n : b->n);
-
-	if (c)
-		return c;
-	if (a->n != b->n)
-		return a->n < b->n ? -1 : 1;
-	return a->id < b->id ? -1 : a->id > b->id;
-}
-
 /* Of equal texts the first is enough, and the first user-defined one, which counts when control tokens do not. */
 static void drop_doubles(struct tok *t)
 {
-	struct tok_special *sp = t->specials;
+	struct tok_text *sp = t->specials;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < t->n_specials;) {
@@ -38,7 +26,7 @@ static void drop_doubles(struct tok *t)
 		for (; i < t->n_specials && sp[i].n == sp[start].n && !memcmp(sp[i].s, sp[start].s, sp[i].n); i++) {
 			bool is_user = tok_type(t, sp[i].id) == TOK_USER;
 			if (i == start || (is_user && !user)) {
-				struct tok_special keep = sp[i];
+				struct tok_text keep = sp[i];
 				if (i == start)
 					start = n;
 				sp[n++] = keep;
@@ -84,10 +72,10 @@ enum cohort_status special_init(struct tok *t, struct cohort_err *err)
 		if (len > TOK_SPECIAL_MAX)
 			return err_set(err, COHORT_E_LIMIT, "token %d: a special token of %zu bytes; the limit is %d",
 					(int)i, len, TOK_SPECIAL_MAX);
-		t->specials[t->n_specials++] = (struct tok_special){t->bytes + t->at[i], (uint32_t)len, i};
+		t->specials[t->n_specials++] = (struct tok_text){t->bytes + t->at[i], (uint32_t)len, i};
 	}
 	if (n > 1)
-		qsort(t->specials, n, sizeof *t->specials, by_bytes);
+		qsort(t->specials, n, sizeof *t->specials, tok_text_order);
 	drop_doubles(t);
 	for (uint32_t i = 0, c = 0; c < 257; c++) {
 		while (i < t->n_specials && (uint8_t)t->specials[i].s[0] < c)
@@ -98,7 +86,7 @@ enum cohort_status special_init(struct tok *t, struct cohort_err *err)
 }
 
 /* First of [lo, hi) whose byte at `depth` is at least c; all are longer than depth. */
-static uint32_t lower(const struct tok_special *sp, uint32_t lo, uint32_t hi, size_t depth, unsigned c)
+static uint32_t lower(const struct tok_text *sp, uint32_t lo, uint32_t hi, size_t depth, unsigned c)
 {
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
@@ -112,7 +100,7 @@ static uint32_t lower(const struct tok_special *sp, uint32_t lo, uint32_t hi, si
 
 static cohort_token longest_at(const struct tok *t, const char *s, size_t n, bool control)
 {
-	const struct tok_special *sp = t->specials;
+	const struct tok_text *sp = t->specials;
 	uint32_t lo = t->first[(uint8_t)s[0]], hi = t->first[(uint8_t)s[0] + 1];
 	cohort_token best = -1;
 

@@ -105,10 +105,8 @@ enum cohort_status spm_init(struct tok *t, const struct gguf *g, struct cohort_e
 			return err_set(err, COHORT_E_LIMIT,
 					"vocabulary: token %d has %zu bytes; SentencePiece takes at most %d", (int)i, n,
 					TOK_PIECE_MAX);
-		if (!strmap_add(&t->ids, s, n, i, NULL))
+		if (!tok_add_id(t, i))
 			return err_set(err, COHORT_E_MEMORY, "vocabulary: out of memory");
-		if (n > t->n_longest)
-			t->n_longest = n;
 		t->inner_space |= spm_inner_space(s, n);
 	}
 	return COHORT_OK;

@@ -70,6 +70,15 @@ bool norm_is_punctuation(uint32_t cp); /* P*, and the signs of ASCII */
 
 /* ---- A trie of token texts (trie.c) ------------------------------------------- */
 
+struct tok_text {
+	const char *s;
+	uint32_t n;
+	cohort_token id;
+};
+
+/* For qsort: by bytes, then by id. */
+int tok_text_order(const void *pa, const void *pb);
+
 struct trie_node {
 	uint32_t first;     /* its children are nodes first .. first + n, sorted by label */
 	cohort_token id;    /* -1: no token ends here */
@@ -82,14 +91,8 @@ struct trie {
 	size_t n_nodes;
 };
 
-struct trie_key {
-	const char *s;
-	uint32_t n;
-	cohort_token id;
-};
-
 /* Keys are sorted in place; none is empty, and of equal ones the lowest id counts. */
-enum cohort_status trie_init(struct trie *t, struct trie_key *keys, size_t n_keys, struct cohort_err *err);
+enum cohort_status trie_init(struct trie *t, struct tok_text *keys, size_t n_keys, struct cohort_err *err);
 void trie_release(struct trie *t);
 /* The child of a node by its byte, 0: none (the root is nobody's child). */
 uint32_t trie_next(const struct trie *t, uint32_t node, uint8_t byte);
@@ -116,12 +119,6 @@ size_t charsmap_find(const struct charsmap *m, const char *s, size_t n, const ch
 /* Bytes of a token that is looked for at many places of a text, SPM and Unigram: it bounds the work at each. They are
  * made with 16 characters unless their makers are told otherwise. */
 #define TOK_PIECE_MAX 1024
-
-struct tok_special {
-	const char *s;
-	uint32_t n;
-	cohort_token id;
-};
 
 struct tok_pair { /* one slot of the merge table */
 	uint64_t pair;      /* left id << 32 | right id */
@@ -150,7 +147,7 @@ struct tok {
 	bool lower, strip_accents; /* WordPiece */
 	bool merge_spaces;         /* Unigram: no space at either end, and one where there are several */
 
-	struct tok_special *specials; /* sorted by bytes, then by id */
+	struct tok_text *specials; /* sorted by bytes, then by id */
 	uint32_t n_specials;
 	uint32_t first[257];          /* specials with first byte c are first[c] .. first[c + 1] */
 
@@ -168,6 +165,8 @@ static inline unsigned tok_type(const struct tok *t, cohort_token id)
 	return t->attr[id] & 7;
 }
 
+/* Puts a token that plain text may become into ids; of equal texts the first stays. False when out of memory. */
+bool tok_add_id(struct tok *t, cohort_token id);
 /* A text of the vocabulary's as it is in the file, and whether a token has it as its bytes. */
 bool tok_text_is(const struct tok *t, cohort_token id, const char *text);
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_bytes(const void *pa, const void *pb)
+int tok_text_order(const void *pa, const void *pb)
 {
-	const struct trie_key *a = pa, *b = pb;
+	const struct tok_text *a = pa, *b = pb;
 	int c = memcmp(a->s, b->s, a->n < b->n ? a->n : b->n);
 
 	if (c)
@@ -45,7 +45,7 @@ static bool add_node(struct build *b, uint8_t label, struct range r)
 }
 
 /* The keys that end at node i come first in its range; the others are its children's. */
-static bool expand(struct build *b, const struct trie_key *keys, size_t i)
+static bool expand(struct build *b, const struct tok_text *keys, size_t i)
 {
 	struct range r = b->ranges[i];
 
@@ -66,14 +66,14 @@ static bool expand(struct build *b, const struct trie_key *keys, size_t i)
 	return true;
 }
 
-enum cohort_status trie_init(struct trie *t, struct trie_key *keys, size_t n_keys, struct cohort_err *err)
+enum cohort_status trie_init(struct trie *t, struct tok_text *keys, size_t n_keys, struct cohort_err *err)
 {
 	struct build b = {0};
 	bool ok;
 
 	*t = (struct trie){0};
 	if (n_keys > 1)
-		qsort(keys, n_keys, sizeof *keys, by_bytes);
+		qsort(keys, n_keys, sizeof *keys, tok_text_order);
 	ok = add_node(&b, 0, (struct range){0, (uint32_t)n_keys, 0});
 	for (size_t i = 0; ok && i < b.n; i++)
 		ok = b.n < UINT32_MAX - 256 && expand(&b, keys, i);

@@ -36,7 +36,7 @@ static bool is_piece(unsigned type)
 }
 
 static enum cohort_status read_pieces(
-		struct tok *t, const struct gguf_array *tokens, struct trie_key *keys, struct cohort_err *err)
+		struct tok *t, const struct gguf_array *tokens, struct tok_text *keys, struct cohort_err *err)
 {
 	size_t n = 0, walk = 0;
 	double lowest = DBL_MAX;
@@ -56,7 +56,7 @@ static enum cohort_status read_pieces(
 			return err_set(err, COHORT_E_LIMIT,
 					"vocabulary: token %d has %zu bytes; Unigram takes at most %d", i, len,
 					TOK_PIECE_MAX);
-		keys[n++] = (struct trie_key){t->bytes + t->at[i], (uint32_t)len, i};
+		keys[n++] = (struct tok_text){t->bytes + t->at[i], (uint32_t)len, i};
 		t->inner_space |= spm_inner_space(t->bytes + t->at[i], len);
 	}
 	t->unk_score = (lowest == DBL_MAX ? 0.0 : lowest) - PENALTY;
@@ -80,7 +80,7 @@ static enum cohort_status read_charsmap(struct tok *t, const struct gguf *g, str
 enum cohort_status unigram_init(struct tok *t, const struct gguf *g, struct cohort_err *err)
 {
 	struct gguf_array tokens, scores;
-	struct trie_key *keys;
+	struct tok_text *keys;
 	enum cohort_status st = gguf_get_array(g, "tokenizer.ggml.tokens", true, GGUF_STRING, &tokens, err);
 
 	if (!st)

@@ -244,6 +244,14 @@ bool tok_text_is(const struct tok *t, cohort_token id, const char *text)
 	return n == strlen(text) && memcmp(t->bytes + t->at[id], text, n) == 0;
 }
 
+bool tok_add_id(struct tok *t, cohort_token id)
+{
+	const size_t n = t->at[id + 1] - t->at[id];
+
+	t->n_longest = n > t->n_longest ? n : t->n_longest;
+	return strmap_add(&t->ids, t->bytes + t->at[id], n, id, NULL);
+}
+
 const char *tok_pre(const struct tok *t)
 {
 	return t->pretok.rule ? t->pretok.rule->name : "";

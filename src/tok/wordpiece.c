@@ -16,7 +16,7 @@
 
 enum cohort_status wordpiece_init(struct tok *t, const struct gguf *g, struct cohort_err *err)
 {
-	struct trie_key *keys = mem_alloc((size_t)t->n_vocab, sizeof *keys);
+	struct tok_text *keys = mem_alloc((size_t)t->n_vocab, sizeof *keys);
 	size_t n = 0;
 	enum cohort_status st;
 
@@ -26,7 +26,7 @@ enum cohort_status wordpiece_init(struct tok *t, const struct gguf *g, struct co
 		size_t len = t->at[i + 1] - t->at[i];
 		unsigned type = tok_type(t, i);
 		if (len && len <= UINT32_MAX && (type == TOK_NORMAL || type == TOK_USER))
-			keys[n++] = (struct trie_key){t->bytes + t->at[i], (uint32_t)len, i};
+			keys[n++] = (struct tok_text){t->bytes + t->at[i], (uint32_t)len, i};
 	}
 	st = trie_init(&t->trie, keys, n, err);
 	mem_free(keys);
