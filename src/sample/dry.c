@@ -13,9 +13,8 @@
 #include <float.h>
 #include <math.h>
 
-static enum cohort_status dry_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+static enum cohort_status dry_check(const struct cohort_sampler_params *p, struct cohort_err *err)
 {
-	(void)n_vocab;
 	enum cohort_status st = stage_expect(p->dry_multiplier >= 0.0f && p->dry_multiplier < INFINITY,
 			"dry_multiplier", (double)p->dry_multiplier, "0 or more", err);
 	if (!st)

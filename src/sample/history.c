@@ -147,10 +147,8 @@ bool breakers_push(struct breakers *b, cohort_token token)
 
 /* ---- Penalties ---- */
 
-static enum cohort_status penalties_check(
-		const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+static enum cohort_status penalties_check(const struct cohort_sampler_params *p, struct cohort_err *err)
 {
-	(void)n_vocab;
 	enum cohort_status st = err_range(err, "penalty_last_n", p->penalty_last_n, -1, COHORT_HISTORY_MAX);
 	if (!st)
 		st = stage_expect(p->repeat_penalty > 0.0f && p->repeat_penalty < INFINITY, "repeat_penalty",

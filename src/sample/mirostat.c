@@ -9,9 +9,8 @@
 
 #include <math.h>
 
-static enum cohort_status mirostat_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+static enum cohort_status mirostat_check(const struct cohort_sampler_params *p, struct cohort_err *err)
 {
-	(void)n_vocab;
 	enum cohort_status st = err_range(err, "mirostat", p->mirostat, 0, 2);
 	if (!st)
 		st = stage_expect(p->mirostat_tau >= 0.0f && p->mirostat_tau < INFINITY, "mirostat_tau",

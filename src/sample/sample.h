@@ -67,7 +67,7 @@ struct cohort_sampler {
 struct stage_ops {
 	const char *name; /* in orders */
 	/* Whether the values make sense; says which does not. NULL: any do. */
-	enum cohort_status (*check)(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err);
+	enum cohort_status (*check)(const struct cohort_sampler_params *p, struct cohort_err *err);
 	bool (*is_on)(const struct cohort_sampler_params *p);
 	bool shapes; /* changes logits or forbids tokens: part of a greedy choice too */
 	void (*apply)(struct cohort_sampler *s, struct cands *c);
@@ -78,6 +78,8 @@ extern const struct stage_ops stage_bias, stage_penalties, stage_dry, stage_gram
 
 /* E_ARG "NAME is X, expected WHAT" unless ok. */
 enum cohort_status stage_expect(bool ok, const char *name, double got, const char *what, struct cohort_err *err);
+/* What the bias stage has in the place of `check`: it looks at ids. */
+enum cohort_status stage_bias_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err);
 /* A changed logit, within +-1e300. */
 double stage_finite(double logit);
 /* How many tokens a last_n looks at. */

@@ -122,9 +122,11 @@ static enum cohort_status check(const struct cohort_sampler_params *p, int32_t n
 		st = err_range(err, "n_order", p->n_order, 0, COHORT_ORDER_MAX);
 	for (int32_t i = 0; !st && i < p->n_order; i++)
 		st = err_range(err, "order", (int)p->order[i], 1, N_STAGES - 1);
+	if (!st)
+		st = stage_bias_check(p, n_vocab, err);
 	for (int i = 1; !st && i < N_STAGES; i++)
 		if (stages[i]->check)
-			st = stages[i]->check(p, n_vocab, err);
+			st = stages[i]->check(p, err);
 	return st;
 }
 

@@ -31,7 +31,7 @@ static size_t min_keep(const struct cohort_sampler *s)
 
 /* ---- Bias ---- */
 
-static enum cohort_status bias_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+enum cohort_status stage_bias_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
 {
 	if (err_range(err, "n_bias", p->n_bias, 0, INT32_MAX))
 		return COHORT_E_ARG;
@@ -64,13 +64,12 @@ static void bias_apply(struct cohort_sampler *s, struct cands *c)
 	cands_map(c, &s->bias, add_bias, s->bias_values);
 }
 
-const struct stage_ops stage_bias = {"bias", bias_check, bias_is_on, true, bias_apply};
+const struct stage_ops stage_bias = {"bias", NULL, bias_is_on, true, bias_apply};
 
 /* ---- Top-n-sigma ---- */
 
-static enum cohort_status sigma_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+static enum cohort_status sigma_check(const struct cohort_sampler_params *p, struct cohort_err *err)
 {
-	(void)n_vocab;
 	return stage_expect(!isnan(p->top_n_sigma), "top_n_sigma", (double)p->top_n_sigma, "a number", err);
 }
 
@@ -103,9 +102,8 @@ const struct stage_ops stage_top_k = {"top_k", NULL, top_k_is_on, false, top_k_a
 
 /* ---- Top-p ---- */
 
-static enum cohort_status top_p_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+static enum cohort_status top_p_check(const struct cohort_sampler_params *p, struct cohort_err *err)
 {
-	(void)n_vocab;
 	return stage_expect(p->top_p >= 0.0f, "top_p", (double)p->top_p, "0 to 1", err);
 }
 
@@ -133,9 +131,8 @@ const struct stage_ops stage_top_p = {"top_p", top_p_check, top_p_is_on, false, 
 
 /* ---- Min-p ---- */
 
-static enum cohort_status min_p_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+static enum cohort_status min_p_check(const struct cohort_sampler_params *p, struct cohort_err *err)
 {
-	(void)n_vocab;
 	return stage_expect(p->min_p <= 1.0f, "min_p", (double)p->min_p, "0 to 1", err);
 }
 
@@ -153,9 +150,8 @@ const struct stage_ops stage_min_p = {"min_p", min_p_check, min_p_is_on, false, 
 
 /* ---- Typical ---- */
 
-static enum cohort_status typical_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+static enum cohort_status typical_check(const struct cohort_sampler_params *p, struct cohort_err *err)
 {
-	(void)n_vocab;
 	return stage_expect(p->typical_p >= 0.0f, "typical_p", (double)p->typical_p, "0 to 1", err);
 }
 
@@ -210,9 +206,8 @@ const struct stage_ops stage_typical = {"typical", typical_check, typical_is_on,
 
 /* ---- XTC ---- */
 
-static enum cohort_status xtc_check(const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+static enum cohort_status xtc_check(const struct cohort_sampler_params *p, struct cohort_err *err)
 {
-	(void)n_vocab;
 	enum cohort_status st = stage_expect(
 			p->xtc_probability <= 1.0f, "xtc_probability", (double)p->xtc_probability, "0 to 1", err);
 	return st ? st
@@ -250,12 +245,10 @@ const struct stage_ops stage_xtc = {"xtc", xtc_check, xtc_is_on, false, xtc_appl
 
 /* ---- Temperature ---- */
 
-static enum cohort_status temperature_check(
-		const struct cohort_sampler_params *p, int32_t n_vocab, struct cohort_err *err)
+static enum cohort_status temperature_check(const struct cohort_sampler_params *p, struct cohort_err *err)
 {
 	enum cohort_status st = stage_expect(
 			isfinite(p->temperature), "temperature", (double)p->temperature, "a finite number", err);
-	(void)n_vocab;
 	if (!st)
 		st = stage_expect(p->dynatemp_range >= 0.0f && p->dynatemp_range < INFINITY, "dynatemp_range",
 				(double)p->dynatemp_range, "0 or more", err);
