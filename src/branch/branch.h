@@ -4,6 +4,16 @@
 
 #include "cohort.h"
 
+/* How far a node's text has come: what a fork begins with. */
+struct node_text {
+	cohort_pos n_past;
+	cohort_token pending, drawn; /* -1: none */
+	float drawn_logprob; /* of the token that was drawn */
+	bool has_logits;
+	int64_t n_accepted, n_drawn;
+	double sum_logprob, sum_drawn;
+};
+
 /* Node i has sequence first_seq + i: a lease of one is a lease of the other. */
 struct node {
 	uint64_t generation; /* of the branch it is or was last; 0: never was one */
@@ -13,16 +23,11 @@ struct node {
 	uint64_t named; /* the call that named it last */
 	float weighed; /* how likely the token is that it was named with */
 
-	cohort_pos n_past;
-	cohort_token pending, drawn; /* -1: none */
-	float drawn_logprob; /* of the token that was drawn */
-	bool has_logits;
+	struct node_text text;
 	float *logits; /* [n_vocab]; kept by a node that is vacant */
 	struct cohort_sampler *sampler;
 	struct cohort_logit_bias *bias; /* [n_bias], NULL: none */
 	int32_t n_bias;
-	int64_t n_accepted, n_drawn;
-	double sum_logprob, sum_drawn;
 };
 
 struct cohort_forest {

@@ -20,10 +20,10 @@
 enum cohort_status branch_weigh(
 		struct node *n, int32_t n_vocab, cohort_token token, float *logprob, struct cohort_err *err)
 {
-	if (n->pending >= 0)
-		return err_rule(err, COHORT_E_ARG, "branch-pending", -1, -1, -1, n->pending,
-				"token %d is pending: it was accepted and not decoded yet", n->pending);
-	if (!n->has_logits)
+	if (n->text.pending >= 0)
+		return err_rule(err, COHORT_E_ARG, "branch-pending", -1, -1, -1, n->text.pending,
+				"token %d is pending: it was accepted and not decoded yet", n->text.pending);
+	if (!n->text.has_logits)
 		return err_rule(err, COHORT_E_ARG, "branch-logits", -1, -1, 1, 0,
 				"the branch has no logits: nothing was decoded yet");
 	enum cohort_status st = cohort_sampler_permits(n->sampler, token, err);
@@ -44,11 +44,11 @@ void branch_count(struct node *n, cohort_token token, float logprob)
 	const enum cohort_status st = cohort_sampler_accept(n->sampler, token, NULL);
 	assert(!st);
 	(void)st;
-	n->n_accepted++;
-	n->sum_logprob += (double)logprob;
-	if (n->drawn == token) {
-		n->n_drawn++;
-		n->sum_drawn += (double)n->drawn_logprob;
+	n->text.n_accepted++;
+	n->text.sum_logprob += (double)logprob;
+	if (n->text.drawn == token) {
+		n->text.n_drawn++;
+		n->text.sum_drawn += (double)n->text.drawn_logprob;
 	}
 }
 
@@ -78,10 +78,10 @@ enum cohort_status cohort_branch_sample(
 		return COHORT_E_ARG;
 	if (!out)
 		return err_set(err, COHORT_E_ARG, "out is NULL");
-	if (n->pending >= 0)
-		return err_rule(err, COHORT_E_ARG, "branch-pending", -1, branch_seq(f, n), -1, n->pending,
-				"token %d is pending: it was accepted and not decoded yet", n->pending);
-	if (!n->has_logits)
+	if (n->text.pending >= 0)
+		return err_rule(err, COHORT_E_ARG, "branch-pending", -1, branch_seq(f, n), -1, n->text.pending,
+				"token %d is pending: it was accepted and not decoded yet", n->text.pending);
+	if (!n->text.has_logits)
 		return err_rule(err, COHORT_E_ARG, "branch-logits", -1, branch_seq(f, n), 1, 0,
 				"the branch has no logits: nothing was decoded yet");
 	enum cohort_status st = cohort_sampler_draw(n->sampler, with_bias(f, n), &token, err);
@@ -89,8 +89,8 @@ enum cohort_status cohort_branch_sample(
 		st = cohort_sampler_logprobs_get(n->sampler, token, &logprob, NULL, 0, NULL, err);
 	if (st)
 		return st;
-	n->drawn = token;
-	n->drawn_logprob = logprob;
+	n->text.drawn = token;
+	n->text.drawn_logprob = logprob;
 	*out = token;
 	return COHORT_OK;
 }
@@ -109,7 +109,7 @@ enum cohort_status cohort_branch_accept(
 	if (st)
 		return st;
 	branch_count(n, token, logprob);
-	n->pending = token;
+	n->text.pending = token;
 	return COHORT_OK;
 }
 
@@ -168,7 +168,7 @@ static enum cohort_status begin(
 static void put_item(struct cohort_forest *f, int32_t i, struct node *n, const cohort_token *tokens, int32_t n_tokens)
 {
 	f->of_item[i] = n;
-	f->items[i] = (struct cohort_scatter_item){tokens, n_tokens, n->n_past, branch_seq(f, n), true};
+	f->items[i] = (struct cohort_scatter_item){tokens, n_tokens, n->text.n_past, branch_seq(f, n), true};
 }
 
 static void take(void *user, int32_t item, const float *logits)
@@ -208,9 +208,9 @@ static void go_on(struct cohort_forest *f, int32_t n)
 		float *old = b->logits;
 		b->logits = f->fresh[i];
 		f->fresh[i] = old;
-		b->n_past += f->items[i].n_tokens;
-		b->has_logits = true;
-		b->pending = b->drawn = -1;
+		b->text.n_past += f->items[i].n_tokens;
+		b->text.has_logits = true;
+		b->text.pending = b->text.drawn = -1;
 	}
 }
 
@@ -223,10 +223,10 @@ enum cohort_status cohort_branch_decode_scatter(struct cohort_forest *f, const s
 		const struct cohort_branch_span *s = &spans[i];
 		struct node *n;
 		st = name_branch(f, s->branch, i, &n, err);
-		if (!st && s->n_tokens > 0 && n->pending >= 0)
-			st = err_rule(err, COHORT_E_ARG, "branch-pending", i, branch_seq(f, n), -1, n->pending,
+		if (!st && s->n_tokens > 0 && n->text.pending >= 0)
+			st = err_rule(err, COHORT_E_ARG, "branch-pending", i, branch_seq(f, n), -1, n->text.pending,
 					"item %d: token %d is pending: it was accepted and not decoded yet", i,
-					n->pending);
+					n->text.pending);
 		if (!st)
 			put_item(f, i, n, s->tokens, s->n_tokens);
 	}
@@ -255,11 +255,11 @@ enum cohort_status cohort_branch_step(struct cohort_forest *f, const struct coho
 	for (int32_t i = 0; i < n_branches && !st; i++) {
 		struct node *n;
 		st = name_branch(f, branches[i], i, &n, err);
-		if (!st && n->pending < 0)
+		if (!st && n->text.pending < 0)
 			st = err_rule(err, COHORT_E_ARG, "branch-idle", i, branch_seq(f, n), 1, 0,
 					"item %d: no token of the branch is pending", i);
 		if (!st)
-			put_item(f, i, n, &n->pending, 1);
+			put_item(f, i, n, &n->text.pending, 1);
 	}
 	if (!st)
 		st = decode(f, n_branches, err);

@@ -20,7 +20,7 @@ static const struct node *find_logits(
 {
 	const struct node *n = branch_find(f, branch, what, err);
 
-	if (n && !n->has_logits) {
+	if (n && !n->text.has_logits) {
 		err_rule(err, COHORT_E_ARG, "branch-logits", -1, branch_seq(f, n), 1, 0,
 				"%s has no logits: nothing was decoded yet", what);
 		return NULL;
@@ -57,8 +57,8 @@ enum cohort_status cohort_branch_logits_set(
 	if (st)
 		return st;
 	memmove(n->logits, logits, (size_t)f->n_vocab * sizeof *logits);
-	n->has_logits = true;
-	n->drawn = -1;
+	n->text.has_logits = true;
+	n->text.drawn = -1;
 	return COHORT_OK;
 }
 
@@ -108,7 +108,7 @@ enum cohort_status cohort_branch_bias_set(struct cohort_forest *f, struct cohort
 	mem_free(n->bias);
 	n->bias = copy;
 	n->n_bias = n_bias;
-	n->drawn = -1;
+	n->text.drawn = -1;
 	return COHORT_OK;
 }
 
@@ -206,16 +206,16 @@ enum cohort_status cohort_branch_info_get(const struct cohort_forest *f, struct 
 			.n_children = n->n_children,
 			.depth = n->depth,
 			.seq = branch_seq(f, n),
-			.n_past = n->n_past,
-			.pending = n->pending,
-			.has_logits = n->has_logits,
+			.n_past = n->text.n_past,
+			.pending = n->text.pending,
+			.has_logits = n->text.has_logits,
 			.complete = cohort_sampler_is_complete(n->sampler),
-			.n_accepted = n->n_accepted,
-			.n_drawn = n->n_drawn,
-			.logprob = n->sum_logprob,
-			.drawn_logprob = n->sum_drawn,
-			.perplexity = perplexity(n->sum_logprob, n->n_accepted),
-			.drawn_perplexity = perplexity(n->sum_drawn, n->n_drawn),
+			.n_accepted = n->text.n_accepted,
+			.n_drawn = n->text.n_drawn,
+			.logprob = n->text.sum_logprob,
+			.drawn_logprob = n->text.sum_drawn,
+			.perplexity = perplexity(n->text.sum_logprob, n->text.n_accepted),
+			.drawn_perplexity = perplexity(n->text.sum_drawn, n->text.n_drawn),
 	};
 	return COHORT_OK;
 }

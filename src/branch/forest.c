@@ -212,8 +212,8 @@ static void vacate(struct cohort_forest *f, int32_t i)
 	cohort_seq_rm(f->ctx, branch_seq(f, n), 0, -1, NULL);
 	cohort_seq_adapter_set(f->ctx, branch_seq(f, n), NULL, 0, NULL);
 	release_parts(n);
-	n->live = n->has_logits = false;
-	n->n_past = 0;
+	n->live = n->text.has_logits = false;
+	n->text.n_past = 0;
 	n->next = f->vacant;
 	f->vacant = i;
 	f->n_live--;
@@ -236,11 +236,7 @@ enum cohort_status cohort_branch_create(struct cohort_forest *f, const struct co
 		return st;
 	struct node *n = &f->nodes[i];
 	n->sampler = s;
-	n->n_past = 0;
-	n->pending = n->drawn = -1;
-	n->has_logits = false;
-	n->n_accepted = n->n_drawn = 0;
-	n->sum_logprob = n->sum_drawn = 0;
+	n->text = (struct node_text){.pending = -1, .drawn = -1};
 	*out = settle(f, i, -1);
 	return COHORT_OK;
 }
@@ -278,17 +274,9 @@ enum cohort_status cohort_branch_fork(struct cohort_forest *f, struct cohort_bra
 		cohort_sampler_reseed(s, reseed->seed, reseed->stream);
 	n->bias = bias;
 	n->n_bias = p->n_bias;
-	n->n_past = p->n_past;
-	n->pending = p->pending;
-	n->drawn = p->drawn;
-	n->drawn_logprob = p->drawn_logprob;
-	n->has_logits = p->has_logits;
-	if (p->has_logits)
+	n->text = p->text;
+	if (p->text.has_logits)
 		memcpy(n->logits, p->logits, (size_t)f->n_vocab * sizeof *n->logits);
-	n->n_accepted = p->n_accepted;
-	n->n_drawn = p->n_drawn;
-	n->sum_logprob = p->sum_logprob;
-	n->sum_drawn = p->sum_drawn;
 	*out = settle(f, i, (int32_t)(p - f->nodes));
 	return COHORT_OK;
 }
