@@ -219,6 +219,8 @@ struct val val_z(const char *s);                               /* borrows */
 struct val val_copy(struct run *r, const char *s, size_t n);
 struct val val_list(struct run *r, enum val_type type, size_t n, const struct val *items); /* items may be NULL */
 struct val val_pair(struct run *r, struct val a, struct val b); /* a tuple */
+/* A value of a type that u points to a struct of, which is copied. */
+struct val val_own(struct run *r, enum val_type type, const void *what, size_t size);
 struct val val_iter(struct run *r, struct val of, const char *name);
 /* The items that a filter has worked out so far. Had it to stop at an error of the template's, that error comes when
  * the iterator gets there, as it would from a generator. */

@@ -98,9 +98,5 @@ struct val method_call(struct run *r, const struct method *m, struct val self, c
 struct val method_of(struct run *r, const struct method *table, struct val self, struct val name)
 {
 	const struct method *m = name.type == V_STR ? method_find(table, name.u.s, name.n) : NULL;
-	struct func *f = m ? tmpl_alloc(r, 1, sizeof *f) : NULL;
-	if (!f)
-		return m ? val_none : val_missing;
-	*f = (struct func){m, self};
-	return (struct val){.type = V_FUNC, .u.func = f};
+	return m ? val_own(r, V_FUNC, &(struct func){m, self}, sizeof(struct func)) : val_missing;
 }

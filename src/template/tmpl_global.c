@@ -18,17 +18,13 @@ METHOD(do_range, self)
 	if (!step)
 		return tmpl_error(r, "range() by steps of 0"), val_none;
 	if (start < -far || start > far || stop < -far || stop > far || step < -far || step > far)
-		tmpl_fail(r, COHORT_E_LIMIT, "range() beyond 2^40");
-	struct range *g = tmpl_alloc(r, 1, sizeof *g);
-	if (!g)
-		return val_none;
+		return tmpl_fail(r, COHORT_E_LIMIT, "range() beyond 2^40"), val_none;
 	int64_t n = 0;
 	if (step > 0 ? start < stop : start > stop)
 		n = (step > 0 ? stop - start - 1 : start - stop - 1) / (step > 0 ? step : -step) + 1;
 	if (n > RANGE_MAX)
 		return tmpl_error(r, "range() of more than %d items", RANGE_MAX), val_none;
-	*g = (struct range){start, stop, step, n};
-	return (struct val){.type = V_RANGE, .u.range = g};
+	return val_own(r, V_RANGE, &(struct range){start, stop, step, n}, sizeof(struct range));
 }
 
 static bool add_pairs(struct run *r, struct dict *d, struct val from)
@@ -73,25 +69,18 @@ METHOD(do_namespace, self)
 	return ns;
 }
 
-static struct val cycler_of(struct run *r, enum val_type type, struct val items)
-{
-	struct cycler *c = tmpl_alloc(r, 1, sizeof *c);
-	if (!c)
-		return val_none;
-	*c = (struct cycler){items, 0};
-	return (struct val){.type = (uint8_t)type, .u.cycler = c};
-}
-
 METHOD(do_cycler, self)
 {
 	if (!a->n_pos)
 		return tmpl_error(r, "cycler() needs an item"), val_none;
-	return cycler_of(r, V_CYCLER, val_list(r, V_LIST, a->n_pos, a->pos));
+	const struct cycler c = {val_list(r, V_LIST, a->n_pos, a->pos), 0};
+	return val_own(r, V_CYCLER, &c, sizeof c);
 }
 
 METHOD(do_joiner, self)
 {
-	return cycler_of(r, V_JOINER, w[0].type == V_MISSING ? val_z(", ") : w[0]);
+	const struct cycler c = {w[0].type == V_MISSING ? val_z(", ") : w[0], 0};
+	return val_own(r, V_JOINER, &c, sizeof c);
 }
 
 METHOD(do_raise, self)

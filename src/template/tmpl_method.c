@@ -8,11 +8,7 @@
 
 static struct val view(struct run *r, struct val self, enum view_kind kind)
 {
-	struct view *v = tmpl_alloc(r, 1, sizeof *v);
-	if (!v)
-		return val_none;
-	*v = (struct view){self.u.dict, kind};
-	return (struct val){.type = V_VIEW, .u.view = v};
+	return val_own(r, V_VIEW, &(struct view){self.u.dict, kind}, sizeof(struct view));
 }
 
 METHOD_IS(dict_items, args_none(r, "dict.items", a) ? view(r, self, VIEW_ITEMS) : val_none)

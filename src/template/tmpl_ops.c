@@ -366,18 +366,15 @@ struct val op_slice(struct run *r, struct val obj, struct val lo, struct val hi,
 	if (obj.type == V_STR)
 		return slice_str(r, obj, from, step, count);
 	if (obj.type == V_RANGE) {
-		struct range *g = tmpl_alloc(r, 1, sizeof *g);
-		if (!g)
-			return val_none;
 		const struct range *of = obj.u.range;
-		g->n = count;
-		if (__builtin_mul_overflow(of->step, step, &g->step) ||
-				__builtin_mul_overflow(of->step, from, &g->start) ||
-				__builtin_mul_overflow(of->step, to, &g->stop) ||
-				__builtin_add_overflow(of->start, g->start, &g->start) ||
-				__builtin_add_overflow(of->start, g->stop, &g->stop))
+		struct range g = {.n = count};
+		if (__builtin_mul_overflow(of->step, step, &g.step) ||
+				__builtin_mul_overflow(of->step, from, &g.start) ||
+				__builtin_mul_overflow(of->step, to, &g.stop) ||
+				__builtin_add_overflow(of->start, g.start, &g.start) ||
+				__builtin_add_overflow(of->start, g.stop, &g.stop))
 			return overflow(r);
-		return (struct val){.type = V_RANGE, .u.range = g};
+		return val_own(r, V_RANGE, &g, sizeof g);
 	}
 	struct val out = val_list(r, (enum val_type)obj.type, (size_t)count, NULL);
 	for (int64_t i = 0; i < count && !r->failed; i++)

@@ -68,13 +68,18 @@ struct val val_pair(struct run *r, struct val a, struct val b)
 	return val_list(r, V_TUPLE, 2, both);
 }
 
+struct val val_own(struct run *r, enum val_type type, const void *what, size_t size)
+{
+	void *p = tmpl_alloc(r, 1, size);
+	if (!p)
+		return val_none;
+	memcpy(p, what, size);
+	return (struct val){.type = (uint8_t)type, .u.p = p};
+}
+
 struct val val_iter(struct run *r, struct val of, const char *name)
 {
-	struct iter *it = tmpl_alloc(r, 1, sizeof *it);
-	if (!it)
-		return val_none;
-	*it = (struct iter){.of = of, .name = name};
-	return (struct val){.type = V_ITER, .u.iter = it};
+	return val_own(r, V_ITER, &(struct iter){.of = of, .name = name}, sizeof(struct iter));
 }
 
 struct val val_generator(struct run *r, const struct list *l)
@@ -92,20 +97,12 @@ struct val val_generator(struct run *r, const struct list *l)
 
 struct val val_dict(struct run *r)
 {
-	struct dict *d = tmpl_alloc(r, 1, sizeof *d);
-	if (!d)
-		return val_none;
-	*d = (struct dict){0};
-	return (struct val){.type = V_DICT, .u.dict = d};
+	return val_own(r, V_DICT, &(struct dict){0}, sizeof(struct dict));
 }
 
 struct val val_undef(struct run *r, struct val obj, struct val name)
 {
-	struct undef *u = tmpl_alloc(r, 1, sizeof *u);
-	if (!u)
-		return val_none;
-	*u = (struct undef){NULL, obj, name};
-	return (struct val){.type = V_UNDEF, .u.undef = u};
+	return val_own(r, V_UNDEF, &(struct undef){NULL, obj, name}, sizeof(struct undef));
 }
 
 struct val val_undefz(struct run *r, const char *fmt, ...)
