@@ -1,5 +1,6 @@
 /* What makes a test run on the plain backend: tests/meson.build compiles it a second time with cohort_model_open and
- * cohort_isa_count as names of these. A model whose params name no device is on plain0, which has one level. */
+ * cohort_isa_count as names of these. A model whose params name no device is on both of the backend's, its first layer
+ * on plain0 and the others on plain1; one with a single layer on plain0. There is one level. */
 #include "plain_backend.h"
 
 /* Tests declare them by including cohort.h. */
@@ -16,9 +17,12 @@ enum cohort_status plain_model_open(const char *path, const struct cohort_model_
 	cohort_model_params_init(&p);
 	if (params)
 		p = *params;
-	if (!p.device)
-		p.device = "plain0";
-	return cohort_model_open(path, &p, out, err);
+	if (p.device)
+		return cohort_model_open(path, &p, out, err);
+	p.device = "plain0:1,plain1";
+	const enum cohort_status st = cohort_model_open(path, &p, out, err);
+	p.device = "plain0";
+	return st == COHORT_E_ARG ? cohort_model_open(path, &p, out, err) : st;
 }
 
 size_t plain_isa_count(void)
