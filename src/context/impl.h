@@ -100,7 +100,7 @@ struct cohort_context {
 	size_t n_outputs;
 	size_t n_rows;            /* of the last call; 0 when it failed */
 	size_t n_places, n_logits; /* outputs computed in the call at hand, and those with logits */
-	float *pooled;            /* [n_seq_max, n_embd], with pooling: of sequences whose pooled_in is the current call */
+	float *pooled;            /* [n_seq_max, n_embd], with pooling: good where pooled_in is the current call */
 	uint32_t *n_pooled;       /* [n_seq_max]: rows of it */
 	uint32_t *pooled_in;
 	uint32_t *named;          /* [n_seq_max]: the call that last named the sequence (each, scatter) */
