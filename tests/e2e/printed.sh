@@ -19,7 +19,7 @@ lines '\n'
 
 # steady FILE: without what differs from run to run and from machine to machine.
 steady() {
-	sed -E -e "s#$tmp#TMP#g" -e "s#$COHORT_SOURCE#SOURCE#g" -e 's/[0-9]+\.[0-9]+\.[0-9]+/VERSION/g' -e 's/\b(ref|avx2|avx512|amx|neon)\b/LEVEL/g' \
+	sed -E -e "s#$bin#BUILD#g" -e "s#$tmp#TMP#g" -e "s#$COHORT_SOURCE#SOURCE#g" -e 's/[0-9]+\.[0-9]+\.[0-9]+/VERSION/g' -e 's/\b(ref|avx2|avx512|amx|neon)\b/LEVEL/g' \
 		-e 's/[0-9.]+ (s|ms|seconds|tokens\/s|tokens\/second|lines\/s|MB\/s|GB\/s|t\/s)\b/N \1/g' -e 's/(seconds|per[-_]second)("?[:|,]*"?[ |]*)[0-9.e-]+/\1\2N/g' \
 		-e 's/(seconds|per-second)(<\/td><td>)[0-9.e-]+/\1\2N/g' -e 's/"(created|started|mtime|wall_s|tick_wall_s)": ?[0-9.]+/"\1": N/g' \
 		-e 's/([0-9]\.[0-9]{6})[0-9]+/\1/g' "$1"
