@@ -346,8 +346,8 @@ static void a_copy_that_fails_brings_no_adapter(void **state)
 	free(r.bytes);
 }
 
-/* The model's fingerprint is kept only after every weight was read; every second time a file is to be written. Seen red with
- * a file that is written without one. */
+/* The model's fingerprint is kept only after every weight was read; every second time a file is to be written. Seen red
+ * with a file that is written without one. */
 static void a_fingerprint_that_fails_is_taken_anew(void **state)
 {
 	struct setting s = {.device = "cpu:1,plain0", .n_ubatch = 30};

@@ -214,8 +214,8 @@ static void many_names(void **state)
 	free(source);
 }
 
-/* What a rendering costs, to the step: the fewest with which it goes through. Seen red with one step more for each text that
- * replaces another. */
+/* What a rendering costs, to the step: the fewest with which it goes through. Seen red with one step more for each text
+ * that replaces another. */
 static void steps_of_templates(void **state)
 {
 	static const struct {
@@ -224,15 +224,28 @@ static void steps_of_templates(void **state)
 	} cases[] = {
 			{"{{ 'a-b-c'.replace('-', '+') }}", 8},
 			{"{{ ('ab ' * 40).split()|join('/')|upper|length }}", 132},
-			{"{% for k, v in {'a': 1, 'b': [2, 3]}.items() %}{{ k }}={{ v|tojson }}{% endfor %}", 43},
-			{"{{ [3, 1, 2]|sort|map('string')|list }}{{ [1, 2, 3, 4]|batch(3, 0)|list }}{{ range(9)|slice(4)|list }}", 150},
+			{"{% for k, v in {'a': 1, 'b': [2, 3]}.items() %}"
+			 "{{ k }}={{ v|tojson }}{% endfor %}",
+					43},
+			{"{{ [3, 1, 2]|sort|map('string')|list }}"
+			 "{{ [1, 2, 3, 4]|batch(3, 0)|list }}{{ range(9)|slice(4)|list }}",
+					150},
 			{"{% macro m(a, b=2) %}{{ a + b }}{% endmacro %}{{ m(1) }}{{ m(a=1, b=3) }}", 28},
 			{"{{ '%5d|%-5s|%x|%.2f' % (1, 'a', 255, 0.5) }}{{ '{0:>5}{k}'.format(1, k='b') }}", 39},
-			{"{{ 'some words to wrap'|wordwrap(9) }}{{ ' x '|trim }}{{ 'a\tb'.expandtabs(4) }}{{ 'ab'|center(9) }}", 23},
-			{"{{ (1, 2) == (1, 2) }}{{ {(1, 2): 3}[(1, 2)] }}{{ 'b' in 'abc' }}{{ 2 in [1, 2] }}{{ 'abc'[::-1] }}", 49},
-			{"{{ [{'a': 2}, {'a': 1}]|groupby('a')|list }}{{ [{'a': 2}]|selectattr('a', 'eq', 2)|list }}", 70},
+			{"{{ 'some words to wrap'|wordwrap(9) }}{{ ' x '|trim }}"
+			 "{{ 'a\tb'.expandtabs(4) }}{{ 'ab'|center(9) }}",
+					23},
+			{"{{ (1, 2) == (1, 2) }}{{ {(1, 2): 3}[(1, 2)] }}{{ 'b' in 'abc' }}"
+			 "{{ 2 in [1, 2] }}{{ 'abc'[::-1] }}",
+					49},
+			{"{{ [{'a': 2}, {'a': 1}]|groupby('a')|list }}"
+			 "{{ [{'a': 2}]|selectattr('a', 'eq', 2)|list }}",
+					70},
 			{"{{ '<b>x</b>'|striptags|escape|title|replace('x', 'y')|indent(2)|truncate(9) }}", 20},
-			{"{% set n = namespace(a=1) %}{% set n.a = n.a + 1 %}{{ n.a }}{% filter upper %}x{% endfilter %}{% with b = 2 %}{{ b }}{% endwith %}", 23},
+			{"{% set n = namespace(a=1) %}{% set n.a = n.a + 1 %}{{ n.a }}"
+			 "{% filter upper %}x{% endfilter %}{% with b = 2 %}{{ b }}"
+			 "{% endwith %}",
+					23},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
