@@ -356,7 +356,8 @@ static void a_fingerprint_that_fails_is_taken_anew(void **state)
 	char path[600], file[TEMP_MAX];
 	(void)state;
 
-	temp_name(file, "fingerprint");
+	const int fd = mkstemp(temp_name(file, "fingerprint"));
+	assert_true(fd >= 0 && close(fd) == 0 && unlink(file) == 0);
 	s.path = model_path(path, sizeof path, "llama");
 	for (size_t at = 0;; at++) { /* 0: the right bytes */
 		struct record r = {0};
