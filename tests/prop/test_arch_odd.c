@@ -499,8 +499,8 @@ static void try_model(const char *name, FILE *want, size_t *n_keys, size_t *n_ba
 }
 
 /* Each key of each architecture with other values, and without a name: refused in the same words as ever, or taken,
- * with the same results as the sound file or others. A line that is not right is printed as it should be, and behind it what
- * it is the sum of. Seen red with granite's logit_scale of any size. */
+ * with the same results as the sound file or others. A line that is not right is printed as it should be, and behind it
+ * what it is the sum of. Seen red with granite's logit_scale of any size. */
 static void keys_changed(void **state)
 {
 	FILE *want = fopen("tests/golden/data/arch-keys.txt", "rb");

@@ -287,7 +287,7 @@ static int begin_with_files(void **state)
 	return 0;
 }
 
-/* By everything that opens one, whether it fails or not. Seen red with each close of file.c left out but two. */
+/* By everything that opens one, whether it fails or not. Seen red with files of temp_make that stay open. */
 static void whole_files_are_closed(void **state)
 {
 	(void)state;

@@ -320,6 +320,49 @@ static void grammars_cut_and_changed(void **state)
 		fail_msg("the sum of all outcomes is 0x%llx", (unsigned long long)h);
 }
 
+/* What a text of these parts comes to, the middle one n times; *n_nodes: of the program. */
+static enum cohort_status open_parts(const char *begin, const char *each, size_t n, const char *end, size_t *n_nodes)
+{
+	const size_t n_each = strlen(each);
+	char *text = malloc(strlen(begin) + n * n_each + strlen(end) + 1), *at = stpcpy(text, begin);
+	struct cohort_err err;
+	struct program p;
+
+	for (size_t i = 0; i < n; i++, at += n_each)
+		memcpy(at, each, n_each);
+	at = stpcpy(at, end);
+	const size_t n_text = (size_t)(at - text);
+	const enum cohort_status st = program_init(&p, text, n_text, "root", 100, no_such_token, NULL, &err);
+	if (!st)
+		*n_nodes = p.n_nodes;
+	program_release(&p);
+	free(text);
+	return st;
+}
+
+/* The most that is taken, and one more. Seen red with each limit one off. */
+static void limits_of_grammars(void **state)
+{
+	char end[PROGRAM_NESTING_MAX + 2];
+	size_t n = 0, least;
+	(void)state;
+
+	for (size_t more = 0; more < 2; more++) {
+		const enum cohort_status limit = more ? COHORT_E_LIMIT : COHORT_OK,
+					 format = more ? COHORT_E_FORMAT : COHORT_OK;
+		assert_int_equal(open_parts("root ::= \"\"", " ", PROGRAM_TEXT_MAX - 11 + more, "", &n), limit);
+		memset(end, ')', sizeof end);
+		end[PROGRAM_NESTING_MAX + more] = '\0';
+		assert_int_equal(open_parts("root ::= ", "(", PROGRAM_NESTING_MAX + more, end, &n), format);
+		assert_int_equal(open_parts("root ::= \"a\"{,", "100000", 1, more ? "0}" : "}", &n), format);
+		assert_int_equal(open_parts("root ::= \"a\"{", more ? "100001" : "100000", 1, "}", &n), format);
+		assert_int_equal(open_parts("root ::= \"", "a", 1, "\"", &least), COHORT_OK);
+		const size_t n_bytes = 1 + (PROGRAM_NODES_MAX - least) / 2; /* each is two nodes */
+		assert_int_equal(open_parts("root ::= \"", "a", n_bytes + more, "\"", &n), limit);
+	}
+	assert_in_range(n, PROGRAM_NODES_MAX - 1, PROGRAM_NODES_MAX);
+}
+
 /* Each allocation of opening and of the first steps fails in turn: E_MEMORY, and the same call works then. Seen red
  * with names of tokens that found no room and were said to be none. */
 static void grammars_out_of_memory_at_every_point(void **state)
@@ -820,6 +863,7 @@ int main(void)
 			cmocka_unit_test(grammars_refused_with_a_reason),
 			cmocka_unit_test(tokens_by_name),
 			cmocka_unit_test(grammars_cut_and_changed),
+			cmocka_unit_test(limits_of_grammars),
 			cmocka_unit_test(grammars_out_of_memory_at_every_point),
 			cmocka_unit_test(deeply_nested_grammars),
 			cmocka_unit_test(large_grammars_are_refused_soon),
