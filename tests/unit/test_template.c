@@ -178,6 +178,72 @@ static void texts_that_begin_each_other(void **state)
 }
 
 /* None as a bound of a search is none. */
+/* Python's results, at the ends of texts and counts. Seen red with a width of 1 taken for none. */
+static void ends_of_texts(void **state)
+{
+	static const char *const cases[][2] = {
+			{"[{{ '{:1}'.format('') }}]", "[ ]"},
+			{"[{{ '%1s' % '' }}]", "[ ]"},
+			{"[{{ '{:2}'.format('é') }}]", "[é ]"},
+			{"[{{ '{:1}'.format('ab') }}]", "[ab]"},
+			{"[{{ '%2s' % 'é' }}]", "[ é]"},
+			{"[{{ 'abc'[::9223372036854775807] }}]", "[a]"},
+			{"[{{ 'abc'[::-9223372036854775807] }}]", "[c]"},
+			{"[{{ 'abc'[::3] }}]", "[a]"},
+			{"[{{ 'abc'[::-3] }}]", "[c]"},
+			{"[{{ 'abc'[::4] }}]", "[a]"},
+			{"[{{ 'abc'[::-4] }}]", "[c]"},
+			{"[{{ 'abc'[::2] }}]", "[ac]"},
+			{"[{{ 'abc'[-3:] }}]", "[abc]"},
+			{"[{{ 'abc'[-4:] }}]", "[abc]"},
+			{"[{{ 'abc'[:-3] }}]", "[]"},
+			{"[{{ 'abc'[:-4] }}]", "[]"},
+			{"[{{ 'abc'[3:] }}]", "[]"},
+			{"[{{ 'abc'[4:] }}]", "[]"},
+			{"[{{ 'abc'[2:99] }}]", "[c]"},
+			{"[{{ 'abc'[1::-1] }}]", "[ba]"},
+			{"[{{ 'abc'[-1:-4:-1] }}]", "[cba]"},
+			{"[{{ 'abc'[0:0] }}]", "[]"},
+			{"[{{ 'abc'[2:1] }}]", "[]"},
+			{"[{{ 'abc'[99::-1] }}]", "[cba]"},
+			{"[{{ 'abc'[-99::1] }}]", "[abc]"},
+			{"[{{ 'abc'[:99] }}]", "[abc]"},
+			{"[{{ 'abc'[:-99:-1] }}]", "[cba]"},
+			{"[{{ 'abc'.find('') }}]", "[0]"},
+			{"[{{ 'abc'.find('c', 2) }}]", "[2]"},
+			{"[{{ 'abc'.find('c', 3) }}]", "[-1]"},
+			{"[{{ 'abc'.find('', 3) }}]", "[3]"},
+			{"[{{ 'abc'.find('', 4) }}]", "[-1]"},
+			{"[{{ 'abc'.rfind('a', 0, 1) }}]", "[0]"},
+			{"[{{ 'abc'.rfind('a', 0, 0) }}]", "[-1]"},
+			{"[{{ 'abc'.count('', 1) }}]", "[3]"},
+			{"[{{ 'aaa'.replace('a', 'b', 0) }}]", "[aaa]"},
+			{"[{{ 'aaa'.replace('a', 'b', 3) }}]", "[bbb]"},
+			{"[{{ 'aaa'.replace('', '-', 2) }}]", "[-a-aa]"},
+			{"[{{ 'a b c'.split(' ', 0) }}]", "[['a b c']]"},
+			{"[{{ 'a b c'.split(' ', 1) }}]", "[['a', 'b c']]"},
+			{"[{{ 'a b c'.rsplit(' ', 1) }}]", "[['a b', 'c']]"},
+			{"[{{ 'a b c'.split(none, 1) }}]", "[['a', 'b c']]"},
+			{"[{{ ' a  b '.split() }}]", "[['a', 'b']]"},
+			{"[{{ 'ab'.center(3) }}]", "[ ab]"},
+			{"[{{ 'ab'.center(4) }}]", "[ ab ]"},
+			{"[{{ 'ab'.center(5) }}]", "[  ab ]"},
+			{"[{{ 'ab'.ljust(2) }}]", "[ab]"},
+			{"[{{ '7'.zfill(1) }}]", "[7]"},
+			{"[{{ '-7'.zfill(3) }}]", "[-07]"},
+			{"[{{ '\\t'.expandtabs(1) }}]", "[ ]"},
+			{"[{{ 'a\\tb'.expandtabs(2) }}]", "[a b]"},
+			{"[{{ 'aa\\tb'.expandtabs(2) }}]", "[aa  b]"},
+			{"[{{ [1, 2, 3].index(3, 2) }}]", "[2]"},
+			{"[{{ [1, 2, 3].index(1, 0, 1) }}]", "[0]"},
+			{"[{{ (1, 2, 1).count(1) }}]", "[2]"},
+	};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		gives(cases[i][0], NULL, cases[i][1]);
+}
+
 static void from_none(void **state)
 {
 	(void)state;
@@ -349,6 +415,7 @@ int main(void)
 			cmocka_unit_test(template_errors_have_their_line),
 			cmocka_unit_test(integers_at_the_edge_of_64_bits),
 			cmocka_unit_test(texts_that_begin_each_other),
+			cmocka_unit_test(ends_of_texts),
 			cmocka_unit_test(from_none),
 			cmocka_unit_test(methods_of_lists),
 			cmocka_unit_test(template_calls_refuse_bad_arguments),
