@@ -253,6 +253,22 @@ static void crowd(void **state)
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+static int fd_first;
+
+static int count_leftover_files(void **state)
+{
+	(void)state;
+	fd_first = next_fd();
+	return 0;
+}
+
+/* Seen red with a leftover that stays open. */
+static void leftovers_are_closed(void **state)
+{
+	(void)state;
+	assert_int_equal(next_fd(), fd_first);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +276,7 @@ int main(void)
 			CASE(others_stay),
 			CASE(no_pile),
 			CASE(crowd),
+			CASE(leftovers_are_closed),
 	};
-	return cmocka_run_group_tests_name("file_kill", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("file_kill", tests, count_leftover_files, NULL);
 }

@@ -177,7 +177,6 @@ static void texts_that_begin_each_other(void **state)
 	gives("{{ s|sort|join(',') }}{{ s[1] < s[0] }}", "{\"s\": [\"a\\u0001\", \"a\"]}", "a,a\001True");
 }
 
-/* None as a bound of a search is none. */
 /* Python's results, at the ends of texts and counts. Seen red with a width of 1 taken for none. */
 static void ends_of_texts(void **state)
 {
@@ -244,6 +243,7 @@ static void ends_of_texts(void **state)
 		gives(cases[i][0], NULL, cases[i][1]);
 }
 
+/* None as a bound of a search is none. */
 static void from_none(void **state)
 {
 	(void)state;
