@@ -348,6 +348,35 @@ static void bad_biases_leave_those_before(void **state)
 	cohort_forest_free(forest);
 }
 
+/* Each allocation of a fork of a branch that has all it may have fails in turn: nothing is there that was not, and
+ * nothing stays behind (tests/e2e/unit_leaks). Seen red with biases that are not released. */
+static void forks_out_of_memory_at_every_point(void **state)
+{
+	const struct cohort_logit_bias bias = {7, 1e6f};
+	struct cohort_pressure before, after;
+	struct cohort_branch b;
+	(void)state;
+
+	ok(open_forest(0, 0, &forest));
+	ok(cohort_branch_create(forest, NULL, &good, &err));
+	ok(cohort_branch_prefill(forest, good, &token, 1, &err));
+	ok(cohort_branch_bias_set(forest, good, &bias, 1, &err));
+	cohort_forest_pressure_get(forest, &before);
+	for (int64_t k = 0;; k++) {
+		mem_fail_after(k);
+		const enum cohort_status st = cohort_branch_fork(forest, good, NULL, &b, &err);
+		mem_fail_after(-1);
+		if (!st)
+			break;
+		assert_int_equal(st, COHORT_E_MEMORY);
+		cohort_forest_pressure_get(forest, &after);
+		assert_memory_equal(&before, &after, sizeof before);
+		assert_true(k < 100);
+	}
+	assert_int_equal(drawn(), 7);
+	cohort_forest_free(forest);
+}
+
 /* What looks at logits, before there are any. Seen red with a row that is no row's, and with logits that are used. */
 static void nothing_decoded(void **state)
 {
@@ -395,6 +424,7 @@ int main(void)
 			cmocka_unit_test_setup_teardown(beyond_the_last, open_all, close_all),
 			cmocka_unit_test_setup_teardown(nothing_decoded, open_all, close_all),
 			cmocka_unit_test_setup_teardown(bad_biases_leave_those_before, open_all, close_all),
+			cmocka_unit_test_setup_teardown(forks_out_of_memory_at_every_point, open_all, close_all),
 	};
 	return cmocka_run_group_tests_name("branch_refuse", tests, NULL, NULL);
 }
