@@ -365,7 +365,7 @@ static struct be_buf *buf_open(struct be *be, size_t n_rows, size_t n_cols)
 		b->base = (struct be_buf){be, n_rows, n_cols};
 		return &b->base;
 	}
-	buf_free(&b->base);
+	buf_free((struct be_buf *)b);
 	return NULL;
 }
 
