@@ -3,8 +3,9 @@
  * on plain0 and the others on plain1; one with a single layer on plain0. There is one level.
  *
  * Seen red with faults planted in the backend: attention that reads one block too few (test_archs_plain,
- * test_exact_seq_plain, test_backend), outputs copied before the queue has run (all of them); and in the library, with
- * rows of outputs kept from an earlier call (forward_row): NaN here, while the CPU's tests stay green. */
+ * test_exact_seq_plain, test_backend), outputs copied before the queue has run (the plain tests of golden models,
+ * transactions, states and architectures, test_backend, test_backend_fail); and in the library, with rows of outputs
+ * kept from an earlier call (forward_row): NaN here, while the CPU's tests stay green. */
 #include "plain_backend.h"
 
 /* Tests declare them by including cohort.h. */
