@@ -233,14 +233,16 @@ def talk(box, words, k=0):
 
 
 def interactive(box):
-    """Every allocation of commands that take texts further and keep them."""
+    """Every allocation of a prompt, and of commands that take texts further and keep them."""
     words = b"Once\n:more 0\n:keep 1\n:kept\n"
-    first, (good, last) = talk(box, words[:5])[1], talk(box, words)
+    first, (good, last) = talk(box, b"")[1], talk(box, words)
     wrong = ["without failures: %r" % good.stderr[-300:]] if good.returncode else []
     ks = range(first + 1, last + 1)
+    n_kept = 0  # of no consequence
     for k in ks:
         p = talk(box, words, k)[0]
-        if p.returncode != 1 or b"out of memory" not in p.stderr:
+        n_kept += p.returncode == 0 and p.stdout == good.stdout
+        if p.returncode and (p.returncode != 1 or b"out of memory" not in p.stderr) or p.returncode == 0 and (p.stdout != good.stdout or n_kept > 2):
             wrong.append("alloc once, k = %d: exit code %d, %r" % (k, p.returncode, p.stderr[-200:]))
     cases.check("interactive: %d failures" % len(ks), len(ks) > 20 and not wrong, "\n".join(wrong[:12]))
     return len(ks)
