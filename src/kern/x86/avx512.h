@@ -18,9 +18,20 @@ void kern_avx512_init_mm_256(struct kern *k);
 void kern_avx512_init_mm_float(struct kern *k);
 
 /* Products, which the level above uses as well. One by one: the amalgamation takes a macro for one declaration. */
-#define AVX512_MM_DECLARE(type, fmt) void kern_avx512_mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1);
-X86_FORMATS_32(AVX512_MM_DECLARE)
-X86_FORMATS_256(AVX512_MM_DECLARE)
+#define AVX512_MM_DECLARE(fmt) void kern_avx512_mm_##fmt(const struct kern_mm *m, size_t row0, size_t row1);
+AVX512_MM_DECLARE(q4_0)
+AVX512_MM_DECLARE(q4_1)
+AVX512_MM_DECLARE(q5_0)
+AVX512_MM_DECLARE(q5_1)
+AVX512_MM_DECLARE(q8_0)
+AVX512_MM_DECLARE(iq4_nl)
+AVX512_MM_DECLARE(mxfp4)
+AVX512_MM_DECLARE(q2_k)
+AVX512_MM_DECLARE(q3_k)
+AVX512_MM_DECLARE(q4_k)
+AVX512_MM_DECLARE(q5_k)
+AVX512_MM_DECLARE(q6_k)
+AVX512_MM_DECLARE(iq4_xs)
 #define AVX512_SET_MM(type, fmt) k->packed[type].mm = kern_avx512_mm_##fmt;
 
 AVX512_INLINE __m512i avx512_load(const void *p)
