@@ -11,9 +11,11 @@
 /* Device i of all backends. */
 static const struct be_ops *device_at(size_t i, size_t *device)
 {
+	size_t n = 0;
+
 	for (size_t b = 0; b < be_count(); b++)
 		for (*device = 0; be_get(b)->device_name(*device); ++*device)
-			if (i-- == 0)
+			if (n++ == i)
 				return be_get(b);
 	return NULL;
 }
