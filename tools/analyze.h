@@ -20,6 +20,7 @@
 #define err_set(...) ANALYZE_NEVER_0(enum cohort_status, err_set(__VA_ARGS__))
 #define err_at(...) ANALYZE_NEVER_0(enum cohort_status, err_at(__VA_ARGS__))
 #define err_rule(...) ANALYZE_NEVER_0(enum cohort_status, err_rule(__VA_ARGS__))
+#define err_in(err, path, status) (err_prefix(err, "%s", path), (status))
 
 static inline void *analyze_dup(const void *src, size_t n_bytes)
 {

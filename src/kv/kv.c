@@ -37,6 +37,8 @@ struct kv *kv_open(const struct kv_limits *lim)
 
 	if (!kv)
 		return NULL;
+	if (!places_init(&kv->p, n_blocks, n_seq_max, lim->n_pos_max, lim->n_rows_max)) /* which checks the limits */
+		goto fail;
 	kv->size = lim->block_size;
 	kv->n_index = (lim->n_pos_max + kv->size - 1) / kv->size;
 	/* Its last cell a sequence always keeps, so a window of one is kept as one of two. */
@@ -47,9 +49,9 @@ struct kv *kv_open(const struct kv_limits *lim)
 	kv->held = mem_zalloc(n_seq_max, kv->n_index * sizeof *kv->held);
 	kv->cells = mem_zalloc(n_blocks, sizeof *kv->cells);
 	kv->chains = mem_zalloc(n_blocks, sizeof *kv->chains);
-	if (kv->tables && kv->held && kv->cells && kv->chains && plan_room(kv, lim->n_rows_max) &&
-			places_init(&kv->p, n_blocks, n_seq_max, lim->n_pos_max, lim->n_rows_max))
+	if (kv->tables && kv->held && kv->cells && kv->chains && plan_room(kv, lim->n_rows_max))
 		return kv;
+fail:
 	kv_free(kv);
 	return NULL;
 }

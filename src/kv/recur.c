@@ -22,18 +22,20 @@ struct recur *recur_open(const struct recur_limits *lim)
 
 	if (!r)
 		return NULL;
+	if (!places_init(&r->p, lim->n_states, n_seq_max, lim->n_pos_max, lim->n_rows_max)) /* which checks the limits */
+		goto fail;
 	r->n_checks_max = lim->n_checkpoints;
 	r->states = mem_zalloc(n_seq_max, sizeof *r->states);
 	r->checks = mem_zalloc(n_seq_max, lim->n_checkpoints * sizeof *r->checks);
 	if (!r->states || !r->checks ||
-			!mem_grow((void **)&r->steps, &r->steps_max, lim->n_rows_max, sizeof *r->steps) ||
-			!places_init(&r->p, lim->n_states, n_seq_max, lim->n_pos_max, lim->n_rows_max)) {
-		recur_free(r);
-		return NULL;
-	}
+			!mem_grow((void **)&r->steps, &r->steps_max, lim->n_rows_max, sizeof *r->steps))
+		goto fail;
 	for (size_t i = 0; i < n_seq_max; i++)
 		r->states[i] = -1;
 	return r;
+fail:
+	recur_free(r);
+	return NULL;
 }
 
 void recur_free(struct recur *r)
