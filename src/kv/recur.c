@@ -22,7 +22,8 @@ struct recur *recur_open(const struct recur_limits *lim)
 
 	if (!r)
 		return NULL;
-	if (!places_init(&r->p, lim->n_states, n_seq_max, lim->n_pos_max, lim->n_rows_max)) /* which checks the limits */
+	/* Which checks the limits. */
+	if (!places_init(&r->p, lim->n_states, n_seq_max, lim->n_pos_max, lim->n_rows_max))
 		goto fail;
 	r->n_checks_max = lim->n_checkpoints;
 	r->states = mem_zalloc(n_seq_max, sizeof *r->states);
