@@ -150,7 +150,9 @@ static int32_t add_node(struct core *c, struct stream *s, uint64_t hash, const c
 static bool give_id(struct core *c, const struct stream *s, int32_t node)
 {
 	prefix_pin(c->prefix, node); /* it may be in no other use, and must not be what goes */
-	const bool given = prefix_give_id(c->prefix, node) || (free_id(c, s) && prefix_give_id(c->prefix, node));
+	bool given = prefix_give_id(c->prefix, node);
+	if (!given && free_id(c, s))
+		given = prefix_give_id(c->prefix, node);
 	prefix_unpin(c->prefix, node);
 	return given;
 }
@@ -237,19 +239,27 @@ void room_grow(struct core *c, struct stream *s)
 	room_count(c, s);
 }
 
-void room_keep_tail(struct core *c, struct stream *s)
+/* n tokens after the stream's chain as the tail of its session; -1: there is no room. */
+static int32_t set_tail(struct core *c, const struct stream *s, int32_t n)
 {
 	const struct cohort_request *r = s->request;
-	const int32_t p0 = s->n_chain * c->lim.block_size, n = s->n_cached - p0;
-	int32_t tail = -1;
+	const cohort_token *tokens = s->known + s->n_chain * c->lim.block_size;
 	cohort_seq old;
+	const int32_t tail = prefix_tail_set(c->prefix, &r->root, r->p.session, s->node, tokens, n, &old);
 
-	if (!r->p.session || !room_shares(c, s) || n <= 0 || n >= c->lim.block_size)
+	core_empty(c, old);
+	return tail;
+}
+
+void room_keep_tail(struct core *c, struct stream *s)
+{
+	const int32_t p0 = s->n_chain * c->lim.block_size, n = s->n_cached - p0;
+
+	if (!s->request->p.session || !room_shares(c, s) || n <= 0 || n >= c->lim.block_size)
 		return;
-	for (int i = 0; tail < 0 && (i == 0 || (i == 1 && room_evict(c))); i++) {
-		tail = prefix_tail_set(c->prefix, &r->root, r->p.session, s->node, s->known + p0, n, &old);
-		core_empty(c, old);
-	}
+	int32_t tail = set_tail(c, s, n);
+	if (tail < 0 && room_evict(c))
+		tail = set_tail(c, s, n);
 	if (tail >= 0 && c->m.seq_cp(c->m.self, s->slot, core_node_seq(c, tail), policy_from(c, p0), s->n_cached, NULL))
 		prefix_drop(c->prefix, tail);
 }

@@ -46,10 +46,10 @@ struct stops {
 
 /* ---- Stop strings ---- */
 
-/* Bytes of s that are matched when n were and c comes. */
+/* Bytes of s that are matched when n were, which are not all, and c comes. */
 static int32_t advance(const struct stop *s, int32_t n, char c)
 {
-	while (n > 0 && (n == s->n_bytes || s->bytes[n] != c))
+	while (n > 0 && s->bytes[n] != c)
 		n = s->fallback[n - 1];
 	return s->bytes[n] == c ? n + 1 : 0;
 }
@@ -254,7 +254,9 @@ void text_end(struct text *t)
 	if (!b || t->stopped)
 		return;
 	/* An unfinished character can complete a stop that is no UTF-8; then that is not shown. */
-	take(t, b->bytes, cohort_detok_flush(&t->detok, b->bytes + t->n_shown + t->n_held));
+	const size_t n = cohort_detok_flush(&t->detok, b->bytes + t->n_shown + t->n_held);
+	if (n > 0)
+		take(t, b->bytes, n);
 	t->n_shown += t->n_held;
 	t->n_held = 0;
 	b->bytes[t->n_shown] = 0;

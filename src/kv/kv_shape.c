@@ -113,8 +113,9 @@ struct range {
 bool kv_holds(const struct kv *kv, cohort_seq seq, cohort_pos p0, cohort_pos p1)
 {
 	const struct place_seq *s = &kv->p.seqs[seq];
-	return !places_range(&kv->p, seq, &p0, &p1, NULL) && p0 < p1 &&
-			(p0 < s->gone || kv_next_held(kv, seq, p0) < p1);
+
+	places_clip(s, &p0, &p1);
+	return p0 < p1 && (p0 < s->gone || kv_next_held(kv, seq, p0) < p1);
 }
 
 /* The first cell in [p0, p1) that dst holds as well, or -1. */

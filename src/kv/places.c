@@ -82,11 +82,7 @@ enum cohort_status places_range(
 	if (*p0 < 0 || *p1 < -1)
 		return err_rule(err, COHORT_E_ARG, "range", -1, seq, *p0 < 0 ? 0 : -1, *p0 < 0 ? *p0 : *p1,
 				"positions %d to %d are not a range", *p0, *p1);
-	const struct place_seq *s = &p->seqs[seq];
-	if (*p1 == -1 || *p1 > s->max + 1)
-		*p1 = s->max + 1;
-	if (*p0 < s->min)
-		*p0 = s->min;
+	places_clip(&p->seqs[seq], p0, p1);
 	return COHORT_OK;
 }
 

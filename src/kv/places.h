@@ -104,8 +104,16 @@ void places_empty(struct places *p, cohort_seq seq);
 const struct place_seq *places_look(const struct places *p, cohort_seq seq);
 /* Refuses unknown sequences, and every change while a transaction is open. */
 enum cohort_status places_known(const struct places *p, cohort_seq seq, struct cohort_err *err);
-/* The same, and cuts [p0, p1), p1 -1: to the end, to what the sequence has, released cells included. Nothing is left
- * when p0 >= p1. */
+/* Cuts [p0, p1), p1 -1: to the end, to what the sequence has, released cells included. Nothing is left when
+ * p0 >= p1. */
+static inline void places_clip(const struct place_seq *s, cohort_pos *p0, cohort_pos *p1)
+{
+	if (*p1 == -1 || *p1 > s->max + 1)
+		*p1 = s->max + 1;
+	if (*p0 < s->min)
+		*p0 = s->min;
+}
+/* Both: refuses what is no sequence or no range, and cuts it. */
 enum cohort_status places_range(const struct places *p, cohort_seq seq, cohort_pos *p0, cohort_pos *p1,
 		struct cohort_err *err);
 

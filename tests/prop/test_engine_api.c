@@ -85,6 +85,8 @@ static void open_arguments(void **state)
 	p = good;
 	p.context.n_ctx = 0; /* the context's own checks are heard, too */
 	open_refused(&p, "n_ctx", 1, 0);
+	p.context.n_ctx = -1; /* ... and what counts the blocks */
+	open_refused(&p, "n_ctx", 0, -1);
 
 	struct cohort_strategy s = *cohort_strategy_get(0);
 	p = good;

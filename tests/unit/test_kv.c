@@ -848,6 +848,12 @@ static void kv_consistent_sees_each_break(void **state)
 	kv->p.n_shared++;
 	assert_false(kv_consistent(kv));
 	kv->p.n_shared--;
+	/* As many as there are, but one of them empty. */
+	const cohort_seq last = kv->p.live[kv->p.n_live - 1];
+	kv->p.live[kv->p.n_live - 1] = 5;
+	kv->p.seqs[5].live = (int32_t)kv->p.n_live - 1;
+	assert_false(kv_consistent(kv));
+	kv->p.live[kv->p.n_live - 1] = last;
 	kv->p.n_live--;
 	assert_false(kv_consistent(kv));
 	kv->p.n_live += 2;

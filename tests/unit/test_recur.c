@@ -527,6 +527,9 @@ static void recur_consistent_sees_each_break(void **state)
 	BREAK(r->p.seqs[0].min, 4);
 	BREAK(r->p.seqs[0].live, 1);
 	BREAK(r->p.live[0], 1);
+	r->states[3] = 0; /* of an empty sequence */
+	assert_false(recur_consistent(r));
+	r->states[3] = -1;
 	BREAK(r->checks[0].pos, 2);
 	BREAK(r->checks[1].pos, 4);
 	BREAK(r->checks[1].pos, 0);
