@@ -1,5 +1,5 @@
-/* The tick: what is late or cancelled ends, the next requests are admitted, the strategy plans, rows are computed, all
- * is told.
+/* The tick: late and cancelled requests end, the next ones are admitted, the strategy plans, rows are computed, readers
+ * and callbacks get their events.
  *
  * Invariants
  *  1. The strategy sees copies; what it returns is checked (answer.c) before it is used. A bad answer costs the
@@ -358,7 +358,8 @@ static void begin(struct core *c, double now)
 		c->planner.state = c->shared.next_state;
 		c->shared.next_strategy = NULL;
 		c->shared.next_state = NULL;
-		/* Told before it plans, and no longer once it never will: when another name is told it may be freed. */
+		/* Statistics have the name until the next strategy takes over. A caller that reads another name may
+		 * free this strategy. */
 		c->shared.stats.strategy = c->live.strategy = c->planner.strategy->name;
 	}
 	expire_queue(c, now);

@@ -1,10 +1,10 @@
-/* Telling readers what happened in a tick, and calling back.
+/* Events for readers and callbacks, once per tick.
  *
  * Invariants
- *  1. The end of every stream is told once, and that of a request behind those of all its streams.
- *  2. Tokens, log-probabilities and bytes of text that were told (n_told) are never written again, so that readers need
- *     the lock only to learn how many there are.
- *  3. Callbacks run without the lock, after everything of the tick was told; notices (notice.c) before the others. */
+ *  1. Every stream has one END event, and every request one DONE event after the END events of all its streams.
+ *  2. Tokens, log-probabilities and bytes of text that readers know of (n_told) are never written again, so that
+ *     readers need the lock only to learn how many there are.
+ *  3. Callbacks run without the lock, after readers can see all of the tick; notices (notice.c) before the others. */
 #include "engine/stream.h"
 
 /* ---- Events ---- */
@@ -180,8 +180,8 @@ static void call_back(struct core *c, struct stream *s)
 	request_unref(r);
 }
 
-/* Samplers of streams that have ended are freed before the end is told: then their grammars may be freed. Not under the
- * lock, as freeing waits for the grammar's. */
+/* Frees the samplers of streams that have ended. It runs before readers can see the END event, as a reader may then
+ * free the grammar. It runs without the lock, as freeing a sampler takes the grammar's lock. */
 static void free_samplers(struct core *c)
 {
 	for (struct stream *s = c->changed; s; s = s->next_changed)

@@ -31,8 +31,8 @@ static int32_t copy_blocks(struct core *c, const struct prefix_found *f, cohort_
 	return n == f->n_chain * size && f->tail >= 0 && copy(c, f->tail, to, n, n + f->n_tail) ? n + f->n_tail : n;
 }
 
-/* A window lets go of a block as soon as the row behind the piece sees none of its cells: that row has to be within
- * reach of the last cell of the stream's next whole block. */
+/* The commit of a piece releases a block once the row after the piece sees none of its cells. So that row must still
+ * see the last cell of the stream's next whole block, which is to be cached first. */
 static bool beyond_window(const struct core *c, const struct stream *s, int32_t pos)
 {
 	const int32_t size = c->lim.block_size, block_end = (s->n_cached / size + 1) * size;
@@ -68,7 +68,7 @@ static int32_t copy_state(struct core *c, const struct prefix_found *f, cohort_s
 	return n * size;
 }
 
-/* The last state before: a stream that begins with it has it, and what comes behind it serves more of those to come. */
+/* The last state of the chain: this stream has a copy already, and later states will serve more requests. */
 static int32_t last_state(const struct core *c, const struct stream *s)
 {
 	int32_t node = s->node;

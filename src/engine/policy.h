@@ -12,9 +12,9 @@ struct policy {
 	bool states;
 	bool trades;      /* a block that is cached meanwhile takes the place of the stream's own, */
 	bool keeps_last;  /* but not the last one: its cells may need those of blocks that are gone */
-	/* Leaves of what was found what a stream can begin with. */
+	/* Cuts what was found to what a stream can begin with. */
 	void (*trim)(const struct core *c, struct prefix_found *f);
-	/* Copies that into an empty sequence; how many of its tokens, from the first on, came to be there. */
+	/* Copies that into an empty sequence; returns how many tokens, from the first on, it then holds. */
 	int32_t (*copy)(struct core *c, const struct prefix_found *f, cohort_seq to);
 	/* A node above the stream's that can do without its id, if nothing can be evicted; -1: there is none. */
 	int32_t (*id_to_take)(const struct core *c, const struct stream *s);

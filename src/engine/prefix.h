@@ -54,7 +54,7 @@ struct prefix_key {
 	const uint64_t *hashes;
 	int32_t n_hashes;
 };
-/* What there is of them: n_path blocks, and behind the first n_chain of these the session's tail. */
+/* The cached part of the key's tokens: n_path blocks, and after the first n_chain of these the session's tail. */
 struct prefix_found {
 	int32_t n_path, n_chain;
 	int32_t tail;   /* -1: none */

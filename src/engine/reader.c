@@ -1,6 +1,6 @@
 /* The user's side of a request: events asked for, waiting, whole outputs.
  *
- * Without stop strings a reader makes the text from the tokens that it is told of, so that the engine's thread need
+ * Without stop strings a reader makes the text from the tokens that it knows of, so that the engine's thread need
  * not.
  *
  * Invariants

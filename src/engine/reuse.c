@@ -157,7 +157,7 @@ static bool give_id(struct core *c, const struct stream *s, int32_t node)
 	return given;
 }
 
-/* Of the chain with the block behind it, which is whole. */
+/* The hash of the chain and the next block, which is whole. */
 static uint64_t next_hash(const struct core *c, struct stream *s)
 {
 	struct stream_rest *rest = s->rest;
@@ -210,7 +210,7 @@ static bool share_block(struct core *c, struct stream *s)
 		if (is_new)
 			prefix_drop(c->prefix, node);
 		else
-			prefix_take_id(c->prefix, node); /* others may be behind it */
+			prefix_take_id(c->prefix, node); /* it may have children */
 		return end_chain(s);
 	}
 	step_chain(c, s, node, hash);

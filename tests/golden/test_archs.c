@@ -8,6 +8,7 @@
  * of cos and sin (llama-yarn), the sink left out (gpt-oss-f32), the first angles for all layers (gemma3), distances not
  * taken as absolute (jina-bert-v2) and a wrong value in MXFP4's table (gpt-oss). */
 #include "arch_case.h"
+#include "arch_names.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -205,16 +206,8 @@ static void logits_of_an_architecture(void **state)
 
 int main(int argc, char **argv)
 {
-	static const char *const decoders[] = {"mixtral", "qwen2", "qwen3moe", "gemma", "gemma2", "gemma3", "gpt2",
-			"mamba", "phi2", "phi2-separate", "stablelm", "stablelm-bias", "stablelm-parallel",
-			"stablelm-qknorm", "olmo2", "olmo2-window", "granite", "granitemoe", "granitemoe-shared",
-			"command-r", "command-r-qknorm", "starcoder2", "starcoder2-tied", "smollm3", "gpt-oss-f32",
-			"qwen2moe", "qwen3-yarn", "llama-yarn", "llama-linear", "phi3-long", "phi3-short", "llama-bias",
-			"llama-tied", "llama-base", "cohere2", "cohere2-period2", "olmoe", "glm4", "exaone",
-			"starcoder", "bloom", "gptneox", "gptneox-serial", "falcon", "falcon-norms", "baichuan-7b",
-			"baichuan-13b", "internlm2", "minicpm", "mistral3", "mpt", "gpt-oss"};
-	static const char *const encoders[] = {
-			"bert", "nomic-bert", "jina-bert-v2", "jina-bert-v2-code", "jina-bert-v3"};
+	static const char *const decoders[] = {ARCH_DECODERS};
+	static const char *const encoders[] = {ARCH_ENCODERS};
 	enum { N_DECODERS = sizeof decoders / sizeof *decoders, N_ENCODERS = sizeof encoders / sizeof *encoders };
 	static struct arch_case cases[N_DECODERS + N_ENCODERS];
 	static struct CMUnitTest tests[N_DECODERS + N_ENCODERS];

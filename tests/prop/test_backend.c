@@ -8,6 +8,7 @@
  * after x was written again, or not all of its rows handed over (hand_over), cells of all devices saved as the first
  * one's (forward_cells_pass). In the backend: a window one position longer, rows of products or of the embedding read
  * from the host (which has given them back), adapters of rows not narrowed with the rows. */
+#include "arch_names.h"
 #include "backend_case.h"
 #include "effort.h"
 
@@ -336,16 +337,8 @@ static void adapters_of_rows_and_of_models(void **state)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = {"mixtral", "qwen2", "qwen3moe", "gemma", "gemma2", "gemma3", "gpt2",
-			"mamba", "phi2", "phi2-separate", "stablelm", "stablelm-bias", "stablelm-parallel",
-			"stablelm-qknorm", "olmo2", "olmo2-window", "granite", "granitemoe", "granitemoe-shared",
-			"command-r", "command-r-qknorm", "starcoder2", "starcoder2-tied", "smollm3", "gpt-oss-f32",
-			"qwen2moe", "qwen3-yarn", "llama-yarn", "llama-linear", "phi3-long", "phi3-short", "llama-bias",
-			"llama-tied", "llama-base", "cohere2", "cohere2-period2", "olmoe", "glm4", "exaone",
-			"starcoder", "bloom", "gptneox", "gptneox-serial", "falcon", "falcon-norms", "baichuan-7b",
-			"baichuan-13b", "internlm2", "minicpm", "mistral3", "mpt", "gpt-oss", "bert", "nomic-bert",
-			"jina-bert-v2", "jina-bert-v2-code", "jina-bert-v3", "llama", "llama3", "quant-q4_0",
-			"quant-q4_k", "quant-q6_k", "quant-q8_0"};
+	static const char *const names[] = {ARCH_DECODERS, ARCH_ENCODERS,
+			"llama", "llama3", "quant-q4_0", "quant-q4_k", "quant-q6_k", "quant-q8_0"};
 	static const char *const divided[] = {"divided gemma3", "divided mamba", "divided gpt-oss", "divided qwen2moe",
 			"divided jina-bert-v2", "divided llama", "divided gpt2", "divided starcoder2-tied"};
 	enum { N = sizeof names / sizeof *names,
